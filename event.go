@@ -1,0 +1,97 @@
+package spindle
+
+import (
+	"sync"
+	"time"
+)
+
+// EventKind says what an Event is about.
+type EventKind int
+
+const (
+	// Elected: this Lock holds the lock from now on, under Event.Token.
+	Elected EventKind = iota + 1
+	// Lost: the term of Event.Token is over. Event.Err is the reason: ErrSuperseded, ErrExpired, or
+	// the cause of Run's ctx for a stop that was asked for.
+	Lost
+	// Jeopardy: a heartbeat of the term failed with Event.Err. The lock is still held; it will be lost
+	// at Event.Deadline unless a heartbeat is acknowledged before.
+	Jeopardy
+	// Safe: a heartbeat was acknowledged again after Jeopardy.
+	Safe
+	// LeaderSeen: another candidate was seen to hold the lock, under a token not seen before.
+	// Event.Leader describes it.
+	LeaderSeen
+)
+
+// String returns the name of the kind in lower case, such as "leader seen".
+func (k EventKind) String() string {
+	switch k {
+	case Elected:
+		return "elected"
+	case Lost:
+		return "lost"
+	case Jeopardy:
+		return "jeopardy"
+	case Safe:
+		return "safe"
+	case LeaderSeen:
+		return "leader seen"
+	}
+	return "unknown"
+}
+
+// Event is something that happened to a lock.
+type Event struct {
+	Kind     EventKind
+	At       time.Time // by the local clock
+	Token    Token     // of the term it is about
+	Err      error     // of Lost and Jeopardy
+	Deadline time.Time // of Elected, Jeopardy and Safe: when the term ends unless it is extended, by the local clock
+	Leader   Leader    // of LeaderSeen
+}
+
+// mailbox hands events to an observer in their order. put never blocks.
+type mailbox struct {
+	mu     sync.Mutex
+	events []Event
+	closed bool
+	wake   chan struct{} // has room for one: something changed
+	done   chan struct{} // closed when the observer has had everything
+}
+
+func newMailbox(observe func(Event)) *mailbox {
+	m := &mailbox{wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go m.deliver(observe)
+	return m
+}
+
+func (m *mailbox) put(e Event) { m.change(func() { m.events = append(m.events, e) }) }
+
+func (m *mailbox) close() { m.change(func() { m.closed = true }) }
+
+func (m *mailbox) change(f func()) {
+	m.mu.Lock()
+	f()
+	m.mu.Unlock()
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (m *mailbox) deliver(observe func(Event)) {
+	defer close(m.done)
+	for range m.wake {
+		m.mu.Lock()
+		events, closed := m.events, m.closed
+		m.events = nil
+		m.mu.Unlock()
+		for _, e := range events {
+			observe(e)
+		}
+		if closed {
+			return
+		}
+	}
+}

@@ -1,0 +1,175 @@
+// Package memtable is a lock table in memory, with Spanner's semantics as far as the protocol relies
+// on them: strong reads with a timestamp, commit timestamps that grow, serializable transactions, and
+// commits that are all or nothing. It is for tests in virtual time, which no emulator knows of.
+package memtable
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Store is a table.Store. The zero value is an empty table. True time is time.Now.
+type Store struct {
+	// OnCommit, if set, is called within each commit, with the rows before and after it.
+	OnCommit func(step string, at time.Time, before, after map[string]table.Row)
+
+	mu   sync.Mutex
+	rows map[string]table.Row
+	last time.Time // of all timestamps that were given out
+}
+
+// Rows returns a copy of all rows, by name.
+func (s *Store) Rows() map[string]table.Row {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.rows)
+}
+
+// Read implements table.Store.
+func (s *Store) Read(ctx context.Context, _ string, keys table.Keys) ([]table.Row, time.Time, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, time.Time{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now().UTC().Truncate(time.Microsecond); now.After(s.last) {
+		s.last = now // no later commit is at or before this read
+	}
+	return s.find(keys), s.last, nil
+}
+
+// Commit implements table.Store.
+func (s *Store) Commit(ctx context.Context, step string, writes []table.Write) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.commit(step, writes)
+	return err
+}
+
+// Transact implements table.Store. A transaction whose reads were overtaken runs again.
+func (s *Store) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+	for {
+		txn := &transaction{store: s}
+		writes, err := fn(ctx, txn)
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return time.Time{}, err
+		}
+		s.mu.Lock()
+		if txn.current() {
+			at, err := s.commit(step, writes)
+			s.mu.Unlock()
+			return at, err
+		}
+		s.mu.Unlock()
+	}
+}
+
+type transaction struct {
+	store *Store
+	keys  []table.Keys
+	seen  [][]table.Row
+}
+
+func (t *transaction) Read(ctx context.Context, keys table.Keys) ([]table.Row, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	t.store.mu.Lock()
+	defer t.store.mu.Unlock()
+	rows := t.store.find(keys)
+	t.keys, t.seen = append(t.keys, keys), append(t.seen, rows)
+	return rows, nil
+}
+
+func (t *transaction) current() bool {
+	for i, keys := range t.keys {
+		if !slices.Equal(t.store.find(keys), t.seen[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Store) find(keys table.Keys) []table.Row {
+	var found []table.Row
+	for _, name := range slices.Sorted(maps.Keys(s.rows)) {
+		if slices.Contains(keys.Names, name) || keys.From != "" && keys.From <= name && name <= keys.To {
+			found = append(found, s.rows[name])
+		}
+	}
+	return found
+}
+
+func (s *Store) commit(step string, writes []table.Write) (time.Time, error) {
+	at := time.Now().UTC().Truncate(time.Microsecond)
+	if !at.After(s.last) {
+		at = s.last.Add(time.Microsecond)
+	}
+	after := maps.Clone(s.rows)
+	if after == nil {
+		after = map[string]table.Row{}
+	}
+	for _, w := range writes {
+		if err := apply(after, w, at); err != nil {
+			return time.Time{}, err
+		}
+	}
+	if s.OnCommit != nil {
+		s.OnCommit(step, at, s.rows, after)
+	}
+	s.rows, s.last = after, at
+	return at, nil
+}
+
+func apply(rows map[string]table.Row, w table.Write, at time.Time) error {
+	row, exists := rows[w.Name]
+	switch {
+	case w.Kind == table.Delete:
+		delete(rows, w.Name)
+		return nil
+	case w.Kind == table.Update && !exists:
+		return fmt.Errorf("%w: %q", table.ErrMissing, w.Name)
+	case w.Kind == table.Insert && exists:
+		return fmt.Errorf("row %q exists already", w.Name)
+	}
+	row.Name = w.Name
+	for _, c := range w.Set {
+		set(&row, c, at)
+	}
+	rows[w.Name] = row
+	return nil
+}
+
+func set(row *table.Row, c table.Cell, at time.Time) {
+	var t time.Time
+	var s string
+	switch v := c.Value.(type) {
+	case time.Time:
+		t = v
+	case string:
+		s = v
+	case nil:
+	default: // table.Now
+		t = at
+	}
+	switch c.Column {
+	case table.ColHeartbeat:
+		row.Heartbeat = t
+	case table.ColToken:
+		row.Token = t
+	case table.ColWriter:
+		row.Writer = s
+	}
+}

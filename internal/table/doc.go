@@ -1,0 +1,9 @@
+// Package table holds the operations of the protocol on the lock table, apart from the loop that uses them.
+//
+//   - key.go: which names a lock may have, and the keys of its rows
+//   - store.go: what the protocol asks of Spanner, as an interface; spanner.go answers it
+//   - promise.go: what a holder writes into its lease row
+//   - observe.go, claim.go, hold.go: the steps, in the order of docs/protocol.md
+//
+// Every step takes any number of names and is one commit for all of them.
+package table

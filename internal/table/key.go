@@ -1,0 +1,83 @@
+package table
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Token is the commit timestamp of a claim in microseconds since 1970.
+type Token int64
+
+// TokenAt returns the token of a claim that was committed at t. The zero time is no token.
+func TokenAt(t time.Time) Token {
+	if t.IsZero() {
+		return 0
+	}
+	return Token(t.UnixMicro())
+}
+
+// Time returns the commit timestamp.
+func (t Token) Time() time.Time { return time.UnixMicro(int64(t)).UTC() }
+
+// MaxName is the longest name a lock may have, in bytes. Spanner's own limit of 8 KiB is for a whole
+// key with its encoding, and a lease row's key is 17 bytes longer than the name.
+const MaxName = 4096
+
+const tokenDigits = 16
+
+var (
+	leaseLike  = regexp.MustCompile(`_[0-9]{16,}$`)
+	identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}(\.[A-Za-z_][A-Za-z0-9_]{0,127})?$`)
+)
+
+// CheckName says why name can't be a lock's, or nil.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("lock name is empty: give it a name of 1 to %d bytes", MaxName)
+	case len(name) > MaxName:
+		return fmt.Errorf("lock name %.32q... has %d bytes: at most %d are allowed", name, len(name), MaxName)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("lock name %q is not valid UTF-8: Spanner would refuse it", name)
+	case leaseLike.MatchString(name):
+		return fmt.Errorf("lock name %q could be taken for the lease row of lock %q: it must not end in _ and 16 or more digits",
+			name, name[:strings.LastIndexByte(name, '_')])
+	}
+	return nil
+}
+
+// CheckTable says why table can't be a table's name, or nil.
+func CheckTable(table string) error {
+	if !identifier.MatchString(table) {
+		return fmt.Errorf("table name %q is not an identifier: letters, digits and _ are allowed, not starting with a digit, with at most one dot after a schema", table)
+	}
+	return nil
+}
+
+// LeaseKey returns the key of the lease row of name under token. No lease row has the key of a token
+// that is not positive, so a fence on one always fails.
+func LeaseKey(name string, token Token) string {
+	return fmt.Sprintf("%s_%0*d", name, tokenDigits, max(token, 0))
+}
+
+// leaseKeys are the keys that the lease rows of name can have, and some others in between.
+func leaseKeys(name string) Keys {
+	return Keys{From: name + "_" + strings.Repeat("0", tokenDigits), To: name + "_" + strings.Repeat("9", tokenDigits)}
+}
+
+// isLeaseKey tells the lease rows of name from other locks' rows among leaseKeys(name): name_b and
+// name_12 are locks of their own, with lease rows of their own.
+func isLeaseKey(name, key string) bool {
+	digits, ok := strings.CutPrefix(key, name+"_")
+	return ok && len(digits) == tokenDigits && strings.Trim(digits, "0123456789") == ""
+}
+
+// tokenOf reads the token out of a lease row's key.
+func tokenOf(leaseKey string) Token {
+	n, _ := strconv.ParseInt(leaseKey[len(leaseKey)-tokenDigits:], 10, 64) // digits only: can't fail
+	return Token(n)
+}

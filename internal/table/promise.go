@@ -1,0 +1,48 @@
+package table
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// MaxLease is the longest lease. It keeps every sum of leases and times far from overflow.
+const MaxLease = 24 * time.Hour
+
+// Promise is what a holder wrote into its lease row when its term began. It never changes.
+type Promise struct {
+	Lease time.Duration // the holder stops by itself when no heartbeat was acknowledged for this long
+	Value string        // what the holder published
+}
+
+type promiseJSON struct {
+	Lease string `json:"lease"`
+	Value string `json:"value,omitempty"`
+}
+
+func (p Promise) encode() string {
+	// Two strings: this can't fail.
+	b, _ := json.Marshal(promiseJSON{Lease: p.Lease.String(), Value: p.Value})
+	return string(b)
+}
+
+// decodePromise refuses what it can't read: a guess that is too short would make two holders.
+func decodePromise(key, s string) (Promise, error) {
+	p, err := parsePromise(s)
+	if err != nil {
+		return Promise{}, fmt.Errorf("lease row %q: %w: its lock stays taken until it is released, or until that row is mended or deleted", key, err)
+	}
+	return p, nil
+}
+
+func parsePromise(s string) (Promise, error) {
+	var j promiseJSON
+	if err := json.Unmarshal([]byte(s), &j); err != nil {
+		return Promise{}, fmt.Errorf("promise %q is not JSON such as {\"lease\":\"10s\"}: %w", s, err)
+	}
+	lease, err := time.ParseDuration(j.Lease)
+	if err != nil || lease <= 0 || lease > MaxLease {
+		return Promise{}, fmt.Errorf("promise %q has lease %q where a duration of at most %v was expected", s, j.Lease, MaxLease)
+	}
+	return Promise{Lease: lease, Value: j.Value}, nil
+}

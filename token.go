@@ -1,0 +1,19 @@
+package spindle
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Token is the fencing token of one term of one lock: the commit timestamp of the claim that began
+// it, in microseconds since 1970. A later term of the same lock always has a larger token, whoever
+// holds it. The zero Token is no term's.
+type Token int64
+
+// Time returns the commit timestamp of the claim, in UTC: when the term began by Spanner's clock.
+func (t Token) Time() time.Time { return table.Token(t).Time() }
+
+// String returns the token as a decimal number.
+func (t Token) String() string { return strconv.FormatInt(int64(t), 10) }
