@@ -2,40 +2,818 @@ package spindle
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/internal/memtable"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// onMemory returns a lock on a table in memory, for tests in virtual time.
-func onMemory(store table.Store, opts ...Option) *Lock {
-	c := newConfig(append([]Option{WithLogger(slog.New(slog.DiscardHandler))}, opts...))
-	return &Lock{name: "mylock", config: c, err: c.err(), clock: systemClock{}, table: table.Table{Store: store}}
+// The tests of this file run the loop in virtual time on a table in memory: whatever they say of time
+// is exact.
+
+const lease = 10 * time.Second
+
+var errCut = errors.New("network is cut")
+
+// link is one candidate's way to the table, with faults.
+type link struct {
+	table.Store
+	lose  func(step string) bool // the request: nothing happens
+	reply func(step string) bool // the reply: it happened, and the caller is not told
+	mu    sync.Mutex
+	count map[string]int
 }
 
-func TestSmoke(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
-		a := onMemory(store, WithID("a"))
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		require.NoError(t, a.Run(ctx, done))
+func (l *link) do(ctx context.Context, step string, f func() error) error {
+	l.mu.Lock()
+	if l.count == nil {
+		l.count = map[string]int{}
+	}
+	l.count[step]++
+	lost, silent := l.lose != nil && l.lose(step), l.reply != nil && l.reply(step)
+	l.mu.Unlock()
+	if lost {
+		<-ctx.Done()
+		return errCut
+	}
+	err := f()
+	if silent {
+		<-ctx.Done()
+		return errCut
+	}
+	return err
+}
+
+func (l *link) Read(ctx context.Context, step string, keys table.Keys) (rows []table.Row, at time.Time, err error) {
+	err = l.do(ctx, step, func() (err error) { rows, at, err = l.Store.Read(ctx, step, keys); return err })
+	return rows, at, err
+}
+
+func (l *link) Commit(ctx context.Context, step string, w []table.Write) error {
+	return l.do(ctx, step, func() error { return l.Store.Commit(ctx, step, w) })
+}
+
+func (l *link) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (at time.Time, err error) {
+	err = l.do(ctx, step, func() (err error) { at, err = l.Store.Transact(ctx, step, fn); return err })
+	return at, err
+}
+
+// cut makes the link lose all requests until it is mended.
+func (l *link) cut() { l.set(func(string) bool { return true }, nil) }
+func (l *link) mend() {
+	l.set(nil, nil)
+}
+
+func (l *link) set(lose, reply func(string) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lose, l.reply = lose, reply
+}
+
+func (l *link) counts() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.count
+	l.count = map[string]int{}
+	return c
+}
+
+// once is true for the first call with that step.
+func once(step string) func(string) bool {
+	var done bool
+	return func(s string) bool {
+		if s != step || done {
+			return false
+		}
+		done = true
+		return true
+	}
+}
+
+// skewed is a machine's clock: its wall clock may be set, and its monotonic one stopped.
+type skewed struct {
+	systemClock
+	wall, mono atomic.Int64
+}
+
+func (c *skewed) now() instant {
+	i := c.systemClock.now()
+	return instant{wall: i.wall + c.wall.Load(), mono: i.mono + c.mono.Load()}
+}
+
+// bed is a table in memory and the candidates on it.
+type bed struct {
+	t     *testing.T
+	store *memtable.Store
+}
+
+func inVirtualTime(t *testing.T, f func(b *bed)) {
+	synctest.Test(t, func(t *testing.T) { f(&bed{t: t, store: &memtable.Store{}}) })
+}
+
+type machine struct {
+	*Lock
+	link  *link
+	clock *skewed
+	stop  context.CancelFunc
+	done  chan error
+	seen  *events
+}
+
+type events struct {
+	mu   sync.Mutex
+	list []Event
+}
+
+func (e *events) add(ev Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.list = append(e.list, ev)
+}
+
+func (e *events) kinds() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var s []string
+	for _, ev := range e.list {
+		s = append(s, ev.Kind.String())
+	}
+	return strings.Join(s, ", ")
+}
+
+func (e *events) last() Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.list[len(e.list)-1]
+}
+
+// machine makes a candidate that is not running yet.
+func (b *bed) machine(id string, opts ...Option) *machine {
+	m := &machine{link: &link{Store: b.store}, clock: &skewed{}, done: make(chan error, 1), seen: &events{}}
+	c := newConfig(append([]Option{WithID(id), WithLogger(slog.New(slog.DiscardHandler)), WithObserver(m.seen.add)}, opts...))
+	m.Lock = &Lock{name: "mylock", config: c, err: c.err(), clock: m.clock, table: table.Table{Store: m.link}}
+	return m
+}
+
+func (b *bed) start(id string, opts ...Option) *machine {
+	b.t.Helper()
+	m := b.machine(id, opts...)
+	b.run(m)
+	return m
+}
+
+func (b *bed) run(m *machine) {
+	b.t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	m.stop = stop
+	require.NoError(b.t, m.Run(ctx, m.done))
+	b.t.Cleanup(stop)
+	synctest.Wait()
+}
+
+// end stops the machines and waits for them: virtual time ends with no goroutine left.
+func (b *bed) end(ms ...*machine) {
+	for _, m := range ms {
+		m.link.mend()
+		m.stop()
+		<-m.done
+	}
+	synctest.Wait()
+}
+
+func (m *machine) has() bool {
+	ok, _ := m.HasLock()
+	return ok
+}
+
+func (m *machine) tok() Token {
+	_, t := m.HasLock()
+	return t
+}
+
+// until lets time pass until cond holds, and says how much did.
+func (b *bed) until(limit time.Duration, cond func() bool) time.Duration {
+	b.t.Helper()
+	start := time.Now()
+	for !cond() {
+		require.Less(b.t, time.Since(start), limit, "waited in vain")
+		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		ok, tok := a.HasLock()
-		require.True(t, ok)
-		t.Log(tok, store.Rows())
+	}
+	return time.Since(start)
+}
+
+func (b *bed) operator(writes ...table.Write) {
+	b.t.Helper()
+	require.NoError(b.t, b.store.Commit(context.Background(), "operator", writes))
+}
+
+func TestOneTermLastsAsLongAsItsHolderRuns(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a := b.start("a")
+		token := a.tok()
+		require.NotZero(t, token)
+		time.Sleep(24 * time.Hour)
+		assert.Equal(t, token, a.tok())
+		b.end(a)
+		assert.Equal(t, "elected, lost", a.seen.kinds())
+		assert.ErrorIs(t, a.seen.last().Err, context.Canceled)
+	})
+}
+
+func TestAtMostTwoRowsAndOneAfterRelease(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a := b.start("a", WithValue("http://a"))
+		rows := b.store.Rows()
+		require.Len(t, rows, 2)
+		leaseRow := rows[table.LeaseKey("mylock", table.Token(a.tok()))]
+		assert.JSONEq(t, `{"lease":"10s","value":"http://a"}`, leaseRow.Writer)
+		b.end(a)
+		rows = b.store.Rows()
+		require.Len(t, rows, 1)
+		assert.True(t, rows["mylock"].Heartbeat.IsZero())
+		assert.Empty(t, rows["mylock"].Writer)
+	})
+}
+
+func TestCostAtRest(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		leader, follower := b.start("a"), b.start("b")
+		time.Sleep(lease)
+		leader.link.counts()
+		follower.link.counts()
+		time.Sleep(100 * lease)
+		assert.InDelta(t, 300, leader.link.counts()["heartbeat"], 2)
+		reads := follower.link.counts()
+		assert.LessOrEqual(t, reads["observe"], 350)
+		assert.Zero(t, reads["promise"], "the promise of a token that was seen is cached")
+		b.end(follower, leader)
+	})
+}
+
+func TestTakeoverAtTheInstantTheLeaseExpires(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a, c := b.start("a"), b.start("b")
+		time.Sleep(time.Minute)
+		a.link.cut()
+		first := a.tok()
+		last := b.store.Rows()["mylock"].Heartbeat
+		b.until(2*lease, c.has)
+		assert.WithinRange(t, time.Now(), last.Add(lease), last.Add(lease+lease/50))
+		assert.Greater(t, c.tok(), first)
+		b.end(a, c)
+	})
+}
+
+func TestAHolderThatIsCutOffStepsDownFirst(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		var ended time.Time
+		a := b.start("a", WithLeader(func(ctx context.Context, _ Token) {
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), ErrExpired)
+			ended = time.Now()
+		}))
+		c := b.start("b")
+		time.Sleep(time.Minute)
+		last := b.store.Rows()["mylock"].Heartbeat
+		a.link.cut()
+		b.until(2*lease, func() bool { assert.False(t, a.has() && c.has()); return !a.has() })
+		assert.False(t, c.has())
+		assert.WithinRange(t, ended, last.Add(lease-lease/50), last.Add(lease))
+		b.until(lease, c.has)
+		assert.Equal(t, "elected, jeopardy, lost", a.seen.kinds())
+		b.end(c, a)
+	})
+}
+
+func TestHeartbeatsThatFailForLessThanALease(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a, c := b.start("a"), b.start("b")
+		token := a.tok()
+		for range 20 {
+			a.link.cut()
+			time.Sleep(lease / 2)
+			a.link.mend()
+			b.until(lease/2, func() bool { return a.seen.last().Kind != Jeopardy })
+			time.Sleep(lease)
+			require.Equal(t, token, a.tok())
+			require.False(t, c.has())
+		}
+		assert.Contains(t, a.seen.kinds(), "elected, jeopardy, safe, jeopardy, safe")
+		b.end(c, a)
+	})
+}
+
+func TestClaimOfUnknownOutcome(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a := b.machine("a")
+		a.link.set(nil, once("claim"))
+		b.run(a)
+		b.until(time.Minute, func() bool { return len(b.store.Rows()) == 1 })
+		require.False(t, a.has())
+		claimed := b.store.Rows()["mylock"].Token
+		b.until(2*lease, a.has)
+		assert.Greater(t, a.tok(), Token(table.TokenAt(claimed)))
+		assert.WithinRange(t, time.Now(), claimed.Add(lease), claimed.Add(lease+lease/50))
+		b.end(a)
+	})
+}
+
+func TestConfirmOfUnknownOutcomeIsToldByAHeartbeat(t *testing.T) {
+	for name, fault := range map[string]func(*link){
+		"reply lost":   func(l *link) { l.set(nil, once("confirm")) },
+		"request lost": func(l *link) { l.set(once("confirm"), nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(b *bed) {
+				a := b.machine("a")
+				fault(a.link)
+				b.run(a)
+				b.until(lease, a.has)
+				time.Sleep(10 * lease)
+				assert.True(t, a.has())
+				assert.Equal(t, "elected", a.seen.kinds())
+				b.end(a)
+			})
+		})
+	}
+}
+
+func TestReleaseOfUnknownOutcome(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a := b.start("a")
+		a.link.set(nil, once("release"))
+		a.stop()
+		assert.NoError(t, <-a.done)
+		assert.Len(t, b.store.Rows(), 1)
+	})
+}
+
+func TestAReleaseThatFailsIsReported(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a := b.start("a")
+		a.link.cut()
+		a.stop()
+		assert.False(t, func() bool { synctest.Wait(); return a.has() }())
+		start := time.Now()
+		assert.ErrorContains(t, <-a.done, `lock "mylock"`)
+		assert.LessOrEqual(t, time.Since(start), lease)
+		c := b.start("b")
+		b.until(lease, c.has)
+		b.end(c)
+	})
+}
+
+func TestHandoverTakesAPoll(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a, c := b.start("a"), b.start("b")
+		for range 50 {
+			a.stop()
+			require.NoError(t, <-a.done)
+			assert.LessOrEqual(t, b.until(lease, c.has), lease/3+time.Millisecond)
+			b.run(a)
+			time.Sleep(lease)
+			c.stop()
+			require.NoError(t, <-c.done)
+			b.until(lease, a.has)
+			b.run(c)
+		}
+		b.end(c, a)
+	})
+}
+
+func TestWallClockSteps(t *testing.T) {
+	for _, step := range []time.Duration{-5 * time.Hour, -time.Second, -lease} {
+		t.Run(step.String(), func(t *testing.T) {
+			inVirtualTime(t, func(b *bed) {
+				a, c := b.start("a"), b.start("b")
+				token := a.tok()
+				a.clock.wall.Add(int64(step))
+				time.Sleep(10 * lease)
+				require.Equal(t, token, a.tok(), "a step back costs nothing")
+				a.link.cut()
+				a.clock.wall.Add(int64(step))
+				last := b.store.Rows()["mylock"].Heartbeat
+				b.until(2*lease, func() bool { return !a.has() })
+				assert.False(t, time.Now().After(last.Add(lease)), "and does not extend the lease")
+				b.end(c, a)
+			})
+		})
+	}
+	t.Run("forward", func(t *testing.T) {
+		inVirtualTime(t, func(b *bed) {
+			a := b.start("a")
+			token := a.tok()
+			a.clock.wall.Add(int64(5 * time.Hour))
+			assert.False(t, a.has(), "a step forward costs the lock at once")
+			b.until(lease/2, a.has)
+			assert.Greater(t, a.tok(), token, "and its old term does not come back")
+			assert.Equal(t, "elected, lost, elected", a.seen.kinds())
+			b.end(a)
+		})
+	})
+}
+
+func TestASuspendedMachineHasLostItsLockOnResume(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a := b.start("a")
+		require.True(t, a.has())
+		a.clock.wall.Add(int64(time.Hour)) // its monotonic clock did not notice
+		assert.False(t, a.has())
+		b.end(a)
+	})
+}
+
+func TestTheHoldersLeaseCounts(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		long, short := b.start("long", WithLease(time.Minute)), b.start("short", WithLease(time.Second))
+		time.Sleep(10 * time.Minute)
+		require.True(t, long.has())
+		long.link.cut()
+		last := b.store.Rows()["mylock"].Heartbeat
+		b.until(2*time.Minute, func() bool { require.False(t, long.has() && short.has()); return short.has() })
+		assert.False(t, time.Now().Before(last.Add(time.Minute)))
+		long.link.mend()
+		time.Sleep(time.Minute)
+		short.link.cut()
+		assert.Less(t, b.until(time.Minute, long.has), 2*time.Second, "the short lease is not slept past")
+		b.end(short, long)
+	})
+}
+
+func TestLockDelay(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a, c := b.start("a", WithLockDelay(time.Minute)), b.start("b", WithLockDelay(time.Minute))
+		a.stop()
+		<-a.done
+		assert.Less(t, b.until(lease, c.has), lease/2, "a released lock is free at once")
+		b.run(a)
+		last := b.store.Rows()["mylock"].Heartbeat
+		c.link.cut()
+		b.until(2*time.Minute, a.has)
+		assert.WithinRange(t, time.Now(), last.Add(lease+time.Minute), last.Add(lease+time.Minute+lease/50))
+		b.end(c, a)
+	})
+}
+
+func TestReclaim(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a := b.start("pod-0", WithReclaim())
+		token := a.tok()
+		a.link.cut() // the process is killed: nothing of it reaches the table again
+		again := b.start("pod-0", WithReclaim())
+		assert.Greater(t, again.tok(), token)
+		b.end(again)
+		a.stop()
+		<-a.done
+	})
+}
+
+func TestRowsDeletedUnderAHolder(t *testing.T) {
+	cases := map[string]func(Token) []table.Write{
+		"lock row":  func(Token) []table.Write { return []table.Write{{Kind: table.Delete, Name: "mylock"}} },
+		"lease row": func(k Token) []table.Write { return []table.Write{{Kind: table.Delete, Name: key(k)}} },
+		"both": func(k Token) []table.Write {
+			return []table.Write{{Kind: table.Delete, Name: key(k)}, {Kind: table.Delete, Name: "mylock"}}
+		},
+	}
+	for name, rows := range cases {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(b *bed) {
+				a, c := b.start("a"), b.start("b")
+				time.Sleep(time.Minute)
+				token := a.tok()
+				b.operator(rows(token)...)
+				b.until(2*lease, func() bool {
+					require.False(t, a.has() && c.has())
+					return a.tok() > token || c.tok() > token
+				})
+				assert.Contains(t, a.seen.kinds(), "lost")
+				assert.ErrorIs(t, a.seen.list[1].Err, ErrSuperseded)
+				b.end(a, c)
+			})
+		})
+	}
+}
+
+func TestALockRowDeletedUnderAPausedHolder(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a := b.start("a")
+		time.Sleep(time.Minute)
+		token := a.tok()
+		a.link.cut()
+		b.operator(table.Write{Kind: table.Delete, Name: "mylock"})
+		fresh := b.start("b") // knows nothing of a but its stray lease row
+		b.until(2*lease, func() bool { require.False(t, a.has() && fresh.has()); return fresh.has() })
+		assert.NotContains(t, b.store.Rows(), key(token))
+		a.link.mend()
+		time.Sleep(lease)
+		assert.False(t, a.has(), "its late heartbeats find no lease row")
+		b.end(a, fresh)
+	})
+}
+
+func TestOtherLocksRowsAreLeftAlone(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		for _, name := range []string{"mylock_b", "mylock_12", "mylock_5", "mylock_b_1234567890123456", "mylock_12345678901234567"} {
+			b.operator(table.Write{Kind: table.Insert, Name: name, Set: []table.Cell{{Column: table.ColWriter, Value: "somebody"}}})
+		}
+		a := b.start("a")
+		assert.True(t, a.has())
+		assert.Len(t, b.store.Rows(), 7)
+		b.end(a)
+		assert.Len(t, b.store.Rows(), 6)
+	})
+}
+
+func key(t Token) string { return table.LeaseKey("mylock", table.Token(t)) }
+
+func TestAnOutageLongerThanALease(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		ms := []*machine{b.start("a"), b.start("b"), b.start("c")}
+		for _, m := range ms {
+			m.link.cut()
+		}
+		time.Sleep(10 * time.Hour)
+		for _, m := range ms {
+			require.False(t, m.has())
+			m.link.mend()
+		}
+		holders := func() (n int) {
+			for _, m := range ms {
+				if m.has() {
+					n++
+				}
+			}
+			return n
+		}
+		b.until(lease, func() bool { return holders() == 1 })
+		for range 1000 {
+			time.Sleep(lease / 100)
+			require.Equal(t, 1, holders())
+		}
+		b.end(ms...)
+	})
+}
+
+func TestAHundredCandidates(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		var ms []*machine
+		for range 100 {
+			ms = append(ms, b.start("m"))
+		}
+		holder := func() (h *machine) {
+			for _, m := range ms {
+				if m.has() {
+					require.Nil(t, h, "two holders")
+					h = m
+				}
+			}
+			return h
+		}
+		for range 5 {
+			old := holder()
+			require.NotNil(t, old)
+			last := b.store.Rows()["mylock"].Heartbeat
+			old.link.cut()
+			b.until(2*lease, func() bool { h := holder(); return h != nil && h != old })
+			assert.WithinRange(t, time.Now(), last.Add(lease), last.Add(lease+lease/50))
+			old.link.mend()
+		}
+		b.end(ms...)
+	})
+}
+
+func TestTheNextTermWaitsForTheLeaderFunction(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		var running, terms atomic.Int32
+		a := b.start("a", WithLeader(func(ctx context.Context, _ Token) {
+			terms.Add(1)
+			assert.EqualValues(t, 1, running.Add(1))
+			defer running.Add(-1)
+			<-ctx.Done()
+			time.Sleep(3 * lease)
+		}))
+		b.operator(table.Write{Kind: table.Delete, Name: key(a.tok())})
+		time.Sleep(3 * lease)
+		assert.False(t, a.has())
+		b.until(2*lease, a.has)
+		synctest.Wait()
+		assert.EqualValues(t, 2, terms.Load())
+		b.end(a)
+		time.Sleep(3 * lease)
+	})
+}
+
+func TestStopReleasesOnlyAfterTheGuardedWorkHasReturned(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		var returned time.Time
+		a := b.start("a", WithLeader(func(ctx context.Context, _ Token) {
+			<-ctx.Done()
+			time.Sleep(lease - time.Second)
+			returned = time.Now()
+		}))
+		c := b.start("b")
+		time.Sleep(lease)
+		a.stop()
+		b.until(2*lease, func() bool {
+			if c.has() {
+				assert.False(t, returned.IsZero(), "taken over from work that still ran")
+			}
+			return c.has()
+		})
+		assert.NoError(t, <-a.done)
+		assert.LessOrEqual(t, time.Since(returned), lease/3+time.Millisecond)
+		b.end(c)
+	})
+}
+
+func TestWorkThatDoesNotReturnLeavesTheLockToExpire(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		release := make(chan struct{})
+		a := b.start("a", WithLeader(func(context.Context, Token) { <-release }))
+		start := time.Now()
+		a.stop()
+		err := <-a.done
+		assert.ErrorContains(t, err, "has not returned")
+		assert.Equal(t, lease, time.Since(start))
+		assert.False(t, a.has())
+		last := b.store.Rows()["mylock"].Heartbeat
+		c := b.start("b")
+		b.until(2*lease, c.has)
+		assert.False(t, time.Now().Before(last.Add(lease)))
+		close(release)
+		b.end(c)
+	})
+}
+
+func TestALeaderFunctionThatReturnsEarlyKeepsTheLock(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		var terms atomic.Int32
+		a := b.start("a", WithLeader(func(context.Context, Token) { terms.Add(1) }))
+		time.Sleep(10 * lease)
+		assert.True(t, a.has())
+		assert.EqualValues(t, 1, terms.Load())
+		b.end(a)
+	})
+}
+
+func TestASlowObserverDelaysNothingAndMissesNothing(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		var kinds []string
+		stuck := make(chan struct{})
+		a := b.start("a", WithObserver(func(e Event) { <-stuck; kinds = append(kinds, e.Kind.String()) }))
+		token := a.tok()
+		time.Sleep(10 * lease)
+		assert.Equal(t, token, a.tok())
+		a.link.cut()
+		time.Sleep(lease / 2)
+		a.link.mend()
+		time.Sleep(lease)
+		close(stuck)
+		b.end(a)
+		assert.Equal(t, []string{"elected", "jeopardy", "safe", "lost"}, kinds)
+	})
+}
+
+func TestALeaderIsSeenOncePerTerm(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a := b.start("a", WithValue("http://a"))
+		c := b.start("b")
+		time.Sleep(10 * lease)
+		require.Equal(t, "leader seen", c.seen.kinds())
+		seen := c.seen.last().Leader
+		assert.Equal(t, Leader{ID: "a", Value: "http://a", Token: a.tok(), Lease: lease, Heartbeat: seen.Heartbeat}, seen)
+		b.end(c, a)
+	})
+}
+
+func TestAStopDuringAnElectionLeavesNothingHeld(t *testing.T) {
+	for _, step := range []string{"observe", "claim", "confirm"} {
+		t.Run(step, func(t *testing.T) {
+			inVirtualTime(t, func(b *bed) {
+				a := b.machine("a")
+				ctx, stop := context.WithCancel(context.Background())
+				a.link.set(func(s string) bool {
+					if s == step {
+						stop()
+					}
+					return false
+				}, nil)
+				require.NoError(t, a.Run(ctx, a.done))
+				require.NoError(t, <-a.done)
+				assert.False(t, a.has())
+				start := time.Now()
+				c := b.start("b")
+				assert.True(t, c.has(), "the next candidate waits for nothing")
+				assert.Zero(t, time.Since(start))
+				b.end(c)
+			})
+		})
+	}
+}
+
+func TestDone(t *testing.T) {
+	t.Run("unbuffered and read", func(t *testing.T) {
+		inVirtualTime(t, func(b *bed) {
+			a := b.machine("a")
+			done := make(chan error)
+			ctx, stop := context.WithCancel(context.Background())
+			require.NoError(t, a.Run(ctx, done))
+			stop()
+			time.Sleep(lease / 2)
+			assert.NoError(t, <-done)
+		})
+	})
+	t.Run("never read", func(t *testing.T) {
+		inVirtualTime(t, func(b *bed) { // fails where a goroutine is left
+			a := b.machine("a")
+			ctx, stop := context.WithCancel(context.Background())
+			require.NoError(t, a.Run(ctx, make(chan error)))
+			synctest.Wait()
+			stop()
+			synctest.Wait()
+			assert.True(t, b.store.Rows()["mylock"].Heartbeat.IsZero(), "released all the same")
+			b.run(a)
+			assert.True(t, a.has(), "and may run again")
+			b.end(a)
+			time.Sleep(lease)
+		})
+	})
+	t.Run("running", func(t *testing.T) {
+		inVirtualTime(t, func(b *bed) {
+			a := b.start("a")
+			assert.ErrorIs(t, a.Run(t.Context()), ErrRunning)
+			b.end(a)
+			b.run(a)
+			assert.True(t, a.has())
+			b.end(a)
+		})
+	})
+}
+
+func TestAProblemIsSaidOnceAndAgainWhenItChanges(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		var log strings.Builder
+		a := b.machine("a", WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))))
+		problem := errors.New("table 17 is missing")
+		broken := &brokenStore{Store: b.store, err: problem}
+		a.table.Store = broken
+		b.run(a)
 		time.Sleep(time.Hour)
-		ok, tok2 := a.HasLock()
-		require.True(t, ok)
-		require.Equal(t, tok, tok2)
-		cancel()
-		require.NoError(t, <-done)
-		t.Log(store.Rows())
+		broken.set(errors.New("permission denied"))
+		time.Sleep(time.Hour)
+		broken.set(nil)
+		b.until(lease, a.has)
+		b.end(a)
+		assert.Equal(t, 1, strings.Count(log.String(), "table 17 is missing"))
+		assert.Equal(t, 1, strings.Count(log.String(), "permission denied"))
+		assert.Equal(t, 5, strings.Count(log.String(), "\n"), log.String()) // and: standing again, elected, lost
+	})
+}
+
+type brokenStore struct {
+	table.Store
+	mu  sync.Mutex
+	err error
+}
+
+func (s *brokenStore) set(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (s *brokenStore) Read(ctx context.Context, step string, keys table.Keys) ([]table.Row, time.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return nil, time.Time{}, s.err
+	}
+	return s.Store.Read(ctx, step, keys)
+}
+
+func TestAnUnreadablePromiseIsNotGuessedAt(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		var log strings.Builder
+		a := b.start("a")
+		b.operator(table.Write{Kind: table.Update, Name: key(a.tok()), Set: []table.Cell{{Column: table.ColWriter, Value: "ten seconds"}}})
+		c := b.start("b", WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		time.Sleep(lease)
+		a.link.cut()
+		time.Sleep(time.Hour)
+		assert.False(t, c.has())
+		assert.Contains(t, log.String(), "ten seconds")
+		b.end(a, c)
 	})
 }
