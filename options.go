@@ -52,6 +52,9 @@ func newConfig(opts []Option) config {
 		opt(&c)
 	}
 	if c.id == "" {
+		if c.reclaim {
+			c.refuse("WithReclaim() needs WithID: the default id is never that of an earlier process")
+		}
 		c.id = defaultID()
 	}
 	if c.heartbeat == 0 {
@@ -60,12 +63,15 @@ func newConfig(opts []Option) config {
 	if c.poll == 0 {
 		c.poll = c.lease / 3
 	}
-	for what, d := range map[string]time.Duration{"WithHeartbeat": c.heartbeat, "WithPoll": c.poll} {
-		if d >= c.lease {
-			c.refuse("%s(%v) must be shorter than the lease of %v: a third of it is usual", what, d, c.lease)
-		}
-	}
+	c.checkInterval("WithHeartbeat", c.heartbeat)
+	c.checkInterval("WithPoll", c.poll)
 	return c
+}
+
+func (c *config) checkInterval(what string, d time.Duration) {
+	if d >= c.lease {
+		c.refuse("%s(%v) must be shorter than the lease of %v: a third of it is usual", what, d, c.lease)
+	}
 }
 
 func (c *config) refuse(format string, args ...any) {

@@ -1,0 +1,260 @@
+//go:build unix
+
+package spindle_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+// Machines differ, so the figures are counts of RPCs and ratios to the lease. One iteration is one
+// lease, or one failover: CONTRIBUTING.md has the commands.
+
+const benchLease = 2 * time.Second
+
+var quiet = spindle.WithLogger(slog.New(slog.DiscardHandler))
+
+// rpcs counts the RPCs of a client.
+type rpcs struct{ all, reads, commits atomic.Int64 }
+
+func (c *rpcs) add(method string) {
+	c.all.Add(1)
+	switch method {
+	case "/google.spanner.v1.Spanner/StreamingRead":
+		c.reads.Add(1)
+	case "/google.spanner.v1.Spanner/Commit":
+		c.commits.Add(1)
+	}
+}
+
+func (c *rpcs) counted() []option.ClientOption {
+	return []option.ClientOption{
+		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(
+			func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				c.add(method)
+				return invoke(ctx, method, req, reply, cc, opts...)
+			})),
+		option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(
+			func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, stream grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+				c.add(method)
+				return stream(ctx, desc, cc, method, opts...)
+			})),
+	}
+}
+
+func BenchmarkHasLock(b *testing.B) {
+	var c rpcs
+	db := spindletest.New(b)
+	l := stand(b, connect(b, db, c.counted()...), db, spindle.WithLease(time.Hour))
+	eventually(b, 10*time.Second, "election", l.has)
+	before := c.all.Load()
+	b.ReportAllocs()
+	b.ResetTimer()
+	for b.Loop() {
+		if ok, _ := l.HasLock(); !ok {
+			b.Fatal("lost")
+		}
+	}
+	b.ReportMetric(float64(c.all.Load()-before), "rpcs")
+}
+
+// BenchmarkAtRest: a leader and a follower with nothing happening, for one lease an iteration.
+func BenchmarkAtRest(b *testing.B) {
+	var leading, following rpcs
+	db := spindletest.New(b)
+	leader := stand(b, connect(b, db, leading.counted()...), db, spindle.WithLease(benchLease))
+	eventually(b, 10*time.Second, "election", leader.has)
+	follower := stand(b, connect(b, db, following.counted()...), db, spindle.WithLease(benchLease))
+	eventually(b, 10*time.Second, "a look", func() bool { return follower.saw(spindle.LeaderSeen) })
+	l, lc, f := leading.all.Load(), leading.commits.Load(), following.all.Load()
+	b.ResetTimer()
+	for b.Loop() {
+		time.Sleep(benchLease)
+	}
+	n := float64(b.N)
+	b.ReportMetric(float64(leading.all.Load()-l)/n, "leader-rpcs/lease")
+	b.ReportMetric(float64(leading.commits.Load()-lc)/n, "leader-commits/lease")
+	b.ReportMetric(float64(following.all.Load()-f)/n, "follower-rpcs/lease")
+}
+
+// leases are times in leases: reported as median and worst.
+type leases []float64
+
+func (l *leases) add(d, lease time.Duration) { *l = append(*l, d.Seconds()/lease.Seconds()) }
+
+func (l leases) report(b *testing.B) {
+	slices.Sort(l)
+	b.ReportMetric(l[len(l)/2], "median-leases")
+	b.ReportMetric(l[len(l)-1], "worst-leases")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkKill: from kill -9 of the leader's process to the next HasLock that is true.
+func BenchmarkKill(b *testing.B) {
+	for _, n := range []int{3, 20} {
+		b.Run(fmt.Sprint(n, "candidates"), func(b *testing.B) {
+			failover(b, n, func(c *cluster, leader *process) time.Time { return c.kill(leader) })
+		})
+	}
+}
+
+// BenchmarkTerminate: from SIGTERM of the leader's process to the next HasLock that is true.
+func BenchmarkTerminate(b *testing.B) {
+	failover(b, 3, func(c *cluster, leader *process) time.Time { return c.signal(leader, syscall.SIGTERM) })
+}
+
+func failover(b *testing.B, n int, end func(*cluster, *process) time.Time) {
+	c := newCluster(b, spindletest.New(b), candidate{Name: "mylock", Lease: benchLease})
+	for range n {
+		c.says(c.start(), "started", time.Time{})
+	}
+	leader, held := c.elected(time.Time{})
+	var took leases
+	for b.Loop() {
+		// At a random instant between two heartbeats, with everybody settled.
+		time.Sleep(time.Until(held.time().Add(benchLease + rand.N(benchLease/3))))
+		ended := end(c, leader)
+		leader, held = c.elected(ended)
+		took.add(held.time().Sub(ended), benchLease)
+		c.says(c.start(), "started", time.Time{})
+	}
+	took.report(b)
+}
+
+// BenchmarkHundredCandidates: in one process, from the instant that nothing of the holder reaches
+// Spanner any more to the next HasLock that is true. Two holders at one instant fail it.
+func BenchmarkHundredCandidates(b *testing.B) {
+	db := spindletest.New(b)
+	var cut atomic.Value // the lease row whose heartbeats are lost
+	cut.Store("")
+	client := connect(b, db, onHeartbeat(func(ctx context.Context, leaseRow string) error {
+		if leaseRow == cut.Load() {
+			<-ctx.Done()
+			return status.FromContextError(ctx.Err()).Err()
+		}
+		return nil
+	}))
+	var ls []*standing
+	for range 100 {
+		ls = append(ls, stand(b, client, db, spindle.WithLease(benchLease)))
+	}
+	holder := func() (found *standing) {
+		for _, l := range ls {
+			if l.has() {
+				if found != nil && found.has() && l.has() {
+					b.Fatal("two holders")
+				}
+				found = l
+			}
+		}
+		return found
+	}
+	eventually(b, time.Minute, "election", func() bool { return holder() != nil })
+	var took leases
+	for b.Loop() {
+		time.Sleep(benchLease + rand.N(benchLease/3))
+		old := holder()
+		cut.Store(fmt.Sprintf("mylock_%d", old.token()))
+		start := time.Now()
+		eventually(b, time.Minute, "takeover", func() bool { h := holder(); return h != nil && h != old })
+		took.add(time.Since(start), benchLease)
+	}
+	took.report(b)
+}
+
+// onHeartbeat calls f before each heartbeat with the key of its lease row.
+func onHeartbeat(f func(ctx context.Context, leaseRow string) error) option.ClientOption {
+	return option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(
+		func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			if r, ok := req.(*sppb.CommitRequest); ok && r.GetRequestOptions().GetTransactionTag() == "spindle-heartbeat" {
+				if err := f(ctx, r.GetMutations()[0].GetUpdate().GetValues()[0].GetValues()[0].GetStringValue()); err != nil {
+					return err
+				}
+			}
+			return invoke(ctx, method, req, reply, cc, opts...)
+		}))
+}
+
+// gaps is the longest time between two heartbeats of one lease row.
+type gaps struct {
+	mu    sync.Mutex
+	last  map[string]time.Time
+	worst time.Duration
+}
+
+func (g *gaps) beat(_ context.Context, leaseRow string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.last == nil {
+		g.last = map[string]time.Time{}
+	}
+	now := time.Now()
+	if last, ok := g.last[leaseRow]; ok {
+		g.worst = max(g.worst, now.Sub(last))
+	}
+	g.last[leaseRow] = now
+	return nil
+}
+
+// BenchmarkThousandLocks: one process holds them all for a lease an iteration.
+func BenchmarkThousandLocks(b *testing.B) {
+	const n = 1000
+	const lease = 10 * time.Second
+	db := spindletest.New(b)
+	var gaps gaps
+	client := connect(b, db, onHeartbeat(gaps.beat))
+	before := heap()
+	ctx, cancel := context.WithCancel(context.Background())
+	var ls []*spindle.Lock
+	done := make(chan error, n)
+	for i := range n {
+		l := spindle.New(client, db.Table, fmt.Sprintf("lock-%d", i), spindle.WithLease(lease), quiet)
+		require.NoError(b, l.Run(ctx, done))
+		ls = append(ls, l)
+	}
+	all := func() bool {
+		return !slices.ContainsFunc(ls, func(l *spindle.Lock) bool { ok, _ := l.HasLock(); return !ok })
+	}
+	start := time.Now()
+	require.Eventually(b, all, 2*time.Minute, 10*time.Millisecond)
+	elected := time.Since(start)
+	perLock := float64(heap()-before) / n
+	b.ResetTimer()
+	for b.Loop() {
+		time.Sleep(lease)
+		require.True(b, all(), "a lock was lost")
+	}
+	b.ReportMetric(gaps.worst.Seconds()/lease.Seconds(), "worst-gap-leases")
+	b.ReportMetric(perLock, "bytes/lock")
+	b.ReportMetric(elected.Seconds(), "election-s")
+	b.ReportMetric(0, "ns/op")
+	cancel()
+	for range n {
+		require.NoError(b, <-done)
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapInuse + m.StackInuse
+}

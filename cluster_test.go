@@ -1,0 +1,343 @@
+//go:build unix
+
+package spindle_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+// This file runs candidates as processes of their own, for the faults that only a process can have:
+// the test binary starts itself again, and talks to its children in lines of JSON.
+
+const candidateVariable = "SPINDLE_TEST_CANDIDATE"
+
+func TestMain(m *testing.M) {
+	if arg := os.Getenv(candidateVariable); arg != "" {
+		if err := runCandidate(arg); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// candidate is what a child is told.
+type candidate struct {
+	Database, Table, Name, ID string
+	Lease                     time.Duration
+	Reclaim                   bool
+}
+
+// report is what a child says. Times are of the machine's one clock, in nanoseconds.
+type report struct {
+	Kind  string // held, unheld, resumed, applied, fenced, failed, stopped
+	At    int64
+	Has   bool
+	Token spindle.Token
+	Err   string
+}
+
+// command is what a child does when it is asked to: a write to the register, fenced or not.
+type command struct {
+	Fenced bool
+	Token  spindle.Token
+	Value  int64
+}
+
+const registerDDL = `CREATE TABLE register (id INT64 NOT NULL, value INT64) PRIMARY KEY (id)`
+
+func runCandidate(arg string) error {
+	var c candidate
+	if err := json.Unmarshal([]byte(arg), &c); err != nil {
+		return err
+	}
+	db, err := spanner.NewClientWithConfig(context.Background(), c.Database, spanner.ClientConfig{DisableNativeMetrics: true})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	opts := []spindle.Option{spindle.WithLease(c.Lease), spindle.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil)))}
+	if c.ID != "" {
+		opts = append(opts, spindle.WithID(c.ID))
+	}
+	if c.Reclaim {
+		opts = append(opts, spindle.WithReclaim())
+	}
+	lock := spindle.New(db, c.Table, c.Name, opts...)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	done := make(chan error, 1)
+	if err := lock.Run(ctx, done); err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	out := json.NewEncoder(os.Stdout)
+	say := func(r report) { mu.Lock(); defer mu.Unlock(); _ = out.Encode(r) }
+	go obey(lock, db, say)
+	watch(lock, done, say)
+	return nil
+}
+
+// watch reports every change of what HasLock answers, until done.
+func watch(lock *spindle.Lock, done <-chan error, say func(report)) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	var was bool
+	var lastTrue, last int64
+	say(report{Kind: "started", At: time.Now().UnixNano()})
+	for {
+		before := time.Now().UnixNano()
+		has, token := lock.HasLock()
+		after := time.Now().UnixNano()
+		if last != 0 && before-last > int64(500*time.Millisecond) {
+			say(report{Kind: "resumed", At: after, Has: has, Token: token})
+		}
+		switch {
+		case has && !was:
+			say(report{Kind: "held", At: after, Token: token})
+		case !has && was:
+			say(report{Kind: "unheld", At: lastTrue})
+		}
+		if has {
+			lastTrue = before
+		}
+		was, last = has, after
+		select {
+		case <-tick.C:
+		case err := <-done:
+			r := report{Kind: "stopped", At: lastTrue}
+			if err != nil {
+				r.Err = err.Error()
+			}
+			say(r)
+			return
+		}
+	}
+}
+
+func obey(lock *spindle.Lock, db *spanner.Client, say func(report)) {
+	in := json.NewDecoder(os.Stdin)
+	for {
+		var c command
+		if err := in.Decode(&c); err != nil {
+			os.Exit(1) // the parent is gone
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		write := []*spanner.Mutation{spanner.InsertOrUpdate("register", []string{"id", "value"}, []any{1, c.Value})}
+		var err error
+		if c.Fenced {
+			_, err = lock.Apply(ctx, c.Token, write)
+		} else {
+			_, err = db.Apply(ctx, write)
+		}
+		cancel()
+		switch {
+		case err == nil:
+			say(report{Kind: "applied", At: time.Now().UnixNano()})
+		case errors.Is(err, spindle.ErrFenced):
+			say(report{Kind: "fenced", At: time.Now().UnixNano(), Err: err.Error()})
+		default:
+			say(report{Kind: "failed", At: time.Now().UnixNano(), Err: err.Error()})
+		}
+	}
+}
+
+// cluster is the candidates for one lock, each a process.
+type cluster struct {
+	tb   testing.TB
+	db   *spindletest.Database
+	base candidate
+
+	mu      sync.Mutex
+	all     []*process
+	changed chan struct{} // closed and replaced at each report
+}
+
+type process struct {
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	reports []report // guarded by the cluster's mu
+	ended   int64    // when it was killed, or 0
+	exited  chan struct{}
+}
+
+func newCluster(tb testing.TB, db *spindletest.Database, base candidate) *cluster {
+	base.Database, base.Table = db.Path, db.Table
+	c := &cluster{tb: tb, db: db, base: base, changed: make(chan struct{})}
+	tb.Cleanup(c.close)
+	return c
+}
+
+// start starts one more candidate. env is added to its environment, and wins.
+func (c *cluster) start(env ...string) *process {
+	c.tb.Helper()
+	arg, err := json.Marshal(c.base)
+	require.NoError(c.tb, err)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(append(append(os.Environ(), c.db.Env()...), env...), candidateVariable+"="+string(arg))
+	in, err := cmd.StdinPipe()
+	require.NoError(c.tb, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(c.tb, err)
+	if testing.Verbose() {
+		cmd.Stderr = os.Stderr
+	}
+	require.NoError(c.tb, cmd.Start())
+	p := &process{cmd: cmd, in: in, exited: make(chan struct{})}
+	c.mu.Lock()
+	c.all = append(c.all, p)
+	c.mu.Unlock()
+	go c.listen(p, out)
+	return p
+}
+
+func (c *cluster) listen(p *process, out io.Reader) {
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		var r report
+		if json.Unmarshal(lines.Bytes(), &r) == nil {
+			c.mu.Lock()
+			p.reports = append(p.reports, r)
+			close(c.changed)
+			c.changed = make(chan struct{})
+			c.mu.Unlock()
+		}
+	}
+	_ = p.cmd.Wait()
+	close(p.exited)
+}
+
+// await waits for the first report that match accepts, of any process, since the given time.
+func (c *cluster) await(limit time.Duration, match func(*process, report) bool) (*process, report) {
+	c.tb.Helper()
+	timeout := time.After(limit)
+	for {
+		c.mu.Lock()
+		for _, p := range c.all {
+			for _, r := range p.reports {
+				if match(p, r) {
+					c.mu.Unlock()
+					return p, r
+				}
+			}
+		}
+		changed := c.changed
+		c.mu.Unlock()
+		select {
+		case <-changed:
+		case <-timeout:
+			require.FailNow(c.tb, "waited in vain", "for %v", limit)
+		}
+	}
+}
+
+// elected waits for a process to hold the lock after that time.
+func (c *cluster) elected(after time.Time) (*process, report) {
+	c.tb.Helper()
+	return c.await(time.Minute, func(_ *process, r report) bool { return r.Kind == "held" && r.At > after.UnixNano() })
+}
+
+// says waits for p to make a report of that kind after that time.
+func (c *cluster) says(p *process, kind string, after time.Time) report {
+	c.tb.Helper()
+	_, r := c.await(time.Minute, func(q *process, r report) bool { return q == p && r.Kind == kind && r.At > after.UnixNano() })
+	return r
+}
+
+func (c *cluster) do(p *process, cmd command) report {
+	c.tb.Helper()
+	line, err := json.Marshal(cmd)
+	require.NoError(c.tb, err)
+	start := time.Now()
+	_, err = p.in.Write(append(line, '\n'))
+	require.NoError(c.tb, err)
+	_, r := c.await(time.Minute, func(q *process, r report) bool {
+		return q == p && r.At > start.UnixNano() && (r.Kind == "applied" || r.Kind == "fenced" || r.Kind == "failed")
+	})
+	return r
+}
+
+// kill ends p as kill -9 does, and returns the time just before.
+func (c *cluster) kill(p *process) time.Time {
+	c.tb.Helper()
+	now := time.Now()
+	require.NoError(c.tb, p.cmd.Process.Kill())
+	<-p.exited
+	c.mu.Lock()
+	p.ended = now.UnixNano()
+	c.mu.Unlock()
+	return now
+}
+
+func (c *cluster) signal(p *process, s os.Signal) time.Time {
+	c.tb.Helper()
+	now := time.Now()
+	require.NoError(c.tb, p.cmd.Process.Signal(s))
+	return now
+}
+
+func (c *cluster) close() {
+	for _, p := range c.all {
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+	}
+	c.requireOneHolder()
+}
+
+// requireOneHolder fails where two processes were told at the same time that they hold the lock. Each
+// interval runs from the end of the first call that answered true to the start of the last one, so it
+// lies within the time that the lock was held, and no overlap is an artefact.
+func (c *cluster) requireOneHolder() {
+	type span struct {
+		from, to int64
+		p        *process
+	}
+	var spans []span
+	for _, p := range c.all {
+		from := int64(0)
+		for _, r := range p.reports {
+			switch r.Kind {
+			case "held":
+				from = r.At
+			case "unheld", "stopped":
+				if from != 0 {
+					spans = append(spans, span{from, max(from, r.At), p})
+				}
+				from = 0
+			}
+		}
+		if from != 0 && p.ended != 0 {
+			spans = append(spans, span{from, p.ended, p})
+		}
+	}
+	for i, a := range spans {
+		for _, b := range spans[:i] {
+			if a.p != b.p && a.from < b.to && b.from < a.to {
+				c.tb.Errorf("two holders: process %d from %d to %d, process %d from %d to %d",
+					a.p.cmd.Process.Pid, a.from, a.to, b.p.cmd.Process.Pid, b.from, b.to)
+			}
+		}
+	}
+}
+
+func (r report) time() time.Time { return time.Unix(0, r.At) }

@@ -1,0 +1,439 @@
+//go:build unix
+
+package spindle_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	database "cloud.google.com/go/spanner/admin/database/apiv1"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+// The rows of the fault table of docs/protocol.md, on a real emulator, in both dialects. What needs an
+// exact clock is in loop_test.go.
+
+const lease = time.Second
+
+// roundTrips is what a takeover may take beyond the lease: observe, claim and confirm on a busy machine.
+const roundTrips = lease / 2
+
+func inBothDialects(t *testing.T, f func(t *testing.T, db *spindletest.Database)) {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+	t.Parallel()
+	t.Run("GoogleSQL", func(t *testing.T) {
+		t.Parallel()
+		f(t, spindletest.New(t, spindletest.WithDDL(registerDDL)))
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		f(t, spindletest.New(t, spindletest.PostgreSQL(),
+			spindletest.WithDDL(`CREATE TABLE register (id bigint NOT NULL PRIMARY KEY, value bigint)`)))
+	})
+}
+
+// connect opens a client of its own on db.
+func connect(t testing.TB, db *spindletest.Database, opts ...option.ClientOption) *spanner.Client {
+	t.Helper()
+	client, err := spanner.NewClientWithConfig(context.Background(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true},
+		append(db.ClientOptions(), opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+// standing is a lock that runs in this process until the test ends.
+type standing struct {
+	*spindle.Lock
+	stop func() error
+
+	mu     sync.Mutex
+	events []spindle.Event
+}
+
+func stand(t testing.TB, client *spanner.Client, db *spindletest.Database, opts ...spindle.Option) *standing {
+	t.Helper()
+	s := &standing{}
+	opts = append([]spindle.Option{spindle.WithLease(lease), spindle.WithLogger(slog.New(slog.DiscardHandler)), spindle.WithObserver(s.observe)}, opts...)
+	s.Lock = spindle.New(client, db.Table, "mylock", opts...)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	require.NoError(t, s.Run(ctx, done))
+	s.stop = sync.OnceValue(func() error { cancel(); return <-done })
+	t.Cleanup(func() { _ = s.stop() })
+	return s
+}
+
+func (s *standing) observe(e spindle.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, e)
+}
+
+func (s *standing) saw(kind spindle.EventKind) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.events {
+		if e.Kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *standing) has() bool { ok, _ := s.HasLock(); return ok }
+
+func (s *standing) token() spindle.Token { _, token := s.HasLock(); return token }
+
+func eventually(t testing.TB, limit time.Duration, what string, cond func() bool) {
+	t.Helper()
+	require.Eventually(t, cond, limit, time.Millisecond, what)
+}
+
+func applyDDL(t testing.TB, db *spindletest.Database, statement string) {
+	t.Helper()
+	admin, err := database.NewDatabaseAdminClient(t.Context(), db.ClientOptions()...)
+	require.NoError(t, err)
+	defer admin.Close()
+	op, err := admin.UpdateDatabaseDdl(t.Context(), &databasepb.UpdateDatabaseDdlRequest{Database: db.Path, Statements: []string{statement}})
+	require.NoError(t, err)
+	require.NoError(t, op.Wait(t.Context()))
+}
+
+func write(value int64) []*spanner.Mutation {
+	return []*spanner.Mutation{spanner.InsertOrUpdate("register", []string{"id", "value"}, []any{1, value})}
+}
+
+func register(t testing.TB, db *spindletest.Database) int64 {
+	t.Helper()
+	row, err := db.Client.Single().ReadRow(t.Context(), "register", spanner.Key{1}, []string{"value"})
+	require.NoError(t, err)
+	var value spanner.NullInt64
+	require.NoError(t, row.Columns(&value))
+	return value.Int64
+}
+
+func TestHolderIsKilled(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		c := newCluster(t, db, candidate{Name: "mylock", Lease: lease})
+		c.start()
+		c.start()
+		c.start()
+		leader, held := c.elected(time.Time{})
+		for range 2 {
+			killed := c.kill(leader)
+			next, now := c.elected(killed)
+			assert.LessOrEqual(t, now.At-killed.UnixNano(), int64(lease+roundTrips))
+			assert.Greater(t, now.Token, held.Token)
+			leader, held = next, now
+		}
+	})
+}
+
+func TestHolderIsStoppedAndAsksForTheLock(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		c := newCluster(t, db, candidate{Name: "mylock", Lease: lease})
+		c.start()
+		c.start()
+		paused, held := c.elected(time.Time{})
+		require.Equal(t, "applied", c.do(paused, command{Fenced: true, Token: held.Token, Value: 1}).Kind)
+
+		stopped := c.signal(paused, syscall.SIGSTOP)
+		next, now := c.elected(stopped)
+		require.Equal(t, "applied", c.do(next, command{Fenced: true, Token: now.Token, Value: 2}).Kind)
+
+		resumed := c.signal(paused, syscall.SIGCONT)
+		assert.False(t, c.says(paused, "resumed", resumed).Has, "the first HasLock after the pause")
+		assert.Equal(t, "fenced", c.do(paused, command{Fenced: true, Token: held.Token, Value: 3}).Kind)
+		assert.EqualValues(t, 2, register(t, db))
+		assert.Equal(t, "applied", c.do(paused, command{Value: 4}).Kind, "what the fence is for")
+	})
+}
+
+func TestHolderIsTerminated(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		c := newCluster(t, db, candidate{Name: "mylock", Lease: 10 * lease})
+		c.start()
+		leader, _ := c.elected(time.Time{})
+		c.start()
+		asked := c.signal(leader, syscall.SIGTERM)
+		assert.Empty(t, c.says(leader, "stopped", time.Time{}).Err)
+		_, now := c.elected(asked)
+		assert.Less(t, now.At-asked.UnixNano(), int64(5*lease), "half a lease: it was not waited out")
+	})
+}
+
+func TestARestartedProcessReclaimsItsOwnTerm(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		c := newCluster(t, db, candidate{Name: "mylock", Lease: time.Minute, ID: "pod-0", Reclaim: true})
+		c.start()
+		leader, _ := c.elected(time.Time{})
+		killed := c.kill(leader)
+		c.start()
+		_, now := c.elected(killed)
+		assert.Less(t, now.At-killed.UnixNano(), int64(10*time.Second))
+	})
+}
+
+func TestHolderIsCutOff(t *testing.T) {
+	for name, fault := range map[string]func(*proxy){"refused": (*proxy).cut, "black hole": (*proxy).blackHole} {
+		t.Run(name, func(t *testing.T) {
+			inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+				way := newProxy(t, db.Host)
+				cut := stand(t, connect(t, db, option.WithEndpoint(way.addr())), db)
+				eventually(t, 10*time.Second, "election", cut.has)
+				other := stand(t, db.Client, db)
+				token := cut.token()
+
+				fault(way)
+				eventually(t, 2*lease, "stepping down", func() bool {
+					// In this order: what other says is newer than what cut said.
+					had := cut.has()
+					assert.False(t, had && other.has() && cut.has(), "two holders")
+					return !had
+				})
+				eventually(t, lease+roundTrips, "takeover", other.has)
+				assert.True(t, cut.saw(spindle.Jeopardy))
+				way.mend()
+				_, err := cut.Apply(t.Context(), token, write(1))
+				assert.ErrorIs(t, err, spindle.ErrFenced)
+			})
+		})
+	}
+}
+
+func TestHeartbeatsFailForLessThanALease(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		way := newProxy(t, db.Host)
+		holder := stand(t, connect(t, db, option.WithEndpoint(way.addr())), db, spindle.WithLease(3*lease))
+		eventually(t, 10*time.Second, "election", holder.has)
+		token := holder.token()
+		way.blackHole()
+		eventually(t, 3*lease, "jeopardy", func() bool { return holder.saw(spindle.Jeopardy) })
+		way.mend()
+		eventually(t, 3*lease, "safe", func() bool { return holder.saw(spindle.Safe) })
+		assert.Equal(t, token, holder.token())
+		assert.False(t, holder.saw(spindle.Lost))
+	})
+}
+
+// losingReplies lets the first commit with that tag happen and keeps its reply back.
+func losingReplies(tag string, lost *atomic.Bool) option.ClientOption {
+	return option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(
+		func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			err := invoke(ctx, method, req, reply, cc, opts...)
+			if r, ok := req.(*sppb.CommitRequest); ok && err == nil && r.GetRequestOptions().GetTransactionTag() == tag && lost.CompareAndSwap(false, true) {
+				return status.Error(codes.Internal, "reply lost by the test")
+			}
+			return err
+		}))
+}
+
+func TestOutcomeOfAClaimIsUnknown(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		var lost atomic.Bool
+		l := stand(t, connect(t, db, losingReplies("spindle-claim", &lost)), db)
+		eventually(t, 10*time.Second, "a claim", lost.Load)
+		start := time.Now()
+		eventually(t, 10*time.Second, "election", func() bool {
+			if l.has() {
+				return true
+			}
+			assert.Less(t, time.Since(start), lease+roundTrips, "one lease is waited out at worst")
+			return false
+		})
+	})
+}
+
+func TestOutcomeOfAConfirmationIsUnknown(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		var lost atomic.Bool
+		l := stand(t, connect(t, db, losingReplies("spindle-confirm", &lost)), db, spindle.WithLease(20*lease))
+		eventually(t, 10*time.Second, "a confirmation", lost.Load)
+		eventually(t, 10*time.Second, "election, told by a heartbeat", l.has)
+		_, err := l.Apply(t.Context(), l.token(), write(1))
+		assert.NoError(t, err)
+	})
+}
+
+func TestHolderAndCandidateHaveDifferentLeases(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		way := newProxy(t, db.Host)
+		long := stand(t, connect(t, db, option.WithEndpoint(way.addr())), db, spindle.WithLease(3*lease))
+		eventually(t, 10*time.Second, "election", long.has)
+		short := stand(t, db.Client, db, spindle.WithLease(lease/5))
+		eventually(t, 10*time.Second, "a look", func() bool { return short.saw(spindle.LeaderSeen) })
+		way.cut()
+		for long.has() {
+			had := short.has()
+			require.False(t, had && long.has(), "the holder's lease counts")
+			time.Sleep(time.Millisecond)
+		}
+		eventually(t, 3*lease, "takeover", short.has)
+	})
+}
+
+func TestRowIsDeletedUnderAHolder(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		l := stand(t, db.Client, db)
+		eventually(t, 10*time.Second, "election", l.has)
+		token := l.token()
+		_, err := db.Client.Apply(t.Context(), []*spanner.Mutation{spanner.Delete(db.Table, spanner.AllKeys())})
+		require.NoError(t, err)
+		eventually(t, 10*time.Second, "a later term", func() bool { return l.token() > token })
+		_, err = l.Apply(t.Context(), token, write(1))
+		assert.ErrorIs(t, err, spindle.ErrFenced)
+	})
+}
+
+func TestTableIsDroppedUnderAHolder(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		l := stand(t, db.Client, db)
+		eventually(t, 10*time.Second, "election", l.has)
+		token := l.token()
+		applyDDL(t, db, "DROP TABLE "+db.Table)
+		eventually(t, 2*lease, "stepping down", func() bool { return !l.has() })
+		require.NoError(t, ddl.Create(t.Context(), db.Path, db.Table, db.ClientOptions()...))
+		eventually(t, 10*time.Second, "a later term", func() bool { return l.token() > token })
+	})
+}
+
+func TestSpannerIsAwayForLongerThanALease(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		way := newProxy(t, db.Host)
+		client := connect(t, db, option.WithEndpoint(way.addr()))
+		ls := []*standing{stand(t, client, db), stand(t, client, db), stand(t, client, db)}
+		holders := func() (n int) {
+			for _, l := range ls {
+				if l.has() {
+					n++
+				}
+			}
+			return n
+		}
+		eventually(t, 10*time.Second, "election", func() bool { return holders() == 1 })
+		way.cut()
+		eventually(t, 2*lease, "stepping down", func() bool { return holders() == 0 })
+		time.Sleep(2 * lease) // the outage itself
+		require.Zero(t, holders())
+		way.mend()
+		eventually(t, 20*time.Second, "one holder again", func() bool { return holders() == 1 })
+	})
+}
+
+func TestFence(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		ctx := t.Context()
+		l := stand(t, db.Client, db)
+		eventually(t, 10*time.Second, "election", l.has)
+		token := l.token()
+		missing := []*spanner.Mutation{spanner.Update("register", []string{"id", "value"}, []any{99, 1})}
+		inTransaction := func(ms []*spanner.Mutation) error {
+			_, err := l.ReadWriteTransaction(ctx, token, func(_ context.Context, txn *spanner.ReadWriteTransaction) error {
+				return txn.BufferWrite(ms)
+			})
+			return err
+		}
+		own := status.Error(codes.NotFound, "the caller's own")
+		refusing := func() error {
+			_, err := l.ReadWriteTransaction(ctx, token, func(context.Context, *spanner.ReadWriteTransaction) error { return own })
+			return err
+		}
+
+		_, err := l.Apply(ctx, token, write(1))
+		require.NoError(t, err)
+		require.NoError(t, inTransaction(write(2)))
+		require.EqualValues(t, 2, register(t, db))
+		_, err = l.Apply(ctx, token, write(3), spanner.ApplyAtLeastOnce())
+		require.NoError(t, err)
+		for name, err := range map[string]error{
+			"Apply": func() error { _, err := l.Apply(ctx, token, missing); return err }(), "ReadWriteTransaction": inTransaction(missing), "fn": refusing(),
+		} {
+			assert.Equal(t, codes.NotFound, spanner.ErrCode(err), name)
+			assert.NotErrorIs(t, err, spindle.ErrFenced, "a row of the caller's own was missing: "+name)
+		}
+
+		require.NoError(t, l.stop())
+		_, err = l.Apply(ctx, token, write(4))
+		assert.ErrorIs(t, err, spindle.ErrFenced)
+		assert.ErrorIs(t, inTransaction(write(4)), spindle.ErrFenced)
+		assert.NotErrorIs(t, refusing(), spindle.ErrFenced)
+		for _, never := range []spindle.Token{0, -1, 1} {
+			_, err = l.Apply(ctx, never, write(4))
+			assert.ErrorIs(t, err, spindle.ErrFenced)
+		}
+		assert.EqualValues(t, 3, register(t, db), "nothing was written through the fence")
+	})
+}
+
+func TestLeader(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		onlooker := spindle.New(db.Client, db.Table, "mylock")
+		_, err := onlooker.Leader(t.Context())
+		require.ErrorIs(t, err, spindle.ErrNoLeader)
+
+		l := stand(t, db.Client, db, spindle.WithID("host-1"), spindle.WithValue("http://10.0.0.7:8080"))
+		eventually(t, 10*time.Second, "election", l.has)
+		leader, err := onlooker.Leader(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, spindle.Leader{ID: "host-1", Value: "http://10.0.0.7:8080", Token: l.token(), Lease: lease, Heartbeat: leader.Heartbeat}, leader)
+		assert.WithinDuration(t, time.Now(), leader.Heartbeat, 2*lease)
+
+		require.NoError(t, l.stop())
+		_, err = onlooker.Leader(t.Context())
+		assert.ErrorIs(t, err, spindle.ErrNoLeader)
+	})
+}
+
+func TestAWrongTableIsReportedAndItsMendIsNoticed(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		applyDDL(t, db, "DROP TABLE "+db.Table)
+		_, err := spindle.New(db.Client, db.Table, "mylock").Leader(t.Context())
+		require.ErrorContains(t, err, "ddl.Create")
+		assert.NotErrorIs(t, err, spindle.ErrNoLeader, "a missing table is not a free lock")
+
+		l := stand(t, db.Client, db)
+		time.Sleep(lease)
+		require.False(t, l.has())
+		require.NoError(t, ddl.Create(t.Context(), db.Path, db.Table, db.ClientOptions()...))
+		eventually(t, 10*time.Second, "election", l.has)
+	})
+}
+
+func TestNothingIsLeftRunning(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+	before := goleak.IgnoreCurrent()
+	t.Run("three runs", func(t *testing.T) {
+		db := spindletest.New(t)
+		for range 3 {
+			var led atomic.Int32
+			l := stand(t, db.Client, db, spindle.WithLeader(func(ctx context.Context, _ spindle.Token) { led.Add(1); <-ctx.Done() }))
+			eventually(t, 10*time.Second, "the leader function", func() bool { return led.Load() == 1 })
+			require.NoError(t, l.stop())
+		}
+	})
+	// The Spanner client asks, once in a process and in the background, whether it runs on Google Cloud.
+	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
+}
