@@ -1,0 +1,110 @@
+// Package ddl creates and verifies the lock table.
+//
+// The table has one row for each lock. [Statement] is for those who keep their
+// schema in migrations of their own; [Create] is for everyone else; [Verify]
+// tells, at the start of a program, whether the table is right.
+package ddl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"cloud.google.com/go/spanner"
+	database "cloud.google.com/go/spanner/admin/database/apiv1"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	"google.golang.org/api/option"
+)
+
+// identifier is a table's name, which a schema's may precede. Names are written
+// into statements as they are, so nothing else may get through.
+var identifier = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*$`)
+
+const googleSQL = `(
+    name      STRING(MAX) NOT NULL,
+    heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+    token     TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+    writer    STRING(MAX),
+) PRIMARY KEY (name)`
+
+const postgreSQL = `(
+    name      varchar NOT NULL PRIMARY KEY,
+    heartbeat SPANNER.COMMIT_TIMESTAMP,
+    token     SPANNER.COMMIT_TIMESTAMP,
+    writer    varchar
+)`
+
+// Statement is the CREATE TABLE statement of a lock table with the given name,
+// without a final semicolon. Any dialect but PostgreSQL means GoogleSQL. The
+// name is written as it is; [Create] and [Verify] are what checks it.
+func Statement(dialect databasepb.DatabaseDialect, table string) string {
+	return "CREATE TABLE " + table + " " + columns(dialect)
+}
+
+func columns(dialect databasepb.DatabaseDialect) string {
+	if dialect == databasepb.DatabaseDialect_POSTGRESQL {
+		return postgreSQL
+	}
+	return googleSQL
+}
+
+// Create creates the lock table in a database, whose path has the form
+// projects/P/instances/I/databases/D, unless the table exists. It finds the
+// database's dialect itself, and blocks until the table can be used, which can
+// take a minute. Several programs may call it at once.
+//
+// A table that exists is not changed: like [Verify], Create returns a
+// [*SchemaError] if it is not a lock table. Creating needs the permission
+// spanner.databases.updateDdl; finding the table right does not.
+//
+// The options are those of the Spanner clients, which also heed
+// SPANNER_EMULATOR_HOST.
+func Create(ctx context.Context, database, table string, opts ...option.ClientOption) error {
+	if err := checkName(table); err != nil {
+		return err
+	}
+	db, err := spanner.NewClientWithConfig(ctx, database, spanner.ClientConfig{
+		DisableNativeMetrics: true,
+		NumChannels:          1,
+	}, opts...)
+	if err != nil {
+		return fmt.Errorf("ddl: cannot connect to database %q, whose form should be projects/P/instances/I/databases/D: %w", database, err)
+	}
+	defer db.Close()
+
+	err = Verify(ctx, db, table)
+	var schema *SchemaError
+	if !errors.As(err, &schema) || !schema.missing {
+		return err
+	}
+	if err := execute(ctx, database, schema.dialect, table, opts); err != nil {
+		return fmt.Errorf("ddl: cannot create table %s in %s: %w", table, database, err)
+	}
+	return Verify(ctx, db, table)
+}
+
+// execute runs the statement that creates the table, and waits for its end. The
+// table may exist by then, as another program may have created it.
+func execute(ctx context.Context, path string, dialect databasepb.DatabaseDialect, table string, opts []option.ClientOption) error {
+	admin, err := database.NewDatabaseAdminClient(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	op, err := admin.UpdateDatabaseDdl(ctx, &databasepb.UpdateDatabaseDdlRequest{
+		Database:   path,
+		Statements: []string{"CREATE TABLE IF NOT EXISTS " + table + " " + columns(dialect)},
+	})
+	if err != nil {
+		return err
+	}
+	return op.Wait(ctx)
+}
+
+func checkName(table string) error {
+	if !identifier.MatchString(table) {
+		return fmt.Errorf("ddl: %q is not a table's name: want letters, digits and underscores, not starting with a digit, and at most one dot, after the name of a schema", table)
+	}
+	return nil
+}

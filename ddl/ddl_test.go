@@ -1,0 +1,234 @@
+package ddl_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+const (
+	googleSQL  = databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
+	postgreSQL = databasepb.DatabaseDialect_POSTGRESQL
+)
+
+func needEmulator(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs an emulator")
+	}
+}
+
+// eachDialect runs a test on a database of either dialect.
+func eachDialect(t *testing.T, test func(*testing.T, *spindletest.Database)) {
+	needEmulator(t)
+	t.Run("GoogleSQL", func(t *testing.T) { test(t, spindletest.New(t)) })
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, spindletest.New(t, spindletest.PostgreSQL())) })
+}
+
+func TestStatementMakesATableThatVerifies(t *testing.T) {
+	needEmulator(t)
+	for dialect, opts := range map[databasepb.DatabaseDialect][]spindletest.Option{
+		googleSQL:  {spindletest.WithDDL(ddl.Statement(googleSQL, "mine"))},
+		postgreSQL: {spindletest.PostgreSQL(), spindletest.WithDDL(ddl.Statement(postgreSQL, "mine"))},
+	} {
+		t.Run(dialect.String(), func(t *testing.T) {
+			db := spindletest.New(t, opts...)
+			require.NoError(t, ddl.Verify(t.Context(), db.Client, "mine"))
+		})
+	}
+}
+
+func TestCreateMakesATableThatTakesCommitTimestamps(t *testing.T) {
+	eachDialect(t, func(t *testing.T, db *spindletest.Database) {
+		require.NoError(t, ddl.Create(t.Context(), db.Path, "mine", db.ClientOptions()...))
+		committed, err := db.Client.Apply(t.Context(), []*spanner.Mutation{spanner.Insert("mine",
+			[]string{"name", "heartbeat", "token", "writer"},
+			[]any{"lock", spanner.CommitTimestamp, spanner.CommitTimestamp, "me"})})
+		require.NoError(t, err)
+
+		row, err := db.Client.Single().ReadRow(t.Context(), "mine", spanner.Key{"lock"}, []string{"token"})
+		require.NoError(t, err)
+		var token time.Time
+		require.NoError(t, row.Columns(&token))
+		require.True(t, committed.Equal(token))
+	})
+}
+
+func TestCreateIsIdempotent(t *testing.T) {
+	eachDialect(t, func(t *testing.T, db *spindletest.Database) {
+		for range 2 {
+			require.NoError(t, ddl.Create(t.Context(), db.Path, "mine", db.ClientOptions()...))
+		}
+	})
+}
+
+func TestCreateSucceedsForEveryoneWhoCallsItAtOnce(t *testing.T) {
+	eachDialect(t, func(t *testing.T, db *spindletest.Database) {
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				assert.NoError(t, ddl.Create(t.Context(), db.Path, "mine", db.ClientOptions()...))
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestCreateWorksInASchema(t *testing.T) {
+	needEmulator(t)
+	for name, opts := range map[string][]spindletest.Option{
+		"GoogleSQL":  {spindletest.WithDDL("CREATE SCHEMA locks")},
+		"PostgreSQL": {spindletest.PostgreSQL(), spindletest.WithDDL("CREATE SCHEMA locks")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := spindletest.New(t, opts...)
+			require.NoError(t, ddl.Create(t.Context(), db.Path, "locks.mine", db.ClientOptions()...))
+			require.NoError(t, ddl.Verify(t.Context(), db.Client, "locks.mine"))
+
+			err := ddl.Verify(t.Context(), db.Client, "mine")
+			require.ErrorContains(t, err, "the table is missing")
+		})
+	}
+}
+
+func TestNamesAreComparedWithoutCase(t *testing.T) {
+	eachDialect(t, func(t *testing.T, db *spindletest.Database) {
+		require.NoError(t, ddl.Create(t.Context(), db.Path, "LockTable", db.ClientOptions()...))
+		require.NoError(t, ddl.Verify(t.Context(), db.Client, "LOCKTABLE"))
+	})
+}
+
+func TestCreateLeavesAWrongTableAloneAndSaysWhatIsWrong(t *testing.T) {
+	needEmulator(t)
+	db := spindletest.New(t, spindletest.WithDDL("CREATE TABLE mine (name STRING(36)) PRIMARY KEY (name)"))
+	err := ddl.Create(t.Context(), db.Path, "mine", db.ClientOptions()...)
+	var wrong *ddl.SchemaError
+	require.ErrorAs(t, err, &wrong)
+	require.Len(t, wrong.Problems, 3)
+}
+
+func TestCreateSaysWhichDatabaseItCannotUse(t *testing.T) {
+	needEmulator(t)
+	db := spindletest.New(t)
+	err := ddl.Create(t.Context(), "mydb", "mine", db.ClientOptions()...)
+	require.ErrorContains(t, err, `"mydb"`)
+	require.ErrorContains(t, err, "projects/P/instances/I/databases/D")
+}
+
+func TestNamesThatAreNoIdentifiersAreRefusedBeforeAnyRPC(t *testing.T) {
+	for _, name := range []string{"", "1a", "a b", "a.b.c", ".a", "a.", "a;b", "a`", "a--", "ä"} {
+		err := ddl.Verify(t.Context(), nil, name) // which would panic if it were used
+		require.ErrorContains(t, err, "is not a table's name", "%q", name)
+		err = ddl.Create(t.Context(), "projects/p/instances/i/databases/d", name)
+		require.ErrorContains(t, err, "is not a table's name", "%q", name)
+	}
+}
+
+func TestVerifyPassesOnTheErrorsOfQueries(t *testing.T) {
+	needEmulator(t)
+	db := spindletest.New(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := ddl.Verify(ctx, db.Client, db.Table)
+	var wrong *ddl.SchemaError
+	require.Error(t, err)
+	require.False(t, errors.As(err, &wrong))
+}
+
+func TestVerifyNamesEverythingThatIsWrong(t *testing.T) {
+	needEmulator(t)
+	const rest = `heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true), token TIMESTAMP OPTIONS (allow_commit_timestamp=true), writer STRING(MAX)`
+	const pgRest = `heartbeat SPANNER.COMMIT_TIMESTAMP, token SPANNER.COMMIT_TIMESTAMP, writer varchar`
+	tests := []struct {
+		behaviour string
+		dialect   databasepb.DatabaseDialect
+		statement string // empty for no table
+		want      []string
+	}{
+		{"missing table", googleSQL, "", []string{"the table is missing"}},
+		{"bounded strings are fine", googleSQL,
+			"CREATE TABLE t (name STRING(100), heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true), token TIMESTAMP OPTIONS (allow_commit_timestamp=true), writer STRING(36)) PRIMARY KEY (name)", nil},
+		{"columns that can be left out are fine", googleSQL,
+			"CREATE TABLE t (name STRING(MAX) NOT NULL, " + rest + ", a INT64, b INT64 NOT NULL DEFAULT (1), c STRING(MAX) NOT NULL AS (name) STORED) PRIMARY KEY (name)", nil},
+		{"missing columns", googleSQL,
+			"CREATE TABLE t (name STRING(MAX)) PRIMARY KEY (name)", []string{
+				"column heartbeat is missing, want TIMESTAMP OPTIONS (allow_commit_timestamp=true)",
+				"column token is missing, want TIMESTAMP OPTIONS (allow_commit_timestamp=true)",
+				"column writer is missing, want STRING(MAX)"}},
+		{"wrong types", googleSQL,
+			"CREATE TABLE t (name INT64, heartbeat STRING(MAX), token DATE, writer BYTES(16)) PRIMARY KEY (name)", []string{
+				"column name is INT64, want STRING(MAX)",
+				"column heartbeat is STRING(MAX), want TIMESTAMP OPTIONS (allow_commit_timestamp=true)",
+				"column token is DATE, want TIMESTAMP OPTIONS (allow_commit_timestamp=true)",
+				"column writer is BYTES(16), want STRING(MAX)"}},
+		{"timestamps without commit timestamps", googleSQL,
+			"CREATE TABLE t (name STRING(MAX), heartbeat TIMESTAMP, token TIMESTAMP OPTIONS (allow_commit_timestamp=false), writer STRING(MAX)) PRIMARY KEY (name)", []string{
+				"column heartbeat is TIMESTAMP without allow_commit_timestamp, want TIMESTAMP OPTIONS (allow_commit_timestamp=true)",
+				"column token is TIMESTAMP without allow_commit_timestamp, want TIMESTAMP OPTIONS (allow_commit_timestamp=true)"}},
+		{"another primary key", googleSQL,
+			"CREATE TABLE t (name STRING(MAX), " + rest + ") PRIMARY KEY (name, token)",
+			[]string{"the primary key is (name, token), want (name)"}},
+		{"no primary key", googleSQL,
+			"CREATE TABLE t (name STRING(MAX), " + rest + ") PRIMARY KEY ()",
+			[]string{"the primary key is (), want (name)"}},
+		{"a further column that inserts would have to give", googleSQL,
+			"CREATE TABLE t (name STRING(MAX), " + rest + ", a INT64 NOT NULL) PRIMARY KEY (name)",
+			[]string{"column a is NOT NULL and has no default, so inserts would fail, want it nullable, with a default, or dropped"}},
+
+		{"missing table", postgreSQL, "", []string{"the table is missing"}},
+		{"bounded strings are fine", postgreSQL,
+			"CREATE TABLE t (name varchar(100) PRIMARY KEY, heartbeat SPANNER.COMMIT_TIMESTAMP, token SPANNER.COMMIT_TIMESTAMP, writer text)", nil},
+		{"columns that can be left out are fine", postgreSQL,
+			"CREATE TABLE t (name varchar PRIMARY KEY, " + pgRest + ", a bigint, b bigint NOT NULL DEFAULT 1)", nil},
+		{"missing columns", postgreSQL,
+			"CREATE TABLE t (name varchar PRIMARY KEY)", []string{
+				"column heartbeat is missing, want SPANNER.COMMIT_TIMESTAMP",
+				"column token is missing, want SPANNER.COMMIT_TIMESTAMP",
+				"column writer is missing, want varchar"}},
+		{"wrong types", postgreSQL,
+			"CREATE TABLE t (name bigint PRIMARY KEY, heartbeat varchar, token timestamptz, writer bytea)", []string{
+				"column name is bigint, want varchar",
+				"column heartbeat is character varying, want SPANNER.COMMIT_TIMESTAMP",
+				"column token is timestamp with time zone, want SPANNER.COMMIT_TIMESTAMP",
+				"column writer is bytea, want varchar"}},
+		{"another primary key", postgreSQL,
+			"CREATE TABLE t (name varchar, " + pgRest + ", PRIMARY KEY (writer, name))",
+			[]string{"the primary key is (writer, name), want (name)"}},
+		{"a further column that inserts would have to give", postgreSQL,
+			"CREATE TABLE t (name varchar PRIMARY KEY, " + pgRest + ", a bigint NOT NULL)",
+			[]string{"column a is NOT NULL and has no default, so inserts would fail, want it nullable, with a default, or dropped"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.dialect.String()+"/"+tt.behaviour, func(t *testing.T) {
+			var opts []spindletest.Option
+			if tt.dialect == postgreSQL {
+				opts = append(opts, spindletest.PostgreSQL())
+			}
+			if tt.statement != "" {
+				opts = append(opts, spindletest.WithDDL(tt.statement))
+			}
+			db := spindletest.New(t, opts...)
+
+			err := ddl.Verify(t.Context(), db.Client, "t")
+			if tt.want == nil {
+				require.NoError(t, err)
+				return
+			}
+			var wrong *ddl.SchemaError
+			require.ErrorAs(t, err, &wrong)
+			assert.Equal(t, "t", wrong.Table)
+			assert.Equal(t, tt.want, wrong.Problems)
+			assert.ErrorContains(t, err, ddl.Statement(tt.dialect, "t"), "the message tells how to mend")
+		})
+	}
+}

@@ -1,0 +1,220 @@
+//go:build unix
+
+package emulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// watchdog is the shell script that runs an emulator and ends it when its owner
+// ends. Its arguments are the emulator's argv.
+//
+// File descriptor 3 is the read end of a pipe whose only writer is this
+// process, so it ends when this process does, in whatever way. Descriptor 4 is
+// the write end of a pipe that only the script itself holds, so that the reader
+// sees the script's end. GONE waits for the owner's end; STOP is what it takes
+// to end the emulator besides killing its process, which follows even if STOP
+// fails, lest the script wait for ever.
+const watchdog = `
+stop() { STOP; kill -KILL $emulator; } 2>/dev/null
+trap stop HUP INT TERM
+"$@" </dev/null 3<&- 4>&- & emulator=$!
+{ trap - HUP INT TERM; GONE; stop; } 4>&- & guard=$!
+wait $emulator
+kill $guard 2>/dev/null
+`
+
+// pollPause is how often a starting emulator is looked at.
+const pollPause = 10 * time.Millisecond
+
+// announcement is what the emulator logs once it listens.
+var announcement = regexp.MustCompile(`Server address: (\S+)\n`)
+
+// A process is a running watchdog with its emulator.
+type process struct {
+	cmd   *exec.Cmd
+	alive *os.File // write end of the watchdog's descriptor 3
+	ended *os.File // read end of its descriptor 4
+	log   *os.File // what the emulator prints
+
+	once sync.Once
+	err  error
+}
+
+// launch starts the command under a watchdog and waits until the emulator
+// answers at the address it returns. For an owner other than this process, the
+// process it returns is nil, as the emulator is not this process's to end.
+func launch(ctx context.Context, c command, o owner) (*process, string, error) {
+	p, err := spawn(c, o)
+	if err != nil {
+		return nil, "", fmt.Errorf("emulator: cannot start %s: %w", c.argv[0], err)
+	}
+	addr, err := p.ready(ctx, c)
+	if err != nil {
+		return nil, "", errors.Join(err, p.end())
+	}
+	if o == thisProcess {
+		return p, addr, nil
+	}
+	return nil, addr, p.handOver()
+}
+
+func spawn(c command, o owner) (*process, error) {
+	log, err := unlinkedFile()
+	if err != nil {
+		return nil, err
+	}
+	aliveReader, alive, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	defer aliveReader.Close()
+	ended, endedWriter, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, log.Close(), alive.Close())
+	}
+	defer endedWriter.Close()
+
+	cmd := exec.Command("/bin/sh", append([]string{"-c", script(c, o), "spindle-emulator"}, c.argv...)...)
+	cmd.Dir = "/"
+	// Not this process's own output: "go test" waits until nobody holds that.
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{aliveReader, endedWriter}
+	// In a session of its own, so that the signals of a terminal and of
+	// whoever signals this process's group do not end the watchdog.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+
+	p := &process{cmd: cmd, alive: alive, ended: ended, log: log}
+	if err := cmd.Start(); err != nil {
+		p.closeFiles()
+		return nil, err
+	}
+	return p, nil
+}
+
+// script fills in how the owner's end is seen and how the emulator is ended.
+//
+// For another owner, a line on descriptor 3 hands the emulator over; if this
+// process ends or gives up before that, the emulator ends at once.
+func script(c command, o owner) string {
+	gone, stop := "read -r _ <&3", ":"
+	if o != thisProcess {
+		gone = "if read -r _ <&3; then " + awaitEnd(o) + "; rm -f " + quote([]string{o.state}) + "; fi"
+	}
+	if c.stop != nil {
+		stop = quote(c.stop)
+	}
+	return strings.NewReplacer("GONE", gone, "STOP", stop).Replace(watchdog)
+}
+
+// quote renders argv as words of a shell command.
+func quote(argv []string) string {
+	words := make([]string, len(argv))
+	for i, arg := range argv {
+		words[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+	}
+	return strings.Join(words, " ")
+}
+
+// unlinkedFile is a temporary file that disappears with its last user.
+func unlinkedFile() (*os.File, error) {
+	f, err := os.CreateTemp("", "spindle-emulator-*.log")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// ready waits until the emulator answers and returns its address.
+func (p *process) ready(ctx context.Context, c command) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
+	announced, err := p.announced(ctx)
+	if err != nil {
+		return "", fmt.Errorf("emulator: %s %w", c.argv[0], err)
+	}
+	addr, err := c.address(ctx, announced)
+	if err != nil {
+		return "", err
+	}
+	if err := reach(ctx, addr); err != nil {
+		return "", fmt.Errorf("emulator: %s says that it listens on %s, but %w", c.argv[0], addr, err)
+	}
+	return addr, nil
+}
+
+// announced waits for the address that the emulator prints when it listens.
+func (p *process) announced(ctx context.Context) (string, error) {
+	for {
+		ended := p.endedWithin(pollPause)
+		printed, err := p.printed()
+		if err != nil {
+			return "", err
+		}
+		if m := announcement.FindSubmatch(printed); m != nil {
+			return string(m[1]), nil
+		}
+		if ended {
+			return "", fmt.Errorf("ended before it was ready; it printed:\n%s", printed)
+		}
+		if ctx.Err() != nil {
+			return "", fmt.Errorf("was not ready in time (%w); it printed:\n%s", ctx.Err(), printed)
+		}
+	}
+}
+
+// endedWithin reports whether the watchdog ends in the given time.
+func (p *process) endedWithin(d time.Duration) bool {
+	if err := p.ended.SetReadDeadline(time.Now().Add(d)); err != nil {
+		return true
+	}
+	_, err := p.ended.Read(make([]byte, 1))
+	return !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// printed is what the emulator has printed so far. It reads at an offset of its
+// own, since the emulator writes at that of the shared descriptor.
+func (p *process) printed() ([]byte, error) {
+	return io.ReadAll(io.NewSectionReader(p.log, 0, 1<<20))
+}
+
+// end ends the emulator and returns when it has ended.
+func (p *process) end() error {
+	p.once.Do(func() {
+		p.alive.Close() // upon which the watchdog ends the emulator, then itself
+		var exit *exec.ExitError
+		if err := p.cmd.Wait(); err != nil && !errors.As(err, &exit) {
+			p.err = fmt.Errorf("emulator: waiting for the end of the emulator: %w", err)
+		}
+		p.closeFiles()
+	})
+	return p.err
+}
+
+// handOver leaves the emulator to its owner, which is not this process.
+func (p *process) handOver() error {
+	defer p.closeFiles()
+	if _, err := p.alive.WriteString("\n"); err != nil {
+		return fmt.Errorf("emulator: cannot hand over the emulator: %w", err)
+	}
+	return p.cmd.Process.Release()
+}
+
+func (p *process) closeFiles() {
+	p.alive.Close()
+	p.ended.Close()
+	p.log.Close()
+}

@@ -1,0 +1,177 @@
+// Package spindletest gives tests a Cloud Spanner database with a lock table.
+//
+// To test one's own code that uses locks:
+//
+//	func TestOnlyOneLeads(t *testing.T) {
+//		db := spindletest.New(t)
+//		a := mypackage.NewWorker(db.Client, db.Table)
+//		b := mypackage.NewWorker(db.Client, db.Table)
+//		a.Start(t.Context())
+//		b.Start(t.Context())
+//		if a.Leads() && b.Leads() {
+//			t.Error("both workers lead")
+//		}
+//	}
+//
+// The database is on the emulator at SPANNER_EMULATOR_HOST if that is set.
+// Otherwise an emulator is found and started: from the path in
+// SPINDLE_EMULATOR, from emulator_main in PATH, from the gcloud component
+// cloud-spanner-emulator, or from its Docker image. All packages of one
+// "go test" run share it; it ends with that run, and an emulator of a test
+// binary that runs by itself ends with the binary, even if that is killed.
+//
+// Each database has an instance of its own, so tests can run in parallel: the
+// emulator runs one read-write transaction at a time in each database and
+// aborts the others.
+//
+// After the cleanups nothing of this package is left running. Of the Spanner
+// client's, two things can be, which tests that use go.uber.org/goleak have to
+// ignore: a worker that OpenCensus starts with the process, and, where a
+// metadata server answers, a connection to that, idle for a minute. The client
+// asks it for the region once in each process in which SPANNER_EMULATOR_HOST is
+// not set.
+//
+//	goleak.VerifyTestMain(m,
+//		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
+//		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+//		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+//	)
+package spindletest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	"google.golang.org/api/option"
+
+	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/emulator"
+)
+
+// lockTable is the name of the lock table in every database.
+const lockTable = "locktable"
+
+// setupTimeout bounds New, and cleanupTimeout what follows the test. The first
+// has to be enough to pull the emulator's image.
+const (
+	setupTimeout   = 6 * time.Minute
+	cleanupTimeout = 10 * time.Second
+)
+
+// A Database is an empty database of one test's own.
+type Database struct {
+	// Client is connected to the database. It is closed after the test.
+	Client *spanner.Client
+
+	// Path has the form projects/P/instances/I/databases/D.
+	Path string
+
+	// Table is the name of the lock table.
+	Table string
+
+	// Host is the emulator's address as host:port.
+	Host string
+
+	emulator *emulator.Emulator
+	private  bool
+}
+
+// New returns a new database with the lock table. When the test and its
+// subtests are over, the client is closed and the database is dropped.
+//
+// Starting the first emulator of a run takes about half a second, or as long as
+// it takes to pull its image; a database takes milliseconds. If no emulator is
+// found, the test fails with an error that says how to install one. It is never
+// skipped.
+func New(tb testing.TB, opts ...Option) *Database {
+	tb.Helper()
+	o := config{dialect: databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	ctx, cancel := context.WithTimeout(tb.Context(), setupTimeout)
+	defer cancel()
+
+	d := &Database{Table: lockTable, private: o.private}
+	d.run(ctx, tb, o)
+	d.create(ctx, tb, o)
+	d.connect(tb)
+	return d
+}
+
+// run finds or starts the emulator.
+func (d *Database) run(ctx context.Context, tb testing.TB, o config) {
+	tb.Helper()
+	e, err := o.emulator(ctx)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d.emulator, d.Host = e, e.Addr()
+	if d.private {
+		tb.Cleanup(func() {
+			if err := e.Close(); err != nil {
+				tb.Error(err)
+			}
+		})
+	}
+}
+
+func (d *Database) create(ctx context.Context, tb testing.TB, o config) {
+	tb.Helper()
+	statements := append([]string{ddl.Statement(o.dialect, lockTable)}, o.statements...)
+	path, err := d.emulator.CreateDatabase(ctx, o.dialect, statements...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d.Path = path
+	if d.private {
+		return // it ends with its emulator, which may have ended by then
+	}
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+		defer cancel()
+		if err := d.emulator.DropDatabase(ctx, path); err != nil {
+			tb.Error(err)
+		}
+	})
+}
+
+func (d *Database) connect(tb testing.TB) {
+	tb.Helper()
+	// Not the test's context, which ends before the cleanups that may use the
+	// client.
+	client, err := d.emulator.Connect(context.Background(), d.Path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d.Client = client
+	tb.Cleanup(client.Close)
+}
+
+// ClientOptions are the options with which further clients of this process
+// connect to the emulator, whatever the environment says.
+func (d *Database) ClientOptions() []option.ClientOption {
+	return d.emulator.ClientOptions()
+}
+
+// Env is what to append to a child process's environment for its Spanner
+// clients to connect to the emulator.
+func (d *Database) Env() []string {
+	return []string{"SPANNER_EMULATOR_HOST=" + d.Host}
+}
+
+// StopEmulator kills the emulator, with everything in it, and returns when it
+// has ended. The test fails at once unless the database was made with
+// [Private], as other tests use the emulator otherwise.
+func (d *Database) StopEmulator(tb testing.TB) {
+	tb.Helper()
+	if !d.private {
+		tb.Fatal("spindletest: other tests may use this emulator, so it cannot be stopped: use New with Private() to have one to stop")
+	}
+	if err := d.emulator.Close(); err != nil {
+		tb.Fatal(err)
+	}
+}
