@@ -139,53 +139,67 @@ func failover(b *testing.B, n int, end func(*cluster, *process) time.Time) {
 	took.report(b)
 }
 
-// BenchmarkHundredCandidates: in one process, from the instant that nothing of the holder reaches
+// BenchmarkHundredCandidates: in one process, from the instant that nothing the holder writes reaches
 // Spanner any more to the next HasLock that is true. Two holders at one instant fail it.
 func BenchmarkHundredCandidates(b *testing.B) {
 	db := spindletest.New(b)
-	var cut atomic.Value // the lease row whose heartbeats are lost
-	cut.Store("")
-	client := connect(b, db, onHeartbeat(func(ctx context.Context, leaseRow string) error {
-		if leaseRow == cut.Load() {
+	var dead atomic.Int64 // the candidate that is dead, by its number
+	var deadRow atomic.Value
+	deadRow.Store("")
+	client := connect(b, db, onCommit(func(ctx context.Context, tag string, values []string) error {
+		if slices.Contains(values, deadRow.Load().(string)) || slices.Contains(values, fmt.Sprint("candidate-", dead.Load())) {
 			<-ctx.Done()
 			return status.FromContextError(ctx.Err()).Err()
 		}
 		return nil
 	}))
+	dead.Store(-1)
 	var ls []*standing
-	for range 100 {
-		ls = append(ls, stand(b, client, db, spindle.WithLease(benchLease)))
+	for i := range 100 {
+		ls = append(ls, stand(b, client, db, spindle.WithLease(benchLease), spindle.WithID(fmt.Sprint("candidate-", i))))
 	}
-	holder := func() (found *standing) {
-		for _, l := range ls {
+	holder := func() (found int) {
+		found = -1
+		for i, l := range ls {
 			if l.has() {
-				if found != nil && found.has() && l.has() {
+				if found >= 0 && ls[found].has() && l.has() {
 					b.Fatal("two holders")
 				}
-				found = l
+				found = i
 			}
 		}
 		return found
 	}
-	eventually(b, time.Minute, "election", func() bool { return holder() != nil })
+	eventually(b, time.Minute, "election", func() bool { return holder() >= 0 })
 	var took leases
 	for b.Loop() {
 		time.Sleep(benchLease + rand.N(benchLease/3))
 		old := holder()
-		cut.Store(fmt.Sprintf("mylock_%d", old.token()))
+		deadRow.Store(fmt.Sprintf("mylock_%d", ls[old].token()))
+		dead.Store(int64(old))
 		start := time.Now()
-		eventually(b, time.Minute, "takeover", func() bool { h := holder(); return h != nil && h != old })
+		eventually(b, time.Minute, "takeover", func() bool { h := holder(); return h >= 0 && h != old })
 		took.add(time.Since(start), benchLease)
 	}
 	took.report(b)
 }
 
-// onHeartbeat calls f before each heartbeat with the key of its lease row.
-func onHeartbeat(f func(ctx context.Context, leaseRow string) error) option.ClientOption {
+// onCommit calls f before each Commit RPC with its tag and all the strings that it writes, keys first.
+func onCommit(f func(ctx context.Context, tag string, values []string) error) option.ClientOption {
 	return option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(
 		func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			if r, ok := req.(*sppb.CommitRequest); ok && r.GetRequestOptions().GetTransactionTag() == "spindle-heartbeat" {
-				if err := f(ctx, r.GetMutations()[0].GetUpdate().GetValues()[0].GetValues()[0].GetStringValue()); err != nil {
+			if r, ok := req.(*sppb.CommitRequest); ok {
+				var values []string
+				for _, m := range r.GetMutations() {
+					for _, w := range []*sppb.Mutation_Write{m.GetInsert(), m.GetUpdate()} {
+						for _, row := range w.GetValues() {
+							for _, v := range row.GetValues() {
+								values = append(values, v.GetStringValue())
+							}
+						}
+					}
+				}
+				if err := f(ctx, r.GetRequestOptions().GetTransactionTag(), values); err != nil {
 					return err
 				}
 			}
@@ -200,7 +214,11 @@ type gaps struct {
 	worst time.Duration
 }
 
-func (g *gaps) beat(_ context.Context, leaseRow string) error {
+func (g *gaps) beat(_ context.Context, tag string, values []string) error {
+	if tag != "spindle-heartbeat" {
+		return nil
+	}
+	leaseRow := values[0]
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.last == nil {
@@ -220,7 +238,7 @@ func BenchmarkThousandLocks(b *testing.B) {
 	const lease = 10 * time.Second
 	db := spindletest.New(b)
 	var gaps gaps
-	client := connect(b, db, onHeartbeat(gaps.beat))
+	client := connect(b, db, onCommit(gaps.beat))
 	before := heap()
 	ctx, cancel := context.WithCancel(context.Background())
 	var ls []*spindle.Lock

@@ -45,7 +45,8 @@ func (e *elector) stand(ctx context.Context) (table.Token, instant, bool) {
 			retry.reset()
 			e.sleep(ctx, pause)
 		case errors.Is(err, table.ErrChanged), errors.Is(err, table.ErrSuperseded):
-			e.log.Debug("another candidate was first", "err", err) // and will be seen at the next look
+			e.log.Debug("another candidate was first", "err", err)
+			e.sleep(ctx, rand.N(e.config.lease/100)) // and will be seen at the next look
 		default:
 			e.problems.note(err)
 			e.sleep(ctx, retry.pause())
@@ -80,17 +81,22 @@ func (e *elector) freeIn(ctx context.Context, o table.Observation) (time.Duratio
 	if !o.Exists {
 		return c.absentFor(o, e.config.lockDelay), nil
 	}
-	c.absent, c.guard = time.Time{}, 0
+	c.absent = time.Time{}
 	switch {
 	case o.Heartbeat.IsZero():
+		c.guard = 0
 		return 0, nil
 	case e.config.reclaim && o.Writer == e.config.id:
 		return 0, nil
-	case o.Token == c.own:
-		return o.Heartbeat.Add(e.config.lockDelay).Sub(o.At), nil
+	case o.Token == c.own && c.own != 0 && e.config.lockDelay == 0:
+		return 0, nil
+	case !o.Confirmed():
+		c.guard = e.config.lease
+		return o.Heartbeat.Add(e.config.lease).Sub(o.At), nil
 	}
 	lease, err := e.leaseOf(ctx, o)
 	if err != nil {
+		c.guard = max(c.guard, e.config.lease) // there is a holder all the same
 		return 0, err
 	}
 	c.guard = lease
@@ -118,15 +124,12 @@ func (c *candidacy) absentFor(o table.Observation, lockDelay time.Duration) time
 	return c.absent.Add(c.guard + lockDelay).Sub(o.At)
 }
 
-// leaseOf returns the lease that the holder promised to keep, and this candidate's own where nothing
-// was promised: a bare claim is no term.
+// leaseOf returns the lease that the holder promised to keep, and this candidate's own where somebody
+// deleted the promise.
 func (e *elector) leaseOf(ctx context.Context, o table.Observation) (time.Duration, error) {
 	c := &e.candidacy
-	if o.Token == c.holder {
+	if o.Token == c.holder && c.holder != 0 {
 		return c.promise.Lease, nil
-	}
-	if !o.Confirmed() {
-		return e.config.lease, nil
 	}
 	p, ok, err := e.table.Promise(ctx, e.name, o.Token)
 	if err != nil {
@@ -153,7 +156,7 @@ func (e *elector) claim(ctx context.Context, o table.Observation) (table.Token, 
 	if err != nil {
 		return 0, instant{}, e.wrap("claim", err)
 	}
-	e.candidacy.own = token
+	e.candidacy = candidacy{own: token} // whoever was seen before is superseded
 	sent, err := e.confirm(running, token)
 	return token, sent, err
 }
@@ -165,15 +168,15 @@ func (e *elector) confirm(ctx context.Context, token table.Token) (instant, erro
 	defer cancel()
 	promise := table.Promise{Lease: e.config.lease, Value: e.config.value}
 	sent := e.clock.now()
-	err := e.try(ctx, func(ctx context.Context) error { return e.table.Confirm(ctx, token, promise, e.name) })
+	failed := e.try(ctx, func(ctx context.Context) error { return e.table.Confirm(ctx, token, promise, e.name) })
 	retry := backoff{max: e.config.poll}
-	for err != nil && !errors.Is(err, table.ErrSuperseded) && ctx.Err() == nil {
+	for err := failed; err != nil; {
+		if errors.Is(err, table.ErrSuperseded) || ctx.Err() != nil {
+			return sent, e.wrap("confirm", failed) // not what the heartbeat said: this is the cause
+		}
 		e.sleep(ctx, retry.pause())
 		sent = e.clock.now()
 		err = e.try(ctx, func(ctx context.Context) error { return e.table.Heartbeat(ctx, token, e.name) })
-	}
-	if err != nil {
-		return sent, e.wrap("confirm", err)
 	}
 	return sent, nil
 }
@@ -184,5 +187,8 @@ func (e *elector) try(ctx context.Context, step func(context.Context) error) err
 	return step(ctx)
 }
 
-// attempt limits one attempt of a candidate. The floor leaves a cold connection the time to be made.
-func (e *elector) attempt() time.Duration { return max(e.config.lease/3, time.Second) }
+// attempt limits one attempt of a candidate. The floor leaves a cold connection the time to be made;
+// no RPC that is alive takes as long as the ceiling.
+func (e *elector) attempt() time.Duration {
+	return min(max(e.config.lease/3, time.Second), longestAttempt)
+}

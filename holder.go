@@ -17,7 +17,8 @@ var (
 	ErrExpired = errors.New("the lease expired: no heartbeat was acknowledged in time")
 )
 
-var errStillRunning = errors.New("has not returned within a lease of being told to stop")
+// longestAttempt limits one attempt of whatever step: a server that hangs must not cost a long lease.
+const longestAttempt = 10 * time.Second
 
 // term is one time of holding the lock, from the confirmation to the end.
 type term struct {
@@ -34,24 +35,22 @@ type term struct {
 // hold keeps the lock from the confirmation until the term is lost or ctx ends. It returns once the
 // guarded work has returned, with an error only where a stop could not be completed.
 func (e *elector) hold(ctx context.Context, token table.Token, sent instant) error {
-	e.held.Store(&holding{token: Token(token), sent: sent, limit: e.limit()})
+	h := &holding{token: Token(token), sent: sent, limit: e.limit()}
 	if ctx.Err() != nil {
-		left := e.left()
-		e.held.Store(nil)
-		return e.release(Token(token), left)
+		return e.release(ctx, h)
 	}
+	e.held.Store(h)
 	t := e.begin(ctx)
-	switch reason := e.renew(ctx, t); {
-	case errors.Is(reason, errStillRunning):
-		e.finish(t, reason)
-		return e.wrap("stop", fmt.Errorf("the leader function %w: the lock is left to expire", reason))
-	case reason != nil:
+	if reason := e.renew(ctx, t); reason != nil {
 		e.finish(t, reason)
 		return e.outlive(ctx, t)
 	}
-	left := e.left()
+	h = e.held.Load()
 	e.finish(t, context.Cause(ctx))
-	return e.release(t.token, left)
+	if err := e.await(t.returned, "the leader function"); err != nil {
+		return err // and the lock is left to expire
+	}
+	return e.release(ctx, h)
 }
 
 // limit is how long after a heartbeat was sent the holder stops by itself. The hundredth is for the
@@ -77,9 +76,9 @@ func (e *elector) begin(ctx context.Context) *term {
 }
 
 // renew sends heartbeats until the term has to end: with the reason why it was lost, or nil once ctx
-// has ended and the guarded work has returned.
+// has ended and the guarded work has returned, or has had a lease to do so.
 func (e *elector) renew(ctx context.Context, t *term) error {
-	next := e.clock.timer(min(e.config.heartbeat, e.left()))
+	next := e.clock.timer(e.untilBeat(e.held.Load().sent))
 	defer next.Stop()
 	stop := ctx.Done()
 	var returned <-chan struct{}
@@ -88,13 +87,13 @@ func (e *elector) renew(ctx context.Context, t *term) error {
 		select {
 		case <-stop:
 			stop, returned = nil, t.returned
-			bound := e.clock.timer(e.config.lease)
+			bound := e.clock.timer(e.patience())
 			defer bound.Stop()
 			giveUp = bound.C
 		case <-returned:
 			return nil
 		case <-giveUp:
-			return errStillRunning
+			return nil
 		case <-next.C:
 			pause, err := e.beat(t)
 			if err != nil {
@@ -113,7 +112,7 @@ func (e *elector) beat(t *term) (time.Duration, error) {
 	if left <= 0 {
 		return 0, ErrExpired
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), min(left, max(left/2, e.config.lease/50)))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), min(left, max(left/2, e.config.lease/50), longestAttempt))
 	defer cancel()
 	err := e.table.Heartbeat(ctx, table.Token(t.token), e.name)
 	switch {
@@ -121,15 +120,20 @@ func (e *elector) beat(t *term) (time.Duration, error) {
 		return 0, err
 	case err != nil:
 		e.endanger(t, err)
-		return min(t.retry.pause(), max(e.left(), 0)), nil
+		return min(t.retry.pause(), max(e.left()/2, time.Millisecond)), nil
 	case !e.extend(t, sent):
 		return 0, ErrExpired
 	}
-	return max(e.config.heartbeat-e.clock.now().since(sent), 0), nil
+	return e.untilBeat(sent), nil
 }
 
-// extend moves the deadline, unless it has passed: a term that HasLock or a leader's ctx has called
-// over does not come back.
+// untilBeat is the time until the next heartbeat, which is counted from when the last one was sent.
+func (e *elector) untilBeat(sent instant) time.Duration {
+	return max(e.config.heartbeat-e.clock.now().since(sent), 0)
+}
+
+// extend moves the deadline, unless it has passed: a term whose guarded work was told that it is over
+// does not come back.
 func (e *elector) extend(t *term, sent instant) bool {
 	if e.left() <= 0 || !t.deadline.Stop() {
 		return false
@@ -181,22 +185,23 @@ func (e *elector) outlive(ctx context.Context, t *term) error {
 	}
 }
 
-// release frees the lock, trying until it would expire anyway. A lock that is not held any more needs
-// no release.
-func (e *elector) release(token Token, left time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), max(left, 0))
+// release frees the lock, trying until it would expire anyway. One that is not held any more needs no
+// release.
+func (e *elector) release(ctx context.Context, h *holding) error {
+	left := h.limit - e.clock.now().since(h.sent)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(left, 0))
 	defer cancel()
 	retry := backoff{max: e.config.lease / 10}
 	for {
 		err := e.try(ctx, func(ctx context.Context) error {
-			return e.table.Release(ctx, table.Token(token), e.name)
+			return e.table.Release(ctx, table.Token(h.token), e.name)
 		})
 		if err == nil || errors.Is(err, ErrSuperseded) {
 			return nil
 		}
+		e.sleep(ctx, retry.pause())
 		if ctx.Err() != nil {
 			return e.wrap("release", fmt.Errorf("%w: the lock is left to expire", err))
 		}
-		e.sleep(ctx, retry.pause())
 	}
 }

@@ -523,6 +523,148 @@ func TestALockRowDeletedUnderAPausedHolder(t *testing.T) {
 	})
 }
 
+func TestAHolderThatWasSeenIsWaitedForEvenIfItsRowsVanish(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a := b.start("a")
+		c := b.machine("b")
+		c.link.set(func(step string) bool { return step == "promise" }, nil) // it sees a holder and not its lease
+		b.run(c)
+		time.Sleep(lease + lease/2)
+		a.link.cut()
+		b.operator(table.Write{Kind: table.Delete, Name: "mylock"}, table.Write{Kind: table.Delete, Name: key(a.tok())})
+		b.until(3*lease, func() bool { require.False(t, a.has() && c.has()); return c.has() })
+		b.end(a, c)
+	})
+}
+
+func TestATermThatBeganBetweenTwoReadsIsNotDatedBack(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		slow := b.machine("slow", WithPoll(100*time.Millisecond))
+		var holder *machine
+		first := true
+		slow.table.Store = storeFunc{slow.link, func(step string) {
+			if !first || step != "observe" {
+				return
+			}
+			// After its first read, which found no row, its machine stands still for a while.
+			first = false
+			holder = b.machine("b", WithLease(3*time.Second))
+			ctx, stop := context.WithCancel(context.Background())
+			holder.stop = stop
+			require.NoError(t, holder.Run(ctx, holder.done))
+			time.Sleep(3100 * time.Millisecond)
+			require.NoError(t, b.store.Commit(context.Background(), "operator", []table.Write{{Kind: table.Delete, Name: "mylock"}}))
+			holder.link.cut()
+		}}
+		b.run(slow)
+		b.until(3*lease, func() bool {
+			require.False(t, holder != nil && holder.has() && slow.has(), "two holders")
+			return slow.has()
+		})
+		b.end(slow, holder)
+	})
+}
+
+// storeFunc calls after when a read has been answered, before the caller sees the answer.
+type storeFunc struct {
+	table.Store
+	after func(step string)
+}
+
+func (s storeFunc) Read(ctx context.Context, step string, keys table.Keys) ([]table.Row, time.Time, error) {
+	rows, at, err := s.Store.Read(ctx, step, keys)
+	s.after(step)
+	return rows, at, err
+}
+
+func TestASeenLeaseDoesNotOutliveItsTerm(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a, c := b.start("a", WithLease(time.Hour)), b.start("b")
+		a.stop()
+		<-a.done
+		b.until(lease, c.has)
+		time.Sleep(time.Hour)
+		b.operator(table.Write{Kind: table.Delete, Name: "mylock"})
+		token := c.tok()
+		b.until(lease, func() bool { return c.tok() > token }) // the lease of a term long past is not waited for
+		b.end(c)
+	})
+}
+
+func TestALostTokenColumnDoesNotMakeTwoHolders(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a := b.start("a")
+		b.operator(table.Write{Kind: table.Update, Name: "mylock", Set: []table.Cell{{Column: table.ColToken, Value: nil}}})
+		c := b.start("b")
+		for range 10000 {
+			time.Sleep(lease / 100)
+			require.False(t, a.has() && c.has())
+		}
+		b.end(a, c)
+	})
+}
+
+func TestAConfirmationThatKeepsFailingIsToldAndTakenSlowly(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		var log strings.Builder
+		a := b.machine("a", WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		denied := errors.New("no permission to insert")
+		a.table.Store = denyStore{a.link, "confirm", denied}
+		b.run(a)
+		time.Sleep(10 * time.Minute)
+		assert.LessOrEqual(t, a.link.counts()["claim"], 250)
+		assert.Equal(t, 1, strings.Count(log.String(), "no permission to insert"))
+		b.end(a)
+	})
+}
+
+type denyStore struct {
+	table.Store
+	step string
+	err  error
+}
+
+func (s denyStore) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+	if step == s.step {
+		return time.Time{}, s.err
+	}
+	return s.Store.Transact(ctx, step, fn)
+}
+
+func TestASlowConfirmationLeavesTimeForTheFirstHeartbeat(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a := b.machine("a", WithLease(time.Second))
+		a.link.set(func(step string) bool {
+			if step == "confirm" {
+				time.Sleep(700 * time.Millisecond)
+			}
+			return false
+		}, nil)
+		b.run(a)
+		b.until(time.Minute, a.has)
+		time.Sleep(time.Hour)
+		assert.Equal(t, "elected", a.seen.kinds())
+		b.end(a)
+	})
+}
+
+func TestAFailedReleaseTellsItsCause(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a := b.machine("a")
+		a.table.Store = refuseCommit{a.link}
+		b.run(a)
+		require.True(t, a.has())
+		a.stop()
+		assert.ErrorContains(t, <-a.done, "commit refused")
+	})
+}
+
+type refuseCommit struct{ table.Store }
+
+func (refuseCommit) Commit(context.Context, string, []table.Write) error {
+	return errors.New("commit refused")
+}
+
 func TestOtherLocksRowsAreLeftAlone(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		for _, name := range []string{"mylock_b", "mylock_12", "mylock_5", "mylock_b_1234567890123456", "mylock_12345678901234567"} {
@@ -748,6 +890,27 @@ func TestDone(t *testing.T) {
 			assert.True(t, a.has(), "and may run again")
 			b.end(a)
 			time.Sleep(lease)
+		})
+	})
+	t.Run("work that overran its stop", func(t *testing.T) {
+		inVirtualTime(t, func(b *bed) {
+			var running atomic.Int32
+			a := b.start("a", WithLeader(func(ctx context.Context, _ Token) {
+				assert.EqualValues(t, 1, running.Add(1))
+				<-ctx.Done()
+				time.Sleep(10 * lease)
+				running.Add(-1)
+			}))
+			a.stop()
+			require.Error(t, <-a.done)
+			assert.ErrorIs(t, a.Run(t.Context()), ErrRunning, "two leader functions must not run side by side")
+			time.Sleep(10 * lease)
+			synctest.Wait()
+			b.run(a)
+			b.until(2*lease, a.has)
+			a.stop()
+			require.Error(t, <-a.done)
+			time.Sleep(10 * lease)
 		})
 	})
 	t.Run("running", func(t *testing.T) {

@@ -63,15 +63,13 @@ func newConfig(opts []Option) config {
 	if c.poll == 0 {
 		c.poll = c.lease / 3
 	}
-	c.checkInterval("WithHeartbeat", c.heartbeat)
-	c.checkInterval("WithPoll", c.poll)
-	return c
-}
-
-func (c *config) checkInterval(what string, d time.Duration) {
-	if d >= c.lease {
-		c.refuse("%s(%v) must be shorter than the lease of %v: a third of it is usual", what, d, c.lease)
+	if c.heartbeat > c.lease-c.lease/10 {
+		c.refuse("WithHeartbeat(%v) must be shorter than the lease of %v, by a tenth at least: a third of it is usual", c.heartbeat, c.lease)
 	}
+	if c.poll >= c.lease {
+		c.refuse("WithPoll(%v) must be shorter than the lease of %v: a third of it is usual", c.poll, c.lease)
+	}
+	return c
 }
 
 func (c *config) refuse(format string, args ...any) {
@@ -120,7 +118,7 @@ func (c *config) setLease(given string, d time.Duration) {
 }
 
 // WithHeartbeat sets how often a holder renews its lease: by default every third of it. It must be
-// shorter than the lease. A heartbeat that fails is tried again sooner.
+// shorter than the lease by at least a tenth. A heartbeat that fails is tried again sooner.
 func WithHeartbeat(d time.Duration) Option {
 	return func(c *config) { c.setInterval("WithHeartbeat", &c.heartbeat, d) }
 }
@@ -172,6 +170,7 @@ func WithID(id string) Option {
 // The contract on the id: whenever a Lock of this name and id runs, every earlier one with that id
 // has ended, and so has its guarded work. Two that run at the same time would take the lock from each
 // other again and again, and both hold it for up to a heartbeat; only fenced writes stay safe then.
+// A lock delay is not waited for.
 func WithReclaim() Option {
 	return func(c *config) { c.reclaim = true }
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"unicode"
 
 	"cloud.google.com/go/spanner"
 	"google.golang.org/grpc/codes"
@@ -20,7 +21,7 @@ func (l *Lock) wrap(step string, err error) error {
 }
 
 func mend(err error) string {
-	if errors.Is(err, ErrFenced) || errors.Is(err, ErrNoLeader) {
+	if errors.Is(err, ErrFenced) || errors.Is(err, ErrNoLeader) || errors.Is(err, ErrSuperseded) {
 		return ""
 	}
 	switch spanner.ErrCode(err) {
@@ -34,36 +35,43 @@ func mend(err error) string {
 	return ""
 }
 
-// problems logs each thing that goes wrong once, until it goes well again.
+// problems logs what goes wrong: each kind once, until it goes well again. A single failure is
+// everyday life in a network, and only for Debug.
 type problems struct {
 	log  *slog.Logger
+	row  int // failures in a row
 	said map[string]bool
 }
 
 func (p *problems) note(err error) {
-	key := withoutDigits(err.Error())
+	p.row++
 	level := slog.LevelDebug
-	if !p.said[key] {
+	if kind := kindOf(err); p.row > 1 && !p.said[kind] {
 		level = slog.LevelWarn
+		if p.said == nil {
+			p.said = map[string]bool{}
+		}
+		p.said[kind] = true
 	}
 	p.log.Log(context.Background(), level, "can't stand for the lock, trying on", "err", err)
-	if p.said == nil {
-		p.said = map[string]bool{}
-	}
-	p.said[key] = true
 }
 
 func (p *problems) clear() {
 	if p.said != nil {
-		p.said = nil
 		p.log.Info("standing for the lock again")
 	}
+	p.row, p.said = 0, nil
 }
 
-// withoutDigits makes messages alike that differ in ids, times and ports.
-func withoutDigits(s string) string {
+// kindOf makes messages alike that differ in times, ports or the id of a request.
+func kindOf(err error) string {
+	s := err.Error()
+	var from *spanner.Error
+	if errors.As(err, &from) {
+		s = from.Code.String() + from.Desc
+	}
 	return strings.Map(func(r rune) rune {
-		if '0' <= r && r <= '9' {
+		if unicode.IsDigit(r) {
 			return -1
 		}
 		return r

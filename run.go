@@ -19,6 +19,9 @@ type elector struct {
 
 	candidacy candidacy
 	problems  problems
+
+	stopping instant           // when ctx was first seen to have ended
+	overdue  []<-chan struct{} // the caller's code that did not return in time
 }
 
 func newElector(l *Lock) *elector {
@@ -39,9 +42,17 @@ func (e *elector) run(ctx context.Context) error {
 	}
 	if e.events != nil {
 		e.events.close()
+		e.stopping = instant{} // it was not told before
 		err = errors.Join(err, e.await(e.events.done, "the observer"))
 	}
 	return err
+}
+
+// linger waits, however long, for what was overdue: two Runs must not call the same code at once.
+func (e *elector) linger() {
+	for _, returned := range e.overdue {
+		<-returned
+	}
 }
 
 // report delivers Run's one value. A receiver that never comes must not keep the goroutine.
@@ -55,16 +66,31 @@ func (e *elector) report(err error, done chan<- error) {
 	}
 }
 
-// await waits for the caller's code to return, for at most a lease.
+// await waits for the caller's code to return, for at most a lease from when it was told to stop.
 func (e *elector) await(returned <-chan struct{}, what string) error {
-	giveUp := e.clock.timer(e.config.lease)
+	giveUp := e.clock.timer(e.patience())
 	defer giveUp.Stop()
 	select {
 	case <-returned:
 		return nil
 	case <-giveUp.C:
-		return e.wrap("stop", fmt.Errorf("%s %w", what, errStillRunning))
 	}
+	select {
+	case <-returned:
+		return nil
+	default:
+	}
+	e.overdue = append(e.overdue, returned)
+	return e.wrap("stop", fmt.Errorf("%s has not returned within a lease (%v) of being told to stop", what, e.config.lease))
+}
+
+// patience is what is left of the lease that the caller's code has to return in.
+func (e *elector) patience() time.Duration {
+	now := e.clock.now()
+	if e.stopping == (instant{}) {
+		e.stopping = now
+	}
+	return max(e.config.lease-now.since(e.stopping), 0)
 }
 
 func (e *elector) emit(ev Event) {

@@ -85,8 +85,9 @@ func (l *Lock) HasLock() (bool, Token) {
 // When ctx ends, guarded work (WithLeader) is told to stop, and heartbeats go on until it has returned,
 // for at most one lease; then the lock is released, and exactly one value is sent on done, if there is
 // one: nil, or why the lock could not be released, in which case it expires by itself. No goroutine is
-// left then and Run may be called again. Work that only polls HasLock is not waited for: stop it first,
-// then end ctx.
+// left then and Run may be called again, unless a leader function or observer has still not returned:
+// Run is ErrRunning until it has. Work that only polls HasLock is not waited for: stop it first, then
+// end ctx.
 //
 // A done channel with room for one value needs no reader. One without is offered the value for a lease
 // and then given up, with an error in the log.
@@ -106,7 +107,11 @@ func (l *Lock) Run(ctx context.Context, done ...chan<- error) error {
 	go func() {
 		e := newElector(l)
 		err := e.run(ctx)
-		l.running.Store(false)
+		if e.overdue != nil {
+			defer func() { e.linger(); l.running.Store(false) }()
+		} else {
+			l.running.Store(false)
+		}
 		if len(done) == 1 {
 			e.report(err, done[0])
 		}

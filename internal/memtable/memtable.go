@@ -105,7 +105,8 @@ func (t *transaction) current() bool {
 func (s *Store) find(keys table.Keys) []table.Row {
 	var found []table.Row
 	for _, name := range slices.Sorted(maps.Keys(s.rows)) {
-		if slices.Contains(keys.Names, name) || keys.From != "" && keys.From <= name && name <= keys.To {
+		within := func(r table.Range) bool { return r.From <= name && name <= r.To }
+		if slices.Contains(keys.Names, name) || slices.ContainsFunc(keys.Ranges, within) {
 			found = append(found, s.rows[name])
 		}
 	}

@@ -15,19 +15,23 @@ var ErrSuperseded = errors.New("the token was superseded or released")
 // where a row is not what was observed, since the proof that its lease ran out is then void. The
 // token of the claim is its commit timestamp, so it is known only from the reply: the claimant holds
 // nothing before it has confirmed.
+//
+// A transaction that Spanner aborted is not run again: somebody else is at the same lock, and the next
+// observation will show who. A hundred candidates that all insisted would keep the first from confirming.
 func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token, error) {
+	aborted := false
 	at, err := t.Store.Transact(ctx, "claim", func(ctx context.Context, r Reader) ([]Write, error) {
-		rows, err := readAll(ctx, r, namesOf(seen))
+		if aborted {
+			return nil, ErrChanged
+		}
+		aborted = true
+		rows, err := readAll(ctx, r, claimed(seen))
 		if err != nil {
 			return nil, err
 		}
 		var writes []Write
 		for _, o := range seen {
-			row, exists := rows[o.Name]
-			if exists != o.Exists || TokenAt(row.Token) != o.Token || !row.Heartbeat.Equal(o.Heartbeat) {
-				return nil, ErrChanged
-			}
-			w, err := claimOne(ctx, r, id, o)
+			w, err := claim(id, o, rows)
 			if err != nil {
 				return nil, err
 			}
@@ -38,28 +42,37 @@ func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token
 	return TokenAt(at), err
 }
 
-// claimOne writes the lock row and deletes the lease rows that must not outlive it.
-func claimOne(ctx context.Context, r Reader, id string, o Observation) ([]Write, error) {
-	claim := Write{Kind: Update, Name: o.Name, Set: []Cell{{ColHeartbeat, Now}, {ColToken, Now}, {ColWriter, id}}}
-	if o.Exists {
-		return []Write{claim, {Kind: Delete, Name: LeaseKey(o.Name, o.Token)}}, nil
+// claim writes the lock row and deletes every lease row of the lock: none may outlive its term.
+func claim(id string, o Observation, rows map[string]Row) ([]Write, error) {
+	row, exists := rows[o.Name]
+	if exists != o.Exists || TokenAt(row.Token) != o.Token || !row.Heartbeat.Equal(o.Heartbeat) {
+		return nil, ErrChanged
 	}
-	claim.Kind = Insert
-	writes := []Write{claim}
-	rows, err := r.Read(ctx, leaseKeys(o.Name))
-	if err != nil {
-		return nil, err
+	kind := Insert
+	if exists {
+		kind = Update
 	}
-	for _, row := range rows {
-		if !isLeaseKey(o.Name, row.Name) {
+	writes := []Write{{Kind: kind, Name: o.Name, Set: []Cell{{ColHeartbeat, Now}, {ColToken, Now}, {ColWriter, id}}}}
+	for key := range rows {
+		if !isLeaseKey(o.Name, key) {
 			continue
 		}
-		if _, known := o.Strays[tokenOf(row.Name)]; !known {
+		if _, known := o.Strays[tokenOf(key)]; !exists && !known {
 			return nil, ErrChanged // its holder has not been waited for
 		}
-		writes = append(writes, Write{Kind: Delete, Name: row.Name})
+		writes = append(writes, Write{Kind: Delete, Name: key})
 	}
 	return writes, nil
+}
+
+// claimed are the rows that claims of what was seen depend on.
+func claimed(seen []Observation) Keys {
+	var keys Keys
+	for _, o := range seen {
+		keys.Names = append(keys.Names, o.Name)
+		keys.Ranges = append(keys.Ranges, leaseKeys(o.Name, o.At))
+	}
+	return keys
 }
 
 // Confirm makes the claimant under token the holder of the names, with the promise in each lease row.
@@ -67,7 +80,7 @@ func claimOne(ctx context.Context, r Reader, id string, o Observation) ([]Write,
 // a heartbeat tells whether it was applied.
 func (t Table) Confirm(ctx context.Context, token Token, p Promise, names ...string) error {
 	_, err := t.Store.Transact(ctx, "confirm", func(ctx context.Context, r Reader) ([]Write, error) {
-		rows, err := readAll(ctx, r, names)
+		rows, err := readAll(ctx, r, Keys{Names: names})
 		if err != nil {
 			return nil, err
 		}
@@ -86,8 +99,8 @@ func (t Table) Confirm(ctx context.Context, token Token, p Promise, names ...str
 	return err
 }
 
-func readAll(ctx context.Context, r Reader, names []string) (map[string]Row, error) {
-	rows, err := r.Read(ctx, Keys{Names: names})
+func readAll(ctx context.Context, r Reader, keys Keys) (map[string]Row, error) {
+	rows, err := r.Read(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -96,12 +109,4 @@ func readAll(ctx context.Context, r Reader, names []string) (map[string]Row, err
 		byName[row.Name] = row
 	}
 	return byName, nil
-}
-
-func namesOf(seen []Observation) []string {
-	names := make([]string, len(seen))
-	for i, o := range seen {
-		names[i] = o.Name
-	}
-	return names
 }

@@ -64,9 +64,10 @@ func LeaseKey(name string, token Token) string {
 	return fmt.Sprintf("%s_%0*d", name, tokenDigits, max(token, 0))
 }
 
-// leaseKeys are the keys that the lease rows of name can have, and some others in between.
-func leaseKeys(name string) Keys {
-	return Keys{From: name + "_" + strings.Repeat("0", tokenDigits), To: name + "_" + strings.Repeat("9", tokenDigits)}
+// leaseKeys are the keys that the lease rows of name can have at that time, and some others in between.
+// It ends early: where job_1 to job_999 are locks, most of them are not read to claim job.
+func leaseKeys(name string, at time.Time) Range {
+	return Range{From: LeaseKey(name, 0), To: LeaseKey(name, TokenAt(at.Add(24*time.Hour)))}
 }
 
 // isLeaseKey tells the lease rows of name from other locks' rows among leaseKeys(name): name_b and

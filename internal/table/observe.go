@@ -32,16 +32,24 @@ func (o Observation) Confirmed() bool { return TokenAt(o.Heartbeat) != o.Token }
 // Observe reads the lock row of name. One RPC, or two where there is no such row.
 func (t Table) Observe(ctx context.Context, name string) (Observation, error) {
 	rows, at, err := t.Store.Read(ctx, "observe", Keys{Names: []string{name}})
+	if err == nil && len(rows) == 0 {
+		// Absence and strays must be of one instant: what came in between could be a whole term.
+		rows, at, err = t.Store.Read(ctx, "observe", Keys{Names: []string{name}, Ranges: []Range{leaseKeys(name, at)}})
+	}
 	if err != nil {
 		return Observation{}, err
 	}
-	o := Observation{Name: name, At: at}
-	if len(rows) == 0 {
-		o.Strays, err = t.strays(ctx, name)
-		return o, err
+	o := Observation{Name: name, At: at, Strays: map[Token]Promise{}}
+	for _, row := range rows {
+		if row.Name == name {
+			return Observation{Name: name, At: at, Exists: true, Heartbeat: row.Heartbeat, Token: TokenAt(row.Token), Writer: row.Writer}, nil
+		}
+		if isLeaseKey(name, row.Name) {
+			if o.Strays[tokenOf(row.Name)], err = decodePromise(row.Name, row.Writer); err != nil {
+				return Observation{}, err
+			}
+		}
 	}
-	o.Exists = true
-	o.Heartbeat, o.Token, o.Writer = rows[0].Heartbeat, TokenAt(rows[0].Token), rows[0].Writer
 	return o, nil
 }
 
@@ -61,22 +69,4 @@ func (t Table) Promise(ctx context.Context, name string, token Token) (p Promise
 func (t Table) Good(ctx context.Context, name string, token Token) (bool, error) {
 	rows, _, err := t.Store.Read(ctx, "good", Keys{Names: []string{LeaseKey(name, token)}})
 	return len(rows) > 0, err
-}
-
-func (t Table) strays(ctx context.Context, name string) (map[Token]Promise, error) {
-	rows, _, err := t.Store.Read(ctx, "observe", leaseKeys(name))
-	if err != nil {
-		return nil, err
-	}
-	strays := map[Token]Promise{}
-	for _, row := range rows {
-		if isLeaseKey(name, row.Name) {
-			p, err := decodePromise(row.Name, row.Writer)
-			if err != nil {
-				return nil, err
-			}
-			strays[tokenOf(row.Name)] = p
-		}
-	}
-	return strays, nil
 }

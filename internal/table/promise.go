@@ -30,7 +30,7 @@ func (p Promise) encode() string {
 func decodePromise(key, s string) (Promise, error) {
 	p, err := parsePromise(s)
 	if err != nil {
-		return Promise{}, fmt.Errorf("lease row %q: %w: its lock stays taken until it is released, or until that row is mended or deleted", key, err)
+		return Promise{}, fmt.Errorf("lease row %q: %w: how long its holder may act is not known, so the lock stays taken: stop the holder, then delete the row", key, err)
 	}
 	return p, nil
 }

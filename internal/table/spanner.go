@@ -2,6 +2,7 @@ package table
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -58,7 +59,7 @@ func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Cont
 			return refused
 		}
 		return txn.BufferWrite(s.mutations(writes))
-	}, spanner.TransactionOptions{CommitPriority: priority, TransactionTag: tag(step)})
+	}, spanner.TransactionOptions{CommitPriority: priority, TransactionTag: tag(step), IsolationLevel: sppb.TransactionOptions_SERIALIZABLE})
 	if err != nil && refused != nil {
 		return time.Time{}, refused
 	}
@@ -75,6 +76,10 @@ func (s Spanner) Fence(name string, token Token) *spanner.Mutation {
 func RowMissing(err error) bool {
 	if spanner.ErrCode(err) != codes.NotFound {
 		return false
+	}
+	var wrapped *spanner.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Unwrap() // spanner.Error itself does not pass the details on
 	}
 	st, _ := status.FromError(err)
 	for _, d := range st.Details() {
@@ -101,10 +106,10 @@ func (r reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
 func tag(step string) string { return "spindle-" + step }
 
 func (k Keys) set() spanner.KeySet {
-	if k.From != "" {
-		return spanner.KeyRange{Start: spanner.Key{k.From}, End: spanner.Key{k.To}, Kind: spanner.ClosedClosed}
-	}
 	var set []spanner.KeySet
+	for _, r := range k.Ranges {
+		set = append(set, spanner.KeyRange{Start: spanner.Key{r.From}, End: spanner.Key{r.To}, Kind: spanner.ClosedClosed})
+	}
 	for _, name := range k.Names {
 		set = append(set, spanner.Key{name})
 	}

@@ -32,11 +32,14 @@ type Reader interface {
 	Read(ctx context.Context, keys Keys) ([]Row, error)
 }
 
-// Keys are the keys in Names, or those from From to To, both included.
+// Keys are the keys in Names and those in Ranges.
 type Keys struct {
-	Names    []string
-	From, To string
+	Names  []string
+	Ranges []Range
 }
+
+// Range is the keys from From to To, both included.
+type Range struct{ From, To string }
 
 // Row is a row of the lock table. A NULL is a zero value.
 type Row struct {
