@@ -65,15 +65,10 @@ func (p *problems) clear() {
 
 // kindOf makes messages alike that differ in times, ports or the id of a request.
 func kindOf(err error) string {
-	s := err.Error()
-	var from *spanner.Error
-	if errors.As(err, &from) {
-		s = from.Code.String() + from.Desc
-	}
-	return strings.Map(func(r rune) rune {
+	return spanner.ErrCode(err).String() + strings.Map(func(r rune) rune {
 		if unicode.IsDigit(r) {
 			return -1
 		}
 		return r
-	}, s)
+	}, spanner.ErrDesc(err))
 }

@@ -64,10 +64,8 @@ func Create(ctx context.Context, database, table string, opts ...option.ClientOp
 	if err := checkName(table); err != nil {
 		return err
 	}
-	db, err := spanner.NewClientWithConfig(ctx, database, spanner.ClientConfig{
-		DisableNativeMetrics: true,
-		NumChannels:          1,
-	}, opts...)
+	db, err := spanner.NewClientWithConfig(ctx, database, spanner.ClientConfig{DisableNativeMetrics: true},
+		append([]option.ClientOption{option.WithGRPCConnectionPool(1)}, opts...)...)
 	if err != nil {
 		return fmt.Errorf("ddl: cannot connect to database %q, whose form should be projects/P/instances/I/databases/D: %w", database, err)
 	}

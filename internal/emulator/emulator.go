@@ -136,6 +136,6 @@ func (e *Emulator) ClientOptions() []option.ClientOption {
 // asks a metadata server, should there be one, for the region; no option of the
 // Spanner client prevents that.
 func (e *Emulator) Connect(ctx context.Context, path string) (*spanner.Client, error) {
-	config := spanner.ClientConfig{DisableNativeMetrics: true, NumChannels: 1}
-	return spanner.NewClientWithConfig(ctx, path, config, e.ClientOptions()...)
+	config := spanner.ClientConfig{DisableNativeMetrics: true}
+	return spanner.NewClientWithConfig(ctx, path, config, append(e.ClientOptions(), option.WithGRPCConnectionPool(1))...)
 }

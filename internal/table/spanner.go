@@ -77,14 +77,16 @@ func RowMissing(err error) bool {
 	if spanner.ErrCode(err) != codes.NotFound {
 		return false
 	}
-	var wrapped *spanner.Error
-	if errors.As(err, &wrapped) {
-		err = wrapped.Unwrap() // spanner.Error itself does not pass the details on
-	}
-	st, _ := status.FromError(err)
-	for _, d := range st.Details() {
-		if info, ok := d.(interface{ GetResourceType() string }); ok && strings.HasSuffix(info.GetResourceType(), "spanner.v1.Session") {
-			return false
+	// Only the innermost error has the details: the client's own does not pass them on.
+	for ; err != nil; err = errors.Unwrap(err) {
+		st, ok := err.(interface{ GRPCStatus() *status.Status })
+		if !ok {
+			continue
+		}
+		for _, d := range st.GRPCStatus().Details() {
+			if info, ok := d.(interface{ GetResourceType() string }); ok && strings.HasSuffix(info.GetResourceType(), "spanner.v1.Session") {
+				return false
+			}
 		}
 	}
 	return true
