@@ -1,0 +1,114 @@
+package spindle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/ddl"
+)
+
+func Example() {
+	ctx, quit := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer quit()
+	const database = "projects/p/instances/i/databases/d"
+	if err := ddl.Create(ctx, database, "locktable"); err != nil {
+		log.Fatal(err)
+	}
+	db, err := spanner.NewClient(ctx, database)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	lock := spindle.New(db, "locktable", "mylock", spindle.WithDuration(5000))
+	done := make(chan error, 1)
+	if err := lock.Run(ctx, done); err != nil {
+		log.Fatal(err)
+	}
+	for range time.Tick(time.Second) {
+		if locked, token := lock.HasLock(); locked {
+			fmt.Println("leading under token", token)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if err := <-done; err != nil {
+		log.Print(err)
+	}
+}
+
+func ExampleWithLeader() {
+	var ctx context.Context
+	var db *spanner.Client
+
+	lock := spindle.New(db, "locktable", "scheduler", spindle.WithLeader(func(ctx context.Context, token spindle.Token) {
+		for {
+			select {
+			case <-ctx.Done(): // lost, or stopping: context.Cause(ctx) tells
+				return
+			case <-time.After(time.Minute):
+				// schedule
+			}
+		}
+	}))
+	done := make(chan error, 1)
+	if err := lock.Run(ctx, done); err != nil {
+		log.Fatal(err)
+	}
+	<-done
+}
+
+func ExampleLock_Apply() {
+	var ctx context.Context
+	var lock *spindle.Lock
+
+	locked, token := lock.HasLock()
+	if !locked {
+		return
+	}
+	_, err := lock.Apply(ctx, token, []*spanner.Mutation{
+		spanner.Update("accounts", []string{"id", "balance"}, []any{"alice", 100}),
+	})
+	if errors.Is(err, spindle.ErrFenced) {
+		return // another leads: nothing was written
+	}
+}
+
+func ExampleLock_Fence() {
+	var ctx context.Context
+	var db *spanner.Client
+	var lock *spindle.Lock
+
+	_, token := lock.HasLock()
+	_, err := db.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+		// Read and write whatever the transaction is about. It commits only while token is good.
+		return txn.BufferWrite([]*spanner.Mutation{lock.Fence(token)})
+	})
+	if err != nil {
+		log.Print(err)
+	}
+}
+
+func ExampleLock_Leader() {
+	var ctx context.Context
+	var db *spanner.Client
+
+	leader, err := spindle.New(db, "locktable", "mylock").Leader(ctx)
+	switch {
+	case errors.Is(err, spindle.ErrNoLeader):
+		fmt.Println("nobody leads")
+	case err != nil:
+		log.Print(err)
+	default:
+		fmt.Println(leader.ID, "leads since", leader.Token.Time(), "and is reached at", leader.Value)
+	}
+}
