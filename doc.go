@@ -11,7 +11,7 @@
 // expired), that candidates are elected in any order, or that work which neither checks HasLock nor is
 // fenced stops by itself.
 //
-// The files: spindle.go is the lock; options.go its options; run.go, candidate.go and holder.go the
-// loop; fence.go the fence; leader.go and event.go what others see. The steps on the table are in
+// The files: spindle.go is the lock; options.go its options; run.go the loop; fence.go the fence; leader.go
+// and event.go what others see. How a lock is won and kept is in internal/elect, the steps on the table in
 // internal/table, the design and its safety argument in docs/protocol.md.
 package spindle

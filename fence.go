@@ -2,7 +2,6 @@ package spindle
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,10 +9,6 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/table"
 )
-
-// ErrFenced is returned by Apply and ReadWriteTransaction when the token is not good any more: the
-// term was superseded or released, and nothing was written.
-var ErrFenced = errors.New("fenced: the token was superseded or released")
 
 // Fence returns a mutation that changes nothing and lets a commit succeed only while token is good:
 // from the election until the lock is released or claimed by another. Add it to a transaction of your

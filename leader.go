@@ -2,14 +2,10 @@ package spindle
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/table"
 )
-
-// ErrNoLeader is returned by Leader when nobody holds the lock.
-var ErrNoLeader = errors.New("nobody holds the lock")
 
 // Leader describes a term of a lock, as its holder published it.
 type Leader struct {
@@ -28,17 +24,19 @@ func (l *Lock) Leader(ctx context.Context) (Leader, error) {
 	if l.err != nil {
 		return Leader{}, l.err
 	}
-	o, err := l.table.Observe(ctx, l.name)
+	seen, err := l.table.Observe(ctx, l.name)
 	if err != nil {
 		return Leader{}, l.wrap("leader", err)
 	}
-	if o.Heartbeat.IsZero() || !o.Confirmed() {
+	o := seen[0]
+	if !o.Held() {
 		return Leader{}, l.wrap("leader", ErrNoLeader)
 	}
-	p, ok, err := l.table.Promise(ctx, l.name, o.Token)
+	promises, err := l.table.Promises(ctx, o)
 	if err != nil {
 		return Leader{}, l.wrap("leader", err)
 	}
+	p, ok := promises[l.name]
 	if !ok || o.At.Sub(o.Heartbeat) >= p.Lease {
 		return Leader{}, l.wrap("leader", ErrNoLeader)
 	}

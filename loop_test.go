@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/memtable"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -102,13 +103,13 @@ func once(step string) func(string) bool {
 
 // skewed is a machine's clock: its wall clock may be set, and its monotonic one stopped.
 type skewed struct {
-	systemClock
+	elect.SystemClock
 	wall, mono atomic.Int64
 }
 
-func (c *skewed) now() instant {
-	i := c.systemClock.now()
-	return instant{wall: i.wall + c.wall.Load(), mono: i.mono + c.mono.Load()}
+func (c *skewed) Now() elect.Instant {
+	i := c.SystemClock.Now()
+	return elect.Instant{Wall: i.Wall + c.wall.Load(), Mono: i.Mono + c.mono.Load()}
 }
 
 // bed is a table in memory and the candidates on it.

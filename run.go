@@ -5,28 +5,33 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // elector is the loop of one Run: a candidate until it is elected, a holder until its term ends, and
-// again. Its state belongs to its one goroutine. Others see the lock's holding, which is immutable,
-// and events.
+// again. Its state belongs to its one goroutine. Others see the lock's term, and events.
 type elector struct {
 	*Lock
-	log    *slog.Logger
-	events *mailbox // nil: no observer
-
-	candidacy candidacy
+	log       *slog.Logger
+	events    *mailbox // nil: no observer
+	candidate elect.Candidate
 	problems  problems
 
-	stopping instant           // when ctx was first seen to have ended
+	patience chan struct{}     // closed a lease after ctx has ended
 	overdue  []<-chan struct{} // the caller's code that did not return in time
 }
 
 func newElector(l *Lock) *elector {
-	e := &elector{Lock: l, log: l.config.log.With("lock", l.name, "id", l.config.id)}
+	e := &elector{Lock: l, log: l.config.log.With("lock", l.name, "id", l.config.id), patience: make(chan struct{})}
 	e.problems.log = e.log
+	e.candidate = elect.Candidate{
+		Table: l.table, Clock: l.clock, Names: []string{l.name}, ID: l.config.id,
+		Promise:   table.Promise{Lease: l.config.lease, Value: l.config.value},
+		LockDelay: l.config.lockDelay, Reclaim: l.config.reclaim,
+	}
 	if l.config.observe != nil {
 		e.events = newMailbox(l.config.observe)
 	}
@@ -34,18 +39,172 @@ func newElector(l *Lock) *elector {
 }
 
 func (e *elector) run(ctx context.Context) error {
+	context.AfterFunc(ctx, func() {
+		e.clock.AfterFunc(e.config.lease, func() { close(e.patience) })
+	})
 	var err error
 	for ctx.Err() == nil && err == nil {
-		if token, sent, ok := e.stand(ctx); ok {
-			err = e.hold(ctx, token, sent)
+		if t := e.stand(ctx); t != nil {
+			err = e.lead(ctx, t)
 		}
 	}
 	if e.events != nil {
-		e.events.close()
-		e.stopping = instant{} // it was not told before
-		err = errors.Join(err, e.await(e.events.done, "the observer"))
+		err = errors.Join(err, e.drain())
 	}
 	return err
+}
+
+// stand looks at the lock until it can be claimed, and claims it. It returns nil once ctx has ended.
+func (e *elector) stand(ctx context.Context) *elect.Term {
+	retry := elect.Backoff{Max: e.config.poll}
+	for ctx.Err() == nil {
+		seen, err := e.candidate.Look(ctx)
+		if err == nil && seen[0].Free <= 0 {
+			var t *elect.Term
+			if t, err = e.candidate.Claim(ctx, seen...); err == nil {
+				e.problems.clear()
+				return t
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+		case err == nil:
+			e.problems.clear()
+			retry.Reset()
+			e.greet(seen[0])
+			// A lease is never slept past, but for a hundredth of it at random, so that of many
+			// candidates a few claim at a time.
+			elect.Sleep(ctx, e.clock, min(elect.Jitter(e.config.poll), seen[0].Free+e.candidate.Spread()))
+		case errors.Is(err, table.ErrChanged), errors.Is(err, table.ErrSuperseded):
+			e.log.Debug("another candidate was first", "err", err)
+			elect.Sleep(ctx, e.clock, e.candidate.Spread()) // and will be seen at the next look
+		default:
+			e.problems.note(e.wrap("stand", err))
+			elect.Sleep(ctx, e.clock, retry.Pause())
+		}
+	}
+	return nil
+}
+
+// greet tells of a holder that was not seen before.
+func (e *elector) greet(s elect.Sight) {
+	if s.New && s.Free > 0 {
+		e.log.Info("leader seen", "leader", s.Writer, "token", Token(s.Token))
+		e.emit(Event{Kind: LeaderSeen, Token: Token(s.Token), Leader: leaderOf(s.Observation, *s.Promise)})
+	}
+}
+
+// lead keeps a term until it is lost or ctx ends. It returns once the guarded work has returned, with an
+// error only where a stop could not be completed.
+func (e *elector) lead(ctx context.Context, t *elect.Term) error {
+	if ctx.Err() != nil {
+		return e.release(ctx, t)
+	}
+	e.begin(t)
+	stop, returned := e.guard(ctx, t)
+	if reason := t.Renew(e.config.heartbeat, stop); reason != nil {
+		t.End(reason)
+		e.lost(t, reason)
+		return e.outlive(returned)
+	}
+	e.lost(t, context.Cause(ctx))
+	if err := e.outlive(returned); err != nil {
+		t.End(context.Cause(ctx)) // and the lock is left to expire
+		return err
+	}
+	return e.release(ctx, t)
+}
+
+func (e *elector) begin(t *elect.Term) {
+	token := Token(t.Token())
+	t.Jeopardy = func(err error) {
+		e.log.Warn("jeopardy: a heartbeat failed", "token", token, "left", t.Left(), "err", err)
+		e.emit(Event{Kind: Jeopardy, Token: token, Err: e.wrap("hold", err), Deadline: deadline(t)})
+	}
+	t.Safe = func() {
+		e.log.Info("safe: a heartbeat was acknowledged again", "token", token)
+		e.emit(Event{Kind: Safe, Token: token, Deadline: deadline(t)})
+	}
+	e.term.Store(t)
+	e.log.Info("elected", "token", token)
+	e.emit(Event{Kind: Elected, Token: token, Deadline: deadline(t)})
+}
+
+func deadline(t *elect.Term) time.Time { return time.Now().Add(t.Left()) }
+
+// guard starts the guarded work. Stop is closed when the term can be given up: once ctx has ended, and
+// the work has returned or has had a lease to do so.
+func (e *elector) guard(ctx context.Context, t *elect.Term) (stop, returned <-chan struct{}) {
+	work := make(chan struct{})
+	if e.config.lead == nil {
+		close(work)
+		return ctx.Done(), work
+	}
+	go func() {
+		defer close(work)
+		e.config.lead(t.Context(), Token(t.Token()))
+	}()
+	giveUp := make(chan struct{})
+	go func() {
+		<-t.Context().Done()
+		if ctx.Err() == nil {
+			return // lost: nobody waits for this
+		}
+		defer close(giveUp)
+		select {
+		case <-work:
+		case <-e.patience:
+		}
+	}()
+	return giveUp, work
+}
+
+// lost ends the term for everybody who asks this lock.
+func (e *elector) lost(t *elect.Term, reason error) {
+	e.term.Store(nil)
+	e.log.Info("lost", "token", Token(t.Token()), "reason", reason)
+	e.emit(Event{Kind: Lost, Token: Token(t.Token()), Err: reason})
+}
+
+func (e *elector) release(ctx context.Context, t *elect.Term) error {
+	if err := t.Release(context.Cause(ctx)); err != nil {
+		return e.wrap("stop", err)
+	}
+	return nil
+}
+
+// outlive waits for the guarded work to return, so that two terms never run side by side: until a lease
+// after ctx has ended.
+func (e *elector) outlive(returned <-chan struct{}) error {
+	select {
+	case <-returned:
+		return nil
+	case <-e.patience:
+	}
+	select {
+	case <-returned: // both: it was in time
+		return nil
+	default:
+		return e.givenUp(returned, "the leader function")
+	}
+}
+
+// drain waits for the observer to have been told everything, for at most a lease.
+func (e *elector) drain() error {
+	e.events.close()
+	giveUp := e.clock.Timer(e.config.lease)
+	defer giveUp.Stop()
+	select {
+	case <-e.events.done:
+		return nil
+	case <-giveUp.C:
+		return e.givenUp(e.events.done, "the observer")
+	}
+}
+
+func (e *elector) givenUp(returned <-chan struct{}, what string) error {
+	e.overdue = append(e.overdue, returned)
+	return e.wrap("stop", fmt.Errorf("%s has not returned within a lease (%v) of being told to stop", what, e.config.lease))
 }
 
 // linger waits, however long, for what was overdue: two Runs must not call the same code at once.
@@ -57,7 +216,7 @@ func (e *elector) linger() {
 
 // report delivers Run's one value. A receiver that never comes must not keep the goroutine.
 func (e *elector) report(err error, done chan<- error) {
-	giveUp := e.clock.timer(e.config.lease)
+	giveUp := e.clock.Timer(e.config.lease)
 	defer giveUp.Stop()
 	select {
 	case done <- err:
@@ -66,59 +225,9 @@ func (e *elector) report(err error, done chan<- error) {
 	}
 }
 
-// await waits for the caller's code to return, for at most a lease from when it was told to stop.
-func (e *elector) await(returned <-chan struct{}, what string) error {
-	giveUp := e.clock.timer(e.patience())
-	defer giveUp.Stop()
-	select {
-	case <-returned:
-		return nil
-	case <-giveUp.C:
-	}
-	select {
-	case <-returned:
-		return nil
-	default:
-	}
-	e.overdue = append(e.overdue, returned)
-	return e.wrap("stop", fmt.Errorf("%s has not returned within a lease (%v) of being told to stop", what, e.config.lease))
-}
-
-// patience is what is left of the lease that the caller's code has to return in.
-func (e *elector) patience() time.Duration {
-	now := e.clock.now()
-	if e.stopping == (instant{}) {
-		e.stopping = now
-	}
-	return max(e.config.lease-now.since(e.stopping), 0)
-}
-
 func (e *elector) emit(ev Event) {
 	if e.events != nil {
 		ev.At = time.Now()
 		e.events.put(ev)
 	}
 }
-
-// sleep returns early when ctx ends.
-func (e *elector) sleep(ctx context.Context, d time.Duration) {
-	t := e.clock.timer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}
-
-// backoff grows from a thirtieth of max to max, with jitter.
-type backoff struct{ next, max time.Duration }
-
-func (b *backoff) pause() time.Duration {
-	b.next = min(max(2*b.next, b.max/30), b.max)
-	return jitter(b.next)
-}
-
-func (b *backoff) reset() { b.next = 0 }
-
-// jitter returns d less up to a tenth, so that candidates which started together do not stay so.
-func jitter(d time.Duration) time.Duration { return d - rand.N(d/10+1) }

@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"cloud.google.com/go/spanner"
 
+	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
-
-// ErrRunning is returned by Run while an earlier Run of the same Lock has not ended.
-var ErrRunning = errors.New("spindle: already running: wait for done before calling Run again")
 
 // Lock is a candidate for one lock, and its holder while HasLock says so. All methods may be called
 // from any goroutine.
@@ -24,20 +21,11 @@ type Lock struct {
 	db      *spanner.Client
 	spanner table.Spanner
 	table   table.Table
-	clock   clock
+	clock   elect.Clock
 
 	running atomic.Bool
-	held    atomic.Pointer[holding] // nil: not the holder
+	term    atomic.Pointer[elect.Term] // nil: not the holder
 }
-
-// holding is the proof that a term is not over: immutable, replaced at each acknowledged heartbeat.
-type holding struct {
-	token Token
-	sent  instant       // just before the heartbeat was sent
-	limit time.Duration // how long after sent the term is over
-}
-
-func (h *holding) good(now instant) bool { return now.since(h.sent) < h.limit }
 
 // New returns a Lock on name, in a table that ddl.Create makes, in the database of db. Nothing is
 // started and no RPC is made before Run. What is wrong with the arguments is returned by Run, and by
@@ -53,7 +41,7 @@ func newLock(db *spanner.Client, tableName, name string, c config) *Lock {
 		c.refuse("the Spanner client is nil: make one with spanner.NewClient")
 	}
 	c.wrong = append(c.wrong, table.CheckTable(tableName), table.CheckName(name))
-	l := &Lock{name: name, config: c, db: db, clock: systemClock{}}
+	l := &Lock{name: name, config: c, db: db, clock: elect.SystemClock{}}
 	l.spanner = table.Spanner{DB: db, Table: tableName}
 	l.table = table.Table{Store: l.spanner}
 	if err := c.err(); err != nil {
@@ -70,11 +58,11 @@ func newLock(db *spanner.Client, tableName, name string, c config) *Lock {
 // between the answer and what is done with it is the caller's: writes that must not land after another
 // holder's are to be fenced with the token.
 func (l *Lock) HasLock() (bool, Token) {
-	h := l.held.Load()
-	if h == nil || !h.good(l.clock.now()) {
+	t := l.term.Load()
+	if t == nil || !t.Held() {
 		return false, 0
 	}
-	return true, h.token
+	return true, Token(t.Token())
 }
 
 // Run stands for the lock in the background until ctx ends, and returns at once: nil, or what is wrong

@@ -25,7 +25,11 @@ func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token
 			return nil, ErrChanged
 		}
 		aborted = true
-		rows, err := readAll(ctx, r, claimed(seen))
+		var names []string
+		for _, o := range seen {
+			names = append(names, o.Name)
+		}
+		rows, err := readAll(ctx, r, withLeases(names, seen[0].At))
 		if err != nil {
 			return nil, err
 		}
@@ -65,16 +69,6 @@ func claim(id string, o Observation, rows map[string]Row) ([]Write, error) {
 	return writes, nil
 }
 
-// claimed are the rows that claims of what was seen depend on.
-func claimed(seen []Observation) Keys {
-	var keys Keys
-	for _, o := range seen {
-		keys.Names = append(keys.Names, o.Name)
-		keys.Ranges = append(keys.Ranges, leaseKeys(o.Name, o.At))
-	}
-	return keys
-}
-
 // Confirm makes the claimant under token the holder of the names, with the promise in each lease row.
 // It fails with ErrSuperseded where a lock row is not the bare claim any more. After any other error
 // a heartbeat tells whether it was applied.
@@ -101,12 +95,5 @@ func (t Table) Confirm(ctx context.Context, token Token, p Promise, names ...str
 
 func readAll(ctx context.Context, r Reader, keys Keys) (map[string]Row, error) {
 	rows, err := r.Read(ctx, keys)
-	if err != nil {
-		return nil, err
-	}
-	byName := make(map[string]Row, len(rows))
-	for _, row := range rows {
-		byName[row.Name] = row
-	}
-	return byName, nil
+	return index(rows), err
 }

@@ -2,6 +2,7 @@ package table
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -25,44 +26,90 @@ type Observation struct {
 	Strays map[Token]Promise
 }
 
-// Confirmed tells a holder's row from a bare claim: a claim writes its own commit timestamp as token
-// and heartbeat, and the confirmation is a later commit.
-func (o Observation) Confirmed() bool { return TokenAt(o.Heartbeat) != o.Token }
+// Held tells a holder's row from a released one and from a bare claim. A claim writes its own commit
+// timestamp as token and heartbeat, and the confirmation is a later commit.
+func (o Observation) Held() bool { return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) != o.Token }
 
-// Observe reads the lock row of name. One RPC, or two where there is no such row.
-func (t Table) Observe(ctx context.Context, name string) (Observation, error) {
-	rows, at, err := t.Store.Read(ctx, "observe", Keys{Names: []string{name}})
-	if err == nil && len(rows) == 0 {
+// Observe reads the lock rows of the names, at one instant. One RPC, or two where one has no such row.
+func (t Table) Observe(ctx context.Context, names ...string) ([]Observation, error) {
+	rows, at, err := t.Store.Read(ctx, "observe", Keys{Names: names})
+	if err == nil && len(rows) < len(names) {
 		// Absence and strays must be of one instant: what came in between could be a whole term.
-		rows, at, err = t.Store.Read(ctx, "observe", Keys{Names: []string{name}, Ranges: []Range{leaseKeys(name, at)}})
+		rows, at, err = t.Store.Read(ctx, "observe", withLeases(names, at))
 	}
 	if err != nil {
-		return Observation{}, err
+		return nil, err
 	}
-	o := Observation{Name: name, At: at, Strays: map[Token]Promise{}}
-	for _, row := range rows {
-		if row.Name == name {
-			return Observation{Name: name, At: at, Exists: true, Heartbeat: row.Heartbeat, Token: TokenAt(row.Token), Writer: row.Writer}, nil
+	byName := index(rows)
+	observed := make([]Observation, len(names))
+	for i, name := range names {
+		o := Observation{Name: name, At: at}
+		row, exists := byName[name]
+		if exists {
+			o.Exists, o.Heartbeat, o.Token, o.Writer = true, row.Heartbeat, TokenAt(row.Token), row.Writer
+		} else if o.Strays, err = strays(name, rows); err != nil {
+			return nil, err
 		}
-		if isLeaseKey(name, row.Name) {
-			if o.Strays[tokenOf(row.Name)], err = decodePromise(row.Name, row.Writer); err != nil {
-				return Observation{}, err
-			}
-		}
+		observed[i] = o
 	}
-	return o, nil
+	return observed, nil
 }
 
-// Promise reads the lease row of name under token. It is absent until the claim is confirmed, and
-// once the token was superseded or released.
-func (t Table) Promise(ctx context.Context, name string, token Token) (p Promise, ok bool, err error) {
-	key := LeaseKey(name, token)
-	rows, _, err := t.Store.Read(ctx, "promise", Keys{Names: []string{key}})
-	if err != nil || len(rows) == 0 {
-		return Promise{}, false, err
+// withLeases are the lock rows of the names and all lease rows that they can have at that time.
+func withLeases(names []string, at time.Time) Keys {
+	keys := Keys{Names: names}
+	for _, name := range names {
+		keys.Ranges = append(keys.Ranges, leaseKeys(name, at))
 	}
-	p, err = decodePromise(key, rows[0].Writer)
-	return p, err == nil, err
+	return keys
+}
+
+func strays(name string, rows []Row) (map[Token]Promise, error) {
+	found := map[Token]Promise{}
+	for _, row := range rows {
+		if isLeaseKey(name, row.Name) {
+			p, err := decodePromise(row.Name, row.Writer)
+			if err != nil {
+				return nil, err
+			}
+			found[tokenOf(row.Name)] = p
+		}
+	}
+	return found, nil
+}
+
+func index(rows []Row) map[string]Row {
+	byName := make(map[string]Row, len(rows))
+	for _, row := range rows {
+		byName[row.Name] = row
+	}
+	return byName
+}
+
+// Promises reads the lease rows of what was observed, and returns the promises by the lock's name. One
+// is missing until the claim is confirmed, and once the token was superseded or released. What can't
+// be read is an error beside the others.
+func (t Table) Promises(ctx context.Context, observed ...Observation) (map[string]Promise, error) {
+	var keys Keys
+	for _, o := range observed {
+		keys.Names = append(keys.Names, LeaseKey(o.Name, o.Token))
+	}
+	rows, _, err := t.Store.Read(ctx, "promise", keys)
+	if err != nil {
+		return nil, err
+	}
+	byKey, promises := index(rows), map[string]Promise{}
+	for _, o := range observed {
+		if row, ok := byKey[LeaseKey(o.Name, o.Token)]; ok {
+			p, unreadable := decodePromise(row.Name, row.Writer)
+			if unreadable != nil {
+				err = errors.Join(err, unreadable)
+				continue
+			}
+			promises[o.Name] = p
+		}
+	}
+	return promises, err
 }
 
 // Good reports whether name is held under token.

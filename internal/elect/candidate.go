@@ -1,0 +1,225 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// longestAttempt limits one attempt of whatever step: a server that hangs must not cost a long lease.
+const longestAttempt = 10 * time.Second
+
+// Candidate stands for locks. It belongs to one goroutine at a time, and to one that holds none of them.
+type Candidate struct {
+	Table     table.Table
+	Clock     Clock
+	Names     []string      // the locks that it looks at
+	ID        string        // written as the holder's
+	Promise   table.Promise // made with each term
+	LockDelay time.Duration
+	Reclaim   bool
+
+	own  table.Token // of its last claim: whenever it stands again, nobody holds that
+	seen map[string]*memory
+}
+
+// memory is what a candidate keeps of one lock from one look to the next.
+type memory struct {
+	holder  table.Token    // who made the promise
+	promise *table.Promise // nil: none was read
+
+	// guard is the lease of the holder that was seen last, as long as nothing has shown that its term
+	// is over. Rows that vanish under a holder do not end its term before its deadline.
+	guard  time.Duration
+	absent time.Time // since when, by Spanner's clock, the lock row is known to be gone
+	strays map[table.Token]table.Promise
+}
+
+// Sight is one lock as it was seen.
+type Sight struct {
+	table.Observation
+	Free    time.Duration  // how long after the observation the lock can be claimed: now, if not positive
+	Promise *table.Promise // of its holder, if it has one
+	New     bool           // this holder was not seen before
+}
+
+// Look observes all locks at one instant, in one RPC, and one more for holders not seen before.
+func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.attempt())
+	defer cancel()
+	observed, err := c.Table.Observe(ctx, c.Names...)
+	if err != nil {
+		return nil, fmt.Errorf("observe: %w", err)
+	}
+	fresh, err := c.readPromises(ctx, observed)
+	if err != nil {
+		return nil, fmt.Errorf("observe: %w", err)
+	}
+	sights := make([]Sight, len(observed))
+	for i, o := range observed {
+		m := c.memory(o.Name)
+		sights[i] = Sight{Observation: o, Free: c.freeIn(m, o)}
+		if o.Held() {
+			sights[i].Promise, sights[i].New = m.promiseOf(o.Token), fresh[o.Name]
+		}
+	}
+	return sights, nil
+}
+
+func (c *Candidate) memory(name string) *memory {
+	m := c.seen[name]
+	if m == nil {
+		if c.seen == nil {
+			c.seen = map[string]*memory{}
+		}
+		m = &memory{}
+		c.seen[name] = m
+	}
+	return m
+}
+
+// promiseOf returns what the holder of token promised, if that was read.
+func (m *memory) promiseOf(token table.Token) *table.Promise {
+	if m.holder != token {
+		return nil
+	}
+	return m.promise
+}
+
+// readPromises reads what the holders promised that were not seen before, and says which these are.
+func (c *Candidate) readPromises(ctx context.Context, observed []table.Observation) (map[string]bool, error) {
+	var unknown []table.Observation
+	for _, o := range observed {
+		if o.Held() && c.memory(o.Name).promiseOf(o.Token) == nil {
+			unknown = append(unknown, o)
+		}
+	}
+	if unknown == nil {
+		return nil, nil
+	}
+	promises, err := c.Table.Promises(ctx, unknown...)
+	fresh := map[string]bool{}
+	for _, o := range unknown {
+		m := c.memory(o.Name)
+		if p, ok := promises[o.Name]; ok {
+			m.holder, m.promise, fresh[o.Name] = o.Token, &p, true
+		}
+		if err != nil {
+			m.guard = max(m.guard, c.Promise.Lease) // there is a holder all the same
+		}
+	}
+	return fresh, err
+}
+
+// freeIn says how long after the observation the lock can be claimed.
+func (c *Candidate) freeIn(m *memory, o table.Observation) time.Duration {
+	if !o.Exists {
+		return c.absentFor(m, o)
+	}
+	m.absent = time.Time{}
+	switch {
+	case o.Heartbeat.IsZero():
+		m.guard = 0
+		return 0
+	case c.Reclaim && o.Writer == c.ID:
+		return 0
+	case o.Token == c.own && c.own != 0 && c.LockDelay == 0:
+		return 0
+	case !o.Held():
+		m.guard = c.Promise.Lease
+		return o.Heartbeat.Add(c.Promise.Lease).Sub(o.At)
+	}
+	// Where somebody deleted the promise, the candidate's own lease stands for it.
+	m.guard = c.Promise.Lease
+	if p := m.promiseOf(o.Token); p != nil {
+		m.guard = p.Lease
+	}
+	return o.Heartbeat.Add(m.guard + c.LockDelay).Sub(o.At)
+}
+
+// absentFor is freeIn for a lock that has no row. It is free at once, unless its row was deleted under
+// a holder: that one can't extend its lease any more, but may not know yet. A holder shows in its
+// stray lease row, or was seen before.
+func (c *Candidate) absentFor(m *memory, o table.Observation) time.Duration {
+	if m.absent.IsZero() {
+		m.absent, m.strays = o.At, o.Strays
+	}
+	for token, p := range o.Strays {
+		if _, known := m.strays[token]; !known {
+			m.absent, m.strays = o.At, o.Strays
+		}
+		if token != c.own {
+			m.guard = max(m.guard, p.Lease)
+		}
+	}
+	if m.guard == 0 {
+		return 0
+	}
+	return m.absent.Add(m.guard + c.LockDelay).Sub(o.At)
+}
+
+// Claim claims and confirms all that was seen, or nothing, and returns the term that begins with it.
+// The end of ctx does not interrupt it, as an election that is half done costs the other candidates a
+// lease; it ends the term's context.
+//
+// An error that errors.Is(err, table.ErrChanged) or table.ErrSuperseded says that another was first.
+func (c *Candidate) Claim(ctx context.Context, seen ...Sight) (*Term, error) {
+	observed := make([]table.Observation, len(seen))
+	names := make([]string, len(seen))
+	for i, s := range seen {
+		observed[i], names[i] = s.Observation, s.Name
+	}
+	running := context.WithoutCancel(ctx)
+	var token table.Token
+	err := c.try(running, func(ctx context.Context) (err error) {
+		token, err = c.Table.Claim(ctx, c.ID, observed...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	c.own, c.seen = token, nil // whoever was seen before is superseded
+	sent, err := c.confirm(running, token, names)
+	if err != nil {
+		return nil, fmt.Errorf("confirm: %w", err)
+	}
+	return newTerm(ctx, c, token, sent, names), nil
+}
+
+// confirm returns the instant before the confirmation was sent. Where its outcome is unknown a
+// heartbeat tells, since it needs the lease rows that the confirmation inserts.
+func (c *Candidate) confirm(ctx context.Context, token table.Token, names []string) (Instant, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Promise.Lease)
+	defer cancel()
+	sent := c.Clock.Now()
+	failed := c.try(ctx, func(ctx context.Context) error { return c.Table.Confirm(ctx, token, c.Promise, names...) })
+	retry := Backoff{Max: c.Promise.Lease / 3}
+	for err := failed; err != nil; {
+		if errors.Is(err, table.ErrSuperseded) || ctx.Err() != nil {
+			return sent, failed // not what the heartbeat said: this is the cause
+		}
+		Sleep(ctx, c.Clock, retry.Pause())
+		sent = c.Clock.Now()
+		err = c.try(ctx, func(ctx context.Context) error { return c.Table.Heartbeat(ctx, token, names...) })
+	}
+	return sent, nil
+}
+
+func (c *Candidate) try(ctx context.Context, step func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, c.attempt())
+	defer cancel()
+	return step(ctx)
+}
+
+// attempt limits one attempt of a candidate. The floor leaves a cold connection the time to be made;
+// no RPC that is alive takes as long as the ceiling.
+func (c *Candidate) attempt() time.Duration {
+	return min(max(c.Promise.Lease/3, time.Second), longestAttempt)
+}
+
+// Spread is a short pause at random, for candidates that would otherwise all act at the same instant.
+func (c *Candidate) Spread() time.Duration { return rand.N(c.Promise.Lease / 100) }

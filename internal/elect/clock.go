@@ -1,0 +1,73 @@
+package elect
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// Clock is how candidates and terms see time. The only thing assumed of it is its rate, over one lease.
+type Clock interface {
+	Now() Instant
+	Timer(time.Duration) *time.Timer
+	AfterFunc(time.Duration, func()) *time.Timer
+}
+
+// Instant is one reading of both clocks of a machine, in nanoseconds. The monotonic one stands still
+// while a machine is suspended; the wall clock does not, but somebody may set it.
+type Instant struct{ Wall, Mono int64 }
+
+// Since is the larger of what the two clocks say: a clock that stood still or was set back can't make a
+// lease longer, and one that was set forward can only make it shorter.
+func (i Instant) Since(start Instant) time.Duration {
+	return time.Duration(max(i.Wall-start.Wall, i.Mono-start.Mono))
+}
+
+// SystemClock is the machine's.
+type SystemClock struct{}
+
+var processStart = time.Now()
+
+// Now implements Clock.
+func (SystemClock) Now() Instant {
+	t := time.Now()
+	return Instant{Wall: t.UnixNano(), Mono: int64(t.Sub(processStart))}
+}
+
+// Timer implements Clock.
+func (SystemClock) Timer(d time.Duration) *time.Timer { return time.NewTimer(d) }
+
+// AfterFunc implements Clock.
+func (SystemClock) AfterFunc(d time.Duration, f func()) *time.Timer { return time.AfterFunc(d, f) }
+
+// Sleep returns early when ctx ends.
+func Sleep(ctx context.Context, c Clock, d time.Duration) {
+	t := c.Timer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// Jitter returns d less up to a tenth, so that candidates which started together do not stay so.
+func Jitter(d time.Duration) time.Duration { return d - rand.N(d/10+1) }
+
+// Backoff grows from First to Max, by doubling, with jitter. The zero First is a thirtieth of Max.
+type Backoff struct {
+	First, Max time.Duration
+	next       time.Duration
+}
+
+// Pause returns the next pause.
+func (b *Backoff) Pause() time.Duration {
+	first := b.First
+	if first == 0 {
+		first = b.Max / 30
+	}
+	b.next = min(max(2*b.next, first), b.Max)
+	return Jitter(b.next)
+}
+
+// Reset begins again.
+func (b *Backoff) Reset() { b.next = 0 }

@@ -1,0 +1,172 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// ErrExpired says that a term ended by itself, by the local clock.
+var ErrExpired = errors.New("the lease expired: no heartbeat was acknowledged in time")
+
+// Term is one time of holding locks, from the confirmation to the end. Held, Token and Context are for
+// any goroutine; the other methods are for the one that keeps it.
+type Term struct {
+	// Jeopardy and Safe, if set before Renew, are called when a heartbeat fails after one that did not,
+	// and when one is acknowledged again.
+	Jeopardy func(error)
+	Safe     func()
+
+	table table.Table
+	clock Clock
+	token table.Token
+	names []string
+	lease time.Duration
+
+	acknowledged atomic.Pointer[Instant] // before the last acknowledged heartbeat was sent; nil: over
+	ctx          context.Context
+	end          context.CancelCauseFunc
+	deadline     *time.Timer // ends ctx on time, whatever the keeper is waiting for
+
+	jeopardy bool // the last heartbeat was not acknowledged
+	retry    Backoff
+}
+
+func newTerm(ctx context.Context, c *Candidate, token table.Token, sent Instant, names []string) *Term {
+	t := &Term{table: c.Table, clock: c.Clock, token: token, names: names, lease: c.Promise.Lease}
+	t.retry.Max = t.lease / 10
+	t.acknowledged.Store(&sent)
+	t.ctx, t.end = context.WithCancelCause(ctx)
+	t.deadline = c.Clock.AfterFunc(t.Left(), func() { t.end(ErrExpired) })
+	return t
+}
+
+// Token is the term's fencing token.
+func (t *Term) Token() table.Token { return t.token }
+
+// Context ends when the term does, or when the context of its claim does. Its cause is the reason.
+func (t *Term) Context() context.Context { return t.ctx }
+
+// Held reports whether the term's deadline has not passed, and nothing else has ended it.
+func (t *Term) Held() bool {
+	sent := t.acknowledged.Load()
+	return sent != nil && t.clock.Now().Since(*sent) < t.limit()
+}
+
+// Left is the time until the deadline. It is negative once the term is over.
+func (t *Term) Left() time.Duration {
+	sent := t.acknowledged.Load()
+	if sent == nil {
+		return -1
+	}
+	return t.limit() - t.clock.Now().Since(*sent)
+}
+
+// limit is how long after a heartbeat was sent the holder stops by itself. The hundredth is for the
+// rate of its clock: 20 times what ntpd lets a clock run off while it corrects it.
+func (t *Term) limit() time.Duration { return t.lease - t.lease/100 }
+
+// Renew sends a heartbeat each interval until the term is lost, and returns why, or until stop is
+// closed, and returns nil: the term still stands then.
+func (t *Term) Renew(interval time.Duration, stop <-chan struct{}) error {
+	next := t.clock.Timer(t.untilBeat(interval))
+	defer next.Stop()
+	for {
+		select {
+		case <-stop:
+			return nil
+		case <-next.C:
+			pause, err := t.beat(interval)
+			if err != nil {
+				return err
+			}
+			next.Reset(pause)
+		}
+	}
+}
+
+// beat sends one heartbeat and says how long to pause before the next. It fails only where the term
+// is over. An attempt is given half of the time that is left, so that there is a next one.
+func (t *Term) beat(interval time.Duration) (time.Duration, error) {
+	sent := t.clock.Now()
+	left := t.Left()
+	if left <= 0 {
+		return 0, ErrExpired
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), min(left, max(left/2, t.lease/50), longestAttempt))
+	defer cancel()
+	err := t.table.Heartbeat(ctx, t.token, t.names...)
+	switch {
+	case errors.Is(err, table.ErrSuperseded):
+		return 0, err
+	case err != nil:
+		t.endanger(err)
+		return min(t.retry.Pause(), max(t.Left()/2, time.Millisecond)), nil
+	case !t.extend(sent):
+		return 0, ErrExpired
+	}
+	return t.untilBeat(interval), nil
+}
+
+// untilBeat is the time until the next heartbeat, which is counted from when the last one was sent.
+func (t *Term) untilBeat(interval time.Duration) time.Duration {
+	return max(interval-t.clock.Now().Since(*t.acknowledged.Load()), 0)
+}
+
+// extend moves the deadline, unless it has passed: a term whose guarded work was told that it is over
+// does not come back.
+func (t *Term) extend(sent Instant) bool {
+	if t.Left() <= 0 || !t.deadline.Stop() {
+		return false
+	}
+	t.acknowledged.Store(&sent)
+	t.deadline.Reset(t.Left())
+	if t.jeopardy {
+		t.jeopardy = false
+		t.retry.Reset()
+		if t.Safe != nil {
+			t.Safe()
+		}
+	}
+	return true
+}
+
+func (t *Term) endanger(err error) {
+	if !t.jeopardy && t.Jeopardy != nil {
+		t.Jeopardy(fmt.Errorf("heartbeat: %w", err))
+	}
+	t.jeopardy = true
+}
+
+// End ends the term for everybody who looks at it. The locks stay as they are in the table.
+func (t *Term) End(reason error) {
+	t.acknowledged.Store(nil)
+	t.deadline.Stop()
+	t.end(reason)
+}
+
+// Release ends the term and frees its locks, trying until they would expire anyway. Locks that are not
+// held any more need no release.
+func (t *Term) Release(reason error) error {
+	left := t.Left()
+	t.End(reason)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), max(left, 0))
+	defer cancel()
+	retry := Backoff{Max: t.lease / 10}
+	for {
+		attempt, done := context.WithTimeout(ctx, min(t.lease/3, longestAttempt))
+		err := t.table.Release(attempt, t.token, t.names...)
+		done()
+		if err == nil || errors.Is(err, table.ErrSuperseded) {
+			return nil
+		}
+		Sleep(ctx, t.clock, retry.Pause())
+		if ctx.Err() != nil {
+			return fmt.Errorf("release: %w: left to expire", err)
+		}
+	}
+}
