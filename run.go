@@ -74,13 +74,13 @@ func (e *elector) stand(ctx context.Context) *elect.Term {
 			e.greet(seen[0])
 			// A lease is never slept past, but for a hundredth of it at random, so that of many
 			// candidates a few claim at a time.
-			elect.Sleep(ctx, e.clock, min(elect.Jitter(e.config.poll), seen[0].Free+e.candidate.Spread()))
+			elect.Sleep(ctx, e.clock, min(elect.Jitter(e.clock, e.config.poll), seen[0].Free+e.candidate.Spread()))
 		case errors.Is(err, table.ErrChanged), errors.Is(err, table.ErrSuperseded):
 			e.log.Debug("another candidate was first", "err", err)
 			elect.Sleep(ctx, e.clock, e.candidate.Spread()) // and will be seen at the next look
 		default:
 			e.problems.note(e.wrap("stand", err))
-			elect.Sleep(ctx, e.clock, retry.Pause())
+			elect.Sleep(ctx, e.clock, retry.Pause(e.clock))
 		}
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/table"
@@ -202,7 +201,7 @@ func (c *Candidate) confirm(ctx context.Context, token table.Token, names []stri
 		if errors.Is(err, table.ErrSuperseded) || ctx.Err() != nil {
 			return sent, failed // not what the heartbeat said: this is the cause
 		}
-		Sleep(ctx, c.Clock, retry.Pause())
+		Sleep(ctx, c.Clock, retry.Pause(c.Clock))
 		sent = c.Clock.Now()
 		err = c.try(ctx, func(ctx context.Context) error { return c.Table.Heartbeat(ctx, token, names...) })
 	}
@@ -222,4 +221,4 @@ func (c *Candidate) attempt() time.Duration {
 }
 
 // Spread is a short pause at random, for candidates that would otherwise all act at the same instant.
-func (c *Candidate) Spread() time.Duration { return rand.N(c.Promise.Lease / 100) }
+func (c *Candidate) Spread() time.Duration { return c.Clock.Random(c.Promise.Lease / 100) }

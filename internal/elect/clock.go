@@ -6,11 +6,13 @@ import (
 	"time"
 )
 
-// Clock is how candidates and terms see time. The only thing assumed of it is its rate, over one lease.
+// Clock is how candidates and terms see time, and chance. The only thing assumed of it is its rate, over
+// one lease.
 type Clock interface {
 	Now() Instant
 	Timer(time.Duration) *time.Timer
 	AfterFunc(time.Duration, func()) *time.Timer
+	Random(time.Duration) time.Duration // at least 0, and less than what is given
 }
 
 // Instant is one reading of both clocks of a machine, in nanoseconds. The monotonic one stands still
@@ -40,6 +42,9 @@ func (SystemClock) Timer(d time.Duration) *time.Timer { return time.NewTimer(d) 
 // AfterFunc implements Clock.
 func (SystemClock) AfterFunc(d time.Duration, f func()) *time.Timer { return time.AfterFunc(d, f) }
 
+// Random implements Clock.
+func (SystemClock) Random(d time.Duration) time.Duration { return rand.N(d) }
+
 // Sleep returns early when ctx ends.
 func Sleep(ctx context.Context, c Clock, d time.Duration) {
 	t := c.Timer(d)
@@ -51,7 +56,7 @@ func Sleep(ctx context.Context, c Clock, d time.Duration) {
 }
 
 // Jitter returns d less up to a tenth, so that candidates which started together do not stay so.
-func Jitter(d time.Duration) time.Duration { return d - rand.N(d/10+1) }
+func Jitter(c Clock, d time.Duration) time.Duration { return d - c.Random(d/10+1) }
 
 // Backoff grows from First to Max, by doubling, with jitter. The zero First is a thirtieth of Max.
 type Backoff struct {
@@ -60,13 +65,13 @@ type Backoff struct {
 }
 
 // Pause returns the next pause.
-func (b *Backoff) Pause() time.Duration {
+func (b *Backoff) Pause(c Clock) time.Duration {
 	first := b.First
 	if first == 0 {
 		first = b.Max / 30
 	}
 	b.next = min(max(2*b.next, first), b.Max)
-	return Jitter(b.next)
+	return Jitter(c, b.next)
 }
 
 // Reset begins again.

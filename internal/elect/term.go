@@ -105,7 +105,7 @@ func (t *Term) beat(interval time.Duration) (time.Duration, error) {
 		return 0, err
 	case err != nil:
 		t.endanger(err)
-		return min(t.retry.Pause(), max(t.Left()/2, time.Millisecond)), nil
+		return min(t.retry.Pause(t.clock), max(t.Left()/2, time.Millisecond)), nil
 	case !t.extend(sent):
 		return 0, ErrExpired
 	}
@@ -164,7 +164,7 @@ func (t *Term) Release(reason error) error {
 		if err == nil || errors.Is(err, table.ErrSuperseded) {
 			return nil
 		}
-		Sleep(ctx, t.clock, retry.Pause())
+		Sleep(ctx, t.clock, retry.Pause(t.clock))
 		if ctx.Err() != nil {
 			return fmt.Errorf("release: %w: left to expire", err)
 		}
