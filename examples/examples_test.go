@@ -1,0 +1,260 @@
+//go:build unix
+
+package examples_test
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+// patience is how long a program may take until it says something, including its compilation.
+const patience = 2 * time.Minute
+
+// program is an example that runs.
+type program struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lines chan string // closed when it has ended
+	said  []string
+}
+
+// goRun runs an example as its documentation says, in a process group of its own. Both of its outputs
+// are a pipe.
+func goRun(t *testing.T, env []string, args ...string) *program {
+	t.Helper()
+	p := &program{t: t, lines: make(chan string, 1000)}
+	p.cmd = exec.Command("go", append([]string{"run"}, args...)...)
+	p.cmd.Dir = ".."
+	p.cmd.Env = append(append(os.Environ(), "SPANNER_EMULATOR_HOST="), env...)
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	p.cmd.Stderr = p.cmd.Stdout
+	require.NoError(t, p.cmd.Start())
+	t.Cleanup(func() {
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		for range p.lines {
+		}
+		_ = p.cmd.Wait()
+		if t.Failed() {
+			t.Logf("%v said:\n%s", args, strings.Join(p.said, "\n"))
+		}
+	})
+	go func() {
+		defer close(p.lines)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.lines <- lines.Text()
+		}
+	}()
+	return p
+}
+
+// until waits for the program to say something, and returns what the pattern's group matches.
+func (p *program) until(pattern string) string {
+	p.t.Helper()
+	timeout := time.After(patience)
+	for {
+		select {
+		case line, ok := <-p.lines:
+			require.True(p.t, ok, "it ended without saying %q", pattern)
+			p.said = append(p.said, line)
+			if m := regexp.MustCompile(pattern).FindStringSubmatch(line); m != nil {
+				return m[len(m)-1]
+			}
+		case <-timeout:
+			require.FailNow(p.t, "it does not say "+pattern)
+		}
+	}
+}
+
+// end waits for the program to end, and returns all that it said.
+func (p *program) end() (string, error) {
+	p.t.Helper()
+	timeout := time.After(patience)
+	for {
+		select {
+		case line, ok := <-p.lines:
+			if !ok {
+				return strings.Join(p.said, "\n"), p.cmd.Wait()
+			}
+			p.said = append(p.said, line)
+		case <-timeout:
+			require.FailNow(p.t, "it does not end")
+		}
+	}
+}
+
+// interrupt does what Ctrl+C does at a terminal.
+func (p *program) interrupt() {
+	p.t.Helper()
+	require.NoError(p.t, syscall.Kill(-p.cmd.Process.Pid, syscall.SIGINT))
+}
+
+func needEmulator(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+	t.Parallel()
+}
+
+// requireTidy requires lines that fit a terminal and no colours, and that no process is left that was
+// spoken of.
+func requireTidy(t *testing.T, out string) {
+	t.Helper()
+	assert.NotContains(t, out, "\x1b")
+	assert.NotContains(t, out, "goroutine ")
+	for line := range strings.Lines(out) {
+		assert.LessOrEqual(t, len(strings.TrimRight(line, "\n")), 80, line)
+	}
+	for _, m := range regexp.MustCompile(`(?:process|kill -\w+) (\d+)`).FindAllStringSubmatch(out, -1) {
+		requireEnds(t, m[1])
+	}
+	if m := regexp.MustCompile(`ready at (\S+),`).FindStringSubmatch(out); m != nil {
+		require.Eventually(t, func() bool {
+			conn, err := net.Dial("tcp", m[1])
+			if err == nil {
+				_ = conn.Close()
+			}
+			return err != nil
+		}, 10*time.Second, 10*time.Millisecond, "the emulator has to end")
+	}
+}
+
+func requireEnds(t *testing.T, pid string) {
+	t.Helper()
+	n, err := strconv.Atoi(pid)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return errors.Is(syscall.Kill(n, 0), syscall.ESRCH) },
+		10*time.Second, 10*time.Millisecond, "process %s has to end", pid)
+}
+
+func number(t *testing.T, text, pattern string) float64 {
+	t.Helper()
+	m := regexp.MustCompile(pattern).FindStringSubmatch(text)
+	require.NotNil(t, m, "no %q in:\n%s", pattern, text)
+	n, err := strconv.ParseFloat(m[1], 64)
+	require.NoError(t, err)
+	return n
+}
+
+func TestSimpleShowsACrashAndAStop(t *testing.T) {
+	needEmulator(t)
+	out, err := goRun(t, nil, "./examples/simple").end()
+	require.NoError(t, err)
+	requireTidy(t, out)
+
+	assert.Len(t, regexp.MustCompile(`LEADS, token \d{16}`).FindAllString(out, -1), 3, out)
+	assert.Less(t, number(t, out, `Crash .*\((\S+) leases\)`), 1.2)
+	silence := number(t, out, `Crash .* (\S+) leases after`)
+	assert.GreaterOrEqual(t, silence, 1.0)
+	assert.Less(t, silence, 1.2)
+	assert.Less(t, number(t, out, `Stop .*\((\S+) leases\)`), 0.6)
+	assert.Less(t, number(t, out, ` (\S+)s .*the end`), 15.0)
+	assert.Regexp(t, `Tokens  \d{16} < \d{16} < \d{16}`, out)
+}
+
+func TestSimpleStandsOnADatabase(t *testing.T) {
+	needEmulator(t)
+	db := spindletest.New(t)
+	simple := func(args ...string) *program {
+		return goRun(t, db.Env(), append([]string{"./examples/simple", "-db", db.Path, "-lease", "1s"}, args...)...)
+	}
+	out, err := simple("-table", "mine").end()
+	require.Error(t, err)
+	assert.Contains(t, out, "the table is missing")
+	assert.Contains(t, out, "start this with -create")
+	assert.NotContains(t, out, "goroutine ")
+
+	first := simple("-table", "mine", "-create", "-id", "first")
+	token := first.until(`ELECTED +token (\d{16})$`)
+	second := simple("-table", "mine", "-create", "-id", "second")
+	assert.Equal(t, token, second.until(`leader seen +first, token (\d{16}), lease 1s$`))
+	first.interrupt()
+	out, _ = first.end() // go run makes an error of every interrupt
+	assert.Contains(t, out, "released")
+	assert.Greater(t, second.until(`ELECTED +token (\d{16})$`), token)
+	second.interrupt()
+	out, _ = second.end()
+	assert.Contains(t, out, "released")
+}
+
+func TestSimpleSaysHowToGetAnEmulator(t *testing.T) {
+	needEmulator(t)
+	out, err := goRun(t, []string{"SPINDLE_EMULATOR=/no/such/emulator"}, "./examples/simple").end()
+	require.Error(t, err)
+	assert.Contains(t, out, "set it to the path of emulator_main")
+	assert.Contains(t, out, "exit status 1")
+	assert.NotContains(t, out, "goroutine ")
+}
+
+func TestFencedShowsTheLostUpdate(t *testing.T) {
+	needEmulator(t)
+	out, err := goRun(t, nil, "./examples/fenced").end()
+	require.NoError(t, err)
+	requireTidy(t, out)
+	with, without, ok := strings.Cut(out, "Without it")
+	require.True(t, ok, out)
+	assert.Contains(t, with, "A  write of 110 is REJECTED")
+	assert.NotContains(t, without, "REJECTED:")
+	assert.Contains(t, without, "A  has written 110")
+	assert.Contains(t, out, "With the fence     balance 150")
+	assert.Contains(t, out, "Without the fence  balance 110")
+}
+
+func TestWorkersWorkAtOneSiteAtATime(t *testing.T) {
+	needEmulator(t)
+	out, err := goRun(t, nil, "./examples/workers").end()
+	require.NoError(t, err)
+	requireTidy(t, out)
+	east, west := number(t, out, `East has done (\d+) jobs`), number(t, out, `west (\d+), each job once`)
+	assert.Positive(t, east)
+	assert.Positive(t, west)
+	assert.Equal(t, 120.0, east+west)
+	assert.Greater(t, number(t, out, `West finished its first (\S+)s after east`), 0.0)
+	assert.Less(t, number(t, out, ` (\S+)s .*the queue is empty`), 10.0)
+}
+
+func TestNothingIsLeftOfAnInterruptedExample(t *testing.T) {
+	needEmulator(t)
+	p := goRun(t, nil, "./examples/simple")
+	p.until(`LEADS`)
+	p.interrupt()
+	out, err := p.end()
+	require.Error(t, err)
+	assert.Contains(t, out, "Nothing is left running")
+	requireTidy(t, out)
+}
+
+// A child that is stopped can't see that its parent is gone.
+func TestNothingIsLeftOfAKilledExample(t *testing.T) {
+	for example, moment := range map[string]string{"simple": `kill -9`, "fenced": `kill -STOP (\d+)`} {
+		t.Run(example, func(t *testing.T) {
+			needEmulator(t)
+			p := goRun(t, nil, "./examples/"+example)
+			child := p.until(`process (\d+)`)
+			out, err := exec.Command("ps", "-o", "ppid=", "-p", child).Output()
+			require.NoError(t, err)
+			p.until(moment)
+			pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
+			require.NoError(t, err)
+			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+			said, err := p.end()
+			require.Error(t, err)
+			requireTidy(t, said)
+		})
+	}
+}

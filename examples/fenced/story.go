@@ -1,0 +1,181 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle/examples/internal/stage"
+)
+
+const (
+	opening  = 100 // the balance that every account begins with
+	depositA = 10
+	depositB = 50
+
+	// patience is how long the story waits for anything. Much less is enough.
+	patience = 20 * time.Second
+)
+
+const accounts = `CREATE TABLE accounts (name STRING(MAX) NOT NULL, balance INT64) PRIMARY KEY (name)`
+
+// story is told twice, with the fence and without.
+type story struct {
+	*stage.Timeline
+	database *stage.Database
+	db       *spanner.Client
+	reports  chan stage.Report
+}
+
+func tell(ctx context.Context) error {
+	s := &story{Timeline: stage.NewTimeline()}
+	s.Print(stage.Bold, "A leader reads a balance, is paused for longer than its lease, and then writes.")
+	s.Print(stage.Plain, "Meanwhile another process was elected and has written. The account has %d;", opening)
+	s.Print(stage.Plain, "A is to add %d, and B is to add %d. The lease is %v.\n", depositA, depositB, lease)
+	var err error
+	if s.database, err = stage.Open(ctx, accounts); err != nil {
+		return err
+	}
+	defer s.database.Close()
+	if s.db, err = spanner.NewClient(ctx, s.database.Path); err != nil {
+		return err
+	}
+	defer s.db.Close()
+
+	s.Print(stage.Bold, "With the fence: lock.Apply(ctx, token, write)")
+	with, err := s.round(ctx, "fenced", true)
+	if err != nil {
+		return err
+	}
+	s.Print(stage.Bold, "\nWithout it: client.Apply(ctx, write)")
+	without, err := s.round(ctx, "unfenced", false)
+	if err != nil {
+		return err
+	}
+	s.Print(stage.Plain, "")
+	s.Print(stage.Bold, "With the fence     balance %d: A's late write was rejected", with)
+	s.Print(stage.Bold, "Without the fence  balance %d: B's %d are lost", without, depositB)
+	if with != opening+depositB || without != opening+depositA {
+		return errors.New("fenced: that is not what should have happened: please report it")
+	}
+	return nil
+}
+
+// round tells the story with an account of its own, and returns the balance in the end.
+func (s *story) round(ctx context.Context, account string, fence bool) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, err := s.db.Apply(ctx, []*spanner.Mutation{
+		spanner.Insert("accounts", []string{"name", "balance"}, []any{account, opening}),
+	})
+	if err != nil {
+		return 0, err
+	}
+	s.reports = make(chan stage.Report)
+	start := func(name string, deposit int) (*stage.Child, error) {
+		child, err := stage.Start(ctx, name, s.reports, "-db", s.database.Path, "-account", account,
+			"-deposit", fmt.Sprint(deposit), fmt.Sprintf("-fence=%v", fence))
+		if err == nil {
+			s.Say(name, stage.Plain, "is a candidate: process %d", child.Pid())
+		}
+		return child, err
+	}
+
+	a, err := start("A", depositA)
+	if err != nil {
+		return 0, err
+	}
+	defer a.Kill()
+	if err := s.until(ctx, a, read); err != nil {
+		return 0, err
+	}
+	b, err := start("B", depositB)
+	if err != nil {
+		return 0, err
+	}
+	defer b.Kill()
+	s.Say("", stage.Bad, "kill -STOP %d: A is paused, and can send no heartbeat", a.Pid())
+	if err := a.Signal(syscall.SIGSTOP); err != nil {
+		return 0, err
+	}
+	if err := s.until(ctx, b, read); err != nil {
+		return 0, err
+	}
+	if err := b.Tell("go on"); err != nil {
+		return 0, err
+	}
+	if err := s.until(ctx, b, wrote); err != nil {
+		return 0, err
+	}
+
+	s.Say("", stage.Bad, "kill -CONT %d: A goes on where it was", a.Pid())
+	if err := errors.Join(a.Tell("go on"), a.Signal(syscall.SIGCONT)); err != nil {
+		return 0, err
+	}
+	if err := s.until(ctx, a, wrote, rejected); err != nil {
+		return 0, err
+	}
+	return s.balance(ctx, account)
+}
+
+// until shows what the tellers report, up to that.
+func (s *story) until(ctx context.Context, from *stage.Child, kinds ...string) error {
+	for {
+		select {
+		case r := <-s.reports:
+			if r.Ended {
+				return r.TooEarly()
+			}
+			kind, rest, _ := strings.Cut(r.Line, " ")
+			s.show(r.Child.Name, kind, rest)
+			for _, k := range kinds {
+				if r.Child == from && kind == k {
+					return nil
+				}
+			}
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return fmt.Errorf("fenced: nothing has happened for %v, is this machine overloaded?", patience)
+			}
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *story) show(who, kind, rest string) {
+	switch kind {
+	case leads:
+		s.Say(who, stage.Good, "LEADS, token %s", rest)
+	case read:
+		before, after, _ := strings.Cut(rest, " ")
+		s.Say(who, stage.Plain, "reads %s and is about to write %s", before, after)
+	case resumed:
+		if rest == "false" {
+			s.Say(who, stage.Plain, "is past its check: HasLock said true then, and says false now")
+		}
+	case wrote:
+		if who == "A" {
+			s.Say(who, stage.Bad, "has written %s: B's deposit is LOST", rest)
+		} else {
+			s.Say(who, stage.Plain, "has written %s", rest)
+		}
+	case rejected:
+		s.Say(who, stage.Good, "write of %s is REJECTED: its token was superseded", rest)
+	}
+}
+
+func (s *story) balance(ctx context.Context, account string) (int64, error) {
+	row, err := s.db.Single().ReadRow(ctx, "accounts", spanner.Key{account}, []string{"balance"})
+	if err != nil {
+		return 0, err
+	}
+	var balance int64
+	return balance, row.Columns(&balance)
+}

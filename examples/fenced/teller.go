@@ -1,0 +1,122 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/examples/internal/stage"
+)
+
+// What a teller reports, with numbers after it.
+const (
+	leads    = "leads"    // and the token
+	read     = "read"     // and the balance, and what it will be
+	resumed  = "resumed"  // and what HasLock says
+	wrote    = "wrote"    // and the balance
+	rejected = "rejected" // and what the balance would have been
+)
+
+const lease = time.Second
+
+// teller is a process that stands for a lock and, once elected, makes one deposit on one account.
+type teller struct {
+	name   string
+	orders <-chan string
+
+	db      *spanner.Client
+	lock    *spindle.Lock
+	account string
+	deposit int64
+	fence   bool
+}
+
+func (t teller) main(ctx context.Context) error {
+	database := flag.String("db", "", "")
+	flag.StringVar(&t.account, "account", "", "")
+	flag.Int64Var(&t.deposit, "deposit", 0, "")
+	flag.BoolVar(&t.fence, "fence", false, "")
+	flag.Parse()
+
+	var err error
+	if t.db, err = spanner.NewClient(ctx, *database); err != nil {
+		return err
+	}
+	defer t.db.Close()
+	elected := make(chan spindle.Token, 1)
+	t.lock = spindle.New(t.db, stage.Table, t.account,
+		spindle.WithLease(lease),
+		spindle.WithLeader(func(_ context.Context, token spindle.Token) {
+			select {
+			case elected <- token:
+			default: // it has made its deposit
+			}
+		}),
+		spindle.WithLogger(slog.New(slog.DiscardHandler)))
+	if err := t.lock.Run(ctx); err != nil {
+		return err
+	}
+	for {
+		select {
+		case token := <-elected:
+			if err := t.makeDeposit(ctx, token); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// makeDeposit is a leader's work: read, check, think, write. What happens after the check is what the
+// fence is for.
+func (t teller) makeDeposit(ctx context.Context, token spindle.Token) error {
+	fmt.Println(leads, token)
+	row, err := t.db.Single().ReadRow(ctx, "accounts", spanner.Key{t.account}, []string{"balance"})
+	if err != nil {
+		return err
+	}
+	var balance int64
+	if err := row.Columns(&balance); err != nil {
+		return err
+	}
+	if held, _ := t.lock.HasLock(); !held {
+		return errors.New("the lock was lost before the deposit was made")
+	}
+	fmt.Println(read, balance, balance+t.deposit)
+
+	t.think()
+
+	write := []*spanner.Mutation{
+		spanner.Update("accounts", []string{"name", "balance"}, []any{t.account, balance + t.deposit}),
+	}
+	if t.fence {
+		_, err = t.lock.Apply(ctx, token, write) // lands only while the token is good
+	} else {
+		_, err = t.db.Apply(ctx, write) // lands whenever it arrives
+	}
+	switch {
+	case errors.Is(err, spindle.ErrFenced):
+		fmt.Println(rejected, balance+t.deposit)
+	case err != nil:
+		return err
+	default:
+		fmt.Println(wrote, balance+t.deposit)
+	}
+	return nil
+}
+
+// think is the time between the check and the write. It lasts until the story tells it to go on.
+func (t teller) think() {
+	<-t.orders
+	held, _ := t.lock.HasLock()
+	fmt.Println(resumed, held)
+}

@@ -1,0 +1,74 @@
+// Package stage is what the examples need besides locks: an emulator to play on, child processes, and
+// a timeline to print. Nothing here is worth copying into a program of your own.
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+
+	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/emulator"
+)
+
+// Table is the lock table that Open makes.
+const Table = "locktable"
+
+// Play runs a story until it ends, or somebody presses Ctrl+C, and exits with the message of the error
+// that it returns, if any. A second Ctrl+C does not wait for it.
+func Play(story func(context.Context) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	context.AfterFunc(ctx, stop)
+	err := story(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		fmt.Fprintln(os.Stderr, "\nInterrupted. Nothing is left running.")
+		os.Exit(130)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// A Database is on an emulator, and has a lock table.
+type Database struct {
+	Path     string // projects/P/instances/I/databases/D
+	emulator *emulator.Emulator
+}
+
+// Open makes a database on the emulator of SPANNER_EMULATOR_HOST, or on one that it starts; that ends
+// with Close, or else with this process. It sets SPANNER_EMULATOR_HOST, for the clients of this
+// process and of its children.
+func Open(ctx context.Context, statements ...string) (*Database, error) {
+	e, err := emulator.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dialect := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
+	path, err := e.CreateDatabase(ctx, dialect, append([]string{ddl.Statement(dialect, Table)}, statements...)...)
+	if err == nil {
+		err = os.Setenv("SPANNER_EMULATOR_HOST", e.Addr())
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return &Database{Path: path, emulator: e}, nil
+}
+
+// Addr is where the emulator listens.
+func (d *Database) Addr() string { return d.emulator.Addr() }
+
+// Close drops the database and ends the emulator, if Open started it.
+func (d *Database) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := errors.Join(d.emulator.DropDatabase(ctx, d.Path), d.emulator.Close()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+}

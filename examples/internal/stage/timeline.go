@@ -1,0 +1,123 @@
+package stage
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// width is how long a line may be.
+const width = 80
+
+// Margin is the column in which a line's text begins.
+const Margin = 13
+
+// A Style is how a line's text looks on a terminal that has colours.
+type Style string
+
+// The styles.
+const (
+	Plain Style = ""
+	Good  Style = "\x1b[32m"
+	Bad   Style = "\x1b[31m"
+	Bold  Style = "\x1b[1m"
+	Faint Style = "\x1b[2m"
+
+	reset = "\x1b[0m"
+)
+
+// A Timeline prints to the standard output what happens, with the seconds since it began. It uses
+// colours on a terminal only, unless NO_COLOR is set.
+type Timeline struct {
+	mu       sync.Mutex
+	began    time.Time
+	terminal bool
+	colour   bool
+	column   int // of the line that Mark is writing, or 0
+}
+
+// NewTimeline begins now.
+func NewTimeline() *Timeline {
+	info, err := os.Stdout.Stat()
+	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
+	colour := terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return &Timeline{began: time.Now(), terminal: terminal, colour: colour}
+}
+
+// Print prints a line that is not part of the timeline.
+func (t *Timeline) Print(s Style, format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.endLine()
+	fmt.Println(t.paint(s, fmt.Sprintf(format, args...)))
+}
+
+// Say prints what happened now, and to whom.
+func (t *Timeline) Say(who string, s Style, format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.head(who)
+	for i, line := range wrap(fmt.Sprintf(format, args...), width-Margin) {
+		if i > 0 {
+			fmt.Printf("%*s", Margin, "")
+		}
+		fmt.Println(t.paint(s, line))
+	}
+}
+
+// Mark prints a mark on a line that begins with a text and is continued by further marks until
+// something else is printed.
+func (t *Timeline) Mark(who, text, mark string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.column == 0 || t.column+1+len(mark) > width {
+		t.head(who)
+		fmt.Print(t.paint(Faint, text))
+		t.column = Margin + len(text)
+	}
+	fmt.Print(" " + t.paint(Good, mark))
+	t.column += 1 + len(mark)
+}
+
+func (t *Timeline) head(who string) {
+	t.endLine()
+	if t.terminal {
+		fmt.Print("\r") // over the ^C of a Ctrl+C
+	}
+	seconds := fmt.Sprintf("%7.2fs", time.Since(t.began).Seconds())
+	fmt.Printf("%s  %s ", t.paint(Faint, seconds), t.paint(Bold, fmt.Sprintf("%-2s", who)))
+}
+
+func (t *Timeline) endLine() {
+	if t.column > 0 {
+		fmt.Println()
+	}
+	t.column = 0
+}
+
+func (t *Timeline) paint(s Style, text string) string {
+	if !t.colour || s == Plain {
+		return text
+	}
+	return string(s) + text + reset
+}
+
+// wrap breaks a text into lines, between words. What aligns the words of a line stays.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for i, word := range strings.Split(text, " ") {
+		switch {
+		case i == 0:
+			line = word
+		case len(line)+1+len(word) > width:
+			lines = append(lines, line)
+			line = word
+		default:
+			line += " " + word
+		}
+	}
+	return append(lines, line)
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/ddl"
+)
+
+// candidate is what a candidate for a lock has to know.
+type candidate struct {
+	database string // projects/P/instances/I/databases/D
+	table    string
+	name     string
+	id       string // empty for the default
+	lease    time.Duration
+	create   bool
+	log      *slog.Logger
+}
+
+// run stands for the lock until ctx ends, then releases it, if it is held.
+func (c candidate) run(ctx context.Context, observe func(spindle.Event)) error {
+	if c.create {
+		if err := ddl.Create(ctx, c.database, c.table); err != nil {
+			return err
+		}
+	}
+	// Not ctx: the client has to outlive it, for the release.
+	db, err := spanner.NewClient(context.Background(), c.database)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if err := c.verify(ctx, db); err != nil {
+		return err
+	}
+
+	options := []spindle.Option{
+		spindle.WithLease(c.lease),
+		spindle.WithLeader(lead),
+		spindle.WithObserver(observe),
+		spindle.WithLogger(c.log),
+	}
+	if c.id != "" {
+		options = append(options, spindle.WithID(c.id))
+	}
+	lock := spindle.New(db, c.table, c.name, options...)
+	done := make(chan error, 1)
+	if err := lock.Run(ctx, done); err != nil {
+		return err
+	}
+	return <-done
+}
+
+// verify tells at once what the lock would only log, again and again: that the table is not right, or
+// that the database can't be reached.
+func (c candidate) verify(ctx context.Context, db *spanner.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return ddl.Verify(ctx, db, c.table)
+}
+
+// lead is the work that only the leader does. It returns when ctx ends: the term is over then.
+func lead(ctx context.Context, token spindle.Token) {
+	<-ctx.Done()
+}

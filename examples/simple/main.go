@@ -1,0 +1,83 @@
+// Simple elects a leader among processes.
+//
+// To see it happen, with an emulator, three processes, a crash and a graceful stop:
+//
+//	go run ./examples/simple
+//
+// To take part in an election on a database of your own, start this in several terminals:
+//
+//	go run ./examples/simple -db projects/P/instances/I/databases/D -name mylock -create
+//
+// Stop one with Ctrl+C, or kill it, and watch the others. The database may be on an emulator, whose
+// host:port SPANNER_EMULATOR_HOST has.
+//
+// The code to copy is in candidate.go.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/examples/internal/stage"
+)
+
+func main() {
+	var c candidate
+	flag.StringVar(&c.database, "db", "", "stand for a lock in this database, `projects/P/instances/I/databases/D`,\ninstead of showing the demonstration")
+	flag.StringVar(&c.table, "table", "locktable", "the lock table")
+	flag.StringVar(&c.name, "name", "mylock", "the lock's name")
+	flag.StringVar(&c.id, "id", "", "the id that other candidates see (default host, process id and a UUID)")
+	flag.DurationVar(&c.lease, "lease", 10*time.Second, "how long a leader that is not heard of keeps the lock")
+	flag.BoolVar(&c.create, "create", false, "create the table, unless it exists")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "simple: unexpected argument %q: it takes flags only, see -help\n", flag.Arg(0))
+		os.Exit(2)
+	}
+	if c.database == "" {
+		if flag.NFlag() > 0 {
+			fmt.Fprintln(os.Stderr, "simple: which database? Give it with -db, or no flags at all for the demonstration")
+			os.Exit(2)
+		}
+		stage.Play(demonstrate)
+		return
+	}
+	if err := stand(c); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// stand is one candidate, until Ctrl+C or a SIGTERM. A second one does not wait for the release.
+func stand(c candidate) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+
+	if _, _, ok := stage.Orders(); ok { // a process of the demonstration, which reads what this prints
+		c.log = slog.New(slog.DiscardHandler)
+		return c.run(ctx, func(e spindle.Event) { fmt.Println(e.Kind, e.Token) })
+	}
+
+	s := &screen{Timeline: stage.NewTimeline()}
+	s.welcome(c)
+	c.log = slog.New(s)
+	err := c.run(ctx, s.event)
+	if err == nil {
+		s.goodbye()
+		return nil
+	}
+	var table *ddl.SchemaError
+	if errors.As(err, &table) && !c.create {
+		err = fmt.Errorf("%w\nOr start this with -create, which creates a table that does not exist", err)
+	}
+	return err
+}

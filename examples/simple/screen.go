@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/examples/internal/stage"
+)
+
+// screen shows one candidate's life on a timeline. It is also the handler of the lock's log, for the
+// problems that are not events.
+type screen struct {
+	*stage.Timeline
+	leads bool // until the lock is released, for which goodbye is
+}
+
+func (s *screen) welcome(c candidate) {
+	s.Print(stage.Bold, "A candidate for lock %q in table %s", c.name, c.table)
+	s.Print(stage.Plain, "Database: %s", c.database)
+	s.Print(stage.Plain, "Lease:    %v, after which a leader that was killed is replaced", c.lease)
+	s.Print(stage.Plain, "Start this in more terminals for more candidates. Ctrl+C stops it.\n")
+	s.Say("", stage.Plain, "connecting")
+}
+
+func (s *screen) event(e spindle.Event) {
+	switch e.Kind {
+	case spindle.Elected:
+		s.leads = true
+		s.Say("", stage.Good, "ELECTED      token %v", e.Token)
+	case spindle.LeaderSeen:
+		s.Say("", stage.Plain, "leader seen  %s, token %v, lease %v", e.Leader.ID, e.Token, e.Leader.Lease)
+	case spindle.Jeopardy:
+		s.Say("", stage.Bad, "jeopardy     still the leader, for %v unless a heartbeat gets through; the last one failed: %v",
+			time.Until(e.Deadline).Round(10*time.Millisecond), e.Err)
+	case spindle.Safe:
+		s.Say("", stage.Good, "safe         heartbeats get through again")
+	case spindle.Lost:
+		if errors.Is(e.Err, spindle.ErrSuperseded) || errors.Is(e.Err, spindle.ErrExpired) {
+			s.leads = false
+			s.Say("", stage.Bad, "LOST         %v; standing again", e.Err)
+		} else {
+			s.Say("", stage.Plain, "stopping     no longer the leader")
+		}
+	}
+}
+
+// goodbye is said once Run is done without an error.
+func (s *screen) goodbye() {
+	if s.leads {
+		s.Say("", stage.Good, "released     the next candidate can have the lock at once")
+	} else {
+		s.Say("", stage.Plain, "stopped      this was not the leader")
+	}
+}
+
+// Enabled implements slog.Handler.
+func (s *screen) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+// Handle implements slog.Handler.
+func (s *screen) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "jeopardy") {
+		return nil // event has it
+	}
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool { text += ": " + a.Value.String(); return true })
+	s.Say("", stage.Bad, "problem      %s", text)
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (s *screen) WithAttrs([]slog.Attr) slog.Handler { return s }
+
+// WithGroup implements slog.Handler.
+func (s *screen) WithGroup(string) slog.Handler { return s }

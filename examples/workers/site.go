@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/examples/internal/stage"
+)
+
+const (
+	lease   = time.Second
+	workers = 3
+
+	// idle is how long a worker waits that has nothing to do. HasLock makes no RPC: ask it often.
+	idle = 10 * time.Millisecond
+)
+
+// site is a pool of workers with a lock. All of them share the one lock.
+type site struct {
+	name string
+	db   *spanner.Client
+	lock *spindle.Lock
+	fail func(error) // called by any worker, with an error that it can't deal with
+
+	// stop ends the workers, and only then the lock: nobody else may begin before they have ended.
+	// Stopping twice is fine.
+	stop func() error
+}
+
+// newSite stands for the lock and lets the workers wait for it. observe is told the lock's events.
+func newSite(db *spanner.Client, name string, observe func(spindle.Event), fail func(error)) (*site, error) {
+	s := &site{name: name, db: db, fail: fail}
+	s.lock = spindle.New(db, stage.Table, "queue",
+		spindle.WithID(name),
+		spindle.WithLease(lease),
+		spindle.WithObserver(observe),
+		spindle.WithLogger(slog.New(slog.DiscardHandler)))
+	locking, stopLock := context.WithCancel(context.Background())
+	released := make(chan error, 1)
+	if err := s.lock.Run(locking, released); err != nil {
+		stopLock()
+		return nil, err
+	}
+	working, stopWorkers := context.WithCancel(context.Background())
+	var pool sync.WaitGroup
+	for n := range workers {
+		pool.Go(func() { s.work(working, n) })
+	}
+	s.stop = sync.OnceValue(func() error {
+		stopWorkers()
+		pool.Wait()
+		stopLock()
+		return <-released
+	})
+	return s, nil
+}
+
+// work is one worker, until ctx ends.
+func (s *site) work(ctx context.Context, n int) {
+	for ctx.Err() == nil {
+		held, token := s.lock.HasLock()
+		if !held {
+			time.Sleep(idle)
+			continue
+		}
+		job, err := nextJob(ctx, s.db, n)
+		if err == nil {
+			// Not ctx: a job that was processed is worth finishing.
+			err = s.finish(context.WithoutCancel(ctx), token, job, job.process())
+		}
+		switch {
+		case err == nil, ctx.Err() != nil:
+		case errors.Is(err, errNoJob), errors.Is(err, spindle.ErrFenced):
+			time.Sleep(idle) // where it is fenced, the job is the next holder's
+		default:
+			s.fail(err)
+			return
+		}
+	}
+}
+
+// finish writes the result of a job, unless the lock was lost since token was good. It needs no
+// transaction to see whether another site did the job: under a token that is good, none can have.
+// Applying it twice does no harm, so it may take a single RPC.
+func (s *site) finish(ctx context.Context, token spindle.Token, j job, result int64) error {
+	_, err := s.lock.Apply(ctx, token, []*spanner.Mutation{j.finished(s.name, result)}, spanner.ApplyAtLeastOnce())
+	return err
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/examples/internal/stage"
+)
+
+const (
+	// pace is how often the story tells how many jobs were done.
+	pace = 500 * time.Millisecond
+
+	columns = "%-32s %s" // of a line, for east and west
+
+	// patience is how long the whole queue may take. Half of it is enough on a busy machine.
+	patience = 20 * time.Second
+)
+
+// story stops the first site when half of the queue is done.
+type story struct {
+	*stage.Timeline
+	db       *spanner.Client
+	failures chan error
+	before   map[string]share
+}
+
+func tell(ctx context.Context) error {
+	s := &story{Timeline: stage.NewTimeline(), failures: make(chan error, 2*workers)}
+	s.Print(stage.Bold, "Two sites, east and west, share a queue of %d jobs. Each has %d workers, which", jobs, workers)
+	s.Print(stage.Bold, "work while their site holds the lock. Each # is a job that was done.\n")
+	database, err := stage.Open(ctx, jobsTable)
+	if err != nil {
+		return err
+	}
+	defer database.Close()
+	if s.db, err = spanner.NewClient(ctx, database.Path); err != nil {
+		return err
+	}
+	defer s.db.Close()
+	if err := fillQueue(ctx, s.db); err != nil {
+		return err
+	}
+
+	s.Print(stage.Bold, "%*s"+columns, stage.Margin, "", "east", "west")
+	elected := make(chan struct{})
+	east, err := s.open(ctx, database.Path, "east", sync.OnceFunc(func() { close(elected) }))
+	if err != nil {
+		return err
+	}
+	defer east.close() // wherever the story ends
+	select {
+	case <-elected:
+	case err := <-s.failures:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	west, err := s.open(ctx, database.Path, "west", func() {})
+	if err != nil {
+		return err
+	}
+	defer west.close()
+	return s.play(ctx, east, west)
+}
+
+// place is a site with a client of its own, as it has on a machine of its own.
+type place struct {
+	*site
+	db *spanner.Client
+}
+
+func (s *story) open(ctx context.Context, path, name string, elected func()) (place, error) {
+	db, err := spanner.NewClient(ctx, path)
+	if err != nil {
+		return place{}, err
+	}
+	site, err := newSite(db, name, s.observer(name, elected), s.fail)
+	if err != nil {
+		db.Close()
+		return place{}, err
+	}
+	return place{site, db}, nil
+}
+
+func (p place) close() {
+	_ = p.stop()
+	p.db.Close()
+}
+
+func (s *story) play(ctx context.Context, east, west place) error {
+	if err := s.watch(ctx, jobs/2); err != nil {
+		return err
+	}
+	s.Say("", stage.Bad, "stop east: first its workers, then the lock")
+	if err := east.stop(); err != nil {
+		return err
+	}
+	if err := s.watch(ctx, jobs); err != nil {
+		return err
+	}
+	s.Say("", stage.Plain, "the queue is empty")
+	if err := west.stop(); err != nil {
+		return err
+	}
+	return s.summarize(ctx)
+}
+
+// watch shows what each site does, until that many jobs are done.
+func (s *story) watch(ctx context.Context, jobs int64) error {
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	timeout := time.After(patience)
+	for {
+		select {
+		case <-tick.C:
+		case err := <-s.failures:
+			return err
+		case <-timeout:
+			return fmt.Errorf("workers: the queue was not done within %v, is this machine overloaded?", patience)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		done, err := s.show(ctx)
+		if err != nil || done >= jobs {
+			return err
+		}
+	}
+}
+
+// show shows what each site has done since the last time, and returns how many jobs are done in all.
+func (s *story) show(ctx context.Context) (int64, error) {
+	now, err := shares(ctx, s.db)
+	if err != nil {
+		return 0, err
+	}
+	bar := func(site string) string {
+		if n := now[site].jobs - s.before[site].jobs; n > 0 {
+			return strings.Repeat("#", int(n))
+		}
+		return "-"
+	}
+	s.Say("", stage.Plain, columns, bar("east"), bar("west"))
+	s.before = now
+	return now["east"].jobs + now["west"].jobs, nil
+}
+
+// observer shows when a site gets and loses the lock.
+func (s *story) observer(site string, elected func()) func(spindle.Event) {
+	say := func(style stage.Style, text string) {
+		if site == "east" {
+			s.Say("", style, "%s", text)
+		} else {
+			s.Say("", style, columns, "", text)
+		}
+	}
+	return func(e spindle.Event) {
+		switch e.Kind {
+		case spindle.Elected:
+			say(stage.Good, "HOLDS the lock")
+			elected()
+		case spindle.Lost:
+			if errors.Is(e.Err, spindle.ErrExpired) || errors.Is(e.Err, spindle.ErrSuperseded) {
+				say(stage.Bad, "LOST the lock")
+			} else {
+				say(stage.Plain, "gives it up")
+			}
+		}
+	}
+}
+
+func (s *story) fail(err error) { s.failures <- err }
+
+func (s *story) summarize(ctx context.Context) error {
+	now, err := shares(ctx, s.db)
+	if err != nil {
+		return err
+	}
+	east, west := now["east"], now["west"]
+	s.Print(stage.Bold, "\nEast has done %d jobs and west %d, each job once.", east.jobs, west.jobs)
+	s.Print(stage.Bold, "West finished its first %.2fs after east had finished its last.", west.first.Sub(east.last).Seconds())
+	if !west.first.After(east.last) {
+		return errors.New("workers: both sites worked at the same time: please report it")
+	}
+	return nil
+}
