@@ -1,0 +1,970 @@
+/*
+ * The protocol of spindle as a Promela model. See README.md for what it covers; `./check` runs it.
+ *
+ * Configuration, by -D:
+ *   N=2|3              candidates
+ *   L0, L1, L2         their leases in ticks
+ *   OPERATOR           somebody deletes the lock row, at any time and any number of times
+ *   RECLAIM            all candidates run with WithReclaim and keep their id over a restart
+ *   LIVENESS           with `calm`, after which nothing fails any more
+ *   STABLE             (with LIVENESS) nobody stops by himself when calm, and the holder stays
+ *   NOTHING_LATE       fewer faults, for three candidates: what the caller gives up on is lost, no duplicates
+ *   MUTANT_...         one thing broken, see the list below
+ *   LIMIT_...          what the protocol does not stand: the lease row deleted by hand
+ *   TOP                only the assertions on what a user sees: holders and fenced writes
+ *
+ * Faults. All are unlimited in number; none is scheduled, each may happen at any point.
+ *   pause        time may pass between any two steps of anybody (tick), so a process can stand still for
+ *                longer than every lease, before, within and after each RPC
+ *   crash        at any point; the process comes back as a fresh candidate, or never
+ *   lost request, lost reply, timeout
+ *                the caller may give up on any RPC. What it sent stays under way and lands at any later
+ *                time (= the reply was lost, or the request was late) or never (= the request was lost)
+ *   duplicates   every heartbeat, confirmation and release that was sent may be applied again at any later
+ *                time, any number of times. (Spanner says exactly once for the confirmation; the model
+ *                does not count on it.) A claim is applied once: a second time it finds another row
+ *
+ * Abstractions, and why nothing is lost:
+ *   tokens       are names. The protocol compares tokens only for equality, and the commit timestamps of a
+ *                row never repeat. A name is used again once nothing refers to it, which is the same as
+ *                a new name; so the number of terms is not bounded. `newest` is the token of the last claim:
+ *                commit timestamps grow, so "T is the largest token so far" is "T == newest"
+ *   time         is kept as ages and as time left, not as instants: age of the heartbeat, time left until a
+ *                deadline. Ages stop at the longest lease, where they have no further effect. So the length
+ *                of a run is not bounded. One tick is the unit in which leases are given; all that happens
+ *                between two ticks is in order, but within the same tick. The protocol only asks whether
+ *                a whole number of ticks has passed, "lease <= R - heartbeat" and "since(sent) < lease"
+ *   heartbeat    a candidate does not keep the pair (token, heartbeat) it saw, but whether it would still
+ *                find it: obs[i]. Any commit that writes the row takes that away. It is the same since
+ *                no two commits on a row have the same timestamp; (token, NULL) is written once per token
+ *   old messages of a token that was superseded or released are forgotten: the text of the steps below
+ *                shows that they find no lease row (heartbeat, release) or no bare claim (confirm), and
+ *                never will. The mutants keep them, since there this need not be so
+ *   commits      are one step, whatever happens inside Spanner: they are serializable, commit timestamps are
+ *                in that order and between the request and the reply by true time (external consistency)
+ *   reads        that fail are not modelled: a look that is never answered changes nothing. A reply that is
+ *                late is the candidate going on late
+ */
+
+#ifndef N
+#define N 2
+#endif
+#ifndef L0
+#define L0 3
+#endif
+#ifndef L1
+#define L1 2
+#endif
+#ifndef L2
+#define L2 2
+#endif
+#define lease(i) ((i) == 0 -> L0 : ((i) == 1 -> L1 : L2))
+
+#if N == 3 && L2 > L0 && L2 > L1
+#define LMAX L2
+#elif L0 > L1
+#define LMAX L0
+#else
+#define LMAX L1
+#endif
+
+/* The mutants, and what each breaks:
+ *   MUTANT_HEARTBEAT_UNCHECKED        table.Heartbeat without good(): updates the lock row, whoever holds it
+ *   MUTANT_DEADLINE_FROM_REPLY        Term.extend counts from the reply of the heartbeat
+ *   MUTANT_CLAIM_IGNORES_HEARTBEAT    table.Claim compares only the token
+ *   MUTANT_CONFIRM_IGNORES_TOKEN      table.Confirm without token == T
+ *   MUTANT_CONFIRM_IGNORES_HEARTBEAT  table.Confirm without heartbeat == T
+ *   MUTANT_OWN_LEASE                  Candidate.freeIn returns the candidate's own lease
+ *   MUTANT_RELEASE_UNCHECKED          table.Release without good()
+ *   MUTANT_CLAIM_KEEPS_LEASE_ROW      table.claim does not delete the superseded lease row
+ *   MUTANT_FENCE_READS                Lock.Fence: read the lease row, then write, in two steps
+ *   MUTANT_NEVER_EXPIRES              Candidate.freeIn: a term ends only by release (for liveness)
+ *   MUTANT_ABSENT_IS_FREE             Candidate.absentFor returns 0 (needs OPERATOR)
+ *   MUTANT_CLAIM_TAKES_STRAYS         table.claim does not ask for o.Strays (needs OPERATOR)
+ *   MUTANT_STRAYS_READ_LATER          table.Observe finds strays in a second read (needs OPERATOR)
+ *   MUTANT_EXTEND_REVIVES             Term.extend does not ask whether the deadline has passed: not found,
+ *                                     and harmless, see README.md
+ */
+
+/* Which of the simplifications below that are sound for the protocol a mutant has to do without. */
+#if defined(MUTANT_HEARTBEAT_UNCHECKED) || defined(MUTANT_RELEASE_UNCHECKED) \
+ || defined(MUTANT_CONFIRM_IGNORES_TOKEN) || defined(MUTANT_CONFIRM_IGNORES_HEARTBEAT) \
+ || defined(MUTANT_CLAIM_KEEPS_LEASE_ROW)
+#define REMEMBER
+#endif
+
+/* Tokens: K names for each candidate, so that a name tells whose claim and whose promise it is. */
+#define K 3
+
+#ifdef NOTHING_LATE
+#define late false
+#else
+#define late !calm
+#endif
+#define NT (N * K)
+#define owner(t) (((t) - 1) / K)
+#define bit(t) (1 << (t))
+
+/* ---- Spanner ---- */
+
+/* The lock row. */
+bool row;          /* it exists */
+byte rtok;         /* its token */
+byte hb;           /* its heartbeat: */
+#define RELEASED 0 /*   NULL */
+#define BARE 1     /*   the same as the token: claimed, not confirmed */
+#define LIVE 2     /*   later than the token */
+byte age;          /* now - heartbeat, at most LMAX */
+
+short leases;      /* the lease rows: bit t for mylock_t. Its promise is lease(owner(t)) */
+
+/* Under way: sent, and neither certainly applied nor certainly lost. */
+short lateHb, lateRel, lateConf; /* bit t: a heartbeat, release, confirmation under token t */
+byte lateClaim[N];               /* a claim on which candidate i gave up: its obs */
+
+/* ---- the candidates ---- */
+
+byte pc[N];       /* where elector.run is */
+#define DEAD 0    /* the process has crashed */
+#define LOOK 1    /* Candidate.Look: about to observe */
+#define PROMISE 2 /* Candidate.readPromises: about to read the lease row */
+#define CLAIM 3   /* Candidate.Claim: about to claim, or the claim is under way */
+#define CONF 4    /* Candidate.confirm: claimed, about to take the time and send the confirmation */
+#define CONFX 5   /*   sent */
+#define CONFR 6   /*   applied, the reply is under way */
+#define PROBE 7   /* Candidate.confirm: outcome unknown, about to take the time and send a heartbeat */
+#define PROBEX 8
+#define PROBER 9
+#define HOLD 10   /* Term.Renew: between two heartbeats */
+#define BEATX 11  /* Term.beat: sent */
+#define BEATR 12  /*   applied, the reply is under way */
+#define STOP 13   /* Term.Release: stepped down, about to release, or the release is under way */
+#define SLEEP 14  /* only when calm: elect.Sleep until the next tick */
+#define IDLE 15   /* only when calm: as HOLD, until the next tick */
+#define STRAYS 16 /* only MUTANT_STRAYS_READ_LATER */
+
+byte tok[N];      /* the token of the last claim that was acknowledged: Candidate.own, Term.token */
+byte left[N];     /* Term.Left: time until the local deadline. Not 0 = HasLock says true */
+byte sent[N];     /* what left would become if the request under way is acknowledged: lease - since(sent) */
+byte obs[N];      /* the row that was observed, when about to claim: */
+#define NONE 0    /*   (nothing) */
+#define SAME 1    /*   the row is still that */
+#define BEATEN 2  /*   the token is, the heartbeat is another (only mutants tell it from OTHER) */
+#define OTHER 3   /*   it is not */
+#define ABSENT 4  /*   there was no row */
+byte oage[N];     /* R - heartbeat of the observation, while the promise is read */
+
+#ifdef OPERATOR
+/* memory: what is remembered for the case that the row vanishes. */
+bool gone[N];     /* memory.absent is not zero */
+byte goneAge[N];  /* now - memory.absent, at most LMAX */
+byte guard[N];    /* memory.guard */
+short known[N];   /* memory.strays. It also stands for o.Strays in the claim: it has all of those, and
+                     those it has besides were deleted, for good */
+short lateKnown[N];
+#endif
+
+bool calm;        /* no fault happens any more */
+
+/* ---- ghosts: only looked at by assertions ---- */
+
+byte newest;      /* the token of the last claim: the largest there is */
+bool over;        /* and its term was released */
+#ifdef MUTANT_FENCE_READS
+byte checked[N];  /* a fenced write of candidate i has read this lease row and has not written yet */
+#endif
+
+/* For use within one step: end() clears them, so they are no part of the state. */
+byte k, t, u;
+bool ok;
+bool two_holders, stale_fenced_write, token_not_newest, rows_wrong, names_used_up; /* what assertions say */
+
+inline end() {
+	k = 0;
+	t = 0;
+	u = 0;
+	ok = false;
+	two_holders = false;
+	stale_fenced_write = false;
+	token_not_newest = false;
+	rows_wrong = false;
+	names_used_up = false
+}
+
+
+/* No two holders: looked at whenever a candidate becomes holder or moves its deadline. */
+inline assertAlone(i) {
+	two_holders = false;
+	for (k : 0 .. N - 1) {
+		if
+		:: k != i && left[k] > 0 && left[i] > 0 -> two_holders = true
+		:: else
+		fi
+	}
+	assert(!two_holders)
+}
+
+/* Tokens grow from term to term: looked at whenever a candidate becomes holder. */
+inline assertNewest(i) {
+#ifndef TOP
+	token_not_newest = tok[i] != newest;
+	assert(!token_not_newest)
+#else
+	skip
+#endif
+}
+
+/* What the rows look like after each commit: a lease row exists only for the newest token, and only
+ * where the lock row, if there is one, has that token and is confirmed; a lock row that is confirmed
+ * has its lease row. At most one lease row follows. Together with the fence being a check inside of the
+ * commit, this is why a fenced write of an old token can't land.
+ * TOP leaves it out, to see whether a mutant also breaks what a user sees. */
+inline assertRows() {
+#ifndef TOP
+	rows_wrong = (leases & ~bit(newest)) != 0 ||
+		(row && rtok != newest) ||
+		(row && ((leases != 0) != (hb == LIVE)));
+	assert(!rows_wrong)
+#else
+	skip
+#endif
+}
+
+/* ---- commits ---- */
+
+/* The heartbeat of the row was written: who claims on an older observation will find it changed. */
+inline beaten() {
+	for (k : 0 .. N - 1) {
+#ifdef MUTANT_CLAIM_IGNORES_HEARTBEAT
+		if :: obs[k] == SAME -> obs[k] = BEATEN :: else fi;
+		if :: lateClaim[k] == SAME -> lateClaim[k] = BEATEN :: else fi
+#else
+		if :: obs[k] == SAME -> obs[k] = OTHER :: else fi;
+		if :: lateClaim[k] == SAME -> lateClaim[k] = NONE :: else fi
+#endif
+	}
+}
+
+/* The row has another token, or is gone. */
+inline replaced() {
+	for (k : 0 .. N - 1) {
+		if :: obs[k] == SAME || obs[k] == BEATEN -> obs[k] = OTHER :: else fi;
+		if :: lateClaim[k] == SAME || lateClaim[k] == BEATEN -> lateClaim[k] = NONE :: else fi
+	}
+}
+
+/* No message of any token so far can have an effect any more. */
+inline forget() {
+#ifndef REMEMBER
+	lateHb = 0;
+	lateRel = 0;
+	lateConf = 0
+#else
+	skip
+#endif
+}
+
+/* Candidate i needs its last token only to know it when it sees it in the row or as a stray. */
+inline disown(i) {
+	if
+	:: tok[i] != rtok && (leases & bit(tok[i])) == 0 -> tok[i] = 0
+	:: else
+	fi
+}
+
+/* u = a token name of candidate i that nothing refers to; 0 if there is none. */
+inline fresh(i) {
+	u = 0;
+	for (t : i * K + 1 .. i * K + K) {
+		ok = t != rtok && t != newest && ((leases | lateHb | lateRel | lateConf) & bit(t)) == 0;
+		for (k : 0 .. N - 1) {
+			ok = ok && tok[k] != t;
+#ifdef MUTANT_FENCE_READS
+			ok = ok && checked[k] != t;
+#endif
+		}
+		if
+		:: ok && u == 0 -> u = t
+		:: else
+		fi
+	}
+}
+
+/* What table.Claim asks of the row: that it is still what was seen as o. */
+#ifdef MUTANT_CLAIM_IGNORES_HEARTBEAT
+#define unchanged(o) ((o) == SAME || (o) == BEATEN)
+#else
+#define unchanged(o) ((o) == SAME)
+#endif
+
+/* What table.claim asks of the lease rows where there is no lock row: that the strays s are all. */
+#ifdef MUTANT_CLAIM_TAKES_STRAYS
+#define nobodyElse(s) true
+#else
+#define nobodyElse(s) ((leases & ~(s)) == 0)
+#endif
+
+/* table.Claim by candidate i of what it saw as o (and strays s): u = the token, 0 = ErrChanged. */
+inline doClaim(i, o, s) {
+	u = 0;
+	if
+	:: (row && unchanged(o)) || (!row && o == ABSENT && nobodyElse(s)) ->
+		fresh(i);
+		names_used_up = u == 0;
+#if !defined(REMEMBER) && !defined(MUTANT_FENCE_READS)
+		assert(!names_used_up);
+#endif
+		if
+		:: names_used_up /* in a mutant: don't look any further */
+		:: else ->
+#ifndef MUTANT_CLAIM_KEEPS_LEASE_ROW
+			leases = 0; /* every lease row of the lock */
+#endif
+			row = true;
+			rtok = u;
+			newest = u;
+			over = false;
+			hb = BARE;
+			age = 0;
+			replaced();
+			forget();
+#ifndef REMEMBER
+			for (k : 0 .. N - 1) {
+				if
+				:: pc[k] == LOOK || pc[k] == PROMISE || pc[k] == CLAIM || pc[k] == SLEEP -> disown(k)
+				:: else
+				fi
+			}
+#endif
+#ifdef OPERATOR
+			for (k : 0 .. N - 1) { /* these rows are gone, for good */
+				known[k] = known[k] & leases;
+				lateKnown[k] = lateKnown[k] & leases
+			}
+#endif
+			assertRows()
+		fi
+	:: else
+	fi
+}
+
+/* What table.Confirm asks of the row: that it is the bare claim. */
+#ifdef MUTANT_CONFIRM_IGNORES_TOKEN
+#define bareClaim(x) (row && hb == BARE)
+#else
+#ifdef MUTANT_CONFIRM_IGNORES_HEARTBEAT
+#define bareClaim(x) (row && rtok == (x))
+#else
+#define bareClaim(x) (row && rtok == (x) && hb == BARE)
+#endif
+#endif
+
+/* table.good under token x: an Update of the lease row, which fails the commit where there is none. */
+#define good(x) ((leases & bit(x)) != 0)
+
+#ifdef MUTANT_HEARTBEAT_UNCHECKED
+#define beatable(x) row
+#else
+#define beatable(x) (row && good(x))
+#endif
+
+#ifdef MUTANT_RELEASE_UNCHECKED
+#define releasable(x) row
+#else
+#define releasable(x) (row && good(x))
+#endif
+
+/* table.Confirm under token x: ok = applied. */
+inline doConfirm(x) {
+	ok = bareClaim(x) && !good(x); /* the lease row is an Insert */
+	if
+	:: ok ->
+		leases = leases | bit(x);
+		hb = LIVE;
+		age = 0;
+		beaten();
+		assertRows()
+	:: else
+	fi
+}
+
+/* table.Heartbeat under token x: ok = applied, else NOT_FOUND. */
+inline doHeartbeat(x) {
+	ok = beatable(x);
+	if
+	:: ok ->
+		hb = LIVE;
+		age = 0;
+		beaten();
+		assertRows()
+	:: else
+	fi
+}
+
+/* table.Release under token x: ok = applied, else NOT_FOUND. */
+inline doRelease(x) {
+	ok = releasable(x);
+	if
+	:: ok ->
+		leases = leases & ~bit(x);
+		hb = RELEASED;
+		age = 0;
+		if :: x == newest -> over = true :: else fi;
+		beaten();
+		forget();
+		assertRows()
+	:: else
+	fi
+}
+
+/* ---- moves of a candidate ---- */
+
+/* Where a candidate goes that has nothing to do before time has passed. While faults can happen it
+ * may look again at any moment, sooner than the real one: SLEEP is only for liveness. */
+inline wait(i) {
+	pc[i] = (calm -> SLEEP : LOOK);
+	obs[i] = NONE;
+	oage[i] = 0
+}
+
+/* a new elect.Candidate: nothing is remembered. */
+inline forgetAll(i) {
+	tok[i] = 0;
+	left[i] = 0;
+	sent[i] = 0;
+	obs[i] = NONE;
+	oage[i] = 0;
+#ifdef OPERATOR
+	gone[i] = false;
+	goneAge[i] = 0;
+	guard[i] = 0;
+	known[i] = 0;
+#endif
+}
+
+/* Term.End, and elector.stand again: the term is over, the candidacy goes on. */
+inline stepDown(i) {
+	left[i] = 0;
+	sent[i] = 0;
+	pc[i] = LOOK;
+#ifndef REMEMBER
+	disown(i);
+#endif
+}
+
+/* elect.newTerm: the confirmation, or a heartbeat that stands for it, was acknowledged. */
+inline elected(i) {
+#ifdef MUTANT_DEADLINE_FROM_REPLY
+	sent[i] = lease(i);
+#endif
+	if
+	:: sent[i] == 0 -> stepDown(i) /* too late: Term.beat says ErrExpired, HasLock never said true */
+	:: else ->
+		left[i] = sent[i];
+		sent[i] = 0;
+		pc[i] = HOLD;
+		assertAlone(i);
+		assertNewest(i)
+	fi
+}
+
+#ifdef MUTANT_EXTEND_REVIVES
+#define REVIVES true
+#else
+#define REVIVES false
+#endif
+
+/* Term.extend: a heartbeat was acknowledged. */
+inline extend(i) {
+#ifdef MUTANT_DEADLINE_FROM_REPLY
+	sent[i] = lease(i);
+#endif
+	if
+	:: left[i] == 0 && !REVIVES -> stepDown(i) /* ErrExpired */
+	:: else ->
+		left[i] = sent[i];
+		sent[i] = 0;
+		pc[i] = (calm -> IDLE : HOLD);
+		assertAlone(i)
+	fi
+}
+
+/* The time is taken just before the request is sent. */
+inline send(i, next) {
+	sent[i] = lease(i);
+	pc[i] = next
+}
+
+#ifdef MUTANT_NEVER_EXPIRES
+#define EXPIRES false
+#else
+#define EXPIRES true
+#endif
+
+/* Candidate.freeIn, once the lease is known: l is the lease that counts, a is R - heartbeat. */
+inline standOn(i, l, a) {
+#ifdef OPERATOR
+	guard[i] = l;
+#endif
+	if
+	:: a >= l && EXPIRES ->
+		oage[i] = 0;
+		pc[i] = CLAIM
+	:: else -> wait(i)
+	fi
+}
+
+#ifdef OPERATOR
+/* Candidate.absentFor: sa is now - o.At, ga is o.At - memory.absent. */
+inline absentFor(i, sa, ga) {
+	if
+	:: !gone[i] || (leases & ~known[i]) != 0 ->
+		ok = false; /* absence is counted from this look on */
+		gone[i] = true;
+		goneAge[i] = sa;
+		known[i] = leases
+	:: else ->
+		ok = true
+	fi;
+	for (t : 1 .. NT) {
+		if
+		:: (leases & bit(t)) != 0 && t != tok[i] && lease(owner(t)) > guard[i] -> guard[i] = lease(owner(t))
+		:: else
+		fi
+	}
+	if
+#ifdef MUTANT_ABSENT_IS_FREE
+	:: true ->
+#else
+	:: guard[i] == 0 || (ok && ga >= guard[i]) ->
+#endif
+		obs[i] = ABSENT;
+		pc[i] = CLAIM
+	:: else -> wait(i)
+	fi
+}
+#endif
+
+/* A claim of its own, which it does not hold any more; or (WithReclaim) one under its own id. */
+#ifdef RECLAIM
+#define mine(i) (rtok == tok[i] || owner(rtok) == i)
+#else
+#define mine(i) (rtok == tok[i])
+#endif
+
+proctype candidate(byte me) {
+	do
+	/* A new process, or Run called again: a fresh candidate. */
+	:: d_step { pc[me] == DEAD -> printf("candidate %d: starts\n", me); pc[me] = LOOK }
+
+	/* The process crashes. What it has sent stays under way: see the steps that give up. */
+	:: d_step { !calm && pc[me] != DEAD ->
+		printf("candidate %d: crashes\n", me);
+		forgetAll(me);
+		pc[me] = DEAD
+	}
+
+	/* table.Observe and Candidate.freeIn: there is a row. */
+	:: d_step { pc[me] == LOOK && row ->
+		printf("candidate %d: table.Observe: token %d, heartbeat %d (0 released, 1 bare claim, 2 live), %d ticks ago\n", me, rtok, hb, age);
+#ifdef OPERATOR
+		gone[me] = false;
+		goneAge[me] = 0;
+		known[me] = 0;
+		guard[me] = (hb == RELEASED || (hb == LIVE && !mine(me)) -> 0 : guard[me]); /* LIVE: set with the promise */
+#endif
+		obs[me] = SAME;
+		if
+		:: hb == RELEASED -> pc[me] = CLAIM
+		:: hb != RELEASED && mine(me) -> pc[me] = CLAIM
+		:: hb == BARE && !mine(me) -> standOn(me, lease(me), age) /* nothing was promised: its own lease */
+		:: hb == LIVE && !mine(me) ->
+			oage[me] = age;
+			pc[me] = PROMISE
+		fi;
+		end()
+	}
+
+	/* table.Promises and Candidate.readPromises: a second read, later than the first. That a promise is cached is
+	 * not modelled: as long as the row has that token and is not released, a second look finds the same. */
+	:: d_step { pc[me] == PROMISE ->
+		printf("candidate %d: table.Promises: lease rows %x (bit = token)\n", me, leases);
+		if
+		:: obs[me] == SAME ->
+			if
+#ifndef MUTANT_OWN_LEASE
+			:: (leases & bit(rtok)) != 0 -> standOn(me, lease(owner(rtok)), oage[me])
+#endif
+			:: else -> standOn(me, lease(me), oage[me])
+			fi
+		/* The row has changed since. The lease row that is read is the old token's; whether it is still
+		 * there decides on the lease, but the claim will fail either way, so: the shorter wait. */
+		:: else ->
+#ifdef MUTANT_CLAIM_IGNORES_HEARTBEAT
+			standOn(me, lease(me), oage[me])
+#else
+#ifdef OPERATOR
+			/* The promise was seen, or not: then the guard is its own lease. */
+			guard[me] = lease(me);
+#endif
+			wait(me)
+#endif
+		fi;
+		end()
+	}
+
+#ifndef OPERATOR
+	/* table.Observe: there is no row. Nobody deletes rows here, so there never was one. */
+	:: d_step { pc[me] == LOOK && !row ->
+		printf("candidate %d: table.Observe: no row, lease rows %x (bit = token)\n", me, leases);
+		obs[me] = ABSENT;
+		pc[me] = CLAIM
+	}
+#else
+#ifndef MUTANT_STRAYS_READ_LATER
+	/* table.Observe and Candidate.absentFor: there is no row, and these are the stray lease rows at the
+	 * same timestamp. */
+	:: d_step { pc[me] == LOOK && !row -> printf("candidate %d: table.Observe: no row, lease rows %x (bit = token)\n", me, leases); absentFor(me, 0, goneAge[me]); end() }
+#else
+	/* The same in two reads. */
+	:: d_step { pc[me] == LOOK && !row ->
+		printf("candidate %d: table.Observe: no row, lease rows %x (bit = token)\n", me, leases);
+		oage[me] = 0;
+		sent[me] = goneAge[me]; /* o.At - memory.absent; sent is not used otherwise here */
+		pc[me] = STRAYS;
+		end()
+	}
+	:: d_step { pc[me] == STRAYS ->
+		printf("candidate %d: table.Observe: second read: lease rows %x (bit = token)\n", me, leases);
+		k = oage[me];
+		u = sent[me];
+		oage[me] = 0;
+		sent[me] = 0;
+		absentFor(me, k, u);
+		end()
+	}
+#endif
+#endif
+
+	/* table.Claim: applied and acknowledged, or refused. The delay of the reply is the delay of what
+	 * comes next. */
+	:: d_step { pc[me] == CLAIM ->
+#ifdef OPERATOR
+		doClaim(me, obs[me], known[me]);
+#else
+		doClaim(me, obs[me], 0);
+#endif
+		obs[me] = NONE;
+		if
+		:: u != 0 ->
+			printf("candidate %d: table.Claim: applied, token %d\n", me, u);
+			tok[me] = u;
+#ifdef OPERATOR
+			/* Candidate.Claim: whoever was seen before is superseded */
+			gone[me] = false;
+			goneAge[me] = 0;
+			guard[me] = 0;
+			known[me] = 0;
+#endif
+			pc[me] = CONF
+		:: else ->
+			printf("candidate %d: table.Claim: ErrChanged\n", me);
+			pc[me] = LOOK
+		fi;
+		end()
+	}
+	/* table.Claim: no reply. The claim is still under way. (If an earlier one is too, that one is taken
+	 * to be lost.) */
+	:: d_step { !calm && pc[me] == CLAIM ->
+		printf("candidate %d: table.Claim: no reply, the claim is under way\n", me);
+#ifdef MUTANT_CLAIM_IGNORES_HEARTBEAT
+		lateClaim[me] = obs[me];
+#else
+		lateClaim[me] = (obs[me] == OTHER || !(late) -> NONE : obs[me]);
+#endif
+#ifdef OPERATOR
+		lateKnown[me] = (lateClaim[me] == ABSENT -> known[me] : 0);
+#endif
+		obs[me] = NONE;
+		pc[me] = LOOK
+	}
+
+	/* Candidate.confirm: the time is taken, and the confirmation sent. */
+	:: d_step { pc[me] == CONF ->
+		printf("candidate %d: Candidate.confirm: takes the time, sends\n", me);
+		if :: late -> lateConf = lateConf | bit(tok[me]) :: else fi;
+		send(me, CONFX)
+	}
+	/* table.Confirm */
+	:: d_step { pc[me] == CONFX ->
+		doConfirm(tok[me]);
+		printf("candidate %d: table.Confirm under token %d: %d (1 applied, 0 refused)\n", me, tok[me], ok);
+		if
+		:: ok -> pc[me] = CONFR
+		:: else -> stepDown(me) /* ErrSuperseded; also where a copy of it was first */
+		fi;
+		end()
+	}
+	/* Candidate.confirm: no reply. */
+	:: d_step { !calm && pc[me] == CONFX ->
+		printf("candidate %d: table.Confirm: no reply\n", me);
+		sent[me] = 0;
+		pc[me] = PROBE
+	}
+	:: d_step { pc[me] == CONFR -> printf("candidate %d: table.Confirm: acknowledged, token %d\n", me, tok[me]); elected(me); end() }
+
+	/* Candidate.confirm: the outcome is unknown, a heartbeat tells. */
+	:: d_step { pc[me] == PROBE ->
+		printf("candidate %d: Candidate.confirm: takes the time, sends a heartbeat to know\n", me);
+		if :: late -> lateHb = lateHb | bit(tok[me]) :: else fi;
+		send(me, PROBEX);
+		end()
+	}
+	:: d_step { pc[me] == PROBEX ->
+		doHeartbeat(tok[me]);
+		printf("candidate %d: table.Heartbeat under token %d: %d (1 applied, 0 NOT_FOUND)\n", me, tok[me], ok);
+		if
+		:: ok -> pc[me] = PROBER
+		:: else -> stepDown(me) /* ErrSuperseded */
+		fi;
+		end()
+	}
+	:: d_step { !calm && pc[me] == PROBEX -> printf("candidate %d: table.Heartbeat: no reply\n", me); /* no reply: again */
+		sent[me] = 0;
+		pc[me] = PROBE
+	}
+	:: d_step { !calm && pc[me] == PROBE -> printf("candidate %d: Candidate.confirm: gives up\n", me); stepDown(me); end() } /* given up after a lease */
+	:: d_step { pc[me] == PROBER -> printf("candidate %d: table.Heartbeat: acknowledged, so confirmed, token %d\n", me, tok[me]); elected(me); end() }
+
+	/* Term.beat: the time is taken, and the heartbeat sent. */
+	:: d_step { pc[me] == HOLD ->
+		printf("candidate %d: Term.beat: %d left, takes the time, sends\n", me, left[me]);
+		if
+		:: left[me] == 0 -> stepDown(me) /* ErrExpired */
+		:: else ->
+			if :: late -> lateHb = lateHb | bit(tok[me]) :: else fi;
+			send(me, BEATX)
+		fi;
+		end()
+	}
+	/* table.Heartbeat. NOT_FOUND: superseded. That this reply takes time too is the same as if the request
+	 * had arrived later, since it would be NOT_FOUND then as well. */
+	:: d_step { pc[me] == BEATX ->
+		doHeartbeat(tok[me]);
+		printf("candidate %d: table.Heartbeat under token %d: %d (1 applied, 0 NOT_FOUND)\n", me, tok[me], ok);
+		if
+		:: ok -> pc[me] = BEATR
+		:: else -> stepDown(me)
+		fi;
+		end()
+	}
+	/* Term.endanger: no reply. */
+	:: d_step { !calm && pc[me] == BEATX ->
+		printf("candidate %d: table.Heartbeat: no reply\n", me);
+		sent[me] = 0;
+		pc[me] = HOLD
+	}
+	:: d_step { pc[me] == BEATR -> printf("candidate %d: Term.extend: heartbeat acknowledged\n", me); extend(me); end() }
+
+	/* Run's ctx ends, and the guarded work has returned: Term.End. */
+#ifdef STABLE
+#define mayStop !calm
+#else
+#define mayStop true
+#endif
+	:: d_step { (pc[me] == HOLD || pc[me] == IDLE) && left[me] > 0 && mayStop ->
+		printf("candidate %d: stops: Term.End\n", me);
+		left[me] = 0;
+		pc[me] = STOP;
+		end()
+	}
+	/* table.Release. Then Run may be called again. */
+	:: d_step { pc[me] == STOP ->
+		doRelease(tok[me]);
+		printf("candidate %d: table.Release under token %d: %d (1 applied, 0 refused)\n", me, tok[me], ok);
+		forgetAll(me);
+		pc[me] = LOOK;
+		end()
+	}
+	/* Term.Release: no reply, and the time is over. (That it tries again until then is not modelled:
+	 * a later attempt that counts is the first one under way for longer.) */
+	:: d_step { !calm && pc[me] == STOP ->
+		printf("candidate %d: table.Release: no reply, the release is under way\n", me);
+		if :: late -> lateRel = lateRel | bit(tok[me]) :: else fi;
+		forgetAll(me);
+		pc[me] = LOOK
+	}
+
+#ifdef MUTANT_FENCE_READS
+	/* A fenced write of the holder as a read and then a write. */
+	:: d_step { left[me] > 0 && checked[me] == 0 && (leases & bit(tok[me])) != 0 ->
+		printf("candidate %d: reads lease row %d for a fenced write\n", me, tok[me]);
+		checked[me] = tok[me]
+	}
+	:: d_step { checked[me] != 0 ->
+		printf("candidate %d: the write that was checked under token %d is committed; newest is %d\n", me, checked[me], newest);
+		stale_fenced_write = checked[me] != newest || over;
+		assert(!stale_fenced_write);
+		checked[me] = 0;
+		end()
+	}
+#endif
+	od
+}
+
+/* ---- the rest of the world ---- */
+
+inline tick() {
+	if :: age < LMAX && row && hb != RELEASED -> age++ :: else fi;
+	for (k : 0 .. N - 1) {
+		if :: left[k] > 0 -> left[k]-- :: else fi;
+#ifdef MUTANT_STRAYS_READ_LATER
+		if
+		:: pc[k] == STRAYS -> if :: oage[k] < LMAX -> oage[k]++ :: else fi
+		:: else -> if :: sent[k] > 0 -> sent[k]-- :: else fi
+		fi;
+#else
+		if :: sent[k] > 0 -> sent[k]-- :: else fi;
+#endif
+#ifdef OPERATOR
+		if :: guard[k] > 0 && gone[k] && goneAge[k] < LMAX -> goneAge[k]++ :: else fi;
+#endif
+		if :: pc[k] == SLEEP -> pc[k] = LOOK :: pc[k] == IDLE -> pc[k] = HOLD :: else fi
+	}
+	end()
+}
+
+#define waits(i) (pc[i] == SLEEP || pc[i] == IDLE || pc[i] == DEAD)
+#if N == 3
+#define allWait (waits(0) && waits(1) && waits(2))
+#define someAlive (pc[0] != DEAD || pc[1] != DEAD || pc[2] != DEAD)
+#define someHolder (left[0] > 0 || left[1] > 0 || left[2] > 0)
+#else
+#define allWait (waits(0) && waits(1))
+#define someAlive (pc[0] != DEAD || pc[1] != DEAD)
+#define someHolder (left[0] > 0 || left[1] > 0)
+#endif
+
+/* A message of token x lands, late or again. When calm, each that is under way lands once more at most. */
+#define LATE(x) \
+	:: d_step { (lateHb & bit(x)) != 0 -> doHeartbeat(x); printf("a late heartbeat under token %d lands: %d (1 applied, 0 NOT_FOUND)\n", x, ok); if :: calm -> lateHb = lateHb & ~bit(x) :: else fi; end() } \
+	:: d_step { (lateConf & bit(x)) != 0 -> doConfirm(x); printf("a late confirmation of token %d lands: %d (1 applied, 0 refused)\n", x, ok); if :: calm -> lateConf = lateConf & ~bit(x) :: else fi; end() } \
+	:: d_step { (lateRel & bit(x)) != 0 -> doRelease(x); printf("a late release of token %d lands: %d (1 applied, 0 NOT_FOUND)\n", x, ok); lateRel = lateRel & ~bit(x); end() }
+
+/* The claim on which candidate i gave up lands. Its token is nobody's. */
+#ifdef OPERATOR
+#define LATECLAIM(i) \
+	:: d_step { lateClaim[i] != NONE -> doClaim(i, lateClaim[i], lateKnown[i]); printf("a late claim of candidate %d lands: token %d (0 refused)\n", i, u); lateClaim[i] = NONE; lateKnown[i] = 0; end() }
+#else
+#define LATECLAIM(i) \
+	:: d_step { lateClaim[i] != NONE -> doClaim(i, lateClaim[i], 0); printf("a late claim of candidate %d lands: token %d (0 refused)\n", i, u); lateClaim[i] = NONE; end() }
+#endif
+
+/* A write fenced with token x is committed, whoever sent it and however long ago: Lock.Fence. It
+ * commits only if the lease row exists; then no newer token may exist, nor may the term of x have been
+ * released. It changes nothing in the table, so it has no effect here. */
+#define FENCED(x) \
+	:: d_step { !calm && (leases & bit(x)) != 0 -> printf("a write fenced with token %d is committed; newest is %d\n", x, newest); stale_fenced_write = x != newest || over; assert(!stale_fenced_write); end() }
+
+proctype world() {
+	do
+	/* True time goes on: while faults can happen at any moment, so that everybody can be paused for any
+	 * time; when calm only once everybody has done what there is to do, that is: steps take less than
+	 * a tick. */
+	:: d_step { !calm || (allWait && someAlive) -> printf("-- a tick\n"); tick() }
+#ifdef LIVENESS
+	:: d_step { !calm -> printf("from here on nothing fails\n"); calm = true }
+#endif
+	LATECLAIM(0)
+	LATECLAIM(1)
+	LATE(1) LATE(2) LATE(3) LATE(4) LATE(5) LATE(6)
+	FENCED(1) FENCED(2) FENCED(3) FENCED(4) FENCED(5) FENCED(6)
+#if N == 3
+	LATECLAIM(2)
+	LATE(7) LATE(8) LATE(9)
+	FENCED(7) FENCED(8) FENCED(9)
+#endif
+#ifdef OPERATOR
+	/* Somebody deletes the lock row by hand. The lease row stays. */
+	:: d_step { !calm && row ->
+		printf("somebody deletes the lock row\n");
+		row = false;
+		rtok = 0;
+		hb = RELEASED;
+		age = 0;
+		replaced();
+		forget();
+		end()
+	}
+#endif
+#ifdef LIMIT_BOTH_ROWS
+	/* ... with the lease row, or the table: nothing is left that tells of the holder. */
+	:: d_step { !calm && row && hb == LIVE ->
+		printf("somebody deletes the lock row and the lease row\n");
+		row = false;
+		leases = 0;
+		rtok = 0;
+		hb = RELEASED;
+		age = 0;
+		replaced();
+		forget();
+		end()
+	}
+#endif
+#ifdef LIMIT_LEASE_ROW
+	/* Somebody deletes the lease row alone: nothing is left that tells how long its lease is. */
+	:: d_step { !calm && row && hb == LIVE ->
+		printf("somebody deletes the lease row\n");
+		leases = 0
+	}
+#endif
+	od
+}
+
+init {
+	d_step {
+		for (k : 0 .. N - 1) { pc[k] = LOOK }
+		end()
+	}
+	atomic {
+		run candidate(0);
+		run candidate(1);
+#if N == 3
+		run candidate(2);
+#endif
+		run world()
+	}
+}
+
+#ifdef LIVENESS
+#ifndef STABLE
+/* Once faults stop, there is a holder again and again: (<> calm) -> ([] <> someHolder). As the automaton of
+ * the contrary: from some moment on it is calm and there never is a holder. No fairness is needed for
+ * it: when calm, time waits for every candidate. */
+never {
+waiting:
+	do
+	:: true
+	:: calm && !someHolder -> goto accept_nobody
+	od;
+accept_nobody:
+	do
+	:: !someHolder
+	od
+}
+#else
+/* Once faults stop and nobody stops by himself, there is one term without end: (<> calm) -> (<> [] someHolder).
+ * The contrary: when calm there is no holder, again and again. */
+never {
+waiting:
+	do
+	:: true
+	:: calm && !someHolder -> goto accept_nobody
+	od;
+accept_nobody:
+	if
+	:: true -> goto waiting
+	fi
+}
+#endif
+#endif
