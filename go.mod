@@ -4,6 +4,7 @@ go 1.25.0
 
 require (
 	cloud.google.com/go/spanner v1.95.0
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/google/uuid v1.6.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0

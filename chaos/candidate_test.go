@@ -1,0 +1,286 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle"
+)
+
+// A candidate is a process: this test binary, started again with this variable. It says what happens
+// to it in lines of JSON on its standard output, before and after each thing, so that the lines that
+// arrived are true however it ends. It ends when its standard input does.
+const candidateVariable = "SPINDLE_CHAOS_CANDIDATE"
+
+// candidate is what a process is told.
+type candidate struct {
+	Who, Lock, Database, Table string
+	Lease                      time.Duration
+	FirstValue                 int64 // its writes count up from here: no two writes have the same value
+	Scripted                   bool  // it writes when it is told to, and not on its own
+}
+
+const (
+	pollHasLock = time.Millisecond
+	reportHeld  = 25 * time.Millisecond // what a SIGKILL can cost of a recorded interval
+
+	// rowTime is how long one row of the register is used: it bounds the histories that a checker
+	// has to search. Candidates need not agree on it, since every row is a register of its own.
+	rowTime = 20 * time.Second
+)
+
+// A register row is written only by holders. Its token is that of the last writer.
+var registerColumns = []string{"id", "value", "token"}
+
+// runCandidate leaves its client open: writes of terms that are over may be on their way when it ends.
+func runCandidate(arg string) error {
+	var c candidate
+	if err := json.Unmarshal([]byte(arg), &c); err != nil {
+		return err
+	}
+	w := &worker{candidate: c, out: json.NewEncoder(os.Stdout)}
+	w.value.Store(c.FirstValue)
+	go w.obey(os.Stdin)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	var err error
+	w.db, err = spanner.NewClientWithConfig(ctx, c.Database, spanner.ClientConfig{DisableNativeMetrics: true})
+	if ctx.Err() != nil {
+		return nil // it was told to end
+	}
+	if err != nil {
+		return err
+	}
+	opts := []spindle.Option{
+		spindle.WithID(c.Who),
+		spindle.WithLease(c.Lease),
+		spindle.WithObserver(w.observe),
+		spindle.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))),
+	}
+	if !c.Scripted {
+		opts = append(opts, spindle.WithLeader(w.lead))
+	}
+	w.lock = spindle.New(w.db, c.Table, c.Lock, opts...)
+	done := make(chan error, 1)
+	if err := w.lock.Run(ctx, done); err != nil {
+		return err
+	}
+	w.watch(done)
+	if w.last != 0 {
+		w.write(w.last) // it was released
+	}
+	return nil
+}
+
+// worker is what runs in a candidate's process.
+type worker struct {
+	candidate
+	db    *spanner.Client
+	lock  *spindle.Lock
+	value atomic.Int64
+	last  spindle.Token // of the last term, once Run is done
+
+	mu  sync.Mutex
+	out *json.Encoder
+}
+
+func (w *worker) say(r record) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.At == 0 {
+		r.At = now()
+	}
+	r.Lock, r.Who = w.Lock, w.Who
+	_ = w.out.Encode(r)
+}
+
+func (w *worker) observe(e spindle.Event) {
+	w.say(record{Kind: kindEvent, Token: e.Token, Note: strings.TrimSpace(e.Kind.String() + " " + text(e.Err))})
+}
+
+// now is the one clock of the machine. TestChaos makes sure that nobody set it meanwhile.
+func now() int64 { return time.Now().UnixNano() }
+
+// watch asks HasLock until done. It reports intervals from the end of the first call that answered
+// true to the start of the last one, so each lies within the time that the process believed in.
+func (w *worker) watch(done <-chan error) {
+	tick := time.NewTicker(pollHasLock)
+	defer tick.Stop()
+	var in record // the interval, and its last report in At
+	flush := func() {
+		if in.From != 0 && in.To > in.From && in.To > in.At {
+			in.At = in.To
+			w.say(in)
+		}
+	}
+	w.say(record{Kind: kindStarted})
+	for {
+		before := now()
+		has, token := w.lock.HasLock()
+		after := now()
+		switch {
+		case !has || token != in.Token:
+			flush()
+			in = record{}
+			if has {
+				in = record{Kind: kindHeld, Token: token, From: after}
+			}
+		default:
+			in.To = before
+			if in.To-in.At > int64(reportHeld) {
+				flush()
+			}
+		}
+		select {
+		case <-tick.C:
+		case err := <-done:
+			flush()
+			w.say(record{Kind: kindStopped, Note: text(err)})
+			return
+		}
+	}
+}
+
+// lead is the guarded work: it writes as long as the term lasts, and then once more, on purpose too
+// late. The fence lets that land only while nobody has claimed the lock since.
+func (w *worker) lead(ctx context.Context, token spindle.Token) {
+	for ctx.Err() == nil {
+		w.write(token)
+		pause(ctx, 10*time.Millisecond+rand.N(30*time.Millisecond))
+	}
+	w.last = token
+	if errors.Is(context.Cause(ctx), spindle.ErrExpired) || errors.Is(context.Cause(ctx), spindle.ErrSuperseded) {
+		time.AfterFunc(rand.N(w.Lease), func() { w.write(token) })
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// write makes one write to the register through the fence and reports it: mostly by reading and
+// writing in a transaction, now and then blindly. It does not end with the term: what is on its way
+// when a lock is lost is what fences are for.
+func (w *worker) write(token spindle.Token) {
+	r := record{Kind: kindInvoke, Token: token, Value: w.value.Add(1), Row: now() / int64(rowTime)}
+	r.Blind = r.Value%4 == 0
+	w.say(r)
+	ctx, cancel := context.WithTimeout(context.Background(), w.Lease/2)
+	defer cancel()
+	var at time.Time
+	var err error
+	if r.Blind {
+		at, err = w.lock.Apply(ctx, token, mutations(r))
+	} else {
+		at, err = w.lock.ReadWriteTransaction(ctx, token, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+			if err := readRegister(ctx, txn, &r); err != nil {
+				return err
+			}
+			return txn.BufferWrite(mutations(r))
+		})
+	}
+	w.sayOutcome(r, at, err)
+}
+
+func mutations(r record) []*spanner.Mutation {
+	return []*spanner.Mutation{spanner.InsertOrUpdate("register", registerColumns, []any{r.Row, r.Value, int64(r.Token)})}
+}
+
+// rowReader is what a transaction of any kind has.
+type rowReader interface {
+	ReadRow(ctx context.Context, table string, key spanner.Key, columns []string) (*spanner.Row, error)
+}
+
+// readRegister reads what the row holds into r: zeros before the first write.
+func readRegister(ctx context.Context, txn rowReader, r *record) error {
+	r.Prev, r.PrevToken = 0, 0
+	row, err := txn.ReadRow(ctx, "register", spanner.Key{r.Row}, registerColumns)
+	if errors.Is(err, spanner.ErrRowNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var id, token int64
+	if err := row.Columns(&id, &r.Prev, &token); err != nil {
+		return err
+	}
+	r.PrevToken = spindle.Token(token)
+	return nil
+}
+
+// sayOutcome reports a write: only what was fenced is known not to have happened.
+func (w *worker) sayOutcome(r record, at time.Time, err error) {
+	r.At, r.Note = now(), text(err)
+	switch {
+	case err == nil:
+		r.Kind, r.Commit = kindAccepted, at.UnixMicro()
+	case errors.Is(err, spindle.ErrFenced):
+		r.Kind = kindFenced
+	default:
+		r.Kind = kindUnknown
+	}
+	w.say(r)
+}
+
+// command tells a scripted candidate to make the two halves of a write that is not guarded by a
+// transaction, with as much time in between as the test likes.
+type command struct {
+	Do    string // read, write, write fenced
+	Token spindle.Token
+	Row   int64
+}
+
+// obey carries out commands until its input ends, and the process with it.
+func (w *worker) obey(in io.Reader) {
+	commands := json.NewDecoder(in)
+	var r record
+	for {
+		var c command
+		if commands.Decode(&c) != nil {
+			os.Exit(1) // the test is gone
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		var at time.Time
+		var err error
+		switch c.Do {
+		case "read":
+			r = record{Kind: kindInvoke, Token: c.Token, Value: w.value.Add(1), Row: c.Row}
+			w.say(r)
+			err = readRegister(ctx, w.db.Single(), &r)
+			w.say(record{Kind: kindRead, Note: text(err)})
+		case "write":
+			at, err = w.db.Apply(ctx, mutations(r))
+			w.sayOutcome(r, at, err)
+		case "write fenced":
+			at, err = w.lock.Apply(ctx, r.Token, mutations(r))
+			w.sayOutcome(r, at, err)
+		}
+		cancel()
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,190 @@
+//go:build unix
+
+// Package chaos has the evidence from real processes: candidates that are killed, stopped and cut off
+// from a real emulator for a few hundred terms, and checkers that look for two holders at a time, for
+// writes that passed the fence when they should not have, and for a register that is not linearizable.
+//
+//		go test -race -v ./chaos                                        about two minutes
+//		go test -race -v ./chaos -run Chaos -chaos.for 30m -timeout 40m
+//		go test -race -v ./chaos -run Chaos -chaos.seed 7               the attacks of that run again
+//
+//	  - chaos_test.go: the run, and what it prints
+//	  - candidate_test.go: what runs in a process
+//	  - process_test.go, proxy_test.go: processes, and the network that each of them has
+//	  - nemesis_test.go: the faults
+//	  - history_test.go, register_test.go: what is recorded, and the checkers
+//	  - paused_test.go: that the checkers find what the fence prevents
+//	  - restart_test.go: an emulator that comes back empty
+package chaos
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+var (
+	chaosFor = flag.Duration("chaos.for", 90*time.Second, "how long TestChaos goes on")
+	seedFlag = flag.Uint64("chaos.seed", 0, "the seed of the attacks; 0: a new one")
+	keepIn   = flag.String("chaos.keep", "", "keep histories and logs in this directory, even of tests that pass")
+)
+
+func TestMain(m *testing.M) {
+	if arg := os.Getenv(candidateVariable); arg != "" {
+		if err := runCandidate(arg); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+const (
+	lease    = 600 * time.Millisecond
+	teamSize = 3
+	// settle is how long after the last fault a lock may be without a holder: a client that was cut off
+	// tries to connect again only after a pause, which has grown meanwhile.
+	settle = 30 * time.Second
+)
+
+const (
+	registerGoogleSQL  = `CREATE TABLE register (id INT64 NOT NULL, value INT64, token INT64) PRIMARY KEY (id)`
+	registerPostgreSQL = `CREATE TABLE register (id bigint NOT NULL PRIMARY KEY, value bigint, token bigint)`
+)
+
+func needEmulator(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+}
+
+// grounds are where the locks are: an emulator each, which injects faults of its own. It aborts one
+// commit in twenty, and the transaction that runs for the sake of another more or less often.
+var grounds = []struct {
+	lock     string
+	postgres bool
+	flags    []string
+}{
+	{"a", false, []string{"--enable_fault_injection"}},
+	{"b", true, []string{"--enable_fault_injection", "--abort_current_transaction_probability=60"}},
+	{"c", false, []string{"--enable_fault_injection", "--abort_current_transaction_probability=5"}},
+}
+
+func newDatabase(t *testing.T, postgres bool, flags ...string) *spindletest.Database {
+	if postgres {
+		return spindletest.New(t, spindletest.Private(flags...), spindletest.PostgreSQL(), spindletest.WithDDL(registerPostgreSQL))
+	}
+	return spindletest.New(t, spindletest.Private(flags...), spindletest.WithDDL(registerGoogleSQL))
+}
+
+func TestChaos(t *testing.T) {
+	needEmulator(t)
+	if end, ok := t.Deadline(); ok {
+		require.Greater(t, time.Until(end), *chaosFor+2*settle, "-timeout must leave time for -chaos.for")
+	}
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	h := newHistory(t)
+	// Not with t.Log: that is lost if the test binary ends before the test does.
+	fmt.Printf("chaos: -chaos.seed %d makes the same attacks; history and logs are in %s while it runs\n", seed, h.dir)
+	start := time.Now()
+	var teams []*team
+	var dbs []*spindletest.Database
+	for _, g := range grounds {
+		db := newDatabase(t, g.postgres, g.flags...)
+		base := candidate{Lock: g.lock, Database: db.Path, Table: db.Table, Lease: lease}
+		dbs, teams = append(dbs, db), append(teams, newTeam(t, h, base, db.Host, teamSize))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), *chaosFor)
+	defer cancel()
+	var all sync.WaitGroup
+	for i, team := range teams {
+		all.Go(func() { team.torment(ctx, seed, uint64(i)) })
+	}
+	all.Wait()
+
+	mended := now()
+	for i, team := range teams {
+		ok := h.await(settle, func() bool { return h.accepted(team.base.Lock, mended) > 0 })
+		assert.True(t, ok, "lock %s: no write was accepted in %v after the last fault", team.base.Lock, settle)
+		team.terminate()
+		team.finish(dbs[i].Client)
+	}
+	requireOneClock(t, start)
+	v := h.check()
+	t.Log(summary(h, v, time.Since(start), seed, start))
+	v.require(t)
+	assert.Greater(t, float64(len(h.terms)), chaosFor.Seconds()/2, "terms: too few to show anything")
+	assert.True(t, slices.ContainsFunc(h.writes, func(w *write) bool { return w.outcome == kindFenced }), "no write was fenced: nothing was shown of the fence")
+}
+
+// requireOneClock fails where the machine's clock was set: intervals of different processes can't be
+// compared then, and nothing that was found means anything.
+func requireOneClock(t *testing.T, start time.Time) {
+	t.Helper()
+	monotonic := time.Since(start)
+	wall := time.Now().Round(0).Sub(start.Round(0))
+	assert.InDelta(t, monotonic, wall, float64(20*time.Millisecond), "the machine's clock was set during the test: run it again")
+}
+
+// summary is for a person.
+func summary(h *history, v verdict, took time.Duration, seed uint64, start time.Time) string {
+	outcomes := map[string]int{}
+	for _, w := range h.writes {
+		outcomes[w.outcome]++
+	}
+	sum := 0
+	var kinds []string
+	for kind, n := range h.faults {
+		sum += n
+		kinds = append(kinds, fmt.Sprintf("%s %d", kind, n))
+	}
+	slices.Sort(kinds)
+	var b strings.Builder
+	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(what, format string, args ...any) {
+		fmt.Fprintf(tw, "%s\t%s\n", what, fmt.Sprintf(format, args...))
+	}
+	row("\nchaos", "%v, %d locks, %d processes at a time, %d in all, lease %v, seed %d", took.Round(time.Second), len(h.locks()), len(h.locks())*teamSize, h.started, lease, seed)
+	row("terms", "%d", len(h.terms))
+	row("faults", "%d", sum)
+	for _, kind := range kinds {
+		row("", "%s", kind)
+	}
+	row("writes accepted", "%d", outcomes[kindAccepted])
+	row("writes fenced", "%d", outcomes[kindFenced])
+	row("writes unknown", "%d, of which %d have happened", outcomes[kindUnknown], v.unknownSeen)
+	row("longest without a holder", "%.1f leases (lock %s, after %v)", float64(v.longestGap)/float64(lease), v.gapOf, time.Duration(v.gapAt-start.UnixNano()).Round(100*time.Millisecond))
+	row("overlaps", "%d", len(v.overlaps))
+	row("tokens out of order", "%d", len(v.disorder))
+	row("linearizable", "%s", answer(v))
+	_ = tw.Flush()
+	return b.String()
+}
+
+func answer(v verdict) string {
+	switch {
+	case len(v.notLinear) > 0:
+		return "no: " + strings.Join(v.notLinear, ", ")
+	case len(v.undecided) > 0:
+		return "not decided: " + strings.Join(v.undecided, ", ")
+	}
+	return "yes"
+}

@@ -1,0 +1,135 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// fault is something that the nemesis does to a member for a while. A weight is how often, compared
+// with the others. Times are in leases.
+type fault struct {
+	name              string
+	weight            int
+	shortest, longest float64
+	begin, end        func(*member)
+}
+
+var faults = []fault{
+	{"SIGKILL", 4, 0, 0.5, (*member).kill, (*member).start},
+	{"SIGSTOP", 5, 1.05, 2.5, func(m *member) { m.signal(syscall.SIGSTOP) }, func(m *member) { m.signal(syscall.SIGCONT) }},
+	{"short SIGSTOP", 2, 0.2, 1.05, func(m *member) { m.signal(syscall.SIGSTOP) }, func(m *member) { m.signal(syscall.SIGCONT) }},
+	{"SIGTERM", 3, 0, 0.5, (*member).terminate, (*member).start},
+	{"cut", 2, 0.3, 2, func(m *member) { m.link.cut() }, mend},
+	{"black hole", 2, 0.3, 2.5, func(m *member) { m.link.to.blackHole(); m.link.from.blackHole() }, mend},
+	{"requests lost in a black hole", 2, 0.3, 2.5, func(m *member) { m.link.to.blackHole() }, mend},
+	{"replies lost in a black hole", 2, 0.3, 2.5, func(m *member) { m.link.from.blackHole() }, mend},
+	{"delay", 2, 0.5, 3, func(m *member) { m.slow(0.1) }, mend},
+	{"delay of about a lease", 2, 0.5, 3, func(m *member) { m.slow(0.5) }, mend},
+	{"everybody cut off", 1, 0.3, 2, cutEverybody, mendEverybody},
+}
+
+func mend(m *member) { m.link.mend() }
+
+// slow delays everything that passes, both ways, by so many leases.
+func (m *member) slow(leases float64) {
+	d := m.team.leases(leases)
+	m.link.to.slow(d)
+	m.link.from.slow(d)
+}
+
+func cutEverybody(m *member) {
+	for _, m := range m.team.members {
+		m.link.cut()
+	}
+}
+
+func mendEverybody(m *member) {
+	for _, m := range m.team.members {
+		m.link.mend()
+	}
+}
+
+func (t *team) leases(n float64) time.Duration { return time.Duration(n * float64(t.base.Lease)) }
+
+// attack is one decision of the nemesis. All that is random is in it, so that a seed gives the same
+// attacks in the same order; what they meet is up to the processes.
+type attack struct {
+	fault  fault
+	lasts  time.Duration
+	rest   time.Duration // before the next
+	holder bool          // it is meant for the holder
+	member int           // or for this one
+}
+
+func (t *team) next(r *rand.Rand) attack {
+	f := pick(r)
+	return attack{
+		fault:  f,
+		lasts:  t.leases(f.shortest + r.Float64()*(f.longest-f.shortest)),
+		rest:   t.leases(r.Float64() / 2),
+		holder: r.IntN(4) > 0, // most of them: a fault of anybody else changes little
+		member: r.IntN(len(t.members)),
+	}
+}
+
+func pick(r *rand.Rand) fault {
+	sum := 0
+	for _, f := range faults {
+		sum += f.weight
+	}
+	n := r.IntN(sum)
+	for _, f := range faults {
+		if n -= f.weight; n < 0 {
+			return f
+		}
+	}
+	panic("unreachable")
+}
+
+// torment attacks the team until ctx ends, and returns when everything is mended. At most two members
+// suffer at a time, and an attack waits for somebody to hold the lock, for a while: terms are wanted.
+func (t *team) torment(ctx context.Context, seed, stream uint64) {
+	r := rand.New(rand.NewPCG(seed, stream))
+	var under sync.WaitGroup
+	defer under.Wait()
+	two := make(chan struct{}, 2)
+	for ctx.Err() == nil {
+		a := t.next(r)
+		var holder *member
+		t.h.await(t.leases(4), func() bool {
+			if term := t.h.holder(t.base.Lock, now()-int64(4*reportHeld)); term != nil {
+				holder = t.member(term.who)
+			}
+			return holder != nil || ctx.Err() != nil
+		})
+		m := t.members[a.member]
+		if a.holder && holder != nil {
+			m = holder
+		}
+		two <- struct{}{}
+		if m.busy.CompareAndSwap(false, true) {
+			under.Go(func() {
+				defer func() { m.busy.Store(false); <-two }()
+				m.suffer(a)
+			})
+		} else {
+			<-two
+		}
+		pause(ctx, a.rest)
+	}
+}
+
+func (m *member) suffer(a attack) {
+	r := record{Kind: kindFault, Lock: m.team.base.Lock, Who: m.current().who, Note: a.fault.name}
+	m.team.h.add(r)
+	a.fault.begin(m)
+	time.Sleep(a.lasts)
+	a.fault.end(m)
+	m.team.h.add(record{Kind: kindMend, Lock: r.Lock, Who: r.Who, Note: fmt.Sprintf("%s, after %v", a.fault.name, a.lasts)})
+}

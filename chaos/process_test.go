@@ -1,0 +1,223 @@
+//go:build unix
+
+package chaos
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// team is the candidates for one lock, in a database of its own: the emulator runs one read-write
+// transaction at a time in each.
+type team struct {
+	tb      testing.TB
+	h       *history
+	base    candidate
+	members []*member
+}
+
+// member is one candidate: a process at a time, and the network that it has.
+type member struct {
+	team *team
+	name string
+	link *proxy
+	busy atomic.Bool // the nemesis is at it
+
+	mu      sync.Mutex
+	process *process
+}
+
+type process struct {
+	who    string
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	told   atomic.Bool // to end
+	exited chan struct{}
+}
+
+// processes numbers the processes of this test binary, so that all values that they write differ.
+var processes atomic.Int64
+
+const valuesOfAProcess = 1 << 32
+
+func newTeam(tb testing.TB, h *history, base candidate, host string, size int) *team {
+	t := &team{tb: tb, h: h, base: base}
+	for i := range size {
+		t.members = append(t.members, &member{team: t, name: fmt.Sprintf("%s%d", base.Lock, i+1), link: newProxy(tb, host)})
+	}
+	tb.Cleanup(t.kill)
+	for _, m := range t.members {
+		m.start()
+		require.NotNil(tb, m.current())
+	}
+	return t
+}
+
+// start starts the member's next process.
+func (m *member) start() {
+	n := processes.Add(1)
+	c := m.team.base
+	c.Who, c.FirstValue = fmt.Sprintf("%s.%d", m.name, n), n*valuesOfAProcess
+	p, err := m.spawn(c)
+	if err != nil {
+		m.team.tb.Errorf("cannot start %s: %v", c.Who, err)
+		return
+	}
+	m.mu.Lock()
+	m.process = p
+	m.mu.Unlock()
+}
+
+func (m *member) spawn(c candidate) (*process, error) {
+	arg, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "SPANNER_EMULATOR_HOST="+m.link.addr(), "GORACE=halt_on_error=1 atexit_sleep_ms=0", candidateVariable+"="+string(arg))
+	// In a process group of its own: when this process ends, the kernel continues a stopped one and
+	// hangs it up. One that runs sees the end of its input.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	log, err := os.Create(filepath.Join(m.team.h.dir, c.Who+".log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd.Stderr = log
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &process{who: c.Who, cmd: cmd, in: in, exited: make(chan struct{})}
+	go m.listen(p, out)
+	return p, nil
+}
+
+// listen records what p says until it has ended. None may end that was not told to, or in any other
+// way: the race detector ends a process too.
+func (m *member) listen(p *process, out io.Reader) {
+	defer close(p.exited)
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		var r record
+		if json.Unmarshal(lines.Bytes(), &r) == nil { // or it was cut off in the middle of a line
+			m.team.h.add(r)
+		}
+	}
+	err := p.cmd.Wait()
+	m.team.h.add(record{Kind: kindExit, Lock: m.team.base.Lock, Who: p.who, Note: text(err)})
+	if !p.told.Load() || p.cmd.ProcessState.ExitCode() > 0 {
+		m.team.tb.Errorf("%s ended by itself, or badly: %v: see its log", p.who, err)
+	}
+}
+
+func (m *member) current() *process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.process
+}
+
+func (m *member) signal(s syscall.Signal) { _ = m.current().cmd.Process.Signal(s) }
+
+// kill ends the process as kill -9 does.
+func (m *member) kill() {
+	p := m.current()
+	p.told.Store(true)
+	_ = p.cmd.Process.Kill()
+	<-p.exited
+}
+
+// terminate asks the process to end.
+func (m *member) terminate() {
+	p := m.current()
+	p.told.Store(true)
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.exited:
+	case <-time.After(10*time.Second + 10*m.team.base.Lease):
+		m.team.tb.Errorf("%s does not end on SIGTERM", p.who)
+		m.kill()
+	}
+}
+
+// command is for a scripted process.
+func (m *member) command(c command) {
+	m.team.tb.Helper()
+	line, err := json.Marshal(c)
+	require.NoError(m.team.tb, err)
+	_, err = m.current().in.Write(append(line, '\n'))
+	require.NoError(m.team.tb, err)
+}
+
+func (t *team) kill() {
+	for _, m := range t.members {
+		if m.current() != nil {
+			m.kill()
+		}
+	}
+}
+
+func (t *team) terminate() {
+	var all sync.WaitGroup
+	for _, m := range t.members {
+		all.Go(m.terminate)
+	}
+	all.Wait()
+}
+
+// member finds a process's member, or nil.
+func (t *team) member(who string) *member {
+	for _, m := range t.members {
+		if m.current().who == who {
+			return m
+		}
+	}
+	return nil
+}
+
+// elected waits for a holder after that time.
+func (t *team) elected(after int64, limit time.Duration) (found term) {
+	t.tb.Helper()
+	ok := t.h.await(limit, func() bool {
+		holder := t.h.holder(t.base.Lock, after)
+		if holder != nil {
+			found = *holder
+		}
+		return holder != nil
+	})
+	require.True(t.tb, ok, "lock %s has no holder after %v", t.base.Lock, limit)
+	return found
+}
+
+// finish reads what every row of the register holds, as the last operation on it.
+func (t *team) finish(db *spanner.Client) {
+	t.tb.Helper()
+	for _, row := range t.h.rows(t.base.Lock) {
+		start := now()
+		r := record{Row: row}
+		if assert.NoError(t.tb, readRegister(t.tb.Context(), db.Single(), &r)) {
+			t.h.add(record{Kind: kindFinal, Lock: t.base.Lock, Row: row, Value: r.Prev, Token: r.PrevToken, From: start})
+		}
+	}
+}
