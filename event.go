@@ -60,7 +60,7 @@ type mailbox struct {
 	done   chan struct{} // closed when the observer has had everything
 }
 
-func newMailbox(observe func(Event)) *mailbox {
+func newMailbox(observe func(any)) *mailbox {
 	m := &mailbox{wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go m.deliver(observe)
 	return m
@@ -80,7 +80,7 @@ func (m *mailbox) change(f func()) {
 	}
 }
 
-func (m *mailbox) deliver(observe func(Event)) {
+func (m *mailbox) deliver(observe func(any)) {
 	defer close(m.done)
 	for range m.wake {
 		m.mu.Lock()

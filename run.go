@@ -25,22 +25,18 @@ type elector struct {
 }
 
 func newElector(l *Lock) *elector {
-	e := &elector{Lock: l, log: l.config.log.With("lock", l.name, "id", l.config.id), patience: make(chan struct{})}
+	e := &elector{Lock: l, log: l.config.Log.With("lock", l.name, "id", l.config.ID), patience: make(chan struct{})}
 	e.problems.log = e.log
-	e.candidate = elect.Candidate{
-		Table: l.table, Clock: l.clock, Names: []string{l.name}, ID: l.config.id,
-		Promise:   table.Promise{Lease: l.config.lease, Value: l.config.value},
-		LockDelay: l.config.lockDelay, Reclaim: l.config.reclaim,
-	}
-	if l.config.observe != nil {
-		e.events = newMailbox(l.config.observe)
+	e.candidate = l.config.Candidate(l.table, l.clock, l.name)
+	if l.config.Observe != nil {
+		e.events = newMailbox(l.config.Observe)
 	}
 	return e
 }
 
 func (e *elector) run(ctx context.Context) error {
 	context.AfterFunc(ctx, func() {
-		e.clock.AfterFunc(e.config.lease, func() { close(e.patience) })
+		e.clock.AfterFunc(e.config.Lease, func() { close(e.patience) })
 	})
 	var err error
 	for ctx.Err() == nil && err == nil {
@@ -56,7 +52,7 @@ func (e *elector) run(ctx context.Context) error {
 
 // stand looks at the lock until it can be claimed, and claims it. It returns nil once ctx has ended.
 func (e *elector) stand(ctx context.Context) *elect.Term {
-	retry := elect.Backoff{Max: e.config.poll}
+	retry := elect.Backoff{Max: e.config.Poll}
 	for ctx.Err() == nil {
 		seen, err := e.candidate.Look(ctx)
 		if err == nil && seen[0].Free <= 0 {
@@ -74,7 +70,7 @@ func (e *elector) stand(ctx context.Context) *elect.Term {
 			e.greet(seen[0])
 			// A lease is never slept past, but for a hundredth of it at random, so that of many
 			// candidates a few claim at a time.
-			elect.Sleep(ctx, e.clock, min(elect.Jitter(e.clock, e.config.poll), seen[0].Free+e.candidate.Spread()))
+			elect.Sleep(ctx, e.clock, min(elect.Jitter(e.clock, e.config.Poll), seen[0].Free+e.candidate.Spread()))
 		case errors.Is(err, table.ErrChanged), errors.Is(err, table.ErrSuperseded):
 			e.log.Debug("another candidate was first", "err", err)
 			elect.Sleep(ctx, e.clock, e.candidate.Spread()) // and will be seen at the next look
@@ -102,7 +98,7 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	}
 	e.begin(t)
 	stop, returned := e.guard(ctx, t)
-	if reason := t.Renew(e.config.heartbeat, stop); reason != nil {
+	if reason := t.Renew(e.config.Heartbeat, stop); reason != nil {
 		t.End(reason)
 		e.lost(t, reason)
 		return e.outlive(returned)
@@ -136,13 +132,13 @@ func deadline(t *elect.Term) time.Time { return time.Now().Add(t.Left()) }
 // the work has returned or has had a lease to do so.
 func (e *elector) guard(ctx context.Context, t *elect.Term) (stop, returned <-chan struct{}) {
 	work := make(chan struct{})
-	if e.config.lead == nil {
+	if e.config.Lead == nil {
 		close(work)
 		return ctx.Done(), work
 	}
 	go func() {
 		defer close(work)
-		e.config.lead(t.Context(), Token(t.Token()))
+		e.config.Lead(t.Context(), t.Token())
 	}()
 	giveUp := make(chan struct{})
 	go func() {
@@ -167,10 +163,11 @@ func (e *elector) lost(t *elect.Term, reason error) {
 }
 
 func (e *elector) release(ctx context.Context, t *elect.Term) error {
-	if err := t.Release(context.Cause(ctx)); err != nil {
-		return e.wrap("stop", err)
+	err := t.Release(context.WithoutCancel(ctx), context.Cause(ctx))
+	if err == nil || errors.Is(err, ErrSuperseded) {
+		return nil // released, or not held any more
 	}
-	return nil
+	return e.wrap("stop", err)
 }
 
 // outlive waits for the guarded work to return, so that two terms never run side by side: until a lease
@@ -192,7 +189,7 @@ func (e *elector) outlive(returned <-chan struct{}) error {
 // drain waits for the observer to have been told everything, for at most a lease.
 func (e *elector) drain() error {
 	e.events.close()
-	giveUp := e.clock.Timer(e.config.lease)
+	giveUp := e.clock.Timer(e.config.Lease)
 	defer giveUp.Stop()
 	select {
 	case <-e.events.done:
@@ -204,7 +201,7 @@ func (e *elector) drain() error {
 
 func (e *elector) givenUp(returned <-chan struct{}, what string) error {
 	e.overdue = append(e.overdue, returned)
-	return e.wrap("stop", fmt.Errorf("%s has not returned within a lease (%v) of being told to stop", what, e.config.lease))
+	return e.wrap("stop", fmt.Errorf("%s has not returned within a lease (%v) of being told to stop", what, e.config.Lease))
 }
 
 // linger waits, however long, for what was overdue: two Runs must not call the same code at once.
@@ -216,7 +213,7 @@ func (e *elector) linger() {
 
 // report delivers Run's one value. A receiver that never comes must not keep the goroutine.
 func (e *elector) report(err error, done chan<- error) {
-	giveUp := e.clock.Timer(e.config.lease)
+	giveUp := e.clock.Timer(e.config.Lease)
 	defer giveUp.Stop()
 	select {
 	case done <- err:

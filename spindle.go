@@ -9,6 +9,7 @@ import (
 	"cloud.google.com/go/spanner"
 
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -16,7 +17,7 @@ import (
 // from any goroutine.
 type Lock struct {
 	name    string
-	config  config
+	config  options.Config
 	err     error // what is wrong with the arguments of New; nothing works then
 	db      *spanner.Client
 	spanner table.Spanner
@@ -33,18 +34,15 @@ type Lock struct {
 //
 // A name has 1 to 4096 bytes of UTF-8 and does not end in _ and 16 or more digits.
 func New(db *spanner.Client, table, name string, opts ...Option) *Lock {
-	return newLock(db, table, name, newConfig(opts))
+	return newLock(db, table, name, options.New(opts))
 }
 
-func newLock(db *spanner.Client, tableName, name string, c config) *Lock {
-	if db == nil {
-		c.refuse("the Spanner client is nil: make one with spanner.NewClient")
-	}
-	c.wrong = append(c.wrong, table.CheckTable(tableName), table.CheckName(name))
+func newLock(db *spanner.Client, tableName, name string, c options.Config) *Lock {
+	c.Check(db, tableName, name)
 	l := &Lock{name: name, config: c, db: db, clock: elect.SystemClock{}}
 	l.spanner = table.Spanner{DB: db, Table: tableName}
 	l.table = table.Table{Store: l.spanner}
-	if err := c.err(); err != nil {
+	if err := c.Err(); err != nil {
 		l.err = fmt.Errorf("spindle: lock %.64q: %w", name, err)
 	}
 	return l

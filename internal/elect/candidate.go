@@ -41,16 +41,16 @@ type memory struct {
 // Sight is one lock as it was seen.
 type Sight struct {
 	table.Observation
-	Free    time.Duration  // how long after the observation the lock can be claimed: now, if not positive
-	Promise *table.Promise // of its holder, if it has one
-	New     bool           // this holder was not seen before
+	Free time.Duration // how long after the observation the lock can be claimed: now, if not positive
+	New  bool          // this holder was not seen before
 }
 
-// Look observes all locks at one instant, in one RPC, and one more for holders not seen before.
+// Look observes all locks at one instant, in one RPC, and one more for holders that came since the first
+// look, or where a lock row has vanished.
 func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.attempt())
 	defer cancel()
-	observed, err := c.Table.Observe(ctx, c.Names...)
+	observed, err := c.observe(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("observe: %w", err)
 	}
@@ -67,6 +67,15 @@ func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
 		}
 	}
 	return sights, nil
+}
+
+// observe reads the lease rows along with the lock rows while nothing is known yet. The wall clock only
+// bounds the keys of the first look; a wrong one makes for a second.
+func (c *Candidate) observe(ctx context.Context) ([]table.Observation, error) {
+	if c.seen == nil {
+		return c.Table.Survey(ctx, time.Now(), c.Names...)
+	}
+	return c.Table.Observe(ctx, c.Names...)
 }
 
 func (c *Candidate) memory(name string) *memory {
@@ -92,16 +101,21 @@ func (m *memory) promiseOf(token table.Token) *table.Promise {
 // readPromises reads what the holders promised that were not seen before, and says which these are.
 func (c *Candidate) readPromises(ctx context.Context, observed []table.Observation) (map[string]bool, error) {
 	var unknown []table.Observation
+	fresh := map[string]bool{}
 	for _, o := range observed {
-		if o.Held() && c.memory(o.Name).promiseOf(o.Token) == nil {
+		m := c.memory(o.Name)
+		switch {
+		case !o.Held() || m.promiseOf(o.Token) != nil:
+		case o.Promise != nil:
+			m.holder, m.promise, fresh[o.Name] = o.Token, o.Promise, true
+		default:
 			unknown = append(unknown, o)
 		}
 	}
 	if unknown == nil {
-		return nil, nil
+		return fresh, nil
 	}
 	promises, err := c.Table.Promises(ctx, unknown...)
-	fresh := map[string]bool{}
 	for _, o := range unknown {
 		m := c.memory(o.Name)
 		if p, ok := promises[o.Name]; ok {

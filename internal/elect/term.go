@@ -149,24 +149,38 @@ func (t *Term) End(reason error) {
 	t.end(reason)
 }
 
-// Release ends the term and frees its locks, trying until they would expire anyway. Locks that are not
-// held any more need no release.
-func (t *Term) Release(reason error) error {
+// Release ends the term and frees its locks, trying until ctx ends or they would expire anyway. It fails
+// with table.ErrSuperseded where the term was over before.
+func (t *Term) Release(ctx context.Context, reason error) error {
 	left := t.Left()
 	t.End(reason)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), max(left, 0))
+	ctx, cancel := context.WithTimeout(ctx, max(left, 0))
 	defer cancel()
 	retry := Backoff{Max: t.lease / 10}
-	for {
+	for unknown := false; ; unknown = true {
 		attempt, done := context.WithTimeout(ctx, min(t.lease/3, longestAttempt))
 		err := t.table.Release(attempt, t.token, t.names...)
 		done()
-		if err == nil || errors.Is(err, table.ErrSuperseded) {
+		switch {
+		case err == nil, unknown && errors.Is(err, table.ErrSuperseded): // an earlier attempt did it
 			return nil
+		case errors.Is(err, table.ErrSuperseded):
+			t.releaseRest(ctx)
+			return err
 		}
 		Sleep(ctx, t.clock, retry.Pause(t.clock))
 		if ctx.Err() != nil {
 			return fmt.Errorf("release: %w: left to expire", err)
 		}
+	}
+}
+
+// releaseRest frees those of several locks that are still held under the token. What fails expires.
+func (t *Term) releaseRest(ctx context.Context) {
+	if len(t.names) == 1 {
+		return
+	}
+	for _, name := range t.names {
+		_ = t.table.Release(ctx, t.token, name)
 	}
 }

@@ -21,6 +21,9 @@ type Observation struct {
 	Token     Token
 	Writer    string
 
+	// Promise is the holder's, where its lease row was read at the same instant.
+	Promise *Promise
+
 	// Strays are the lease rows found where there is no lock row, by token: somebody deleted the
 	// lock row by hand, and a holder may not know yet.
 	Strays map[Token]Promise
@@ -30,25 +33,50 @@ type Observation struct {
 // timestamp as token and heartbeat, and the confirmation is a later commit.
 func (o Observation) Held() bool { return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) != o.Token }
 
-// Observe reads the lock rows of the names, at one instant. One RPC, or two where one has no such row.
+// Observe reads the lock rows of the names, at one instant. One RPC, or two where one has no such row:
+// absence and strays must be of one instant, since what came in between could be a whole term.
 func (t Table) Observe(ctx context.Context, names ...string) ([]Observation, error) {
 	rows, at, err := t.Store.Read(ctx, "observe", Keys{Names: names})
-	if err == nil && len(rows) < len(names) {
-		// Absence and strays must be of one instant: what came in between could be a whole term.
-		rows, at, err = t.Store.Read(ctx, "observe", withLeases(names, at))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(rows) < len(names):
+		return t.Survey(ctx, at, names...)
 	}
+	return observations(rows, at, names)
+}
+
+// Survey is Observe with the lease rows, all at one instant, in one RPC. The time is about the present,
+// and bounds the keys that are looked for.
+func (t Table) Survey(ctx context.Context, about time.Time, names ...string) ([]Observation, error) {
+	rows, at, err := t.Store.Read(ctx, "observe", withLeases(names, about))
 	if err != nil {
 		return nil, err
 	}
+	return observations(rows, at, names)
+}
+
+func observations(rows []Row, at time.Time, names []string) ([]Observation, error) {
 	byName := index(rows)
 	observed := make([]Observation, len(names))
 	for i, name := range names {
 		o := Observation{Name: name, At: at}
 		row, exists := byName[name]
-		if exists {
-			o.Exists, o.Heartbeat, o.Token, o.Writer = true, row.Heartbeat, TokenAt(row.Token), row.Writer
-		} else if o.Strays, err = strays(name, rows); err != nil {
-			return nil, err
+		if !exists {
+			var err error
+			if o.Strays, err = strays(name, rows); err != nil {
+				return nil, err
+			}
+			observed[i] = o
+			continue
+		}
+		o.Exists, o.Heartbeat, o.Token, o.Writer = true, row.Heartbeat, TokenAt(row.Token), row.Writer
+		if leaseRow, ok := byName[LeaseKey(name, o.Token)]; ok && o.Held() {
+			p, err := decodePromise(leaseRow.Name, leaseRow.Writer)
+			if err != nil {
+				return nil, err
+			}
+			o.Promise = &p
 		}
 		observed[i] = o
 	}
