@@ -22,6 +22,9 @@ var (
 	// ctx: the lock was claimed by another, or somebody deleted its row.
 	ErrSuperseded = table.ErrSuperseded
 
+	// ErrStopped is a reason why a term ended: Run's ctx did. Event.Err wraps the cause of that too.
+	ErrStopped = errors.New("stopped")
+
 	// ErrExpired is a reason why a term ended: no heartbeat was acknowledged for a lease, by the local
 	// clock.
 	ErrExpired = elect.ErrExpired

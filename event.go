@@ -12,7 +12,7 @@ const (
 	// Elected: this Lock holds the lock from now on, under Event.Token.
 	Elected EventKind = iota + 1
 	// Lost: the term of Event.Token is over. Event.Err is the reason: ErrSuperseded, ErrExpired, or
-	// the cause of Run's ctx for a stop that was asked for.
+	// ErrStopped for a stop that was asked for.
 	Lost
 	// Jeopardy: a heartbeat of the term failed with Event.Err. The lock is still held; it will be lost
 	// at Event.Deadline unless a heartbeat is acknowledged before.

@@ -229,6 +229,7 @@ func TestOneTermLastsAsLongAsItsHolderRuns(t *testing.T) {
 		assert.Equal(t, token, a.tok())
 		b.end(a)
 		assert.Equal(t, "elected, lost", a.seen.kinds())
+		assert.ErrorIs(t, a.seen.last().Err, ErrStopped)
 		assert.ErrorIs(t, a.seen.last().Err, context.Canceled)
 	})
 }

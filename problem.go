@@ -24,6 +24,9 @@ func mend(err error) string {
 	if errors.Is(err, ErrFenced) || errors.Is(err, ErrNoLeader) || errors.Is(err, ErrSuperseded) {
 		return ""
 	}
+	if strings.Contains(spanner.ErrDesc(err), "ransaction") {
+		return "" // it is about the transaction, not the table
+	}
 	switch spanner.ErrCode(err) {
 	case codes.NotFound:
 		return "does the table exist? ddl.Create creates it"

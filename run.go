@@ -103,7 +103,7 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 		e.lost(t, reason)
 		return e.outlive(returned)
 	}
-	e.lost(t, context.Cause(ctx))
+	e.lost(t, fmt.Errorf("%w: %w", ErrStopped, context.Cause(ctx)))
 	if err := e.outlive(returned); err != nil {
 		t.End(context.Cause(ctx)) // and the lock is left to expire
 		return err

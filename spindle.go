@@ -72,7 +72,7 @@ func (l *Lock) HasLock() (bool, Token) {
 // for at most one lease; then the lock is released, and exactly one value is sent on done, if there is
 // one: nil, or why the lock could not be released, in which case it expires by itself. No goroutine is
 // left then and Run may be called again, unless a leader function or observer has still not returned:
-// Run is ErrRunning until it has. Work that only polls HasLock is not waited for: stop it first, then
+// Run is ErrRunning until it has. The Spanner client has to live until done. Work that only polls HasLock is not waited for: stop it first, then
 // end ctx.
 //
 // A done channel with room for one value needs no reader. One without is offered the value for a lease

@@ -39,7 +39,8 @@ func (e *SchemaError) Error() string {
 // make inserts fail. Any length will do for the strings, and further columns
 // are fine if they can be left out of an insert.
 //
-// Letter case does not matter in names. Any other error is that of a query.
+// Letter case does not matter in names. Any other error is that of a query. Verify blocks until ctx ends
+// where Spanner can't be reached.
 func Verify(ctx context.Context, db *spanner.Client, table string) error {
 	if err := checkName(table); err != nil {
 		return err

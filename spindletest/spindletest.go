@@ -22,7 +22,10 @@
 //
 // Each database has an instance of its own, so tests can run in parallel: the
 // emulator runs one read-write transaction at a time in each database and
-// aborts the others.
+// aborts the others. Of many at once on one client it fails some with
+// "Transaction not found" or "Invalid transaction ID", which Spanner does not
+// do: give concurrent writers in a test a client each, or let them write with
+// spanner.ApplyAtLeastOnce.
 //
 // After the cleanups nothing of this package is left running. Of the Spanner
 // client's, two things can be, which tests that use go.uber.org/goleak have to

@@ -61,10 +61,8 @@ func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
 	sights := make([]Sight, len(observed))
 	for i, o := range observed {
 		m := c.memory(o.Name)
-		sights[i] = Sight{Observation: o, Free: c.freeIn(m, o)}
-		if o.Held() {
-			sights[i].Promise, sights[i].New = m.promiseOf(o.Token), fresh[o.Name]
-		}
+		sights[i] = Sight{Observation: o, Free: c.freeIn(m, o), New: fresh[o.Name]}
+		sights[i].Promise = m.promiseOf(o.Token)
 	}
 	return sights, nil
 }

@@ -48,6 +48,9 @@ func newTerm(ctx context.Context, c *Candidate, token table.Token, sent Instant,
 // Token is the term's fencing token.
 func (t *Term) Token() table.Token { return t.token }
 
+// Names are those of the locks that it holds.
+func (t *Term) Names() []string { return t.names }
+
 // Context ends when the term does, or when the context of its claim does. Its cause is the reason.
 func (t *Term) Context() context.Context { return t.ctx }
 

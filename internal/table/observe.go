@@ -3,6 +3,7 @@ package table
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -144,4 +145,22 @@ func (t Table) Promises(ctx context.Context, observed ...Observation) (map[strin
 func (t Table) Good(ctx context.Context, name string, token Token) (bool, error) {
 	rows, _, err := t.Store.Read(ctx, "good", Keys{Names: []string{LeaseKey(name, token)}})
 	return len(rows) > 0, err
+}
+
+// Holders reads the locks with names in the range that are held, with their promises, in one RPC.
+func (t Table) Holders(ctx context.Context, r Range) ([]Observation, error) {
+	rows, at, err := t.Store.Read(ctx, "observe", Keys{Ranges: []Range{r}})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, row := range rows {
+		if !leaseLike.MatchString(row.Name) {
+			names = append(names, row.Name)
+		}
+	}
+	all, err := observations(rows, at, names)
+	return slices.DeleteFunc(all, func(o Observation) bool {
+		return o.Promise == nil || at.Sub(o.Heartbeat) >= o.Promise.Lease
+	}), err
 }

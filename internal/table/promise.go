@@ -13,16 +13,18 @@ const MaxLease = 24 * time.Hour
 type Promise struct {
 	Lease time.Duration // the holder stops by itself when no heartbeat was acknowledged for this long
 	Value string        // what the holder published
+	Slots int           // the size of the semaphore that the lock is a slot of, or 0
 }
 
 type promiseJSON struct {
 	Lease string `json:"lease"`
 	Value string `json:"value,omitempty"`
+	Slots int    `json:"slots,omitempty"`
 }
 
 func (p Promise) encode() string {
 	// Two strings: this can't fail.
-	b, _ := json.Marshal(promiseJSON{Lease: p.Lease.String(), Value: p.Value})
+	b, _ := json.Marshal(promiseJSON{Lease: p.Lease.String(), Value: p.Value, Slots: p.Slots})
 	return string(b)
 }
 
@@ -44,5 +46,5 @@ func parsePromise(s string) (Promise, error) {
 	if err != nil || lease <= 0 || lease > MaxLease {
 		return Promise{}, fmt.Errorf("promise %q has lease %q where a duration of at most %v was expected", s, j.Lease, MaxLease)
 	}
-	return Promise{Lease: lease, Value: j.Value}, nil
+	return Promise{Lease: lease, Value: j.Value, Slots: j.Slots}, nil
 }

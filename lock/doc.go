@@ -1,0 +1,19 @@
+// Package lock is for those who want "lock, do protected work, unlock" rather than a loop: a [Mutex], a
+// [Set] of several locks taken at once, and a [Semaphore].
+//
+// They are leases in the same table as the elector's, by the same protocol: renewed in the background
+// while they are held, lost when that fails for a lease, with a fencing token for writes in the same
+// database. A Mutex and a spindle.Lock of one name exclude each other.
+//
+// Use spindle.New where a process should hold a lock for as long as it lives and others stand by; a Mutex
+// around pieces of work that take turns; a Set where a piece of work needs several things at once; a
+// Semaphore where a few may work at a time.
+//
+// Goroutines of one process queue fairly, first come first served, and one of them at a time goes to
+// Spanner. Between processes nothing is promised about the order, nor that a Set gets its turn while
+// others keep taking parts of it.
+//
+// The files: mutex.go, set.go and semaphore.go are the three; do.go runs a function under one; keeper.go
+// is what they share, queue.go the queue of a process, name.go names made of parts. How a lock is won and
+// kept is in internal/elect.
+package lock

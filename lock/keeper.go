@@ -1,0 +1,167 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// stand is what is needed to stand for locks: the same for a mutex, a set and a semaphore.
+type stand struct {
+	what   string // for errors
+	config options.Config
+	err    error // what is wrong with the arguments; nothing works then
+	table  table.Table
+	fence  table.Spanner
+	key    string // of the queue, within one database
+}
+
+func newStand(db *spanner.Client, tableName, what string, names []string, opts []spindle.Option) stand {
+	c := options.New(opts)
+	c.Check(db, tableName, names...)
+	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithObserver": c.Observe != nil, "WithReclaim": c.Reclaim} {
+		if given {
+			c.Refuse("%s is for spindle.New: leave it out here", option)
+		}
+	}
+	s := stand{what: what, config: c, fence: table.Spanner{DB: db, Table: tableName}}
+	s.table = table.Table{Store: s.fence}
+	if err := c.Err(); err != nil {
+		s.err = s.wrap("new", err)
+		return s
+	}
+	s.key = fmt.Sprintf("%s %q", tableName, names)
+	return s
+}
+
+// queue is the key of the queue in this process.
+func (s *stand) queue() string { return s.fence.DB.DatabaseName() + " " + s.key }
+
+func (s *stand) wrap(step string, err error) error {
+	return fmt.Errorf("lock: %s: %s: %w", step, s.what, err)
+}
+
+// choose says which of the locks that were seen are to be claimed: none where it has to be waited, and
+// for how long at the most. It fails where waiting is of no use.
+type choose func(seen []elect.Sight) (claim []elect.Sight, wait time.Duration, err error)
+
+// acquire looks until it can claim what is chosen. It makes one attempt where try is set, and returns no
+// term where that fails.
+//
+// Pauses are about an eighth of what has been waited: a lock that is given back is taken within a tenth
+// of the time that its next holder has waited for it, and a long wait is not paid for with many reads.
+func (s *stand) acquire(ctx context.Context, names []string, promise table.Promise, choose choose, try bool) (*elect.Term, error) {
+	c := s.config.Candidate(s.table, elect.SystemClock{}, names...)
+	c.Promise = promise
+	start := time.Now()
+	var seen []elect.Sight
+	var last error
+	for ctx.Err() == nil {
+		var claim []elect.Sight
+		pause := s.pause(c.Clock, start)
+		sights, err := c.Look(ctx)
+		if err == nil {
+			seen = sights
+			var free time.Duration
+			if claim, free, err = choose(seen); err != nil {
+				return nil, err
+			}
+			pause = min(pause, free)
+		}
+		if err != nil && lasting(err) {
+			return nil, err
+		}
+		if claim != nil {
+			t, claimErr := c.Claim(context.WithoutCancel(ctx), claim...)
+			if claimErr == nil {
+				return t, nil
+			}
+			err = claimErr
+			pause = s.pause(c.Clock, start)
+		}
+		switch {
+		case ctx.Err() != nil: // the error is that of ctx
+		case superseded(err):
+			last = nil
+		default:
+			last = err
+		}
+		if try {
+			return nil, last
+		}
+		elect.Sleep(ctx, c.Clock, pause)
+	}
+	return nil, waitedFor(ctx, start, seen, last)
+}
+
+func (s *stand) pause(c elect.Clock, start time.Time) time.Duration {
+	pause := min(max(time.Since(start)/8, 2*time.Millisecond), s.config.Lease/10)
+	return pause/2 + c.Random(pause)
+}
+
+// held is a term that keeps itself, until it is given back or lost.
+type held struct {
+	*stand
+	term *elect.Term
+	lost chan struct{}
+	stop chan struct{} // closed to be given back
+	kept chan struct{} // closed when no heartbeat is sent any more
+	left atomic.Bool   // it was given back
+}
+
+var errGivenBack = errors.New("given back")
+
+func (s *stand) keep(t *elect.Term) *held {
+	h := &held{stand: s, term: t, lost: make(chan struct{}), stop: make(chan struct{}), kept: make(chan struct{})}
+	context.AfterFunc(t.Context(), func() {
+		if cause := context.Cause(t.Context()); !errors.Is(cause, errGivenBack) {
+			s.config.Log.Info("lost", "what", s.what, "token", t.Token(), "reason", cause)
+			close(h.lost)
+		}
+	})
+	go func() {
+		defer close(h.kept)
+		if reason := t.Renew(s.config.Heartbeat, h.stop); reason != nil {
+			t.End(reason)
+		}
+	}()
+	return h
+}
+
+func (h *held) token() spindle.Token {
+	if h.left.Load() || !h.term.Held() {
+		return 0
+	}
+	return spindle.Token(h.term.Token())
+}
+
+// giveBack frees the locks, within ctx. What fails is left to expire.
+func (h *held) giveBack(ctx context.Context) error {
+	if !h.left.CompareAndSwap(false, true) {
+		return ErrNotHeld
+	}
+	close(h.stop)
+	select {
+	case <-h.kept:
+	case <-ctx.Done(): // a heartbeat hangs
+		go func() { <-h.kept; h.term.End(errGivenBack) }()
+		return fmt.Errorf("%w: left to expire", ctx.Err())
+	}
+	if !h.term.Held() {
+		return fmt.Errorf("%w: lost before: %w", ErrNotHeld, context.Cause(h.term.Context()))
+	}
+	err := h.term.Release(ctx, errGivenBack)
+	if errors.Is(err, table.ErrSuperseded) {
+		return fmt.Errorf("%w: lost before: %w", ErrNotHeld, err)
+	}
+	return err
+}

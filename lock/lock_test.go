@@ -1,0 +1,411 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/lock"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+var quiet = spindle.WithLogger(slog.New(slog.DiscardHandler))
+
+func inBothDialects(t *testing.T, f func(t *testing.T, db *spindletest.Database)) {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+	t.Run("GoogleSQL", func(t *testing.T) {
+		f(t, spindletest.New(t, spindletest.WithDDL(`CREATE TABLE counter (id INT64 NOT NULL, n INT64) PRIMARY KEY (id)`)))
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		f(t, spindletest.New(t, spindletest.PostgreSQL(), spindletest.WithDDL(`CREATE TABLE counter (id bigint NOT NULL PRIMARY KEY, n bigint)`)))
+	})
+}
+
+// counted returns a client of its own on db, and the number of its RPCs.
+func counted(t testing.TB, db *spindletest.Database) (*spanner.Client, *atomic.Int64) {
+	var n atomic.Int64
+	client, err := spanner.NewClientWithConfig(context.Background(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true},
+		append(db.ClientOptions(),
+			option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				n.Add(1)
+				return invoke(ctx, method, req, reply, cc, opts...)
+			})),
+			option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, stream grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+				n.Add(1)
+				return stream(ctx, desc, cc, method, opts...)
+			})))...)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client, &n
+}
+
+// lose takes a lock away from its holder, as an operator would.
+func lose(t testing.TB, db *spindletest.Database, name string, token spindle.Token) {
+	_, err := db.Client.Apply(t.Context(), []*spanner.Mutation{spanner.Delete(db.Table, spanner.Key{fmt.Sprintf("%s_%016d", name, token)})})
+	require.NoError(t, err)
+}
+
+func TestLockAndUnlockTakeSixRPCsAndNoSleep(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		client, rpcs := counted(t, db)
+		warm := lock.New(client, db.Table, "warm", quiet)
+		require.NoError(t, warm.Lock(t.Context()))
+		require.NoError(t, warm.Unlock(t.Context()))
+		m := lock.New(client, db.Table, "m", quiet)
+		for range 3 {
+			before, start := rpcs.Load(), time.Now()
+			require.NoError(t, m.Lock(t.Context()))
+			require.NoError(t, m.Unlock(t.Context()))
+			assert.LessOrEqual(t, rpcs.Load()-before, int64(6))
+			assert.Less(t, time.Since(start), time.Second)
+		}
+	})
+}
+
+func TestAMutexExcludesOthersAndAnElector(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		ctx := t.Context()
+		a, b := lock.New(db.Client, db.Table, "m", quiet), lock.New(db.Client, db.Table, "m", quiet, spindle.WithID("b"))
+		require.NoError(t, a.Lock(ctx))
+		require.NotZero(t, a.Token())
+		ok, err := b.TryLock(ctx)
+		require.NoError(t, err)
+		require.False(t, ok)
+		elector := spindle.New(db.Client, db.Table, "m", quiet)
+		leader, err := elector.Leader(ctx)
+		require.NoError(t, err)
+		require.Equal(t, a.Token(), leader.Token)
+
+		first := a.Token()
+		require.NoError(t, a.Unlock(ctx))
+		assert.Zero(t, a.Token())
+		ok, err = b.TryLock(ctx)
+		require.NoError(t, err)
+		require.True(t, ok)
+		assert.Greater(t, b.Token(), first)
+		require.NoError(t, b.Unlock(ctx))
+	})
+}
+
+func TestAWaitThatEndsSaysWhoHoldsTheLock(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		other, _ := counted(t, db)
+		holder := lock.New(other, db.Table, "m", quiet, spindle.WithID("somebody"))
+		elector := spindle.New(other, db.Table, "m", quiet, spindle.WithID("somebody"))
+		run, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		require.NoError(t, elector.Run(run, done))
+		require.Eventually(t, func() bool { ok, _ := elector.HasLock(); return ok }, 10*time.Second, time.Millisecond)
+
+		m := lock.New(db.Client, db.Table, "m", quiet)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		err := m.Lock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, `"m" by somebody under token`)
+		stop()
+		require.NoError(t, <-done)
+
+		// Within a process the queue says it.
+		require.NoError(t, holder.Lock(t.Context()))
+		ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		assert.ErrorContains(t, holder.Lock(ctx), "held by this very value")
+		require.NoError(t, holder.Unlock(t.Context()))
+	})
+}
+
+func TestALostLockIsToldAndItsFenceFails(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		ctx := t.Context()
+		m := lock.New(db.Client, db.Table, "m", quiet, spindle.WithLease(time.Second))
+		require.NoError(t, m.Lock(ctx))
+		write := spanner.InsertOrUpdate("counter", []string{"id", "n"}, []any{1, 1})
+		_, err := db.Client.Apply(ctx, []*spanner.Mutation{m.Fence(), write})
+		require.NoError(t, err)
+		fence := m.Fence()
+		lose(t, db, "m", m.Token())
+		select {
+		case <-m.Lost():
+		case <-time.After(10 * time.Second):
+			t.Fatal("not told")
+		}
+		_, err = db.Client.Apply(ctx, []*spanner.Mutation{fence, write})
+		assert.Error(t, err)
+		_, err = db.Client.Apply(ctx, []*spanner.Mutation{m.Fence(), write})
+		assert.Error(t, err)
+		assert.ErrorIs(t, m.Unlock(ctx), lock.ErrNotHeld)
+		require.NoError(t, m.Lock(ctx), "and it can be taken again")
+		require.NoError(t, m.Unlock(ctx))
+	})
+}
+
+func TestDo(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		ctx := t.Context()
+		m := lock.New(db.Client, db.Table, "m", quiet, spindle.WithLease(time.Second))
+		own := errors.New("own")
+		assert.ErrorIs(t, lock.Do(ctx, m, func(context.Context) error { return own }), own)
+		assert.PanicsWithValue(t, "p", func() { _ = lock.Do(ctx, m, func(context.Context) error { panic("p") }) })
+		assert.NoError(t, lock.Do(ctx, m, func(ctx context.Context) error {
+			assert.ErrorIs(t, m.Lock(ctx), lock.ErrHeld, "it would wait for itself")
+			return nil
+		}))
+		err := lock.Do(ctx, m, func(ctx context.Context) error {
+			lose(t, db, "m", m.Token())
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), lock.ErrLost)
+			return nil
+		})
+		assert.ErrorIs(t, err, lock.ErrNotHeld)
+		require.NoError(t, m.Lock(ctx), "given back in every case")
+		require.NoError(t, m.Unlock(ctx))
+	})
+}
+
+func TestGoroutinesQueueFairly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+	db := spindletest.New(t)
+	m := lock.New(db.Client, db.Table, "m", quiet)
+	require.NoError(t, m.Lock(t.Context()))
+	var mu sync.Mutex
+	var order []int
+	var all sync.WaitGroup
+	for i := range 10 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			own := m
+			if i%2 == 1 {
+				own = lock.New(db.Client, db.Table, "m", quiet)
+			}
+			assert.NoError(t, own.Lock(t.Context()))
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			assert.NoError(t, own.Unlock(t.Context()))
+		}()
+		time.Sleep(10 * time.Millisecond) // the order in which they come is what is tested
+	}
+	require.NoError(t, m.Unlock(t.Context()))
+	all.Wait()
+	assert.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, order)
+}
+
+func TestASetIsAllOrNothing(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		ctx := t.Context()
+		b := lock.New(db.Client, db.Table, "b", quiet)
+		require.NoError(t, b.Lock(ctx))
+		s := lock.All(db.Client, db.Table, []string{"c", "b", "a"}, quiet)
+		ok, err := s.TryLock(ctx)
+		require.NoError(t, err)
+		require.False(t, ok)
+		for _, name := range []string{"a", "c"} {
+			free := lock.New(db.Client, db.Table, name, quiet)
+			ok, err := free.TryLock(ctx)
+			require.NoError(t, err)
+			require.True(t, ok, "nothing of the set is held while it waits")
+			require.NoError(t, free.Unlock(ctx))
+		}
+		require.NoError(t, b.Unlock(ctx))
+		require.NoError(t, s.Lock(ctx))
+		for _, name := range []string{"a", "b", "c"} {
+			leader, err := spindle.New(db.Client, db.Table, name).Leader(ctx)
+			require.NoError(t, err)
+			assert.Equal(t, s.Token(), leader.Token, "one token for the set")
+		}
+		_, err = db.Client.Apply(ctx, s.Fence())
+		require.NoError(t, err)
+		lose(t, db, "b", s.Token())
+		_, err = db.Client.Apply(ctx, s.Fence())
+		require.Error(t, err, "the fence is about all of it")
+		assert.ErrorIs(t, s.Unlock(ctx), lock.ErrNotHeld)
+		ok, err = lock.New(db.Client, db.Table, "a", quiet).TryLock(ctx)
+		require.NoError(t, err)
+		assert.True(t, ok, "what was still held of a lost set is given back")
+	})
+}
+
+func TestOverlappingSetsDoNotDeadlock(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var holding [10]atomic.Int32
+		var all sync.WaitGroup
+		for caller := range 8 {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				for round := range 3 {
+					var names []string
+					var mine []int
+					for i := range 4 {
+						k := (caller*3 + round + i*(1+caller%3)) % 10
+						mine, names = append(mine, k), append(names, fmt.Sprint("thing-", k))
+					}
+					assert.NoError(t, lock.Do(ctx, lock.All(db.Client, db.Table, names, quiet), func(context.Context) error {
+						for _, k := range mine {
+							assert.EqualValues(t, 1, holding[k].Add(1))
+						}
+						time.Sleep(time.Millisecond)
+						for _, k := range mine {
+							holding[k].Add(-1)
+						}
+						return nil
+					}))
+				}
+			}()
+		}
+		all.Wait()
+	})
+}
+
+func TestASemaphoreHasNHolders(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		ctx := t.Context()
+		var clients [3]*spanner.Client
+		for i := range clients {
+			clients[i], _ = counted(t, db)
+		}
+		var holders, most atomic.Int32
+		var all sync.WaitGroup
+		for i := range 12 {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				p, err := lock.NewSemaphore(clients[i%3], db.Table, "s", 3, quiet).Acquire(ctx)
+				if !assert.NoError(t, err) {
+					return
+				}
+				n := holders.Add(1)
+				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				}
+				time.Sleep(20 * time.Millisecond)
+				holders.Add(-1)
+				assert.NoError(t, p.Release(ctx))
+			}()
+		}
+		all.Wait()
+		assert.LessOrEqual(t, most.Load(), int32(3))
+	})
+}
+
+func TestASemaphoreTellsThoseWhoDisagree(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		ctx := t.Context()
+		p, err := lock.NewSemaphore(db.Client, db.Table, "s", 5, quiet, spindle.WithID("five")).Acquire(ctx)
+		require.NoError(t, err)
+		for range 10 {
+			_, err = lock.NewSemaphore(db.Client, db.Table, "s", 2, quiet).Acquire(ctx)
+			require.ErrorIs(t, err, lock.ErrSize)
+			require.ErrorContains(t, err, "2 slots here, and 5 for five")
+		}
+		_, err = db.Client.Apply(ctx, []*spanner.Mutation{p.Fence()})
+		require.NoError(t, err)
+		require.NoError(t, p.Release(ctx))
+		assert.ErrorIs(t, p.Release(ctx), lock.ErrNotHeld)
+		p, ok, err := lock.NewSemaphore(db.Client, db.Table, "s", 2, quiet).TryAcquire(ctx)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.NoError(t, p.Release(ctx))
+	})
+}
+
+func TestNothingIsLeftBehind(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+	before := goleak.IgnoreCurrent()
+	t.Run("run", func(t *testing.T) {
+		db := spindletest.New(t)
+		m := lock.New(db.Client, db.Table, "m", quiet)
+		require.NoError(t, m.Lock(t.Context()))
+		other := lock.New(db.Client, db.Table, "m", quiet, spindle.WithValue("x"))
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		require.Error(t, other.Lock(ctx), "a waiter that gives up")
+		require.NoError(t, m.Unlock(t.Context()))
+		var rows int
+		require.NoError(t, db.Client.Single().Read(t.Context(), db.Table, spanner.AllKeys(), []string{"name"}).Do(func(*spanner.Row) error { rows++; return nil }))
+		assert.Equal(t, 1, rows)
+	})
+	// The Spanner client asks, once in a process and in the background, whether it runs on Google Cloud.
+	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
+}
+
+func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
+	db := &spanner.Client{}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, c := range []struct {
+		err  error
+		says string
+	}{
+		{lock.New(nil, "locktable", "m").Lock(t.Context()), "client is nil"},
+		{lock.New(db, "locktable", "").Lock(t.Context()), "name is empty"},
+		{lock.New(db, "locktable", "m_1700000000000000").Lock(t.Context()), "lease row"},
+		{lock.New(db, "lock table", "m").Lock(t.Context()), "identifier"},
+		{lock.New(db, "locktable", "m", spindle.WithLease(5000)).Lock(t.Context()), "nanoseconds"},
+		{lock.New(db, "locktable", "m", spindle.WithReclaim(), spindle.WithID("x")).Lock(t.Context()), "WithReclaim is for spindle.New"},
+		{lock.New(db, "locktable", "m", spindle.WithLeader(func(context.Context, spindle.Token) {})).Lock(t.Context()), "WithLeader is for spindle.New"},
+		{lock.All(db, "locktable", nil).Lock(t.Context()), "set is empty"},
+		{lock.All(db, "locktable", []string{"a", "b", "a"}).Lock(t.Context()), `"a" twice`},
+		{lock.All(db, "locktable", []string{"a", ""}).Lock(t.Context()), "name is empty"},
+		{lock.All(db, "locktable", strings.Split(strings.Repeat("x,", 600), ",")).Lock(t.Context()), "601 names"},
+		{acquire(lock.NewSemaphore(db, "locktable", "s", 0)), "a semaphore of 0"},
+		{acquire(lock.NewSemaphore(db, "locktable", "s", -1)), "a semaphore of -1"},
+		{acquire(lock.NewSemaphore(db, "locktable", "", 1)), "name is empty"},
+		{lock.New(db, "locktable", "m").Lock(ended), "ctx had ended before"},
+		{lock.New(db, "locktable", "m").Unlock(t.Context()), "not held"},
+	} {
+		t.Log(c.err)
+		assert.ErrorContains(t, c.err, c.says)
+	}
+	_, err := lock.New(db, "locktable", "m").TryLock(ended)
+	assert.ErrorIs(t, err, context.Canceled)
+	_, _, err = lock.NewSemaphore(db, "locktable", "s", 1).TryAcquire(ended)
+	assert.ErrorIs(t, err, context.Canceled)
+	select {
+	case <-lock.New(db, "locktable", "m").Lost():
+	default:
+		t.Error("what is not held is lost")
+	}
+}
+
+func acquire(s *lock.Semaphore) error {
+	_, err := s.Acquire(context.Background())
+	return err
+}
+
+func TestNamesOfPartsNeverCollide(t *testing.T) {
+	parts := []string{"", "a", "b", "a/b", "/", "a%2Fb", "%", "a/", "/b", "ä"}
+	seen := map[string][]string{}
+	for _, x := range parts {
+		for _, name := range [][]string{{x}, {x, "a"}, {x, "b"}, {x, "a/b"}, {x, ""}, {x, "/b"}} {
+			key := lock.Name(name...)
+			other, taken := seen[key]
+			assert.False(t, taken, "%q and %q are both %q", name, other, key)
+			seen[key] = name
+		}
+	}
+	assert.Equal(t, "router-7/snmp-query", lock.Name("router-7", "snmp-query"))
+}

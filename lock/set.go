@@ -1,0 +1,53 @@
+package lock
+
+import (
+	"fmt"
+	"slices"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Set is several locks that are taken all at once or not at all, in one transaction, under one token,
+// and are renewed and given back together. Callers may ask for overlapping sets in any order: nobody ever
+// holds a part of a set while waiting for the rest, so there is no deadlock.
+type Set struct{ mutex }
+
+// All returns a Set of the names, each of which may be a Mutex or a spindle.Lock elsewhere. There must be
+// at least one, and none twice; at most 500, which are claimed in one transaction. Otherwise it is as New.
+func All(db *spanner.Client, tableName string, names []string, opts ...spindle.Option) *Set {
+	names = slices.Sorted(slices.Values(names))
+	opts = append(slices.Clip(opts), refuseSet(names))
+	return &Set{mutex{stand: newStand(db, tableName, fmt.Sprintf("set %.200q", names), names, opts), names: names}}
+}
+
+const maxSet = 500
+
+func refuseSet(names []string) spindle.Option {
+	return func(c *options.Config) {
+		switch {
+		case len(names) == 0:
+			c.Refuse("the set is empty: give it at least one name")
+		case len(names) > maxSet:
+			c.Refuse("the set has %d names: at most %d are allowed", len(names), maxSet)
+		}
+		for i := 1; i < len(names); i++ {
+			if names[i] == names[i-1] {
+				c.Refuse("the set has %q twice", names[i])
+			}
+		}
+	}
+}
+
+// Fence returns mutations that change nothing and let a commit succeed only while every lock of the set
+// is held under the token that it has now: see spindle.Lock.Fence.
+func (s *Set) Fence() []*spanner.Mutation {
+	var ms []*spanner.Mutation
+	for _, name := range s.names {
+		ms = append(ms, s.stand.fence.Fence(name, table.Token(s.Token())))
+	}
+	return ms
+}
