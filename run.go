@@ -68,7 +68,7 @@ func (e *elector) stand(ctx context.Context) *elect.Term {
 			e.problems.clear()
 			retry.Reset()
 			e.greet(seen[0])
-			// A lease is never slept past, but for a hundredth of it at random, so that of many
+			// A lease is never slept past, but for a fiftieth of it at random, so that of many
 			// candidates a few claim at a time.
 			elect.Sleep(ctx, e.clock, min(elect.Jitter(e.clock, e.config.Poll), seen[0].Free+e.candidate.Spread()))
 		case errors.Is(err, table.ErrChanged), errors.Is(err, table.ErrSuperseded):

@@ -141,7 +141,7 @@ func (c *Candidate) freeIn(m *memory, o table.Observation) time.Duration {
 	case o.Token == c.own && c.own != 0 && c.LockDelay == 0:
 		return 0
 	case !o.Held():
-		m.guard = c.Promise.Lease
+		m.guard = max(m.guard, c.Promise.Lease) // a bare claim does not show that the term before it is over
 		return o.Heartbeat.Add(c.Promise.Lease).Sub(o.At)
 	}
 	// Where somebody deleted the promise, the candidate's own lease stands for it.
@@ -233,4 +233,4 @@ func (c *Candidate) attempt() time.Duration {
 }
 
 // Spread is a short pause at random, for candidates that would otherwise all act at the same instant.
-func (c *Candidate) Spread() time.Duration { return c.Clock.Random(c.Promise.Lease / 100) }
+func (c *Candidate) Spread() time.Duration { return c.Clock.Random(c.Promise.Lease / 50) }
