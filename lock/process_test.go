@@ -1,0 +1,261 @@
+//go:build unix
+
+package lock_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/lock"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+// This file runs lock users as processes of their own: the test binary starts itself again.
+
+const workVariable = "SPINDLE_TEST_WORK"
+
+func TestMain(m *testing.M) {
+	if arg := os.Getenv(workVariable); arg != "" {
+		go func() { _, _ = io.Copy(io.Discard, os.Stdin); os.Exit(1) }() // the parent is gone
+		if err := runWork(arg); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// work is what a child is told.
+type work struct {
+	Kind            string // count or turns
+	Database, Table string
+	Lease           time.Duration
+	Goroutines      int
+	For             time.Duration
+}
+
+// report is what a child says. Times are of the machine's one clock, in nanoseconds.
+type report struct {
+	Kind string // try, done, fenced; got, gave; end
+	At   int64
+}
+
+func runWork(arg string) error {
+	var w work
+	if err := json.Unmarshal([]byte(arg), &w); err != nil {
+		return err
+	}
+	db, err := spanner.NewClientWithConfig(context.Background(), w.Database, spanner.ClientConfig{DisableNativeMetrics: true})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var mu sync.Mutex
+	out := json.NewEncoder(os.Stdout)
+	say := func(kind string) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = out.Encode(report{kind, time.Now().UnixNano()})
+	}
+	var all sync.WaitGroup
+	end := time.Now().Add(w.For)
+	for range w.Goroutines {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for time.Now().Before(end) {
+				if w.Kind == "count" {
+					count(db, w, say)
+				} else {
+					takeTurn(db, w, say)
+				}
+			}
+		}()
+	}
+	all.Wait()
+	say("end")
+	return nil
+}
+
+// count increments a counter that nothing but the mutex and its fence protects.
+func count(db *spanner.Client, w work, say func(string)) {
+	ctx, cancel := context.WithTimeout(context.Background(), w.For)
+	defer cancel()
+	m := lock.New(db, w.Table, "counter", quiet, spindle.WithLease(w.Lease))
+	if m.Lock(ctx) != nil {
+		return
+	}
+	defer func() { _ = m.Unlock(ctx) }()
+	fence := m.Fence()
+	row, err := db.Single().ReadRow(ctx, "counter", spanner.Key{1}, []string{"n"})
+	if err != nil {
+		return
+	}
+	var n spanner.NullInt64
+	if row.Columns(&n) != nil {
+		return
+	}
+	say("try")
+	// Not at least once: an increment that is applied again, later, would set the counter back.
+	_, err = db.Apply(ctx, []*spanner.Mutation{fence, spanner.Update("counter", []string{"id", "n"}, []any{1, n.Int64 + 1})})
+	if err == nil {
+		say("done")
+	} else if spanner.ErrCode(err).String() == "NotFound" {
+		say("fenced")
+	}
+}
+
+// takeTurn holds the lock for a moment and then lets the other process have it.
+func takeTurn(db *spanner.Client, w work, say func(string)) {
+	ctx := context.Background()
+	m := lock.New(db, w.Table, "turns", quiet, spindle.WithLease(w.Lease))
+	if m.Lock(ctx) != nil {
+		return
+	}
+	say("got")
+	time.Sleep(50*time.Millisecond + rand.N(100*time.Millisecond))
+	say("gave")
+	_ = m.Unlock(ctx)
+	time.Sleep(10 * time.Millisecond)
+}
+
+type child struct {
+	cmd     *exec.Cmd
+	mu      sync.Mutex
+	reports []report
+	exited  chan struct{}
+}
+
+func startWork(tb testing.TB, db *spindletest.Database, w work) *child {
+	w.Database, w.Table = db.Path, db.Table
+	arg, err := json.Marshal(w)
+	require.NoError(tb, err)
+	c := &child{cmd: exec.Command(os.Args[0]), exited: make(chan struct{})}
+	c.cmd.Env = append(append(os.Environ(), db.Env()...), workVariable+"="+string(arg))
+	c.cmd.Stderr = os.Stderr
+	_, err = c.cmd.StdinPipe()
+	require.NoError(tb, err)
+	out, err := c.cmd.StdoutPipe()
+	require.NoError(tb, err)
+	require.NoError(tb, c.cmd.Start())
+	tb.Cleanup(func() { _ = c.cmd.Process.Kill(); <-c.exited })
+	go func() {
+		defer close(c.exited)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var r report
+			if json.Unmarshal(lines.Bytes(), &r) == nil {
+				c.mu.Lock()
+				c.reports = append(c.reports, r)
+				c.mu.Unlock()
+			}
+		}
+		_ = c.cmd.Wait()
+	}()
+	return c
+}
+
+func (c *child) count(kind string) (n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.reports {
+		if r.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+func TestNoIncrementIsLostToKillsAndPauses(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		_, err := db.Client.Apply(t.Context(), []*spanner.Mutation{spanner.Insert("counter", []string{"id", "n"}, []any{1, 0})})
+		require.NoError(t, err)
+		const during = 8 * time.Second
+		w := work{Kind: "count", Lease: time.Second, Goroutines: 10, For: during}
+		var children []*child
+		for range 5 {
+			children = append(children, startWork(t, db, w))
+		}
+		start := time.Now()
+		time.Sleep(during / 4)
+		for i := 0; time.Since(start) < during*3/4; i++ {
+			victim := children[i%len(children)]
+			if i%2 == 0 {
+				_ = victim.cmd.Process.Kill()
+				<-victim.exited
+				w.For = during - time.Since(start)
+				children = append(children, startWork(t, db, w))
+				time.Sleep(300 * time.Millisecond)
+				continue
+			}
+			_ = victim.cmd.Process.Signal(syscall.SIGSTOP)
+			time.Sleep(3 * w.Lease / 2)
+			_ = victim.cmd.Process.Signal(syscall.SIGCONT)
+		}
+		var tried, done, fenced int64
+		for _, c := range children {
+			<-c.exited
+			tried, done, fenced = tried+c.count("try"), done+c.count("done"), fenced+c.count("fenced")
+		}
+		row, err := db.Client.Single().ReadRow(t.Context(), "counter", spanner.Key{1}, []string{"n"})
+		require.NoError(t, err)
+		var n spanner.NullInt64
+		require.NoError(t, row.Columns(&n))
+		t.Logf("%d tried, %d done, %d fenced, counter %d", tried, done, fenced, n.Int64)
+		assert.GreaterOrEqual(t, n.Int64, done, "an increment was lost")
+		assert.LessOrEqual(t, n.Int64, tried-fenced, "an increment was counted twice")
+		assert.Greater(t, done, int64(20))
+	})
+}
+
+// BenchmarkHandover: from just before Unlock in one process to Lock's return in the other.
+func BenchmarkHandover(b *testing.B) {
+	db := spindletest.New(b)
+	w := work{Kind: "turns", Lease: 10 * time.Second, Goroutines: 1, For: time.Duration(b.N) * 150 * time.Millisecond}
+	var children [2]*child
+	for i := range children {
+		children[i] = startWork(b, db, w)
+	}
+	type turn struct {
+		report
+		by int
+	}
+	var turns []turn
+	for i, c := range children {
+		<-c.exited
+		for _, r := range c.reports {
+			turns = append(turns, turn{r, i})
+		}
+	}
+	slices.SortFunc(turns, func(a, b turn) int { return int(a.At - b.At) })
+	var took []float64
+	for i := 1; i < len(turns); i++ {
+		if a, b := turns[i-1], turns[i]; a.Kind == "gave" && b.Kind == "got" && a.by != b.by {
+			took = append(took, float64(b.At-a.At)/1e6)
+		}
+	}
+	if len(took) == 0 {
+		b.Skip("too short for a hand-over: -benchtime 100x")
+	}
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2], "median-ms")
+	b.ReportMetric(took[len(took)-1], "worst-ms")
+	b.ReportMetric(float64(len(took)), "handovers")
+	b.ReportMetric(0, "ns/op")
+}
