@@ -13,5 +13,5 @@
 //
 // The files: spindle.go is the lock; options.go its options; run.go the loop; fence.go the fence; leader.go
 // and event.go what others see. How a lock is won and kept is in internal/elect, the steps on the table in
-// internal/table, the design and its safety argument in docs/protocol.md.
+// internal/table; package lock is for work that takes turns. The design and its safety argument are in docs/protocol.md.
 package spindle

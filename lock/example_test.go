@@ -1,0 +1,81 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle/lock"
+)
+
+func ExampleDo() {
+	var ctx context.Context
+	var db *spanner.Client
+
+	m := lock.New(db, "locktable", "invoice-4711")
+	err := lock.Do(ctx, m, func(ctx context.Context) error {
+		_, err := db.Apply(ctx, []*spanner.Mutation{
+			m.Fence(), // the write fails where the lock was lost
+			spanner.Update("invoices", []string{"id", "state"}, []any{4711, "sent"}),
+		})
+		return err
+	})
+	if errors.Is(err, lock.ErrNotHeld) {
+		log.Print("another may have done it at the same time: ", err)
+	}
+}
+
+func ExampleMutex_TryLock() {
+	var ctx context.Context
+	var db *spanner.Client
+
+	m := lock.New(db, "locktable", "nightly")
+	ok, err := m.TryLock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if !ok {
+		return // another is at it
+	}
+	defer func() { _ = m.Unlock(ctx) }()
+}
+
+func ExampleAll() {
+	var ctx context.Context
+	var db *spanner.Client
+
+	accounts := lock.All(db, "locktable", []string{"account-1", "account-2"}) // in any order
+	err := lock.Do(ctx, accounts, func(ctx context.Context) error {
+		_, err := db.Apply(ctx, accounts.Fence()) // and the transfer
+		return err
+	})
+	if err != nil {
+		log.Print(err)
+	}
+}
+
+func ExampleSemaphore() {
+	var ctx context.Context
+	var db *spanner.Client
+
+	permit, err := lock.NewSemaphore(db, "locktable", "import", 3).Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = permit.Release(context.WithoutCancel(ctx)) }()
+	select {
+	case <-permit.Lost():
+	case <-ctx.Done():
+	}
+}
+
+func ExampleName() {
+	fmt.Println(lock.Name("router-7", "snmp-query"))
+	fmt.Println(lock.Name("router-7/snmp-query"))
+	// Output:
+	// router-7/snmp-query
+	// router-7%2Fsnmp-query
+}
