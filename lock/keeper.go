@@ -81,11 +81,10 @@ func (s *stand) acquire(ctx context.Context, names []string, promise table.Promi
 			return nil, err
 		}
 		if claim != nil {
-			t, claimErr := c.Claim(context.WithoutCancel(ctx), claim...)
-			if claimErr == nil {
+			var t *elect.Term
+			if t, err = s.claim(ctx, &c, claim); err == nil {
 				return t, nil
 			}
-			err = claimErr
 			pause = s.pause(c.Clock, start)
 		}
 		switch {
@@ -101,6 +100,30 @@ func (s *stand) acquire(ctx context.Context, names []string, promise table.Promi
 		elect.Sleep(ctx, c.Clock, pause)
 	}
 	return nil, waitedFor(ctx, start, seen, last)
+}
+
+// claim returns when ctx ends, and then gives back in the background what it may still get.
+func (s *stand) claim(ctx context.Context, c *elect.Candidate, seen []elect.Sight) (*elect.Term, error) {
+	type result struct {
+		term *elect.Term
+		err  error
+	}
+	claimed := make(chan result, 1)
+	go func() {
+		t, err := c.Claim(context.WithoutCancel(ctx), seen...)
+		claimed <- result{t, err}
+	}()
+	select {
+	case r := <-claimed:
+		return r.term, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-claimed; r.term != nil {
+				_ = r.term.Release(context.WithoutCancel(ctx), errGivenBack)
+			}
+		}()
+		return nil, ctx.Err()
+	}
 }
 
 func (s *stand) pause(c elect.Clock, start time.Time) time.Duration {

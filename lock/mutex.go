@@ -67,7 +67,8 @@ func (m *mutex) Lock(ctx context.Context) error {
 	if !ok {
 		return m.stand.wrap("lock", fmt.Errorf("not acquired in %v: %w%s", time.Since(start).Round(time.Millisecond), ctx.Err(), m.inProcess()))
 	}
-	return m.hold(ctx, q, false)
+	_, err := m.hold(ctx, q, false)
+	return err
 }
 
 // TryLock takes the lock if it is free, and reports whether it did. It waits for nobody, in this process
@@ -80,8 +81,7 @@ func (m *mutex) TryLock(ctx context.Context) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	err := m.hold(ctx, q, true)
-	return err == nil && m.now.Load() != nil, err
+	return m.hold(ctx, q, true)
 }
 
 func (m *mutex) ready(ctx context.Context) error {
@@ -104,7 +104,7 @@ func (m *mutex) inProcess() string {
 	return " (another goroutine of this process holds it or is before this one in the queue)"
 }
 
-func (m *mutex) hold(ctx context.Context, q *queue, try bool) error {
+func (m *mutex) hold(ctx context.Context, q *queue, try bool) (bool, error) {
 	promise := table.Promise{Lease: m.stand.config.Lease, Value: m.stand.config.Value}
 	t, err := m.stand.acquire(ctx, m.names, promise, all, try)
 	if t == nil {
@@ -112,10 +112,10 @@ func (m *mutex) hold(ctx context.Context, q *queue, try bool) error {
 		if err != nil {
 			err = m.stand.wrap("lock", err)
 		}
-		return err
+		return false, err
 	}
 	m.now.Store(&turn{m.stand.keep(t), q})
-	return nil
+	return true, nil
 }
 
 // all chooses every lock, once all of them are free at one instant.

@@ -96,7 +96,6 @@ func (s *Semaphore) acquire(ctx context.Context, try bool) (*Permit, error) {
 		return nil, nil
 	}
 	p := &Permit{held: s.stand.keep(t), slot: t.Names()[0]}
-	// Two that disagree may have taken different slots at the same time: one of them sees the other.
 	if err := s.agree(ctx); err != nil {
 		_ = p.Release(context.WithoutCancel(ctx))
 		return nil, s.stand.wrap("acquire", err)
@@ -123,8 +122,15 @@ func (s *Semaphore) choose(seen []elect.Sight) ([]elect.Sight, time.Duration, er
 	return []elect.Sight{free[rand.IntN(len(free))]}, 0, nil
 }
 
+// agree looks at all slots that others hold, once one is held here: of two that disagree and have taken
+// different slots at the same time, one at least sees the other.
 func (s *Semaphore) agree(ctx context.Context) error {
-	holders, err := s.stand.table.Holders(ctx, table.Range{From: slot(s.name, 0), To: s.name + "/slot/9999_9999999999999999"})
+	start := time.Now()
+	holders, err := s.holders(ctx)
+	for err != nil && !lasting(err) && ctx.Err() == nil {
+		elect.Sleep(ctx, elect.SystemClock{}, s.stand.pause(elect.SystemClock{}, start))
+		holders, err = s.holders(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -134,6 +140,12 @@ func (s *Semaphore) agree(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (s *Semaphore) holders(ctx context.Context) ([]table.Observation, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(s.stand.config.Lease/3, time.Second))
+	defer cancel()
+	return s.stand.table.Holders(ctx, table.Range{From: slot(s.name, 0), To: s.name + "/slot/9999_9999999999999999"})
 }
 
 func (s *Semaphore) disagree(o table.Observation) error {
