@@ -22,7 +22,10 @@ type stand struct {
 	err    error // what is wrong with the arguments; nothing works then
 	table  table.Table
 	fence  table.Spanner
-	key    string // of the queue, within one database
+	clock  elect.Clock
+
+	database func() string // where it stands
+	key      string        // of the queue, within one database
 }
 
 func newStand(db *spanner.Client, tableName, what string, names []string, opts []spindle.Option) stand {
@@ -33,18 +36,19 @@ func newStand(db *spanner.Client, tableName, what string, names []string, opts [
 			c.Refuse("%s is for spindle.New: leave it out here", option)
 		}
 	}
-	s := stand{what: what, config: c, fence: table.Spanner{DB: db, Table: tableName}}
+	s := stand{what: what, config: c, fence: table.Spanner{DB: db, Table: tableName}, clock: elect.SystemClock{}}
 	s.table = table.Table{Store: s.fence}
 	if err := c.Err(); err != nil {
 		s.err = s.wrap("new", err)
 		return s
 	}
+	s.database = db.DatabaseName
 	s.key = fmt.Sprintf("%s %q", tableName, names)
 	return s
 }
 
 // queue is the key of the queue in this process.
-func (s *stand) queue() string { return s.fence.DB.DatabaseName() + " " + s.key }
+func (s *stand) queue() string { return s.database() + " " + s.key }
 
 func (s *stand) wrap(step string, err error) error {
 	return fmt.Errorf("lock: %s: %s: %w", step, s.what, err)
@@ -60,14 +64,14 @@ type choose func(seen []elect.Sight) (claim []elect.Sight, wait time.Duration, e
 // Pauses are about an eighth of what has been waited: a lock that is given back is taken within a tenth
 // of the time that its next holder has waited for it, and a long wait is not paid for with many reads.
 func (s *stand) acquire(ctx context.Context, names []string, promise table.Promise, choose choose, try bool) (*elect.Term, error) {
-	c := s.config.Candidate(s.table, elect.SystemClock{}, names...)
+	c := s.config.Candidate(s.table, s.clock, names...)
 	c.Promise = promise
 	start := time.Now()
 	var seen []elect.Sight
 	var last error
 	for ctx.Err() == nil {
 		var claim []elect.Sight
-		pause := s.pause(c.Clock, start)
+		pause := s.pause(start)
 		sights, err := c.Look(ctx)
 		if err == nil {
 			seen = sights
@@ -85,7 +89,7 @@ func (s *stand) acquire(ctx context.Context, names []string, promise table.Promi
 			if t, err = s.claim(ctx, &c, claim); err == nil {
 				return t, nil
 			}
-			pause = s.pause(c.Clock, start)
+			pause = s.pause(start)
 		}
 		switch {
 		case ctx.Err() != nil: // the error is that of ctx
@@ -126,9 +130,9 @@ func (s *stand) claim(ctx context.Context, c *elect.Candidate, seen []elect.Sigh
 	}
 }
 
-func (s *stand) pause(c elect.Clock, start time.Time) time.Duration {
+func (s *stand) pause(start time.Time) time.Duration {
 	pause := min(max(time.Since(start)/8, 2*time.Millisecond), s.config.Lease/10)
-	return pause/2 + c.Random(pause)
+	return pause/2 + s.clock.Random(pause)
 }
 
 // held is a term that keeps itself, until it is given back or lost.

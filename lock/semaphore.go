@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -119,7 +118,7 @@ func (s *Semaphore) choose(seen []elect.Sight) ([]elect.Sight, time.Duration, er
 	if free == nil {
 		return nil, wait, nil
 	}
-	return []elect.Sight{free[rand.IntN(len(free))]}, 0, nil
+	return []elect.Sight{free[s.stand.clock.Random(time.Duration(len(free)))]}, 0, nil
 }
 
 // agree looks at all slots that others hold, once one is held here: of two that disagree and have taken
@@ -128,7 +127,7 @@ func (s *Semaphore) agree(ctx context.Context) error {
 	start := time.Now()
 	holders, err := s.holders(ctx)
 	for err != nil && !lasting(err) && ctx.Err() == nil {
-		elect.Sleep(ctx, elect.SystemClock{}, s.stand.pause(elect.SystemClock{}, start))
+		elect.Sleep(ctx, s.stand.clock, s.stand.pause(start))
 		holders, err = s.holders(ctx)
 	}
 	if err != nil {
