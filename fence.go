@@ -21,8 +21,8 @@ func (l *Lock) Fence(token Token) *spanner.Mutation {
 }
 
 // Apply is Client.Apply with the fence added to ms. It returns an error that errors.Is(err, ErrFenced)
-// exactly when the token is not good any more; a NOT_FOUND of your own rows stays what it is. Nothing
-// of ms is applied where an error is returned, but for errors that leave it open, such as a timeout.
+// exactly when the token is not good any more; a NOT_FOUND of your own rows stays what it is. After ErrFenced
+// nothing of ms was applied; after other errors, such as a timeout, it may have been.
 func (l *Lock) Apply(ctx context.Context, token Token, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	if l.err != nil {
 		return time.Time{}, l.err
@@ -59,6 +59,9 @@ func (l *Lock) tellFenced(ctx context.Context, token Token, err error) error {
 	if !table.RowMissing(err) {
 		return err
 	}
+	// The commit may have taken all the time that ctx had.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
 	good, readErr := l.table.Good(ctx, l.name, table.Token(token))
 	switch {
 	case readErr != nil:

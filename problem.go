@@ -24,7 +24,10 @@ func mend(err error) string {
 	if errors.Is(err, ErrFenced) || errors.Is(err, ErrNoLeader) || errors.Is(err, ErrSuperseded) {
 		return ""
 	}
-	if strings.Contains(spanner.ErrDesc(err), "ransaction") {
+	switch desc := spanner.ErrDesc(err); {
+	case strings.Contains(desc, "Session not found"):
+		return "the Spanner client has lost its session, which happens when an emulator is started again: make a new client"
+	case strings.Contains(desc, "ransaction"):
 		return "" // it is about the transaction, not the table
 	}
 	switch spanner.ErrCode(err) {

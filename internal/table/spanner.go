@@ -72,9 +72,9 @@ func (s Spanner) Fence(name string, token Token) *spanner.Mutation {
 }
 
 // RowMissing reports whether a commit failed because something that it names does not exist: a row,
-// the table, the database. A lost session, which has the same code, is none of these.
+// the table, the database. A lost session or transaction, which have the same code, are none of these.
 func RowMissing(err error) bool {
-	if spanner.ErrCode(err) != codes.NotFound {
+	if spanner.ErrCode(err) != codes.NotFound || strings.HasPrefix(spanner.ErrDesc(err), "Transaction not found") {
 		return false
 	}
 	// Only the innermost error has the details: the client's own does not pass them on.

@@ -24,4 +24,5 @@ func TestALostSessionIsNotASupersededToken(t *testing.T) {
 		assert.False(t, RowMissing(wrap(status.Error(codes.Unavailable, "later"))))
 		assert.False(t, RowMissing(nil))
 	}
+	assert.False(t, RowMissing(spanner.ToSpannerError(status.Error(codes.NotFound, "Transaction not found: 17"))))
 }
