@@ -21,8 +21,9 @@ func (l *Lock) Fence(token Token) *spanner.Mutation {
 }
 
 // Apply is Client.Apply with the fence added to ms. It returns an error that errors.Is(err, ErrFenced)
-// exactly when the token is not good any more; a NOT_FOUND of your own rows stays what it is. After ErrFenced
-// nothing of ms was applied; after other errors, such as a timeout, it may have been.
+// exactly when the token is not good any more; a NOT_FOUND of your own rows stays what it is. After
+// ErrFenced nothing of ms was applied (but with spanner.ApplyAtLeastOnce an earlier attempt may have been,
+// while the token was good); after other errors, such as a timeout, it may have been.
 func (l *Lock) Apply(ctx context.Context, token Token, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	if l.err != nil {
 		return time.Time{}, l.err
