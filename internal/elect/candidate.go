@@ -120,7 +120,7 @@ func (c *Candidate) readPromises(ctx context.Context, observed []table.Observati
 			m.holder, m.promise, fresh[o.Name] = o.Token, &p, true
 		}
 		if err != nil {
-			m.guard = max(m.guard, c.Promise.Lease) // there is a holder all the same
+			m.guard, m.absent = max(m.guard, c.Promise.Lease), time.Time{} // there is a holder all the same
 		}
 	}
 	return fresh, err

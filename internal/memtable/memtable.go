@@ -5,9 +5,11 @@ package memtable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +20,10 @@ import (
 type Store struct {
 	// OnCommit, if set, is called within each commit, with the rows before and after it.
 	OnCommit func(step string, at time.Time, before, after map[string]table.Row)
+
+	// Ahead, if set, says how far the next timestamp is ahead of true time, as TrueTime's uncertainty
+	// allows. Spanner then answers a commit only once that time has come: that is left to the caller.
+	Ahead func() time.Duration
 
 	mu   sync.Mutex
 	rows map[string]table.Row
@@ -38,7 +44,7 @@ func (s *Store) Read(ctx context.Context, _ string, keys table.Keys) ([]table.Ro
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := time.Now().UTC().Truncate(time.Microsecond); now.After(s.last) {
+	if now := s.now(); now.After(s.last) {
 		s.last = now // no later commit is at or before this read
 	}
 	return s.find(keys), s.last, nil
@@ -55,10 +61,19 @@ func (s *Store) Commit(ctx context.Context, step string, writes []table.Write) e
 	return err
 }
 
+// now is the timestamp that Spanner's clock suggests.
+func (s *Store) now() time.Time {
+	now := time.Now().UTC()
+	if s.Ahead != nil {
+		now = now.Add(s.Ahead())
+	}
+	return now.Truncate(time.Microsecond)
+}
+
 // Transact implements table.Store. A transaction whose reads were overtaken runs again.
 func (s *Store) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
 	for {
-		txn := &transaction{store: s}
+		txn := s.Begin()
 		writes, err := fn(ctx, txn)
 		if err == nil {
 			err = ctx.Err()
@@ -66,23 +81,37 @@ func (s *Store) Transact(ctx context.Context, step string, fn func(context.Conte
 		if err != nil {
 			return time.Time{}, err
 		}
-		s.mu.Lock()
-		if txn.current() {
-			at, err := s.commit(step, writes)
-			s.mu.Unlock()
+		if at, err := txn.Commit(step, writes); !errors.Is(err, ErrAborted) {
 			return at, err
 		}
-		s.mu.Unlock()
 	}
 }
 
-type transaction struct {
+// ErrAborted is what a transaction fails with when its reads were overtaken.
+var ErrAborted = errors.New("transaction aborted: what it read has changed")
+
+// Begin begins a transaction, for callers that want time to pass between its reads and its commit.
+func (s *Store) Begin() *Transaction { return &Transaction{store: s} }
+
+// Transaction is a table.Reader with a commit.
+type Transaction struct {
 	store *Store
 	keys  []table.Keys
 	seen  [][]table.Row
 }
 
-func (t *transaction) Read(ctx context.Context, keys table.Keys) ([]table.Row, error) {
+// Commit applies the writes, unless something that was read has changed since: ErrAborted.
+func (t *Transaction) Commit(step string, writes []table.Write) (time.Time, error) {
+	t.store.mu.Lock()
+	defer t.store.mu.Unlock()
+	if !t.current() {
+		return time.Time{}, ErrAborted
+	}
+	return t.store.commit(step, writes)
+}
+
+// Read implements table.Reader.
+func (t *Transaction) Read(ctx context.Context, keys table.Keys) ([]table.Row, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -93,7 +122,7 @@ func (t *transaction) Read(ctx context.Context, keys table.Keys) ([]table.Row, e
 	return rows, nil
 }
 
-func (t *transaction) current() bool {
+func (t *Transaction) current() bool {
 	for i, keys := range t.keys {
 		if !slices.Equal(t.store.find(keys), t.seen[i]) {
 			return false
@@ -104,17 +133,18 @@ func (t *transaction) current() bool {
 
 func (s *Store) find(keys table.Keys) []table.Row {
 	var found []table.Row
-	for _, name := range slices.Sorted(maps.Keys(s.rows)) {
+	for name, row := range s.rows {
 		within := func(r table.Range) bool { return r.From <= name && name <= r.To }
 		if slices.Contains(keys.Names, name) || slices.ContainsFunc(keys.Ranges, within) {
-			found = append(found, s.rows[name])
+			found = append(found, row)
 		}
 	}
+	slices.SortFunc(found, func(a, b table.Row) int { return strings.Compare(a.Name, b.Name) })
 	return found
 }
 
 func (s *Store) commit(step string, writes []table.Write) (time.Time, error) {
-	at := time.Now().UTC().Truncate(time.Microsecond)
+	at := s.now()
 	if !at.After(s.last) {
 		at = s.last.Add(time.Microsecond)
 	}

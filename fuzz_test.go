@@ -1,0 +1,35 @@
+package spindle
+
+import (
+	"math"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"cloud.google.com/go/spanner"
+)
+
+// Options that are accepted are within bounds, so that no sum of times overflows and a term has time for
+// a heartbeat.
+func FuzzOptions(f *testing.F) {
+	f.Add(int64(5000), int64(0), int64(0), int64(0), "id", "value")
+	f.Add(int64(math.MaxInt64), int64(1), int64(-1), int64(math.MaxInt64), "", "\xff")
+	f.Add(int64(100), int64(90_000_000), int64(99_000_000), int64(math.MinInt64), "a", "")
+	f.Fuzz(func(t *testing.T, ms, heartbeat, poll, delay int64, id, value string) {
+		l := New(&spanner.Client{}, "locktable", "mylock", WithDuration(ms), WithHeartbeat(time.Duration(heartbeat)),
+			WithPoll(time.Duration(poll)), WithLockDelay(time.Duration(delay)), WithID(id), WithValue(value))
+		if l.err != nil {
+			return
+		}
+		c := l.config
+		if c.Lease < minLease || c.Lease > maxLease || c.Lease != time.Duration(ms)*time.Millisecond {
+			t.Errorf("lease %v of %d ms was accepted", c.Lease, ms)
+		}
+		if c.Heartbeat <= 0 || c.Heartbeat > c.Lease*9/10 || c.Poll <= 0 || c.Poll >= c.Lease || c.LockDelay < 0 || c.LockDelay > maxLease {
+			t.Errorf("%+v was accepted", c)
+		}
+		if id == "" || !utf8.ValidString(id) || !utf8.ValidString(value) {
+			t.Errorf("%q, %q were accepted", id, value)
+		}
+	})
+}

@@ -1,0 +1,85 @@
+package table
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// A name that is accepted is one that Spanner takes, and that is never taken for another lock's lease row.
+func FuzzCheckName(f *testing.F) {
+	for _, s := range []string{"", "mylock", "mylock_1700000000000000", "mylock_12", "_0000000000000000", "a_b_1234567890123456", "\xff", "ä_12345678901234567", "x_1234567890123456\n"} {
+		f.Add(s, "mylock")
+	}
+	f.Fuzz(func(t *testing.T, name, other string) {
+		if CheckName(name) != nil {
+			return
+		}
+		if name == "" || len(name) > MaxName || !utf8.ValidString(name) {
+			t.Errorf("%q was accepted", name)
+		}
+		if isLeaseKey(other, name) {
+			t.Errorf("%q was accepted and is a lease row of %q", name, other)
+		}
+	})
+}
+
+// A lease row belongs to one lock and one token, and is found among the keys that are looked for.
+func FuzzLeaseKey(f *testing.F) {
+	f.Add("mylock", "mylock_1", int64(1700000000000000))
+	f.Add("a", "a_", int64(0))
+	f.Add("a_b", "a", int64(9999999999999999))
+	f.Fuzz(func(t *testing.T, name, other string, micros int64) {
+		if micros <= 0 || micros > 9999999999999999 || CheckName(name) != nil || CheckName(other) != nil {
+			return
+		}
+		token := Token(micros)
+		key := LeaseKey(name, token)
+		if !isLeaseKey(name, key) || tokenOf(key) != token {
+			t.Errorf("%q is not the lease row of %q under %d", key, name, token)
+		}
+		if r := leaseKeys(name, token.Time()); key < r.From || key > r.To && micros < 9999999999999999-int64(24*time.Hour/time.Microsecond) {
+			t.Errorf("%q is not among %v", key, r)
+		}
+		if other != name && isLeaseKey(other, key) {
+			t.Errorf("%q is a lease row of %q and of %q", key, name, other)
+		}
+		if CheckName(key) == nil {
+			t.Errorf("%q is a lease row and was accepted as a name", key)
+		}
+	})
+}
+
+// What a holder wrote is read back; anything else is refused, or has a lease within bounds.
+func FuzzPromise(f *testing.F) {
+	for _, s := range []string{"", `{"lease":"10s"}`, `{"lease":"10s","value":"http://10.0.0.7:8080"}`, `{"lease":"-1s"}`, `{"lease":"25h"}`, `{"lease":1}`, `[]`, `{"lease":"1ns","slots":-1}`} {
+		f.Add(s, int64(time.Second), "value")
+	}
+	f.Fuzz(func(t *testing.T, s string, lease int64, value string) {
+		if p, err := parsePromise(s); err == nil && (p.Lease <= 0 || p.Lease > MaxLease) {
+			t.Errorf("%q was read as %v", s, p)
+		}
+		if lease <= 0 || lease > int64(MaxLease) || !utf8.ValidString(value) {
+			return
+		}
+		p := Promise{Lease: time.Duration(lease), Value: value}
+		if back, err := parsePromise(p.encode()); err != nil || back != p {
+			t.Errorf("%v was read back as %v, %v", p, back, err)
+		}
+	})
+}
+
+// A table's name that is accepted can't be anything but a name.
+func FuzzCheckTable(f *testing.F) {
+	for _, s := range []string{"locktable", "a.b", "a b", "1a", "a;b", "a\n", "`a`", ""} {
+		f.Add(s)
+	}
+	plain := regexp.MustCompile(`\A\w+(\.\w+)?\z`)
+	f.Fuzz(func(t *testing.T, s string) {
+		if CheckTable(s) == nil && (!plain.MatchString(s) || strings.ContainsAny(s[:1], "0123456789")) {
+			t.Errorf("%q was accepted", s)
+		}
+	})
+}

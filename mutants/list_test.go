@@ -1,0 +1,118 @@
+//go:build mutants
+
+package mutants
+
+// mutant is the source with something replaced, which must break an invariant of the simulation (they are
+// listed in simulation_check_test.go).
+type mutant struct {
+	name   string
+	breaks string
+	edits  []edit
+}
+
+// edit replaces a text that is there exactly once.
+type edit struct{ file, old, new string }
+
+const (
+	claimGo     = "internal/table/claim.go"
+	holdGo      = "internal/table/hold.go"
+	observeGo   = "internal/table/observe.go"
+	spannerGo   = "internal/table/spanner.go"
+	candidateGo = "internal/elect/candidate.go"
+	clockGo     = "internal/elect/clock.go"
+	termGo      = "internal/elect/term.go"
+	runGo       = "run.go"
+	linkGo      = "simulation_link_test.go"
+)
+
+func one(name, breaks, file, old, new string) mutant {
+	return mutant{name, breaks, []edit{{file, old, new}}}
+}
+
+var mutants = []mutant{
+	// The steps on the table.
+	one("heartbeat without the lease row check", "one holder", holdGo,
+		"writes = append(writes, good(name, token), Write{", "writes = append(writes, Write{"),
+	one("good looks at the lock row", "one holder", holdGo,
+		"return Write{Kind: Update, Name: LeaseKey(name, token)} }", "return Write{Kind: Update, Name: name} }"),
+	one("release that does not check", "one holder", holdGo,
+		"\t\t\tgood(name, token),\n", ""),
+	one("release that leaves the lease row", "rows", holdGo,
+		"\t\t\tWrite{Kind: Delete, Name: LeaseKey(name, token)},\n", ""),
+	one("claim without comparing the heartbeat", "one holder", claimGo,
+		" || !row.Heartbeat.Equal(o.Heartbeat) {", " {"),
+	one("claim that leaves the old lease row", "fence", claimGo,
+		"\t\twrites = append(writes, Write{Kind: Delete, Name: key})\n", ""),
+	one("claim over strays that nobody waited for", "one holder", claimGo,
+		"!exists && !known {", "false && !known {"),
+	one("confirm without the token check", "rows", claimGo,
+		"TokenAt(row.Token) != token || ", ""),
+	one("strays of a later instant than the absence", "one holder", observeGo,
+		`rows, at, err = t.Store.Read(ctx, "observe", withLeases`, `rows, _, err = t.Store.Read(ctx, "observe", withLeases`),
+
+	// The fence.
+	one("fence on the lock row", "fence", spannerGo,
+		"return s.mutation(good(name, token))", "return s.mutation(Write{Kind: Update, Name: name})"),
+	one("fence that deletes", "fence", spannerGo,
+		"return s.mutation(good(name, token))", "return s.mutation(Write{Kind: Delete, Name: LeaseKey(name, token)})"),
+	one("fence that only reads", "fence", linkGo,
+		"\tp.rpc(ctx, \"fenced write\", true, func() simReply {\n", `
+	if good, err := p.lock.table.Good(ctx, simName, table.Token(token)); !good || err != nil {
+		return
+	}
+	writes = writes[1:]
+	p.rpc(ctx, "fenced write", true, func() simReply {
+`),
+
+	// The candidate.
+	one("own lease instead of the holder's", "one holder", candidateGo,
+		"\t\tm.guard = p.Lease\n", "\t\t_ = p\n"),
+	one("promise of an earlier holder", "one holder", candidateGo,
+		"if m.holder != token {", "if m.promise == nil {"),
+	one("expiry by the local clock", "one holder", candidateGo,
+		"return o.Heartbeat.Add(m.guard + c.LockDelay).Sub(o.At)", "return o.Heartbeat.Add(m.guard + c.LockDelay).Sub(time.Unix(0, c.Clock.Now().Wall))"),
+	one("own token rule for every token", "one holder", candidateGo,
+		"case o.Token == c.own && c.own != 0 &&", "case c.own != 0 &&"),
+	one("reclaim of everybody's", "one holder", candidateGo,
+		"case c.Reclaim && o.Writer == c.ID:", "case c.Reclaim:"),
+	one("absence believed at once", "one holder", candidateGo,
+		"\tif m.guard == 0 {\n", "\tif m.guard >= 0 {\n"),
+	one("holder that was seen forgotten with its rows", "one holder", candidateGo,
+		"\t\tm.absent, m.strays = o.At, o.Strays\n\t}\n\tfor ", "\t\tm.absent, m.strays, m.guard = o.At, o.Strays, 0\n\t}\n\tfor "),
+	one("absence not forgotten once there is a row", "one holder", candidateGo,
+		"\t\t\tm.guard, m.absent = max(m.guard, c.Promise.Lease), time.Time{}", "\t\t\tm.guard = max(m.guard, c.Promise.Lease)"),
+	one("stray lease rows ignored", "one holder", candidateGo,
+		"\t\t\tm.guard = max(m.guard, p.Lease)\n", "\t\t\t_ = p\n"),
+	one("lock delay not waited for", "claim after expiry", candidateGo,
+		"return o.Heartbeat.Add(m.guard + c.LockDelay)", "return o.Heartbeat.Add(m.guard)"),
+	one("bare claim never superseded", "a holder again", candidateGo,
+		"return o.Heartbeat.Add(c.Promise.Lease).Sub(o.At)", "return c.Promise.Lease"),
+	one("confirmation of unknown outcome believed", "one holder", candidateGo,
+		"for err := failed; err != nil; {", "for err := failed; errors.Is(err, table.ErrSuperseded); {"),
+	one("first deadline counted from the reply", "one holder", candidateGo,
+		"\treturn sent, nil\n", "\treturn c.Clock.Now(), nil\n"),
+
+	// The holder.
+	one("deadline counted from the reply", "one holder", termGo,
+		"\tt.acknowledged.Store(&sent)\n\tt.deadline.Reset(", "\tnow := t.clock.Now()\n\tt.acknowledged.Store(&now)\n\tt.deadline.Reset("),
+	one("no allowance for the rate of the clock", "one holder", termGo,
+		"return t.lease - t.lease/100 }", "return t.lease }"),
+	one("wall clock only", "one holder", clockGo,
+		"max(i.Wall-start.Wall, i.Mono-start.Mono)", "i.Wall-start.Wall"),
+	one("monotonic clock only", "one holder", clockGo,
+		"max(i.Wall-start.Wall, i.Mono-start.Mono)", "i.Mono-start.Mono"),
+	one("failed heartbeat counted as acknowledged", "one holder", termGo,
+		"\tcase err != nil:\n\t\tt.endanger(err)", "\tcase errors.Is(err, context.Canceled):\n\t\tt.endanger(err)"),
+	one("term revived after its end", "no revival", termGo,
+		"if t.Left() <= 0 || !t.deadline.Stop() {", "if t.deadline.Stop(); false {"),
+	{"held while it is released", "one holder", []edit{
+		{runGo, "\te.term.Store(nil)\n", ""},
+		{termGo, "\tt.acknowledged.Store(nil)\n", ""},
+	}},
+	one("work not told of the end", "ctx ends", termGo,
+		"\tt.deadline.Stop()\n\tt.end(reason)\n", "\tt.deadline.Stop()\n"),
+	one("release before the leader function has returned", "work first", runGo,
+		"\t\tdefer close(work)\n", "\t\tclose(work)\n"),
+	one("next term does not wait for the leader function", "one leader function", runGo,
+		"\t\te.lost(t, reason)\n\t\treturn e.outlive(returned)\n", "\t\te.lost(t, reason)\n\t\treturn nil\n"),
+}

@@ -1,0 +1,272 @@
+package spindle
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// The invariants, by the names under which the mutants know them:
+//
+//	one holder             at no instant do two processes that run have a HasLock that says true
+//	ctx ends               a leader's ctx is over when HasLock is
+//	no revival             a term whose ctx ended, other than for a stop, does not come back
+//	fence                  no fenced write under a token lands after a newer claim, and none of a good
+//	                       token is refused
+//	tokens grow            each claim's token is larger than all before it, and so is each term's
+//	rows                   the table is in a state that the protocol knows, by a step that leads there
+//	claim after expiry     no claim commits before the lease it takes over has run out by Spanner's time
+//	work first             a term is released after its work has returned
+//	one leader function    at a time, in each process
+//	a holder again         within two leases after the last fault, who then stays
+//	stop ends              every process that is told to stop ends
+//	nothing left over      but the released lock row
+
+// check asks everybody. w.mu is held.
+func (w *simWorld) check() {
+	var holder *simProcess
+	for _, p := range w.slots {
+		if p == nil || p.dead || p.paused || p.ended {
+			if p != nil && !p.paused {
+				p.held = 0
+			}
+			continue
+		}
+		has, token := p.ask()
+		if has && holder != nil {
+			w.violate("one holder", "%s holds the lock under %v and %s under %v", holder.name, holder.held, p.name, token)
+		}
+		w.holds(p, token)
+		if has {
+			holder = p
+		}
+		w.checkTerm(p, token)
+	}
+}
+
+func (w *simWorld) holds(p *simProcess, token Token) {
+	if token == p.held {
+		return
+	}
+	p.held = token
+	if token == 0 {
+		w.tracef(p, "does not hold the lock any more")
+		return
+	}
+	w.tracef(p, "HOLDS the lock under %v", token)
+	switch {
+	case token > w.largest:
+		w.largest = token
+		w.terms++
+	case p.term != nil && p.term.token == token, token == w.largest: // after a wall clock was set to and fro
+	default:
+		w.violate("tokens grow", "%s holds under %v, after a term under %v", p.name, token, w.largest)
+	}
+}
+
+// checkTerm compares what the guarded work is told with what HasLock says.
+func (w *simWorld) checkTerm(p *simProcess, token Token) {
+	t := p.term
+	if t == nil || t.watched || !w.differs(p, t, token) {
+		return
+	}
+	t.watched = true
+	w.watch(p, t)
+}
+
+// differs says whether the ctx of a term lives on without HasLock, or HasLock without the ctx. While
+// a process stops, its ctx is over and the lock is still held, on purpose.
+func (w *simWorld) differs(p *simProcess, t *simTerm, token Token) bool {
+	if t.token == token {
+		return t.lost()
+	}
+	return t.ctx.Err() == nil
+}
+
+// watch looks again when that must have ended.
+func (w *simWorld) watch(p *simProcess, t *simTerm) {
+	since := time.Now()
+	time.AfterFunc(w.slack(p, t), func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if p.dead || p.paused || p.ended || p.resumed.After(since) || p.jumped.After(since) {
+			t.watched = false
+			return
+		}
+		_, token := p.ask()
+		switch {
+		case !w.differs(p, t, token):
+			t.watched = false
+		case token == t.token:
+			w.violate("no revival", "%s holds under %v whose ctx has ended: %v", p.name, token, t.ctx.Err())
+		default:
+			w.violate("ctx ends", "the work of %s under %v was not told that the term is over", p.name, t.token)
+		}
+	})
+}
+
+// slack is how long the two may differ: as late as timers are, and for what a Reset of a timer is not
+// scaled to the rate of the clock. A clock that jumped is noticed by the next heartbeat, which is
+// documented; that may have been under way for half a lease. The same goes for a process that was stopped
+// in the instant between reading its clock and setting the timer of its deadline.
+func (w *simWorld) slack(p *simProcess, t *simTerm) time.Duration {
+	slack := time.Millisecond + p.lease()/50
+	if !p.jumped.Before(t.began) {
+		slack += p.lease() + p.lease()/2
+	}
+	return slack
+}
+
+// simState is what the rows say.
+type simState struct {
+	exists    bool
+	heartbeat time.Time
+	token     table.Token
+	writer    string
+	leases    map[table.Token]string
+	others    int
+}
+
+func simStateOf(rows map[string]table.Row) simState {
+	s := simState{leases: map[table.Token]string{}}
+	for name, row := range rows {
+		digits, ok := strings.CutPrefix(name, simName+"_")
+		token, err := strconv.ParseInt(digits, 10, 64)
+		switch {
+		case name == simName:
+			s.exists, s.heartbeat, s.token, s.writer = true, row.Heartbeat, table.TokenAt(row.Token), row.Writer
+		case ok && err == nil && len(digits) == 16:
+			s.leases[table.Token(token)] = row.Writer
+		default:
+			s.others++
+		}
+	}
+	return s
+}
+
+// kind is the state's name: absent, claimed (bare: not confirmed), held or released.
+func (s simState) kind() string {
+	switch {
+	case !s.exists:
+		return "absent"
+	case s.heartbeat.IsZero():
+		return "released"
+	case table.TokenAt(s.heartbeat) == s.token:
+		return "claimed"
+	}
+	return "held"
+}
+
+func (s simState) String() string {
+	return fmt.Sprintf("%s, token %d, heartbeat %d, writer %q, lease rows %v", s.kind(), s.token, table.TokenAt(s.heartbeat), s.writer, s.leases)
+}
+
+func (s simState) leased(t table.Token) bool { return s.leases[t] != "" }
+
+// only says whether t has the one lease row, or none has for t = 0.
+func (s simState) only(t table.Token) bool {
+	if t == 0 {
+		return len(s.leases) == 0
+	}
+	return len(s.leases) == 1 && s.leased(t)
+}
+
+// checkCommit is called within each commit.
+func (w *simWorld) checkCommit(step string, at time.Time, before, after map[string]table.Row) {
+	w.committed = at
+	if w.actor == nil {
+		return // the operator is free
+	}
+	w.commits++
+	if step == "fenced write" {
+		w.checkFenced(after[simRegister].Writer)
+		return
+	}
+	b, a := simStateOf(before), simStateOf(after)
+	if !simAllowed(step, at, b, a, w.actor) || a.others != b.others {
+		w.violate("rows", "%s of %s made of (%v) this: (%v)", step, w.actor.name, b, a)
+	}
+	if len(a.leases) > 1 {
+		w.violate("rows", "%s of %s left more than two rows: %v", step, w.actor.name, a)
+	}
+	switch t := w.actor.term; {
+	case step == "claim":
+		w.checkClaim(at, b)
+		if d := w.dice(w.actor, "claimed"); w.plan.moody && d.chance(0.4) {
+			w.sore = []string{"confirm", "claim's read"} // who is first?
+		}
+	case step == "confirm":
+		w.haunt()
+	case step == "release" && t != nil && table.Token(t.token) == b.token && !t.returned && !w.actor.dead:
+		w.violate("work first", "%s released %d while its work went on", w.actor.name, b.token)
+	}
+}
+
+// simAllowed are the steps of the protocol from row state to row state:
+//
+//	claim      any -> claimed, under its own timestamp as a new token, with no lease row
+//	confirm    claimed -> held under the same token, with its lease row only, which has the promise
+//	heartbeat  held -> held, the heartbeat later and nothing else changed
+//	release    held -> released, with no lease row
+//
+// "Held" of which the operator took the lease row is left by a claim only, and a lease row of which he
+// took the lock row is deleted by the next claim.
+func simAllowed(step string, at time.Time, b, a simState, by *simProcess) bool {
+	now := table.TokenAt(at)
+	switch step {
+	case "claim":
+		return a.kind() == "claimed" && a.token == now && a.writer == by.lock.config.ID && a.only(0)
+	case "confirm":
+		promise := fmt.Sprintf(`{"lease":"%v","value":%q}`, by.lease(), by.lock.config.Value)
+		return b.kind() == "claimed" && b.only(0) && a.kind() == "held" && a.token == b.token && a.writer == b.writer &&
+			a.writer == by.lock.config.ID && a.only(a.token) && a.leases[a.token] == promise
+	case "heartbeat":
+		return b.kind() == "held" && a.kind() == "held" && a.token == b.token && a.writer == b.writer &&
+			b.only(b.token) && a.only(a.token) && a.heartbeat.After(b.heartbeat)
+	case "release":
+		return b.kind() == "held" && b.only(b.token) && a.kind() == "released" && a.token == b.token && a.writer == "" && a.only(0)
+	}
+	return false
+}
+
+func (w *simWorld) checkClaim(at time.Time, b simState) {
+	p, token := w.actor, table.TokenAt(at)
+	if token <= w.newest {
+		w.violate("tokens grow", "%s claimed under %d after %d", p.name, token, w.newest)
+	}
+	w.newest = token
+	if b.kind() == "absent" || b.kind() == "released" {
+		return
+	}
+	c := p.lock.config
+	if b.writer == c.ID && (c.Reclaim || c.LockDelay == 0) {
+		return // ids are unique: its own term, which is over
+	}
+	lease := c.Lease
+	if s, ok := strings.CutPrefix(b.leases[b.token], `{"lease":"`); ok {
+		lease, _ = time.ParseDuration(s[:strings.IndexByte(s, '"')])
+	}
+	if b.kind() == "held" {
+		lease += c.LockDelay
+	}
+	if at.Before(b.heartbeat.Add(lease)) {
+		w.violate("claim after expiry", "%s claimed %v before the end of the lease: %v", p.name, b.heartbeat.Add(lease).Sub(at), b)
+	}
+}
+
+func (w *simWorld) checkFenced(under string) {
+	if token, _ := strconv.ParseInt(under, 10, 64); table.Token(token) != w.newest {
+		w.violate("fence", "a fenced write under %s landed after the claim of %d", under, w.newest)
+	}
+}
+
+// checkRefused is called where a fenced write has landed or not.
+func (w *simWorld) checkRefused(p *simProcess, token Token, err error) {
+	if errors.Is(err, table.ErrMissing) && simStateOf(w.store.Rows()).leased(table.Token(token)) {
+		w.violate("fence", "a fenced write of %s under %v, which is good, was refused", p.name, token)
+	}
+}

@@ -1,0 +1,100 @@
+package spindle
+
+import "time"
+
+// simPlan is what a seed's fleet and its world are like. What is assumed of a clock limits it: the rate
+// is off by a hundredth at most, and no machine is suspended and has its wall clock set back within the
+// same lease, since then neither of its clocks tells how much time has passed (see
+// TestSuspendAndAStepBackWithinOneLease). Each kind of fault is there in some seeds only: one that always
+// comes with all others hides behind them.
+type simPlan struct {
+	leases    []time.Duration // by slot
+	longest   time.Duration
+	mixed     bool // the leases differ
+	lockDelay time.Duration
+	reclaim   bool
+	heartbeat float64 // part of the lease; 0: the default
+	poll      float64
+
+	latency     time.Duration // of most requests and replies, at most
+	uncertainty time.Duration // of Spanner's clock
+	suspends    bool          // machines are suspended and wall clocks are set forward; otherwise to and fro
+	slowest     float64       // of the clocks' rates
+	fastest     float64
+
+	// Chances per RPC.
+	lost, silent, slow, refused, again, abort float64
+	// Some steps are slow far more often for a while, then others.
+	moody bool
+	// Chance per await: an RPC about to be sent or just answered, a reading of the clock.
+	pause float64
+	// Chance per term: its work overruns.
+	overrun float64
+
+	// Weights of what the driver does.
+	driver map[string]int
+}
+
+// A candidate waits a second for a reply at least: with short leases that is long.
+var simLeases = []time.Duration{200 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, time.Minute}
+
+func simPlanOf(d *simDice) simPlan {
+	p := simPlan{mixed: d.chance(0.5), latency: simPick(d, 2*time.Millisecond, 20*time.Millisecond), slowest: 1, fastest: 1}
+	base := simPick(d, simLeases...)
+	for range 2 + d.below(4) {
+		l := base
+		if p.mixed {
+			l = time.Duration(float64(base) * simPick(d, 1, 1.5, 3, 6))
+		}
+		p.leases = append(p.leases, l)
+		p.longest = max(p.longest, l)
+	}
+	if d.chance(0.2) {
+		p.lockDelay = d.between(0, 2*base)
+	}
+	p.reclaim = d.chance(0.25)
+	p.heartbeat, p.poll = simPick(d, 0, 0, 0, 0.1, 0.5, 0.9), simPick(d, 0, 0, 0.05, 0.05, 0.9)
+	if base < 3*time.Second {
+		p.heartbeat = min(p.heartbeat, 0.5) // what is left of the lease is for several round trips
+	}
+	p.uncertainty = simPick(d, 0, 7*time.Millisecond)
+	p.suspends = d.chance(0.5)
+	if d.chance(0.7) {
+		p.slowest, p.fastest = 0.99, 1.01
+	}
+	for _, rate := range []*float64{&p.lost, &p.silent, &p.slow, &p.refused, &p.again, &p.abort} {
+		if d.chance(0.5) {
+			*rate = simPick(d, 0.01, 0.03, 0.1)
+		}
+	}
+	p.moody = d.chance(0.5)
+	if d.chance(0.5) {
+		p.pause = simPick(d, 0.002, 0.01, 0.03)
+	}
+	p.overrun = simPick(d, 0, 0.3, 0.9)
+	p.driver = map[string]int{}
+	for _, kind := range simDriven {
+		if d.chance(0.6) {
+			p.driver[kind] = 1 + d.below(3)
+		}
+	}
+	return p
+}
+
+var simRPCs = []string{"observe", "promise", "claim's read", "claim", "confirm's read", "confirm", "heartbeat", "release", "fenced write"}
+
+// options are those of the Lock in a slot.
+func (p *simPlan) options(slot int, id string) []Option {
+	lease := p.leases[slot]
+	opts := []Option{WithID(id), WithLease(lease), WithValue("http://" + id), WithLockDelay(p.lockDelay)}
+	if p.reclaim {
+		opts = append(opts, WithReclaim())
+	}
+	if p.heartbeat > 0 {
+		opts = append(opts, WithHeartbeat(time.Duration(p.heartbeat*float64(lease))))
+	}
+	if p.poll > 0 {
+		opts = append(opts, WithPoll(time.Duration(p.poll*float64(lease))))
+	}
+	return opts
+}

@@ -1,0 +1,304 @@
+package spindle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// simProcess is one process with one Lock, on a machine of its own, from its start to its crash or end.
+type simProcess struct {
+	w    *simWorld
+	slot int
+	name string
+	id   uint64 // for dice
+
+	lock *Lock
+	stop context.CancelFunc
+	died chan struct{} // closed when it crashes
+
+	// The clock. The loop's readings are awaits; those of HasLock are not.
+	born   time.Time
+	rate   float64
+	offset int64        // of the wall clock
+	step   atomic.Int64 // by how much the wall clock was set since
+	stood  atomic.Int64 // how long the monotonic clock stood still
+	asking atomic.Bool  // HasLock is being asked
+
+	// Under w.mu.
+	dead, ended       bool
+	stoppedAt         time.Time
+	paused, suspended bool
+	pausedAt, resumes time.Time
+	resumed           time.Time // when it last did
+	armsLate          bool      // it was stopped with a reading of the clock in its hand
+	jumped            time.Time // when its clock last went on at once, or seemed to
+	cutOut, cutBack   time.Time // until when its requests and the replies to it are lost
+	seen              table.Token
+	looking           bool // it has not been told yet that there is no lock row
+	held              Token
+	term              *simTerm // the last that its leader function was told of
+}
+
+// simTerm is one call of the leader function.
+type simTerm struct {
+	ctx      context.Context
+	token    Token
+	began    time.Time
+	returned bool
+	watched  bool
+}
+
+// simStart starts a process in a slot. w.mu is held.
+func (w *simWorld) start(slot int) {
+	w.started++
+	p := &simProcess{w: w, slot: slot, born: time.Now(), died: make(chan struct{})}
+	p.name = fmt.Sprintf("%c%d", 'a'+slot, w.started)
+	p.id = uint64(w.started)
+	d := w.dice(p, "start")
+	p.rate = simPick(&d, 1, w.plan.slowest, w.plan.fastest)
+	if d.chance(0.5) {
+		p.offset = int64(d.between(-5*time.Hour, 5*time.Hour))
+	}
+	id := p.name
+	if w.plan.reclaim {
+		id = fmt.Sprintf("pod-%d", slot)
+	}
+	opts := append(w.plan.options(slot, id), WithLogger(slog.New(slog.DiscardHandler)))
+	if d.chance(0.8) {
+		opts = append(opts, WithLeader(p.lead))
+	}
+	c := options.New(opts)
+	p.lock = &Lock{name: simName, config: c, err: c.Err(), clock: p, spanner: table.Spanner{Table: "locktable"}, table: table.Table{Store: simLink{p}}}
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	done := make(chan error, 1)
+	w.slots[slot] = p
+	w.tracef(p, "starts as %s, lease %v, rate %v", id, c.Lease, p.rate)
+	if err := p.lock.Run(ctx, done); err != nil {
+		w.violate("run", "%s: %v", p.name, err)
+		return
+	}
+	w.running.Add(1)
+	go func() {
+		defer w.running.Done()
+		err := <-done
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		p.ended = true
+		if !p.dead {
+			w.tracef(p, "has stopped: %v", err)
+			w.soon()
+		}
+	}()
+}
+
+func (p *simProcess) lease() time.Duration { return p.lock.config.Lease }
+
+// simClockRead is the await after a reading of the clock. A process that is stopped there goes on with a
+// time long past: a timer that it then sets for the rest of its lease is late.
+const simClockRead = "clock was read"
+
+// The clock seam.
+
+// Now is an await: the process may be stopped before it reads its clocks, and after.
+func (p *simProcess) Now() elect.Instant {
+	if p.asking.Load() {
+		return p.reading()
+	}
+	p.await("clock")
+	now := p.reading()
+	p.await(simClockRead)
+	return now
+}
+
+func (p *simProcess) reading() elect.Instant {
+	e := time.Since(p.born)
+	return elect.Instant{
+		Wall: p.born.UnixNano() + p.offset + p.local(e) + p.step.Load(),
+		Mono: p.local(e - time.Duration(p.stood.Load())),
+	}
+}
+
+func (p *simProcess) local(d time.Duration) int64 { return int64(float64(d) * p.rate) }
+
+// Random implements elect.Clock.
+func (p *simProcess) Random(n time.Duration) time.Duration {
+	d := p.w.dice(p, "random")
+	return d.between(0, n)
+}
+
+// Timer returns a real timer whose channel is the process's own. A Reset is not scaled to the clock's
+// rate: what can be told from that is allowed for in slack.
+func (p *simProcess) Timer(d time.Duration) *time.Timer {
+	c := make(chan time.Time, 1)
+	t := p.AfterFunc(d, func() {
+		select {
+		case c <- time.Now():
+		default:
+		}
+	})
+	t.C = c
+	return t
+}
+
+// AfterFunc implements elect.Clock.
+func (p *simProcess) AfterFunc(d time.Duration, f func()) *time.Timer {
+	s := &simTimer{p: p, f: f, id: uint64(d)}
+	s.mu.Lock() // fire needs the timer
+	defer s.mu.Unlock()
+	s.t = time.AfterFunc(time.Duration(float64(d)/p.rate), s.fire)
+	return s.t
+}
+
+// simTimer fires a little late, by an odd number of nanoseconds, and not while its process is stopped.
+// Then it is the runtime's all the same: a Stop in between is in time.
+type simTimer struct {
+	p  *simProcess
+	f  func()
+	id uint64
+
+	mu    sync.Mutex
+	t     *time.Timer
+	ready bool // it was late already
+}
+
+func (s *simTimer) fire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wait, paused := s.p.outstanding()
+	if !paused && s.ready {
+		s.ready = false
+		s.f()
+		return
+	}
+	d := s.p.w.dice(s.p, "timer", s.id)
+	s.ready = true
+	s.t.Reset(wait + d.between(1, 100*time.Microsecond))
+}
+
+// outstanding is how long a timer that is due waits on for the process to run.
+func (p *simProcess) outstanding() (time.Duration, bool) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	if p.dead || !p.paused {
+		return 0, false
+	}
+	wait := time.Until(p.resumes)
+	if p.suspended {
+		wait += time.Since(p.pausedAt) // its clock did not run on either
+	}
+	return wait, true
+}
+
+// await is a point where the process may be stopped, by chance or because it is stopped.
+func (p *simProcess) await(where string) {
+	p.w.mu.Lock()
+	d := p.w.dice(p, where)
+	if p.w.faulty() && !p.dead && d.chance(p.w.plan.pause) {
+		p.w.pause(p, &d, where)
+	}
+	p.w.mu.Unlock()
+	p.gate(where)
+}
+
+// gate holds the caller as long as the process is stopped.
+func (p *simProcess) gate(where string) {
+	for {
+		wait, paused := p.stopped()
+		if !paused {
+			return
+		}
+		d := p.w.dice(p, where)
+		time.Sleep(wait + d.between(1, 100*time.Microsecond))
+	}
+}
+
+func (p *simProcess) stopped() (time.Duration, bool) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return time.Until(p.resumes), p.paused && !p.dead
+}
+
+// nap lets the process's own work wait: true unless the process crashed.
+func (p *simProcess) nap(done <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-p.died:
+	case <-done:
+	case <-t.C:
+	}
+	p.gate("work")
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return !p.dead
+}
+
+// lead is the leader function: it writes fenced now and then, in its term and after it, and returns
+// early, in time or late.
+func (p *simProcess) lead(ctx context.Context, token Token) {
+	p.w.running.Add(1)
+	defer p.w.running.Done()
+	t := p.begin(ctx, token)
+	defer p.end(t)
+	d := simSeeded(p.w.seed, p.id, uint64(token))
+	early := d.chance(0.1)
+	for n := d.below(4); n > 0 || !early; n-- {
+		if !p.nap(ctx.Done(), d.spread(p.lease()/20, 3*p.lease())) || ctx.Err() != nil {
+			break
+		}
+		p.fencedWrite(token)
+	}
+	if early {
+		return
+	}
+	p.nap(nil, d.between(1, 5*time.Millisecond)) // its ctx has ended
+	if p.w.calm() || !d.chance(p.w.plan.overrun) {
+		p.fencedWrite(token)
+		return
+	}
+	late := d.spread(p.lease()/10, 3*p.lease())
+	p.w.note("work overruns", late)
+	p.nap(nil, late)
+	p.fencedWrite(token)
+}
+
+func (p *simProcess) begin(ctx context.Context, token Token) *simTerm {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	if p.term != nil && !p.term.returned && !p.dead {
+		p.w.violate("one leader function", "%s leads under %v while its function for %v still runs", p.name, token, p.term.token)
+	}
+	p.term = &simTerm{ctx: ctx, token: token, began: time.Now()}
+	p.w.tracef(p, "leads under %v", token)
+	return p.term
+}
+
+func (p *simProcess) end(t *simTerm) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	t.returned = true
+	p.w.tracef(p, "work under %v has returned: %v", t.token, context.Cause(t.ctx))
+}
+
+// ask asks HasLock. w.mu is held: it is no await.
+func (p *simProcess) ask() (bool, Token) {
+	p.asking.Store(true)
+	defer p.asking.Store(false)
+	return p.lock.HasLock()
+}
+
+// lostFor says whether the term is over for a reason other than that the process was told to stop.
+func (t *simTerm) lost() bool {
+	cause := context.Cause(t.ctx)
+	return errors.Is(cause, ErrExpired) || errors.Is(cause, ErrSuperseded)
+}
