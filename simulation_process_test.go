@@ -57,7 +57,7 @@ type simTerm struct {
 	watched  bool
 }
 
-// simStart starts a process in a slot. w.mu is held.
+// start starts a process in a slot. w.mu is held.
 func (w *simWorld) start(slot int) {
 	w.started++
 	p := &simProcess{w: w, slot: slot, born: time.Now(), died: make(chan struct{})}
@@ -297,7 +297,7 @@ func (p *simProcess) ask() (bool, Token) {
 	return p.lock.HasLock()
 }
 
-// lostFor says whether the term is over for a reason other than that the process was told to stop.
+// lost says whether the term is over for a reason other than that the process was told to stop.
 func (t *simTerm) lost() bool {
 	cause := context.Cause(t.ctx)
 	return errors.Is(cause, ErrExpired) || errors.Is(cause, ErrSuperseded)

@@ -16,10 +16,10 @@ import (
 // on a table in memory and in virtual time, and breaks what can break around them: requests, replies,
 // processes, clocks, rows. One seed decides everything, so a seed that fails can be run again:
 //
-//	go test -short .                            fixed seeds, a few seconds
+//	go test -short .                            fixed seeds, a few seconds (-v prints what was simulated)
 //	go test .                                   and fresh ones, for most of a minute
-//	go test -run TestSimulation -sim.seed=N .   one seed, with its trace
-//	go test -run TestSimulation -sim.soak=10m -timeout=0 .
+//	go test -v -run 'TestSimulation$' -sim.seed=N .      one seed, with its trace
+//	go test -v -run 'TestSimulation$' -sim.soak=10m -timeout=0 .
 //
 // The parts: simulation_dice_test.go (chance), simulation_plan_test.go (what a seed's fleet is like),
 // simulation_world_test.go (the run, and the faults that a driver injects), simulation_process_test.go
@@ -137,7 +137,7 @@ func (w *simWorld) report(t *testing.T) {
 		t.Errorf("%s: %s", v.invariant, v.text)
 	}
 	if t.Failed() {
-		t.Errorf("replay: go test -run 'TestSimulation$' -sim.seed=%d .", w.seed)
+		t.Errorf("replay: go test -v -run 'TestSimulation$' -sim.seed=%d .", w.seed)
 	}
 }
 
