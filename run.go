@@ -70,10 +70,10 @@ func (e *elector) stand(ctx context.Context) *elect.Term {
 			e.greet(seen[0])
 			// A lease is never slept past, but for a fiftieth of it at random, so that of many
 			// candidates a few claim at a time.
-			elect.Sleep(ctx, e.clock, min(elect.Jitter(e.clock, e.config.Poll), seen[0].Free+e.candidate.Spread()))
+			elect.Sleep(ctx, e.clock, min(elect.Jitter(e.clock, e.config.Poll), seen[0].Free+e.candidate.Spread(seen[0])))
 		case errors.Is(err, table.ErrChanged), errors.Is(err, table.ErrSuperseded):
 			e.log.Debug("another candidate was first", "err", err)
-			elect.Sleep(ctx, e.clock, e.candidate.Spread()) // and will be seen at the next look
+			elect.Sleep(ctx, e.clock, e.candidate.Spread(seen[0])) // and will be seen at the next look
 		default:
 			e.problems.note(e.wrap("stand", err))
 			elect.Sleep(ctx, e.clock, retry.Pause(e.clock))

@@ -48,7 +48,7 @@ var mutants = []mutant{
 	one("confirm without the token check", "rows", claimGo,
 		"TokenAt(row.Token) != token || ", ""),
 	one("strays of a later instant than the absence", "one holder", observeGo,
-		`rows, at, err = t.Store.Read(ctx, "observe", withLeases`, `rows, _, err = t.Store.Read(ctx, "observe", withLeases`),
+		"\t\treturn t.Survey(ctx, at, names...)\n", "\t\tlater, err := t.Survey(ctx, at, names...)\n\t\tfor i := range later {\n\t\t\tlater[i].At = at\n\t\t}\n\t\treturn later, err\n"),
 
 	// The fence.
 	one("fence on the lock row", "fence", spannerGo,

@@ -232,5 +232,12 @@ func (c *Candidate) attempt() time.Duration {
 	return min(max(c.Promise.Lease/3, time.Second), longestAttempt)
 }
 
-// Spread is a short pause at random, for candidates that would otherwise all act at the same instant.
-func (c *Candidate) Spread() time.Duration { return c.Clock.Random(c.Promise.Lease / 50) }
+// Spread is a short pause at random, for candidates that would otherwise all act at the same instant: up
+// to a fiftieth of the lease, the holder's or the candidate's.
+func (c *Candidate) Spread(s Sight) time.Duration {
+	lease := c.Promise.Lease
+	if s.Promise != nil {
+		lease = min(lease, s.Promise.Lease)
+	}
+	return c.Clock.Random(lease/50 + 1)
+}
