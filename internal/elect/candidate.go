@@ -201,21 +201,28 @@ func (c *Candidate) Claim(ctx context.Context, seen ...Sight) (*Term, error) {
 	return newTerm(ctx, c, token, sent, names), nil
 }
 
-// confirm returns the instant before the confirmation was sent. Where its outcome is unknown a
-// heartbeat tells, since it needs the lease rows that the confirmation inserts.
+// confirm returns the instant before the confirmation was sent. Where its outcome is unknown a heartbeat
+// tells, since it needs the lease rows that the confirmation inserts; if they are not there it is tried
+// again, as nobody else can claim before the lease of the bare claim is over.
 func (c *Candidate) confirm(ctx context.Context, token table.Token, names []string) (Instant, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Promise.Lease)
 	defer cancel()
+	confirm := func(ctx context.Context) error { return c.Table.Confirm(ctx, token, c.Promise, names...) }
+	heartbeat := func(ctx context.Context) error { return c.Table.Heartbeat(ctx, token, names...) }
+
 	sent := c.Clock.Now()
-	failed := c.try(ctx, func(ctx context.Context) error { return c.Table.Confirm(ctx, token, c.Promise, names...) })
-	retry := Backoff{Max: c.Promise.Lease / 3}
+	failed := c.try(ctx, confirm)
+	retry := Backoff{First: c.Promise.Lease / 200, Max: c.Promise.Lease / 3}
 	for err := failed; err != nil; {
 		if errors.Is(err, table.ErrSuperseded) || ctx.Err() != nil {
-			return sent, failed // not what the heartbeat said: this is the cause
+			return sent, failed // not what came last: this is the cause
 		}
 		Sleep(ctx, c.Clock, retry.Pause(c.Clock))
 		sent = c.Clock.Now()
-		err = c.try(ctx, func(ctx context.Context) error { return c.Table.Heartbeat(ctx, token, names...) })
+		if err = c.try(ctx, heartbeat); errors.Is(err, table.ErrSuperseded) {
+			sent = c.Clock.Now()
+			err = c.try(ctx, confirm)
+		}
 	}
 	return sent, nil
 }
