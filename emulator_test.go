@@ -5,6 +5,7 @@ package spindle_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -418,6 +419,42 @@ func TestAWrongTableIsReportedAndItsMendIsNoticed(t *testing.T) {
 		require.NoError(t, ddl.Create(t.Context(), db.Path, db.Table, db.ClientOptions()...))
 		eventually(t, 10*time.Second, "election", l.has)
 	})
+}
+
+func TestATableWithoutCommitTimestampsIsReported(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+	db := spindletest.New(t)
+	applyDDL(t, db, "DROP TABLE "+db.Table)
+	applyDDL(t, db, "CREATE TABLE "+db.Table+" (name STRING(MAX) NOT NULL, heartbeat TIMESTAMP, token TIMESTAMP, writer STRING(MAX)) PRIMARY KEY (name)")
+	var log logged
+	l := stand(t, db.Client, db, spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	eventually(t, 10*time.Second, "a hint", func() bool { return strings.Contains(log.String(), "ddl.Verify says what is wrong") })
+	time.Sleep(2 * lease) // it goes on trying, and does not say it again
+	assert.False(t, l.has())
+	assert.Equal(t, 1, strings.Count(log.String(), "ddl.Verify"))
+	applyDDL(t, db, "DROP TABLE "+db.Table)
+	require.NoError(t, ddl.Create(t.Context(), db.Path, db.Table, db.ClientOptions()...))
+	eventually(t, 10*time.Second, "election, once it is mended", l.has)
+}
+
+// logged is a log that may be read while it is written.
+type logged struct {
+	mu sync.Mutex
+	strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Builder.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Builder.String()
 }
 
 func TestNothingIsLeftRunning(t *testing.T) {

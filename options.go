@@ -60,8 +60,9 @@ func WithHeartbeat(d time.Duration) Option {
 }
 
 // WithPoll sets how often a candidate looks at the lock while another holds it: by default every
-// third of the lease, less up to a tenth at random, and always when the lease can expire. It must be
-// shorter than the lease.
+// third of the lease, less up to a tenth at random. A lease that can expire before that is looked at
+// when it can, or up to a fiftieth of it later, at random, so that of a hundred candidates not all
+// claim at once. It must be shorter than the lease.
 func WithPoll(d time.Duration) Option {
 	return func(c *options.Config) { setInterval(c, "WithPoll", &c.Poll, d) }
 }
