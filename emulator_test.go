@@ -26,6 +26,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/network"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
@@ -61,6 +62,15 @@ func connect(t testing.TB, db *spindletest.Database, opts ...option.ClientOption
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	return client
+}
+
+// newLink is the network between a client and db.
+func newLink(t testing.TB, db *spindletest.Database) *network.Link {
+	t.Helper()
+	link, err := network.NewLink(db.Host)
+	require.NoError(t, err)
+	t.Cleanup(link.Close)
+	return link
 }
 
 // standing is a lock that runs in this process until the test ends.
@@ -197,11 +207,11 @@ func TestARestartedProcessReclaimsItsOwnTerm(t *testing.T) {
 }
 
 func TestHolderIsCutOff(t *testing.T) {
-	for name, fault := range map[string]func(*proxy){"refused": (*proxy).cut, "black hole": (*proxy).blackHole} {
+	for name, fault := range map[string]func(*network.Link){"refused": (*network.Link).Cut, "black hole": (*network.Link).BlackHole} {
 		t.Run(name, func(t *testing.T) {
 			inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-				way := newProxy(t, db.Host)
-				cut := stand(t, connect(t, db, option.WithEndpoint(way.addr())), db)
+				way := newLink(t, db)
+				cut := stand(t, connect(t, db, option.WithEndpoint(way.Addr())), db)
 				eventually(t, 10*time.Second, "election", cut.has)
 				other := stand(t, db.Client, db)
 				token := cut.token()
@@ -215,7 +225,7 @@ func TestHolderIsCutOff(t *testing.T) {
 				})
 				eventually(t, lease+roundTrips, "takeover", other.has)
 				assert.True(t, cut.saw(spindle.Jeopardy))
-				way.mend()
+				way.Mend()
 				_, err := cut.Apply(t.Context(), token, write(1))
 				assert.ErrorIs(t, err, spindle.ErrFenced)
 			})
@@ -225,13 +235,13 @@ func TestHolderIsCutOff(t *testing.T) {
 
 func TestHeartbeatsFailForLessThanALease(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		way := newProxy(t, db.Host)
-		holder := stand(t, connect(t, db, option.WithEndpoint(way.addr())), db, spindle.WithLease(3*lease))
+		way := newLink(t, db)
+		holder := stand(t, connect(t, db, option.WithEndpoint(way.Addr())), db, spindle.WithLease(3*lease))
 		eventually(t, 10*time.Second, "election", holder.has)
 		token := holder.token()
-		way.blackHole()
+		way.BlackHole()
 		eventually(t, 3*lease, "jeopardy", func() bool { return holder.saw(spindle.Jeopardy) })
-		way.mend()
+		way.Mend()
 		eventually(t, 3*lease, "safe", func() bool { return holder.saw(spindle.Safe) })
 		assert.Equal(t, token, holder.token())
 		assert.False(t, holder.saw(spindle.Lost))
@@ -279,12 +289,12 @@ func TestOutcomeOfAConfirmationIsUnknown(t *testing.T) {
 
 func TestHolderAndCandidateHaveDifferentLeases(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		way := newProxy(t, db.Host)
-		long := stand(t, connect(t, db, option.WithEndpoint(way.addr())), db, spindle.WithLease(3*lease))
+		way := newLink(t, db)
+		long := stand(t, connect(t, db, option.WithEndpoint(way.Addr())), db, spindle.WithLease(3*lease))
 		eventually(t, 10*time.Second, "election", long.has)
 		short := stand(t, db.Client, db, spindle.WithLease(lease/5))
 		eventually(t, 10*time.Second, "a look", func() bool { return short.saw(spindle.LeaderSeen) })
-		way.cut()
+		way.Cut()
 		for long.has() {
 			had := short.has()
 			require.False(t, had && long.has(), "the holder's lease counts")
@@ -321,8 +331,8 @@ func TestTableIsDroppedUnderAHolder(t *testing.T) {
 
 func TestSpannerIsAwayForLongerThanALease(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		way := newProxy(t, db.Host)
-		client := connect(t, db, option.WithEndpoint(way.addr()))
+		way := newLink(t, db)
+		client := connect(t, db, option.WithEndpoint(way.Addr()))
 		ls := []*standing{stand(t, client, db), stand(t, client, db), stand(t, client, db)}
 		holders := func() (n int) {
 			for _, l := range ls {
@@ -333,11 +343,11 @@ func TestSpannerIsAwayForLongerThanALease(t *testing.T) {
 			return n
 		}
 		eventually(t, 10*time.Second, "election", func() bool { return holders() == 1 })
-		way.cut()
+		way.Cut()
 		eventually(t, 2*lease, "stepping down", func() bool { return holders() == 0 })
 		time.Sleep(2 * lease) // the outage itself
 		require.Zero(t, holders())
-		way.mend()
+		way.Mend()
 		eventually(t, 20*time.Second, "one holder again", func() bool { return holders() == 1 })
 	})
 }

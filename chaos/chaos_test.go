@@ -10,7 +10,7 @@
 //
 //	  - chaos_test.go: the run, and what it prints
 //	  - candidate_test.go: what runs in a process
-//	  - process_test.go, proxy_test.go: processes, and the network that each of them has
+//	  - process_test.go: processes, and the network that each of them has
 //	  - nemesis_test.go: the faults
 //	  - history_test.go, register_test.go: what is recorded, and the checkers
 //	  - paused_test.go: that the checkers find what the fence prevents

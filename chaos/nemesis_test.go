@@ -25,33 +25,33 @@ var faults = []fault{
 	{"SIGSTOP", 5, 1.05, 2.5, func(m *member) { m.signal(syscall.SIGSTOP) }, func(m *member) { m.signal(syscall.SIGCONT) }},
 	{"short SIGSTOP", 2, 0.2, 1.05, func(m *member) { m.signal(syscall.SIGSTOP) }, func(m *member) { m.signal(syscall.SIGCONT) }},
 	{"SIGTERM", 3, 0, 0.5, (*member).terminate, (*member).start},
-	{"cut", 2, 0.3, 2, func(m *member) { m.link.cut() }, mend},
-	{"black hole", 2, 0.3, 2.5, func(m *member) { m.link.to.blackHole(); m.link.from.blackHole() }, mend},
-	{"requests lost in a black hole", 2, 0.3, 2.5, func(m *member) { m.link.to.blackHole() }, mend},
-	{"replies lost in a black hole", 2, 0.3, 2.5, func(m *member) { m.link.from.blackHole() }, mend},
+	{"cut", 2, 0.3, 2, func(m *member) { m.link.Cut() }, mend},
+	{"black hole", 2, 0.3, 2.5, func(m *member) { m.link.To.BlackHole(); m.link.From.BlackHole() }, mend},
+	{"requests lost in a black hole", 2, 0.3, 2.5, func(m *member) { m.link.To.BlackHole() }, mend},
+	{"replies lost in a black hole", 2, 0.3, 2.5, func(m *member) { m.link.From.BlackHole() }, mend},
 	{"delay", 2, 0.5, 3, func(m *member) { m.slow(0.1) }, mend},
 	{"delay of about a lease", 2, 0.5, 3, func(m *member) { m.slow(0.5) }, mend},
 	{"everybody cut off", 1, 0.3, 2, cutEverybody, mendEverybody},
 }
 
-func mend(m *member) { m.link.mend() }
+func mend(m *member) { m.link.Mend() }
 
 // slow delays everything that passes, both ways, by so many leases.
 func (m *member) slow(leases float64) {
 	d := m.team.leases(leases)
-	m.link.to.slow(d)
-	m.link.from.slow(d)
+	m.link.To.Slow(d)
+	m.link.From.Slow(d)
 }
 
 func cutEverybody(m *member) {
 	for _, m := range m.team.members {
-		m.link.cut()
+		m.link.Cut()
 	}
 }
 
 func mendEverybody(m *member) {
 	for _, m := range m.team.members {
-		m.link.mend()
+		m.link.Mend()
 	}
 }
 

@@ -19,6 +19,8 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/network"
 )
 
 // team is the candidates for one lock, in a database of its own: the emulator runs one read-write
@@ -34,7 +36,7 @@ type team struct {
 type member struct {
 	team *team
 	name string
-	link *proxy
+	link *network.Link
 	busy atomic.Bool // the nemesis is at it
 
 	mu      sync.Mutex
@@ -57,7 +59,7 @@ const valuesOfAProcess = 1 << 32
 func newTeam(tb testing.TB, h *history, base candidate, host string, size int) *team {
 	t := &team{tb: tb, h: h, base: base}
 	for i := range size {
-		t.members = append(t.members, &member{team: t, name: fmt.Sprintf("%s%d", base.Lock, i+1), link: newProxy(tb, host)})
+		t.members = append(t.members, &member{team: t, name: fmt.Sprintf("%s%d", base.Lock, i+1), link: newLink(tb, host)})
 	}
 	tb.Cleanup(t.kill)
 	for _, m := range t.members {
@@ -88,7 +90,7 @@ func (m *member) spawn(c candidate) (*process, error) {
 		return nil, err
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "SPANNER_EMULATOR_HOST="+m.link.addr(), "GORACE=halt_on_error=1 atexit_sleep_ms=0", candidateVariable+"="+string(arg))
+	cmd.Env = append(os.Environ(), "SPANNER_EMULATOR_HOST="+m.link.Addr(), "GORACE=halt_on_error=1 atexit_sleep_ms=0", candidateVariable+"="+string(arg))
 	// In a process group of its own: when this process ends, the kernel continues a stopped one and
 	// hangs it up. One that runs sees the end of its input.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -220,4 +222,12 @@ func (t *team) finish(db *spanner.Client) {
 			t.h.add(record{Kind: kindFinal, Lock: t.base.Lock, Row: row, Value: r.Prev, Token: r.PrevToken, From: start})
 		}
 	}
+}
+
+// newLink is the network that one candidate has.
+func newLink(tb testing.TB, host string) *network.Link {
+	link, err := network.NewLink(host)
+	require.NoError(tb, err)
+	tb.Cleanup(link.Close)
+	return link
 }

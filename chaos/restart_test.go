@@ -43,7 +43,7 @@ func TestEmulatorComesBackEmpty(t *testing.T) {
 
 	e := restart(t, db)
 	for _, m := range team.members {
-		m.link.repoint(e.Addr())
+		m.link.Repoint(e.Addr())
 	}
 	back := now()
 	recovered := h.await(5*lease, func() bool { return h.holder("r", back) != nil })

@@ -1,0 +1,179 @@
+// Package network is a network that tests can break: the one between a candidate and Spanner.
+package network
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// Link passes connections on to a server, until it is told not to. It is our own, and not toxiproxy,
+// because that would be one dependency more, with a server to run, and because it holds bytes back in one
+// direction only and delivers them late, which is how a commit arrives after its sender has died.
+type Link struct {
+	To, From Way // as the client sees it
+
+	ln     net.Listener
+	served sync.WaitGroup
+
+	mu     sync.Mutex
+	target string
+	down   bool // connections are refused
+	conns  map[net.Conn]struct{}
+}
+
+// Way is one direction.
+type Way struct {
+	mu    sync.Mutex
+	gate  chan struct{} // closed: bytes pass; open: they are held back
+	delay time.Duration // of every chunk
+}
+
+// NewLink listens on a free port of this machine. It is to be closed.
+func NewLink(target string) (*Link, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	l := &Link{ln: ln, target: target, conns: map[net.Conn]struct{}{}}
+	l.Mend()
+	l.served.Go(l.serve)
+	return l, nil
+}
+
+// Close ends all connections, and returns when nothing runs any more.
+func (l *Link) Close() {
+	_ = l.ln.Close()
+	l.Mend()
+	l.Cut()
+	l.served.Wait()
+}
+
+// Addr is where clients connect to, as host:port.
+func (l *Link) Addr() string { return l.ln.Addr().String() }
+
+func (l *Link) serve() {
+	for {
+		client, err := l.ln.Accept()
+		if err != nil {
+			return
+		}
+		server, err := l.dial()
+		if err != nil || !l.keep(client, server) {
+			_ = client.Close()
+			if err == nil {
+				_ = server.Close()
+			}
+			continue
+		}
+		l.served.Go(func() { l.copy(server, client, &l.To) })
+		l.served.Go(func() { l.copy(client, server, &l.From) })
+	}
+}
+
+func (l *Link) dial() (net.Conn, error) {
+	l.mu.Lock()
+	target := l.target
+	l.mu.Unlock()
+	return net.Dial("tcp", target)
+}
+
+func (l *Link) keep(conns ...net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range conns {
+		if !l.down {
+			l.conns[c] = struct{}{}
+		}
+	}
+	return !l.down
+}
+
+func (l *Link) copy(to, from net.Conn, w *Way) {
+	defer l.drop(to, from)
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		w.pass()
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (l *Link) drop(conns ...net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Close()
+		delete(l.conns, c)
+	}
+}
+
+// Cut breaks all connections and refuses new ones until Mend.
+func (l *Link) Cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = true
+	for c := range l.conns {
+		_ = c.Close()
+	}
+}
+
+// Mend undoes everything, and delivers what was held back.
+func (l *Link) Mend() {
+	l.To.set(0, true)
+	l.From.set(0, true)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = false
+}
+
+// Repoint leads new connections elsewhere.
+func (l *Link) Repoint(target string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.target = target
+}
+
+// BlackHole holds all bytes back, both ways, until Mend: nobody is told, nothing is lost.
+func (l *Link) BlackHole() {
+	l.To.BlackHole()
+	l.From.BlackHole()
+}
+
+// BlackHole holds all bytes back until Mend.
+func (w *Way) BlackHole() { w.set(0, false) }
+
+// Slow delays every chunk, until Mend.
+func (w *Way) Slow(delay time.Duration) { w.set(delay, true) }
+
+func (w *Way) set(delay time.Duration, open bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.delay = delay
+	if w.gate != nil {
+		select {
+		case <-w.gate:
+		default:
+			close(w.gate)
+		}
+	}
+	w.gate = make(chan struct{})
+	if open {
+		close(w.gate)
+	}
+}
+
+func (w *Way) pass() {
+	w.mu.Lock()
+	gate, delay := w.gate, w.delay
+	w.mu.Unlock()
+	<-gate
+	time.Sleep(delay)
+}
