@@ -80,7 +80,7 @@ var mutants = []mutant{
 	one("holder that was seen forgotten with its rows", "one holder", candidateGo,
 		"\t\tm.absent, m.strays = o.At, o.Strays\n\t}\n\tfor ", "\t\tm.absent, m.strays, m.guard = o.At, o.Strays, 0\n\t}\n\tfor "),
 	one("absence not forgotten once there is a row", "one holder", candidateGo,
-		"\t\t\tm.guard, m.absent = max(m.guard, c.Promise.Lease), time.Time{}", "\t\t\tm.guard = max(m.guard, c.Promise.Lease)"),
+		"\t\t\tc.memory(o.Name).absent = time.Time{}\n", ""),
 	one("stray lease rows ignored", "one holder", candidateGo,
 		"\t\t\tm.guard = max(m.guard, p.Lease)\n", "\t\t\t_ = p\n"),
 	one("lock delay not waited for", "claim after expiry", candidateGo,

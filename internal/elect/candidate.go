@@ -54,6 +54,11 @@ func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
 	if err != nil {
 		return nil, fmt.Errorf("observe: %w", err)
 	}
+	for _, o := range observed {
+		if o.Exists { // an absence is over then, whatever can't be read beside the row
+			c.memory(o.Name).absent = time.Time{}
+		}
+	}
 	fresh, err := c.readPromises(ctx, observed)
 	if err != nil {
 		return nil, fmt.Errorf("observe: %w", err)
@@ -120,7 +125,7 @@ func (c *Candidate) readPromises(ctx context.Context, observed []table.Observati
 			m.holder, m.promise, fresh[o.Name] = o.Token, &p, true
 		}
 		if err != nil {
-			m.guard, m.absent = max(m.guard, c.Promise.Lease), time.Time{} // there is a holder all the same
+			m.guard = max(m.guard, c.Promise.Lease) // there is a holder all the same
 		}
 	}
 	return fresh, err
@@ -131,7 +136,6 @@ func (c *Candidate) freeIn(m *memory, o table.Observation) time.Duration {
 	if !o.Exists {
 		return c.absentFor(m, o)
 	}
-	m.absent = time.Time{}
 	switch {
 	case o.Heartbeat.IsZero():
 		m.guard = 0
