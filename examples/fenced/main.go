@@ -11,7 +11,7 @@
 // The code to copy is makeDeposit, in teller.go.
 package main
 
-import "github.com/spindle-lock/spindle/examples/internal/stage"
+import "github.com/spindle-lock/spindle/internal/stage"
 
 func main() {
 	if name, orders, ok := stage.Orders(); ok {

@@ -13,7 +13,7 @@ import (
 	"cloud.google.com/go/spanner"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/examples/internal/stage"
+	"github.com/spindle-lock/spindle/internal/stage"
 )
 
 // What a teller reports, with numbers after it.

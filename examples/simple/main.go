@@ -27,7 +27,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/ddl"
-	"github.com/spindle-lock/spindle/examples/internal/stage"
+	"github.com/spindle-lock/spindle/internal/stage"
 )
 
 func main() {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/examples/internal/stage"
+	"github.com/spindle-lock/spindle/internal/stage"
 )
 
 // screen shows one candidate's life on a timeline. It is also the handler of the lock's log, for the

@@ -9,6 +9,6 @@
 // The code to copy is in site.go.
 package main
 
-import "github.com/spindle-lock/spindle/examples/internal/stage"
+import "github.com/spindle-lock/spindle/internal/stage"
 
 func main() { stage.Play(tell) }

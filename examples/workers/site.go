@@ -10,7 +10,7 @@ import (
 	"cloud.google.com/go/spanner"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/examples/internal/stage"
+	"github.com/spindle-lock/spindle/internal/stage"
 )
 
 const (

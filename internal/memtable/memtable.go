@@ -135,7 +135,7 @@ func (s *Store) find(keys table.Keys) []table.Row {
 	var found []table.Row
 	for name, row := range s.rows {
 		within := func(r table.Range) bool { return r.From <= name && name <= r.To }
-		if slices.Contains(keys.Names, name) || slices.ContainsFunc(keys.Ranges, within) {
+		if keys.All || slices.Contains(keys.Names, name) || slices.ContainsFunc(keys.Ranges, within) {
 			found = append(found, row)
 		}
 	}

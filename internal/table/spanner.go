@@ -108,6 +108,9 @@ func (r reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
 func tag(step string) string { return "spindle-" + step }
 
 func (k Keys) set() spanner.KeySet {
+	if k.All {
+		return spanner.AllKeys()
+	}
 	var set []spanner.KeySet
 	for _, r := range k.Ranges {
 		set = append(set, spanner.KeyRange{Start: spanner.Key{r.From}, End: spanner.Key{r.To}, Kind: spanner.ClosedClosed})

@@ -32,10 +32,11 @@ type Reader interface {
 	Read(ctx context.Context, keys Keys) ([]Row, error)
 }
 
-// Keys are the keys in Names and those in Ranges.
+// Keys are the keys in Names and those in Ranges, or All.
 type Keys struct {
 	Names  []string
 	Ranges []Range
+	All    bool
 }
 
 // Range is the keys from From to To, both included.

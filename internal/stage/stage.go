@@ -1,5 +1,6 @@
-// Package stage is what the examples need besides locks: an emulator to play on, child processes, and
-// a timeline to print. Nothing here is worth copying into a program of your own.
+// Package stage is what the examples and the demonstration of the command need besides locks: an emulator
+// to play on, child processes, and a timeline to print. Nothing here is worth copying into a program of
+// your own.
 package stage
 
 import (

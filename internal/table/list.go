@@ -1,0 +1,115 @@
+package table
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
+
+// State is what a lock is at one instant, by Spanner's clock.
+type State string
+
+// The states.
+const (
+	Free        State = "free"        // it has no row: nobody ever claimed it, or somebody deleted it
+	Held        State = "held"        // its holder was heard of within its lease
+	Expired     State = "expired"     // its holder was not, and nobody has claimed it since
+	Released    State = "released"    // its last holder gave it back
+	Unconfirmed State = "unconfirmed" // it is claimed, and has no lease row that lets the claimant act
+	Orphaned    State = "orphaned"    // it has a lease row and no lock row: somebody deleted that by hand
+	Unreadable  State = "unreadable"  // its lease row does not say how long the holder may act
+)
+
+// Listing is a lock as an operator sees it, with its lease row folded into it.
+type Listing struct {
+	Observation
+	Unreadable error // why the promise is not known
+}
+
+// State says what the lock is.
+func (l Listing) State() State {
+	switch {
+	case l.Unreadable != nil:
+		return Unreadable
+	case !l.Exists && len(l.Strays) > 0:
+		return Orphaned
+	case !l.Exists:
+		return Free
+	case l.Heartbeat.IsZero():
+		return Released
+	case !l.Held() || l.Promise == nil:
+		return Unconfirmed
+	case l.At.Sub(l.Heartbeat) >= l.Promise.Lease:
+		return Expired
+	}
+	return Held
+}
+
+// List reads every lock of the table at one instant, in one RPC, in the order of their names. A row that
+// can't be read does not hide the others.
+func (t Table) List(ctx context.Context) ([]Listing, error) {
+	rows, at, err := t.Store.Read(ctx, "list", Keys{All: true})
+	if err != nil {
+		return nil, err
+	}
+	byName := index(rows)
+	names := map[string]bool{}
+	for _, row := range rows {
+		if lock, ok := lockOf(row.Name); ok {
+			names[lock] = true
+		} else {
+			names[row.Name] = true
+		}
+	}
+	var all []Listing
+	for name := range names {
+		all = append(all, list(name, at, byName, rows))
+	}
+	slices.SortFunc(all, func(a, b Listing) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// ListOne is List for one name, in one RPC, and another where the local clock is a day behind.
+func (t Table) ListOne(ctx context.Context, name string) (Listing, error) {
+	for about := time.Now(); ; {
+		rows, at, err := t.Store.Read(ctx, "list", withLeases([]string{name}, about))
+		if err != nil {
+			return Listing{}, err
+		}
+		l := list(name, at, index(rows), rows)
+		if l.State() != Unconfirmed || about.Add(12*time.Hour).After(at) {
+			return l, nil
+		}
+		about = at
+	}
+}
+
+func list(name string, at time.Time, byName map[string]Row, rows []Row) Listing {
+	l := Listing{Observation: Observation{Name: name, At: at}}
+	row, exists := byName[name]
+	if !exists {
+		l.Strays, l.Unreadable = strays(name, rows)
+		return l
+	}
+	l.Exists, l.Heartbeat, l.Token, l.Writer = true, row.Heartbeat, TokenAt(row.Token), row.Writer
+	if leaseRow, ok := byName[LeaseKey(name, l.Token)]; ok && l.Held() {
+		p, err := decodePromise(leaseRow.Name, leaseRow.Writer)
+		if err != nil {
+			l.Unreadable = err
+			return l
+		}
+		l.Promise = &p
+	}
+	return l
+}
+
+// lockOf returns the lock that a key is the lease row of.
+func lockOf(key string) (string, bool) {
+	i := strings.LastIndexByte(key, '_')
+	if i <= 0 || !isLeaseKey(key[:i], key) {
+		return "", false
+	}
+	return key[:i], true
+}

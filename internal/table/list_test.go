@@ -1,0 +1,71 @@
+package table_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+func claim(t *testing.T, tab table.Table, name string) table.Token {
+	t.Helper()
+	seen, err := tab.Observe(t.Context(), name)
+	require.NoError(t, err)
+	token, err := tab.Claim(t.Context(), name+"'s holder", seen...)
+	require.NoError(t, err)
+	return token
+}
+
+func hold(t *testing.T, tab table.Table, name string, lease time.Duration) table.Token {
+	t.Helper()
+	token := claim(t, tab, name)
+	require.NoError(t, tab.Confirm(t.Context(), token, table.Promise{Lease: lease, Value: "at " + name}, name))
+	return token
+}
+
+func TestEveryLockIsListedOnceWithItsState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := table.Table{Store: &memtable.Store{}}
+		hold(t, tab, "b", time.Second)
+		released := hold(t, tab, "c", time.Second)
+		require.NoError(t, tab.Release(t.Context(), released, "c"))
+		orphan := hold(t, tab, "o", time.Second)
+		require.NoError(t, tab.Store.Commit(t.Context(), "test", []table.Write{{Kind: table.Delete, Name: "o"}}))
+		broken := hold(t, tab, "u", time.Second)
+		require.NoError(t, tab.Store.Commit(t.Context(), "test", []table.Write{{Kind: table.Update, Name: table.LeaseKey("u", broken),
+			Set: []table.Cell{{Column: table.ColWriter, Value: "?"}}}}))
+		time.Sleep(time.Second)
+		claim(t, tab, "d")
+		a := hold(t, tab, "a", time.Second)
+		hold(t, tab, "a_12", time.Second)
+
+		all, err := tab.List(t.Context())
+		require.NoError(t, err)
+		states := map[string]table.State{}
+		for _, l := range all {
+			states[l.Name] = l.State()
+			one, err := tab.ListOne(t.Context(), l.Name)
+			require.NoError(t, err)
+			assert.Equal(t, l.State(), one.State(), l.Name)
+			assert.Equal(t, l.Promise, one.Promise, l.Name)
+		}
+		assert.Len(t, all, len(states))
+		assert.Equal(t, map[string]table.State{
+			"a": table.Held, "a_12": table.Held, "b": table.Expired, "c": table.Released, "d": table.Unconfirmed,
+			"o": table.Orphaned, "u": table.Unreadable,
+		}, states)
+		assert.Equal(t, "a", all[0].Name)
+		assert.Equal(t, a, all[0].Token)
+		assert.Equal(t, "at a", all[0].Promise.Value)
+		assert.Contains(t, all[len(all)-2].Strays, orphan)
+
+		none, err := tab.ListOne(t.Context(), "none")
+		require.NoError(t, err)
+		assert.Equal(t, table.Free, none.State())
+	})
+}
