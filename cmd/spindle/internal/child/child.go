@@ -1,0 +1,146 @@
+// Package child runs programs that must not outlive what they were started for: each in a process group of
+// its own, all of which is killed with it.
+//
+//   - child.go: a child, from its start to the end of its group
+//   - watchdog.go: a process that kills the group when this process is killed, or is stopped for too long
+//   - group_unix.go, death_linux.go: how the system is asked for that
+package child
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"time"
+)
+
+// The exit codes of a shell for programs that can't be started.
+const (
+	CannotRun = 126
+	NotFound  = 127
+)
+
+// A StartError says that a program could not be started.
+type StartError struct {
+	Code int // CannotRun or NotFound
+	Err  error
+}
+
+// Error implements error.
+func (e *StartError) Error() string { return e.Err.Error() }
+
+// Unwrap implements errors.
+func (e *StartError) Unwrap() error { return e.Err }
+
+// Find looks a program up in PATH, as a shell does.
+func Find(name string) error {
+	_, err := exec.LookPath(name)
+	return startError(name, err)
+}
+
+func startError(name string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return &StartError{NotFound, fmt.Errorf("%s: command not found: is it in PATH?", name)}
+	}
+	return &StartError{CannotRun, fmt.Errorf("%s: can't be run: %w", name, err)}
+}
+
+// A Child is a program that runs, with its process group.
+type Child struct {
+	cmd   *exec.Cmd
+	guard *watchdog // nil: none
+	done  chan struct{}
+	code  int
+}
+
+// Start starts a program with the standard files of this process. The code is a shell's: 128 and the
+// number of the signal for one that a signal ended.
+//
+// On Linux the program is killed when this process ends, in whatever way. With Watched its whole group
+// is, on every Unix.
+func Start(args, env []string, options ...Option) (*Child, error) {
+	c := &Child{cmd: exec.Command(args[0], args[1:]...), done: make(chan struct{})}
+	c.cmd.Env = append(os.Environ(), env...)
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	for _, o := range options {
+		if err := o(c); err != nil {
+			return nil, err
+		}
+	}
+	if err := ownGroup(c.cmd); err != nil {
+		return nil, c.abort(err)
+	}
+	started := make(chan error)
+	go c.live(started)
+	if err := <-started; err != nil {
+		return nil, c.abort(startError(args[0], err))
+	}
+	return c, nil
+}
+
+func (c *Child) abort(err error) error {
+	if c.guard != nil {
+		c.guard.dismiss()
+	}
+	return err
+}
+
+// live keeps the thread that forks: the kernel takes that thread's end for the parent's.
+func (c *Child) live(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := c.cmd.Start()
+	if err == nil && c.guard != nil {
+		c.guard.watch(c.Pid())
+	}
+	started <- err
+	if err != nil {
+		return
+	}
+	_ = c.cmd.Wait() // the state says it
+	c.code = exitCode(c.cmd.ProcessState)
+	c.Kill() // what it has left behind
+	if c.guard != nil {
+		c.guard.dismiss()
+	}
+	close(c.done)
+}
+
+// Pid is the child's process id, and that of its group.
+func (c *Child) Pid() int { return c.cmd.Process.Pid }
+
+// Done is closed when the child has ended and the rest of its group has been killed.
+func (c *Child) Done() <-chan struct{} { return c.done }
+
+// Code is the exit code, once Done is closed.
+func (c *Child) Code() int { return c.code }
+
+// Signal sends a signal to the whole group.
+func (c *Child) Signal(s os.Signal) { signalGroup(c.Pid(), s) }
+
+// Kill kills the whole group at once.
+func (c *Child) Kill() { killGroup(c.Pid()) }
+
+// Allow lets the watchdog kill the group when left has passed, unless it is told of more time before.
+func (c *Child) Allow(left time.Duration) {
+	if c.guard != nil {
+		c.guard.allow(left)
+	}
+}
+
+// An Option changes how a child is run.
+type Option func(*Child) error
+
+// Watched puts the child under a watchdog, which is this program run again as the arguments say; that has
+// to call Watchdog. The child has so long to live, until Allow gives it more.
+func Watched(left time.Duration, args ...string) Option {
+	return func(c *Child) (err error) {
+		c.guard, err = startWatchdog(left, args)
+		return err
+	}
+}

@@ -1,0 +1,24 @@
+//go:build !unix
+
+package child
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+)
+
+// Supported says why programs can't be run on this system, or nil.
+func Supported() error {
+	return errors.New("this needs the process groups of a Unix system, without which a program's children would outlive the lock")
+}
+
+func ownGroup(*exec.Cmd) error { return Supported() }
+
+func ownSession(*exec.Cmd) error { return Supported() }
+
+func signalGroup(int, os.Signal) {}
+
+func killGroup(int) {}
+
+func exitCode(state *os.ProcessState) int { return state.ExitCode() }

@@ -1,0 +1,39 @@
+//go:build unix
+
+package child
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// Supported says why programs can't be run on this system, or nil.
+func Supported() error { return nil }
+
+func ownGroup(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	dieWithParent(cmd.SysProcAttr)
+	return nil
+}
+
+func ownSession(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return nil
+}
+
+func signalGroup(group int, s os.Signal) {
+	if sig, ok := s.(syscall.Signal); ok && group > 1 {
+		_ = syscall.Kill(-group, sig) // which fails where nothing is left of it
+	}
+}
+
+// killGroup also wakes a group that is stopped: SIGKILL does.
+func killGroup(group int) { signalGroup(group, syscall.SIGKILL) }
+
+func exitCode(state *os.ProcessState) int {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return state.ExitCode()
+}
