@@ -1,0 +1,66 @@
+package cli
+
+import "time"
+
+// deadlines says when a program has to be told to end, and when it is killed, so that it is gone before the
+// lock's local deadline.
+type deadlines struct {
+	lease, grace time.Duration
+
+	until time.Time // when the lock is lost, unless its lease is extended
+	kill  time.Time // when the program is killed, once it was told to end
+}
+
+// An action is due at some time. Killing is due again and again.
+type action int
+
+const (
+	nothing action = iota
+	terminate
+	kill
+)
+
+// margin is what killing a group may take, and a process that is late with it.
+func (d *deadlines) margin() time.Duration { return d.lease / 20 }
+
+// patience is the time between the two signals. A quarter of the lease is what heartbeats leave that
+// failed for as long as it takes to be sure.
+func (d *deadlines) patience() time.Duration { return min(d.grace, d.lease/4) }
+
+// extend notes how long the lock is held, and returns until when. A deadline only moves forward by more
+// than what reading two clocks takes.
+func (d *deadlines) extend(now time.Time, left time.Duration) time.Time {
+	if until := now.Add(left); d.until.IsZero() || until.Sub(d.until) > d.lease/100 || until.Before(d.until) {
+		d.until = until
+	}
+	return d.until
+}
+
+// lose notes that the lock is lost already.
+func (d *deadlines) lose(now time.Time) {
+	if last := now.Add(d.patience() + d.margin()); last.Before(d.until) {
+		d.until = last
+	}
+}
+
+// due says what is to be done now. Once the program was told to end there is no way back.
+func (d *deadlines) due(now time.Time) action {
+	last := d.until.Add(-d.margin())
+	switch {
+	case !d.kill.IsZero() && last.Before(d.kill):
+		d.kill = last
+		fallthrough
+	case !d.kill.IsZero():
+		if now.Before(d.kill) {
+			return nothing
+		}
+		return kill
+	case !now.Before(last):
+		d.kill = last
+		return kill
+	case !now.Before(last.Add(-d.patience())):
+		d.kill = last
+		return terminate
+	}
+	return nothing
+}

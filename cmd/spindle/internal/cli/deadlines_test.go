@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+var start = time.Unix(0, 0)
+
+func at(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+
+func TestAProgramIsKilledBeforeTheDeadlineHoweverLongTheGrace(t *testing.T) {
+	for _, grace := range []time.Duration{0, time.Second, time.Hour} {
+		d := deadlines{lease: 10 * time.Second, grace: grace}
+		d.extend(at(0), 9900*time.Millisecond)
+		told, killed := time.Time{}, time.Time{}
+		for now := at(0); killed.IsZero(); now = now.Add(10 * time.Millisecond) {
+			d.extend(now, at(9.9).Sub(now))
+			switch d.due(now) {
+			case terminate:
+				told = now
+			case kill:
+				killed = now
+			}
+		}
+		assert.Equal(t, at(9.4), killed, grace)
+		if grace > 0 {
+			assert.Equal(t, killed.Add(-min(grace, 2500*time.Millisecond)), told, grace)
+		}
+	}
+}
+
+func TestAProgramOfAHealthyHolderIsLeftAlone(t *testing.T) {
+	d := deadlines{lease: 3 * time.Second, grace: time.Hour}
+	for now, beat := at(0), at(0); now.Before(at(60)); now = now.Add(10 * time.Millisecond) {
+		if now.Sub(beat) >= time.Second {
+			beat = now
+		}
+		d.extend(now, beat.Add(2970*time.Millisecond).Sub(now))
+		assert.Equal(t, nothing, d.due(now))
+	}
+}
+
+func TestALockThatWasTakenAwayLeavesTheProgramItsGrace(t *testing.T) {
+	d := deadlines{lease: 10 * time.Second, grace: time.Second}
+	d.extend(at(0), 9900*time.Millisecond)
+	d.lose(at(3))
+	assert.Equal(t, terminate, d.due(at(3)))
+	assert.Equal(t, nothing, d.due(at(3.9)))
+	assert.Equal(t, kill, d.due(at(4.1)))
+}
+
+func TestAProgramThatSleptThroughTheDeadlineIsKilledAtOnce(t *testing.T) {
+	d := deadlines{lease: 10 * time.Second, grace: time.Hour}
+	d.extend(at(0), 9900*time.Millisecond)
+	assert.Equal(t, kill, d.due(at(60)))
+}
+
+func TestATerminationIsNotTakenBack(t *testing.T) {
+	d := deadlines{lease: 10 * time.Second, grace: time.Hour}
+	d.extend(at(0), 9900*time.Millisecond)
+	assert.Equal(t, terminate, d.due(at(7)))
+	d.extend(at(7.1), 9900*time.Millisecond)
+	assert.Equal(t, kill, d.due(at(9.5)))
+}

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	"github.com/spf13/cobra"
+	"google.golang.org/api/option"
+
+	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+var dialects = map[string]databasepb.DatabaseDialect{
+	"googlesql":  databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL,
+	"postgresql": databasepb.DatabaseDialect_POSTGRESQL,
+}
+
+func newInit(o *common) *cobra.Command {
+	var onlyPrint bool
+	var dialect string
+	c := &cobra.Command{
+		Use:   "init",
+		Short: "Create the lock table, or verify it",
+		Long: `Init creates the lock table where it is missing, in whichever dialect the database
+has, and verifies it where it exists. It changes no table. It also says which
+roles are needed, in the form of the commands that grant them.
+
+With --print it prints the statement instead, for those who keep their schema in
+migrations, and needs no database.
+` + commonCodes,
+		Example: `  spindle init --db projects/P/instances/I/databases/D
+  spindle init --print --dialect postgresql --table my_locks`,
+		Args: exactly(0, "none"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if onlyPrint {
+				return printSchema(o, dialect)
+			}
+			if c.Flags().Changed("dialect") {
+				return misuse("--dialect is for --print: the database knows its own")
+			}
+			return initialize(c.Context(), o)
+		},
+	}
+	c.Flags().BoolVar(&onlyPrint, "print", false, "only print the statement")
+	c.Flags().StringVar(&dialect, "dialect", "googlesql", "`googlesql` or postgresql, for --print")
+	return c
+}
+
+func printSchema(o *common, dialect string) error {
+	d, ok := dialects[dialect]
+	if !ok {
+		return misuse("--dialect %q: want googlesql or postgresql", dialect)
+	}
+	if err := table.CheckTable(o.table); err != nil {
+		return misuse("--table: %w", err)
+	}
+	fmt.Println(ddl.Statement(d, o.table) + ";")
+	printRoles(os.Stderr, o.db)
+	return nil
+}
+
+func initialize(ctx context.Context, o *common) error {
+	db, err := o.open()
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	ask, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	var schema *ddl.SchemaError
+	done := "exists, and is right"
+	if err := ddl.Verify(ask, db, o.table); errors.As(err, &schema) {
+		// Without the timeout: a change of the schema may take minutes.
+		if err := ddl.Create(ctx, o.db, o.table, option.WithUserAgent("spindle")); err != nil {
+			return o.explain(err)
+		}
+		done = "is created"
+	} else if err != nil {
+		return o.explain(err)
+	}
+	fmt.Printf("Table %s in %s %s.\n\n", o.table, o.db, done)
+	printRoles(os.Stdout, o.db)
+	return nil
+}
+
+func printRoles(f *os.File, db string) {
+	project, instance, database := "P", "I", "D"
+	if databasePath.MatchString(db) {
+		parts := strings.Split(db, "/")
+		project, instance, database = parts[1], parts[3], parts[5]
+	}
+	fmt.Fprintf(f, `Roles on the database:
+  roles/spanner.databaseUser    to stand for locks: exec, guard, release
+  roles/spanner.databaseReader  to look at them: ls, watch, status
+  roles/spanner.databaseAdmin   to create the table: init
+
+  gcloud spanner databases add-iam-policy-binding %s \
+    --project=%s --instance=%s \
+    --role=roles/spanner.databaseUser --member=serviceAccount:NAME@%[2]s.iam.gserviceaccount.com
+`, database, project, instance)
+}

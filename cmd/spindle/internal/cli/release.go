@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+func newRelease(o *common) *cobra.Command {
+	var token int64
+	var yes bool
+	c := &cobra.Command{
+		Use:   "release NAME --token T",
+		Short: "Break a lock by its token",
+		Long: `Release takes a lock away from its holder. The token says which term is meant, as
+spindle ls shows it: where the lock has changed hands since you looked, nothing
+happens to the new holder.
+
+The lock is free at once, and the holder's fenced writes fail at once. It finds
+out at its next heartbeat, a third of a lease later if it is alive: until then it
+and the next holder may both be at work, outside of fenced writes. So this is for
+holders that hang; one that can be stopped should be, since that releases the
+lock with nobody at work. A holder that is dead needs no breaking: its lock
+expires by itself.
+
+It asks before it does it, unless --yes is given.
+` + commonCodes,
+		Example: `  spindle ls
+  spindle release nightly --token 1763645616123456`,
+		Args: exactly(1, "the name of one lock"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := table.CheckName(args[0]); err != nil {
+				return misuse("%w", err)
+			}
+			if token <= 0 {
+				return misuse("which term of %q? Give its --token, which spindle ls shows", args[0])
+			}
+			return o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
+				l, err := t.ListOne(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if err := breakable(l, table.Token(token)); err != nil {
+					return err
+				}
+				if !yes {
+					if err := confirm(l); err != nil {
+						return err
+					}
+				}
+				// Not within ctx: a person may have thought about it for a while.
+				return breakLock(context.WithoutCancel(ctx), o, t, args[0], table.Token(token))
+			})
+		},
+	}
+	c.Flags().Int64Var(&token, "token", 0, "the `token` of the term to be ended")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
+	_ = c.Flags().SetAnnotation("token", commandLineOnly, []string{})
+	_ = c.Flags().SetAnnotation("yes", commandLineOnly, []string{})
+	return c
+}
+
+// breakable says why there is nothing to release under the token.
+func breakable(l table.Listing, token table.Token) error {
+	switch state := l.State(); {
+	case state == table.Free, state == table.Released:
+		return fmt.Errorf("nothing was released: %s", sentence(l))
+	case state == table.Orphaned:
+		return nil // the lease row may be that of the token
+	case l.Token != token:
+		return fmt.Errorf("nothing was released, as %d is not the token of %s any more: %s", token, show(l.Name), sentence(l))
+	case state == table.Unconfirmed:
+		return fmt.Errorf("nothing was released: %s\n  it is free by itself a lease after the claim, where the claimant does not go on", sentence(l))
+	}
+	return nil
+}
+
+func confirm(l table.Listing) error {
+	fmt.Fprintln(os.Stderr, sentence(l))
+	third := "a third of its lease"
+	if l.Promise != nil {
+		third = short(l.Promise.Lease / 3)
+	}
+	fmt.Fprintf(os.Stderr, `
+If you go on:
+  - the lock is free, and another candidate has it at once;
+  - fenced writes under this token fail from then on;
+  - the holder notices at its next heartbeat, up to %s later if it is
+    alive and can reach the database, and stops. Until then both may be at work.
+`, third)
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return misuse("nothing was released: there is no terminal to ask on, so give --yes")
+	}
+	fmt.Fprintf(os.Stderr, "\nRelease %s? [y/N] ", show(l.Name))
+	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+		return errors.New("nothing was released")
+	}
+	return nil
+}
+
+func breakLock(ctx context.Context, o *common, t table.Table, name string, token table.Token) error {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	err := t.Release(ctx, token, name)
+	if errors.Is(err, table.ErrSuperseded) {
+		return fmt.Errorf("nothing was released: %d is not the token of %s any more: it was released or superseded meanwhile", token, show(name))
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Printf("released %s, which was held under token %v\n", show(name), spindle.Token(token))
+	return nil
+}

@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+)
+
+// The exit codes. Those of exec are its program's own, and these.
+const (
+	failed     = 1  // it could not be done
+	misused    = 2  // the command line is wrong
+	statusFree = 3  // status: nobody holds it
+	statusElse = 4  // status: another holds it
+	notInTime  = 75 // exec: not acquired in time; EX_TEMPFAIL
+	lost       = 76 // exec: the lock was lost
+)
+
+// An exit is an error with an exit code. One without an error is silent.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e *exit) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exit) Unwrap() error { return e.err }
+
+func misuse(format string, args ...any) error {
+	return &exit{misused, fmt.Errorf(format, args...)}
+}
+
+const watchdogCommand = "__watchdog"
+
+// Main runs the command line, and returns the exit code.
+func Main(args []string) int {
+	if len(args) == 1 && args[0] == watchdogCommand {
+		child.Watchdog(os.Stdin)
+		return 0
+	}
+	root := newRoot()
+	root.SetArgs(args)
+	// What fails before a command runs is a mistake on the command line.
+	code := misused
+	commands(root, func(c *cobra.Command) {
+		if run := c.RunE; run != nil {
+			c.RunE = func(c *cobra.Command, args []string) error {
+				code = failed
+				return run(c, args)
+			}
+		}
+	})
+	c, err := root.ExecuteContextC(context.Background())
+	if err == nil {
+		return 0
+	}
+	var e *exit
+	if errors.As(err, &e) {
+		code = e.code
+		if e.err == nil {
+			return code
+		}
+	}
+	fmt.Fprintln(os.Stderr, "spindle:", err)
+	if code == misused {
+		fmt.Fprintf(os.Stderr, "Try: %s --help\n", c.CommandPath())
+	}
+	return code
+}
+
+func commands(c *cobra.Command, do func(*cobra.Command)) {
+	do(c)
+	for _, sub := range c.Commands() {
+		commands(sub, do)
+	}
+}
+
+const rootHelp = `Spindle runs a program on exactly one machine, and shows who holds which lock.
+
+Locks are rows of one table in a Cloud Spanner database. A lock has one holder,
+which keeps it with heartbeats; where none is acknowledged for a lease, the
+holder stops by itself, and another may have the lock then. Each term has a
+fencing token, a number that only grows.
+
+To see it all without a database of your own:
+
+  spindle demo
+
+To begin:
+
+  export SPINDLE_DB=projects/P/instances/I/databases/D
+  spindle init
+  spindle exec --name nightly -- ./nightly-report
+  spindle ls
+
+Every flag can be given as an environment variable: SPINDLE_ and its name in
+upper case, with _ for -. A flag on the command line wins. SPANNER_EMULATOR_HOST
+leads to an emulator instead of Cloud Spanner.`
+
+const commonCodes = `
+Exit codes:
+  0    done
+  1    it could not be done; the message says why
+  2    the command line is wrong`
+
+func newRoot() *cobra.Command {
+	o := &common{}
+	root := &cobra.Command{
+		Use:               "spindle",
+		Short:             "Run a program on exactly one machine, and see who holds what",
+		Long:              rootHelp + "\n" + commonCodes + "\nexec and status have more: see their help.",
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return fromEnvironment(c.Flags()) },
+		Args:              cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return c.Help()
+			}
+			return misuse("unknown command %q%s", args[0], suggestion(c, args[0]))
+		},
+	}
+	o.flags(root.PersistentFlags())
+	root.AddCommand(newInit(o), newExec(o), newLs(o), newStatus(o), newRelease(o))
+	commands(root, func(c *cobra.Command) {
+		nameVariables(c.LocalFlags())
+		c.Flags().SortFlags = false
+		c.InitDefaultHelpFlag()
+		c.Flags().Lookup("help").Usage = "show this"
+	})
+	return root
+}
+
+func suggestion(c *cobra.Command, arg string) string {
+	if s := c.SuggestionsFor(arg); len(s) > 0 {
+		return fmt.Sprintf(": %s may be meant", strings.Join(s, " or "))
+	}
+	return ""
+}
+
+// exactly wants so many arguments, and says what they are.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != n {
+			return fmt.Errorf("%d arguments where %s is wanted", len(args), what)
+		}
+		return nil
+	}
+}

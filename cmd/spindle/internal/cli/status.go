@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+func newStatus(o *common) *cobra.Command {
+	var f format
+	var id string
+	var token int64
+	var quiet bool
+	c := &cobra.Command{
+		Use:   "status NAME",
+		Short: "Tell scripts whether a lock is held, and by whom",
+		Long: `Status says whether a lock is held: by anybody, or by the one that --id or
+--token tells. In a program that spindle exec runs, SPINDLE_TOKEN is that already.
+
+An answer is about the past: the lock may have changed hands since. Ask it to
+choose where to look, not to decide what to write; for that there is the token.
+
+Exit codes:
+  0    it is held; with --id or --token: by that one
+  1    the database could not be asked
+  2    the command line is wrong
+  3    it is free: nobody holds it
+  4    it is held by another than --id or --token says`,
+		Example: `  spindle status nightly && echo "somebody is at it"
+  spindle status nightly --id "$(hostname)" --quiet || exit 0
+  spindle status nightly -o json | jq -r .value`,
+		Args: exactly(1, "the name of one lock"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := table.CheckName(args[0]); err != nil {
+				return misuse("%w", err)
+			}
+			return o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
+				l, err := t.ListOne(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if err := printStatus(f, l, quiet); err != nil {
+					return err
+				}
+				mine := (id == "" || l.Writer == id) && (token == 0 || l.Token == table.Token(token))
+				switch state := l.State(); {
+				case state == table.Unreadable:
+					return l.Unreadable
+				case state != table.Held:
+					return &exit{code: statusFree}
+				case !mine:
+					return &exit{code: statusElse}
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags().StringVar(&id, "id", "", "the `id` of who asks")
+	c.Flags().Int64Var(&token, "token", 0, "the `token` of who asks")
+	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "print nothing")
+	f.flag(c.Flags())
+	return c
+}
+
+func printStatus(f format, l table.Listing, quiet bool) error {
+	switch {
+	case quiet:
+		return nil
+	case f == asJSON:
+		return printJSON(os.Stdout, jsonOf(l))
+	}
+	fmt.Println(sentence(l))
+	return nil
+}
+
+// sentence says what a lock is, in a few lines.
+func sentence(l table.Listing) string {
+	name, token := show(l.Name), spindle.Token(l.Token)
+	age, since := short(l.At.Sub(l.Heartbeat)), short(l.At.Sub(l.Token.Time()))
+	switch l.State() {
+	case table.Held:
+		s := fmt.Sprintf("%s is held by %s\n  token %v, for %s; last heartbeat %s ago, lease %v", name, show(l.Writer), token, since, age, l.Promise.Lease)
+		if l.Promise.Value != "" {
+			s += "\n  value " + show(l.Promise.Value)
+		}
+		return s
+	case table.Expired:
+		return fmt.Sprintf("%s is free: the lease of %s has expired\n  token %v; last heartbeat %s ago, lease %v", name, show(l.Writer), token, age, l.Promise.Lease)
+	case table.Released:
+		return fmt.Sprintf("%s is free: it was released\n  last token %v", name, token)
+	case table.Unconfirmed:
+		return fmt.Sprintf("%s is not held: %s has claimed it, %s ago, and may not act yet\n  token %v", name, show(l.Writer), age, token)
+	case table.Orphaned:
+		return fmt.Sprintf("%s is not held: somebody deleted its row; candidates wait the lease of its last holder out", name)
+	case table.Unreadable:
+		return fmt.Sprintf("%s is taken by %s, token %v", name, show(l.Writer), token)
+	}
+	return fmt.Sprintf("%s is free: nobody has ever claimed it", name)
+}

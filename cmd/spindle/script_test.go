@@ -1,0 +1,197 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/cli"
+	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/emulator"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"spindle": func() { os.Exit(cli.Main(os.Args[1:])) }})
+}
+
+// patience is how long a script waits for anything.
+const patience = 30 * time.Second
+
+// TestScripts runs the command as at a terminal. Each script has a database of its own, with the lock
+// table, in SPINDLE_DB, and beside those of testscript the commands that are below.
+func TestScripts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup:               setUp,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"until":   until,
+			"signal":  signalProcess,
+			"ended":   ended,
+			"network": network,
+			"before":  before,
+			"pause":   pause,
+			"code":    code,
+		},
+	})
+}
+
+type proxyKey struct{}
+
+func setUp(env *testscript.Env) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	e, err := emulator.Shared(ctx)
+	if err != nil {
+		return err
+	}
+	dialect := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
+	path, err := e.CreateDatabase(ctx, dialect, ddl.Statement(dialect, "locktable"))
+	if err != nil {
+		return err
+	}
+	env.Defer(func() { _ = e.DropDatabase(context.Background(), path) })
+	p, err := newProxy(e.Addr())
+	if err != nil {
+		return err
+	}
+	env.Defer(p.close)
+	env.Values[proxyKey{}] = p
+	env.Setenv("SPINDLE_DB", path)
+	env.Setenv("SPANNER_EMULATOR_HOST", e.Addr())
+	env.Setenv("PROXY", p.addr())
+	env.Setenv("SPINDLE_EMULATOR", os.Getenv("SPINDLE_EMULATOR"))
+	return nil
+}
+
+// until waits for a file to match: until REGEXP FILE.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: until REGEXP FILE")
+	}
+	re := regexp.MustCompile("(?m)" + args[0])
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		b, _ := os.ReadFile(ts.MkAbs(args[1]))
+		if re.Match(b) {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("%s does not say %q but %q", args[1], args[0], b)
+		}
+	}
+}
+
+// pid reads a process id from a file, or is that of a command in the background.
+func pid(ts *testscript.TestScript, name string) int {
+	if b, err := os.ReadFile(ts.MkAbs(name)); err == nil {
+		n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+		ts.Check(err)
+		return n
+	}
+	cmds := ts.BackgroundCmds()
+	n, err := strconv.Atoi(name)
+	if err != nil || n >= len(cmds) {
+		ts.Fatalf("%s is neither a file nor the number of a command in the background", name)
+	}
+	return cmds[n].Process.Pid
+}
+
+// signalProcess sends a signal: signal KILL 0, signal TERM pidfile.
+func signalProcess(ts *testscript.TestScript, neg bool, args []string) {
+	signals := map[string]syscall.Signal{"KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT,
+		"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "USR1": syscall.SIGUSR1}
+	ts.Check(syscall.Kill(pid(ts, args[1]), signals[args[0]]))
+}
+
+// ended waits for a process to end: ended pidfile. With !, it has to be alive.
+func ended(ts *testscript.TestScript, neg bool, args []string) {
+	n := pid(ts, args[0])
+	if neg {
+		if !alive(n) {
+			ts.Fatalf("process %d has ended", n)
+		}
+		return
+	}
+	for end := time.Now().Add(patience); alive(n); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			ts.Fatalf("process %d has not ended", n)
+		}
+	}
+}
+
+// alive is false for a zombie: who was its parent may be stopped.
+func alive(pid int) bool {
+	out, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+	return err == nil && !bytes.HasPrefix(bytes.TrimSpace(out), []byte("Z"))
+}
+
+// network takes the network of what connects to $PROXY away, and gives it back: network off, network on.
+func network(ts *testscript.TestScript, neg bool, args []string) {
+	ts.Value(proxyKey{}).(*proxy).set(args[0] == "off")
+}
+
+// before wants the last time in one file to be before the first in another; times are in nanoseconds.
+func before(ts *testscript.TestScript, neg bool, args []string) {
+	at := func(name string, last bool) int64 {
+		lines := strings.Fields(ts.ReadFile(name))
+		line := lines[0]
+		if last {
+			line = lines[len(lines)-1]
+		}
+		n, err := strconv.ParseInt(line, 10, 64)
+		ts.Check(err)
+		return n
+	}
+	a, b := at(args[0], true), at(args[1], false)
+	ts.Logf("%s ends %v before %s begins", args[0], time.Duration(b-a), args[1])
+	if a >= b {
+		ts.Fatalf("%s goes on for %v in %s", args[0], time.Duration(a-b), args[1])
+	}
+}
+
+// pause lets time pass that is a matter of leases: pause 3s.
+func pause(ts *testscript.TestScript, neg bool, args []string) {
+	d, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	time.Sleep(d)
+}
+
+// code runs a command that has to exit with a code: code 75 spindle exec ...
+func code(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var e *exec.ExitError
+		if !asExit(err, &e) {
+			ts.Fatalf("%v", err)
+		}
+		got = e.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("%s exits with code %d, not %d", fmt.Sprint(args[1:]), got, want)
+	}
+}
+
+func asExit(err error, e **exec.ExitError) bool {
+	x, ok := err.(*exec.ExitError)
+	*e = x
+	return ok
+}
