@@ -76,6 +76,8 @@ func setUp(env *testscript.Env) error {
 	env.Values[proxyKey{}] = p
 	env.Setenv("SPINDLE_DB", path)
 	env.Setenv("SPANNER_EMULATOR_HOST", e.Addr())
+	env.Setenv("EMULATOR", e.Addr())
+	env.Setenv("DATABASE", path)
 	env.Setenv("PROXY", p.addr())
 	env.Setenv("SPINDLE_EMULATOR", os.Getenv("SPINDLE_EMULATOR"))
 	return nil

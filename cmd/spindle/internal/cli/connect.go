@@ -26,7 +26,7 @@ type common struct {
 }
 
 func (o *common) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.db, "db", "", "the database, `projects/P/instances/I/databases/D`")
+	f.StringVar(&o.db, "db", "", "the database's `path`, projects/P/instances/I/databases/D")
 	f.StringVar(&o.table, "table", "locktable", "the lock `table`")
 	f.DurationVar(&o.timeout, "timeout", 20*time.Second, "how long to wait for the database")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/candidacy"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/stage"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -75,7 +76,7 @@ func newExec(o *common) *cobra.Command {
 		Long:  execHelp,
 		Example: `  spindle exec --name nightly -- ./nightly-report --all
   spindle exec --name nightly --try -- ./nightly-report || [ $? = 75 ]
-  spindle exec --name poller --restart --lease 5s --value "$(hostname -f):8080" ./poller`,
+  spindle exec --name poller --restart --value "$(hostname -f):8080" ./poller`,
 		Args: func(c *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0 && c.ArgsLenAtDash() == 0:
@@ -105,6 +106,7 @@ func (x *execution) run(ctx context.Context) error {
 	if err := child.Supported(); err != nil {
 		return fmt.Errorf("exec: %w", err)
 	}
+	stage.Orders() // a machine of the demonstration ends with it
 	switch {
 	case x.try && x.wait != 0:
 		return misuse("--try and --wait: give one of them")

@@ -131,15 +131,46 @@ func newRoot() *cobra.Command {
 			return misuse("unknown command %q%s", args[0], suggestion(c, args[0]))
 		},
 	}
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 "))
 	o.flags(root.PersistentFlags())
-	root.AddCommand(newInit(o), newExec(o), newLs(o), newStatus(o), newRelease(o))
+	root.AddCommand(newInit(o), newExec(o), newLs(o), newStatus(o), newRelease(o), newDemo(o))
 	commands(root, func(c *cobra.Command) {
-		nameVariables(c.LocalFlags())
+		c.Long = reflow(c.Long, 80)
 		c.Flags().SortFlags = false
+		nameVariables(c.LocalFlags())
 		c.InitDefaultHelpFlag()
 		c.Flags().Lookup("help").Usage = "show this"
 	})
 	return root
+}
+
+// reflow fills the paragraphs of a text. Lines that begin with a space are left as they are.
+func reflow(text string, width int) string {
+	var b strings.Builder
+	column := 0
+	for line := range strings.Lines(text) {
+		if line = strings.TrimRight(line, "\n"); line == "" || line[0] == ' ' {
+			if column > 0 {
+				b.WriteString("\n")
+			}
+			b.WriteString(line + "\n")
+			column = 0
+			continue
+		}
+		for _, word := range strings.Fields(line) {
+			switch {
+			case column > 0 && column+1+len(word) > width:
+				b.WriteString("\n")
+				column = 0
+			case column > 0:
+				b.WriteString(" ")
+				column++
+			}
+			b.WriteString(word)
+			column += len(word)
+		}
+	}
+	return strings.TrimRight(b.String(), "\n")
 }
 
 func suggestion(c *cobra.Command, arg string) string {

@@ -9,7 +9,12 @@ import (
 
 var passedOn = []os.Signal{os.Interrupt}
 
-const terminationSignal = syscall.SIGTERM
+// Nothing runs here that could be sent them.
+const (
+	terminationSignal = syscall.SIGTERM
+	stopSignal        = syscall.SIGTERM
+	continueSignal    = syscall.SIGTERM
+)
 
 func ends(os.Signal) bool { return true }
 

@@ -10,7 +10,11 @@ import (
 // passedOn are the signals that a program gets from exec.
 var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}
 
-const terminationSignal = syscall.SIGTERM
+const (
+	terminationSignal = syscall.SIGTERM
+	stopSignal        = syscall.SIGSTOP
+	continueSignal    = syscall.SIGCONT
+)
 
 // ends reports whether a signal is about ending.
 func ends(s os.Signal) bool {

@@ -1,0 +1,320 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+func newDemo(o *common) *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "Show it all, on an emulator that it starts itself",
+		Long: `Demo tells the whole story in a quarter of a minute: a program that has to run
+on exactly one of three machines; one of them is killed, one is stopped, and
+an operator breaks the lock of the third.
+
+It starts a Cloud Spanner emulator, and leaves nothing running. It finds the
+one that gcloud components install cloud-spanner-emulator installs, or Docker.
+One at SPANNER_EMULATOR_HOST, if that is set, is used as it is. With --db the
+story is played in that database, whose lock table has to exist, and its lock
+is removed in the end.` + commonCodes + "\n  130  it was interrupted",
+		Example: "  spindle demo",
+		Args:    exactly(0, "none"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := errors.Join(child.Supported(), checkIfGiven(o)); err != nil {
+				return err
+			}
+			stage.Play(func(ctx context.Context) error { return demonstrate(ctx, o) })
+			return nil
+		},
+	}
+}
+
+func checkIfGiven(o *common) error {
+	if o.db == "" {
+		return nil
+	}
+	return o.check()
+}
+
+const (
+	demoLease = 2 * time.Second
+
+	// patience is how long the demonstration waits for anything. Much less is enough.
+	patience = 20 * time.Second
+
+	// demoWork is what each machine runs.
+	demoWork = `while echo "$SPINDLE_TOKEN"; do sleep 0.25; done`
+)
+
+// demo is a story of three machines, told by somebody who only watches.
+type demo struct {
+	*stage.Timeline
+	*common
+	lock     string
+	on       table.Table
+	reports  chan stage.Report
+	machines []*stage.Child
+
+	works *stage.Child // the machine that said so last
+	token string       // under which token
+	marks int          // how often it has said so
+	since time.Time    // when it did for the first time
+	dying *stage.Child // the one that is meant to end
+}
+
+func demonstrate(ctx context.Context, o *common) error {
+	d := &demo{Timeline: stage.NewTimeline(), common: o, lock: "backup", reports: make(chan stage.Report)}
+	d.Print(stage.Bold, "Three machines, and a program that has to run on exactly one of them.")
+	d.Print(stage.Plain, "A machine that is not heard of keeps the lock for one lease: %v here.\n", demoLease)
+	if o.db == "" {
+		d.Say("", stage.Plain, "starting a Cloud Spanner emulator")
+		database, err := stage.Open(ctx)
+		if err != nil {
+			return err
+		}
+		defer database.Close()
+		o.db, o.table = database.Path, stage.Table
+		d.Say("", stage.Plain, "it is ready at %s, with a lock table", database.Addr())
+	} else {
+		d.lock = "spindle-demo-" + uuid.NewString()[:8]
+	}
+	db, err := o.open()
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	d.on = o.on(db)
+	defer d.forget(db)
+	defer d.end()
+	return d.explain(d.play(ctx))
+}
+
+// end leaves no machine behind, however the story went.
+func (d *demo) end() {
+	for _, m := range d.machines {
+		m.Kill()
+	}
+}
+
+// forget removes the lock from a table that others use, unless somebody holds it.
+func (d *demo) forget(db *spanner.Client) {
+	if l, err := d.on.ListOne(context.Background(), d.lock); err == nil && l.State() == table.Released {
+		_, _ = db.Apply(context.Background(), []*spanner.Mutation{spanner.Delete(d.table, spanner.Key{d.lock})})
+	}
+}
+
+func (d *demo) play(ctx context.Context) error {
+	d.Say("", stage.Faint, "$ spindle exec --name %s --lease %v --restart -- sh -c '%s'", d.lock, demoLease, demoWork)
+	for _, name := range []string{"A", "B", "C"} {
+		m, err := stage.Start(ctx, name, d.reports, "exec", "--quiet", "--db", d.db, "--table", d.table, "--name", d.lock,
+			"--id", name, "--value", "http://"+strings.ToLower(name)+":8080", "--lease", demoLease.String(), "--restart", "--", "sh", "-c", demoWork)
+		if err != nil {
+			return err
+		}
+		d.machines = append(d.machines, m)
+		d.Say(name, stage.Plain, "stands for the lock: process %d", m.Pid())
+		if name == "A" { // so that the story is the same each time
+			if err := d.term(ctx, 1); err != nil {
+				return err
+			}
+		}
+	}
+	if err := d.marksUntil(ctx, 6); err != nil {
+		return err
+	}
+	if err := d.ls(ctx); err != nil {
+		return err
+	}
+	first := d.token
+
+	d.Say("", stage.Bad, "kill -9 %d: the program on A dies with it", d.works.Pid())
+	crash, err := d.next(ctx, syscall.SIGKILL)
+	if err != nil {
+		return err
+	}
+	second := d.token
+
+	stopped := d.works
+	d.Say("", stage.Bad, "kill -STOP %d: its program goes on, until the lease ends", stopped.Pid())
+	pause, err := d.next(ctx, stopSignal)
+	if err != nil {
+		return err
+	}
+	d.Say("", stage.Bad, "kill -CONT %d: it has lost the lock, and stands again", stopped.Pid())
+	if err := stopped.Signal(continueSignal); err != nil {
+		return err
+	}
+	if err := d.marksUntil(ctx, d.marks+4); err != nil {
+		return err
+	}
+	third := d.token
+
+	d.Say("", stage.Faint, "$ spindle release %s --token %s", d.lock, third)
+	if err := d.breakIt(ctx); err != nil {
+		return err
+	}
+	broken := time.Now()
+	if err := d.term(ctx, 5); err != nil {
+		return err
+	}
+	took := d.since.Sub(broken)
+	if err := d.ls(ctx); err != nil {
+		return err
+	}
+	if err := d.goHome(ctx); err != nil {
+		return err
+	}
+
+	d.Print(stage.Plain, "")
+	d.Print(stage.Bold, "Crash   the next machine works after %s", inLeases(crash))
+	d.Print(stage.Bold, "Pause   the next machine works after %s", inLeases(pause))
+	d.Print(stage.Bold, "Break   the next machine works after %s", inLeases(took))
+	d.Print(stage.Bold, "Tokens  %s < %s\n      < %s < %s: they only grow", first, second, third, d.token)
+	d.Print(stage.Plain, "\nTo begin with a database of your own: spindle init --help")
+	return nil
+}
+
+// next does something to the machine that works, and waits for another to work.
+func (d *demo) next(ctx context.Context, s syscall.Signal) (time.Duration, error) {
+	at := time.Now()
+	if s == syscall.SIGKILL {
+		d.dying = d.works
+	}
+	if err := d.works.Signal(s); err != nil {
+		return 0, err
+	}
+	if err := d.term(ctx, 5); err != nil {
+		return 0, err
+	}
+	return d.since.Sub(at), nil
+}
+
+// term waits for a machine to work under a new token.
+func (d *demo) term(ctx context.Context, marks int) error {
+	old := d.token
+	if err := d.watch(ctx, func() bool { return d.token != old }); err != nil {
+		return err
+	}
+	return d.marksUntil(ctx, marks)
+}
+
+func (d *demo) marksUntil(ctx context.Context, n int) error {
+	return d.watch(ctx, func() bool { return d.marks >= n })
+}
+
+func (d *demo) watch(ctx context.Context, until func() bool) error {
+	timeout := time.After(patience)
+	for !until() {
+		select {
+		case r := <-d.reports:
+			if err := d.hear(r); err != nil {
+				return err
+			}
+		case <-timeout:
+			return fmt.Errorf("spindle: nothing has happened for %v, is this machine overloaded?", patience)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// hear takes in what a machine's program says: its token, again and again.
+func (d *demo) hear(r stage.Report) error {
+	switch {
+	case r.Ended && r.Child != d.dying:
+		return r.TooEarly()
+	case r.Ended:
+		d.Say(r.Child.Name, stage.Plain, "is gone; its lock expires by itself")
+		return nil
+	case r.Line > d.token:
+		d.works, d.token, d.marks, d.since = r.Child, r.Line, 0, time.Now()
+		d.Say(r.Child.Name, stage.Good, "WORKS, token %s", r.Line)
+	case r.Line < d.token:
+		d.Say(r.Child.Name, stage.Bad, "still works, under token %s: it does not know yet", r.Line)
+		return nil
+	}
+	d.marks++
+	d.Mark(r.Child.Name, "works", "*")
+	return nil
+}
+
+func (d *demo) ls(ctx context.Context) error {
+	l, err := d.on.ListOne(ctx, d.lock)
+	if err != nil {
+		return err
+	}
+	d.Say("", stage.Faint, "$ spindle ls")
+	for _, line := range sheet(&paper{width: 80}, []table.Listing{l}) {
+		d.Print(stage.Plain, "  %s", line)
+	}
+	return nil
+}
+
+func (d *demo) breakIt(ctx context.Context) error {
+	var token table.Token
+	if _, err := fmt.Sscan(d.token, &token); err != nil {
+		return err
+	}
+	return d.on.Release(ctx, token, d.lock)
+}
+
+// goHome stops every machine that is left, those that wait first.
+func (d *demo) goHome(ctx context.Context) error {
+	d.Say("", stage.Plain, "the end: SIGTERM to all, those that wait first")
+	var last *stage.Child
+	gone := 0
+	for _, m := range d.machines {
+		if m == d.dying {
+			continue
+		}
+		if m == d.works {
+			last = m
+			continue
+		}
+		if err := m.Signal(syscall.SIGTERM); err != nil {
+			return err
+		}
+		gone++
+	}
+	for wait := gone; wait > 0 || last != nil; {
+		if wait == 0 {
+			if err := last.Signal(syscall.SIGTERM); err != nil {
+				return err
+			}
+			wait, last = 1, nil
+		}
+		select {
+		case r := <-d.reports:
+			if r.Ended {
+				wait--
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(patience):
+			return errors.New("spindle: a machine does not end")
+		}
+	}
+	l, err := d.on.ListOne(ctx, d.lock)
+	if err == nil {
+		d.Say("", stage.Plain, "%s is %s, with nobody left to want it", d.lock, l.State())
+	}
+	return err
+}
+
+func inLeases(t time.Duration) string {
+	return fmt.Sprintf("%.2fs (%.2f leases)", t.Seconds(), float64(t)/float64(demoLease))
+}
