@@ -83,7 +83,7 @@ func (t *Term) Renew(interval time.Duration, stop <-chan struct{}) error {
 		case <-stop:
 			return nil
 		case <-next.C:
-			pause, err := t.beat(interval)
+			pause, err := t.Beat(interval)
 			if err != nil {
 				return err
 			}
@@ -92,9 +92,10 @@ func (t *Term) Renew(interval time.Duration, stop <-chan struct{}) error {
 	}
 }
 
-// beat sends one heartbeat and says how long to pause before the next. It fails only where the term
+// Beat sends one heartbeat and says how long to pause before the next, for those that have to do something
+// between two; Renew is for the others. It fails only where the term
 // is over. An attempt is given half of the time that is left, so that there is a next one.
-func (t *Term) beat(interval time.Duration) (time.Duration, error) {
+func (t *Term) Beat(interval time.Duration) (time.Duration, error) {
 	sent := t.clock.Now()
 	left := t.Left()
 	if left <= 0 {

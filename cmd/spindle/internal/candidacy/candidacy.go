@@ -16,6 +16,7 @@ type Candidacy struct {
 	candidate elect.Candidate
 	poll      time.Duration
 	retry     elect.Backoff
+	taken     bool // when the lock row was seen last, it was not released
 }
 
 // New returns a candidate that looks each poll, and when the lease that it saw can expire.
@@ -40,6 +41,7 @@ func (c *Candidacy) Try(ctx context.Context) Outcome {
 		return Outcome{Err: err, Pause: c.retry.Pause(c.candidate.Clock)}
 	}
 	s := &seen[0]
+	dead := c.dead(s.Observation)
 	if s.Free > 0 {
 		c.retry.Reset()
 		return Outcome{Seen: s, Pause: min(elect.Jitter(c.candidate.Clock, c.poll), s.Free+c.candidate.Spread())}
@@ -48,7 +50,7 @@ func (c *Candidacy) Try(ctx context.Context) Outcome {
 	switch {
 	case err == nil:
 		c.retry.Reset()
-		return Outcome{Term: t, Seen: s, Dead: dead(s.Observation)}
+		return Outcome{Term: t, Seen: s, Dead: dead}
 	case errors.Is(err, table.ErrChanged), errors.Is(err, table.ErrSuperseded):
 		return Outcome{Seen: s, Pause: c.candidate.Spread()} // who was first will be seen at the next look
 	}
@@ -56,7 +58,10 @@ func (c *Candidacy) Try(ctx context.Context) Outcome {
 }
 
 // dead tells a lock that was given back, or never held, from one whose last holder may be at work still.
-// A bare claim counts as dead: whom it superseded is not known.
-func dead(o table.Observation) bool {
-	return o.Exists && !o.Heartbeat.IsZero() || len(o.Strays) > 0
+// A bare claim counts as dead: whom it superseded is not known. So does a row that has vanished.
+func (c *Candidacy) dead(o table.Observation) bool {
+	if o.Exists {
+		c.taken = !o.Heartbeat.IsZero()
+	}
+	return c.taken || len(o.Strays) > 0
 }

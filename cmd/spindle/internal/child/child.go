@@ -54,6 +54,7 @@ func startError(name string, err error) error {
 type Child struct {
 	cmd   *exec.Cmd
 	guard *watchdog // nil: none
+	leave bool      // what is left of its group when it ends by itself
 	done  chan struct{}
 	code  int
 }
@@ -104,7 +105,9 @@ func (c *Child) live(started chan<- error) {
 	}
 	_ = c.cmd.Wait() // the state says it
 	c.code = exitCode(c.cmd.ProcessState)
-	c.Kill() // what it has left behind
+	if !c.leave {
+		c.Kill() // what it has left behind
+	}
 	if c.guard != nil {
 		c.guard.dismiss()
 	}
@@ -131,6 +134,18 @@ func (c *Child) Allow(left time.Duration) {
 	if c.guard != nil {
 		c.guard.allow(left)
 	}
+}
+
+// Apart keeps the standard input from the child.
+func Apart(c *Child) error {
+	c.cmd.Stdin = nil
+	return nil
+}
+
+// Leaving lets what the child starts in the background outlive it.
+func Leaving(c *Child) error {
+	c.leave = true
+	return nil
 }
 
 // An Option changes how a child is run.

@@ -1,0 +1,337 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/candidacy"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// A Service is activated and deactivated on this machine. Where ctx ends, the methods return, with an
+// error, and nothing of what they have started goes on.
+type Service interface {
+	Activate(ctx context.Context, token table.Token) error
+	Deactivate(ctx context.Context) error
+	// Check is given the role that this machine has. A service without a health check is always well.
+	Check(ctx context.Context, role Role) error
+}
+
+// A Role is what a machine is to the service.
+type Role string
+
+// The roles.
+const (
+	Active  Role = "active"
+	Standby Role = "standby"
+)
+
+// Guard keeps a service active on the machine that holds a lock. All machines have to be given the same
+// times.
+type Guard struct {
+	Candidate  elect.Candidate // whose lease is Renew times the failures that are allowed
+	Service    Service
+	Renew      time.Duration // between two heartbeats
+	Confirm    int           // for how many more after a takeover from a dead holder
+	Activation time.Duration // how long an activation may take
+
+	Say  func(format string, args ...any)   // what happens
+	Seen func(s *elect.Sight, failed error) // what came of looking at the lock
+
+	m       machine
+	events  chan message
+	standby *candidacy.Candidacy
+
+	term     *elect.Term        // or nil
+	unkeep   context.CancelFunc // ends its renewing
+	kept     chan struct{}      // closed when that has ended
+	role     atomic.Value       // in which the health of the service decides whether it is renewed, or ""
+	command  context.CancelFunc // ends the command that was run last
+	finished chan struct{}      // closed when that has ended
+	number   int                // of the command
+	retry    bool               // the command was a deactivation that failed
+	withdraw context.CancelFunc // ends the standing
+	over     chan struct{}      // closed when Run ends
+	all      sync.WaitGroup
+}
+
+// message is an event, with what it is about: one that is not the present one any more is too late.
+type message struct {
+	event
+	term    *elect.Term
+	command int
+	err     error
+}
+
+func (g *Guard) lease() time.Duration { return g.Candidate.Promise.Lease }
+
+// confirmation is how long a lock is kept before the service is activated, after a takeover from a dead
+// holder. The former one has nearly as long for its deactivation.
+func (g *Guard) confirmation() time.Duration { return time.Duration(g.Confirm) * g.Renew }
+
+func (g *Guard) deactivation() time.Duration { return g.confirmation() - g.confirmation()/20 }
+
+// Run guards the service until ctx ends. It returns once the service is inactive on this machine and the
+// lock is given up.
+func (g *Guard) Run(ctx context.Context) {
+	g.events = make(chan message, 8)
+	g.standby = candidacy.New(g.Candidate, g.Renew)
+	g.over = make(chan struct{})
+	defer g.all.Wait()
+	defer close(g.over)
+	asked := ctx.Done()
+	for m := (message{event: started}); ; {
+		for _, a := range g.heed(m) {
+			if a == end {
+				return
+			}
+			g.do(a)
+		}
+		select {
+		case m = <-g.events:
+		case <-asked:
+			asked = nil
+			m = message{event: stopAsked}
+		}
+	}
+}
+
+// heed tells the machine of what is still true.
+func (g *Guard) heed(m message) []action {
+	switch m.event {
+	case electedDead, electedFree:
+		g.begin(m.term)
+		g.Say("holding the lock, token %d", m.term.Token())
+	case confirmed:
+		if m.term != g.term {
+			return nil
+		}
+	case unhealthy:
+		if m.term != g.term {
+			return nil
+		}
+		g.Say("the health check failed: %v", m.err)
+	case lockLost:
+		if m.term != g.term {
+			return nil
+		}
+		g.Say("the lock is lost: %v", m.err)
+		g.leave()
+	case activated, notActivated, deactivated, notDeactivated:
+		if m.command != g.number {
+			return nil
+		}
+		g.tell(m)
+	}
+	g.retry = m.event == notDeactivated
+	actions := g.m.on(m.event)
+	// Not while the service changes: it is neither, and a deactivation needs the lock.
+	switch g.m.service {
+	case active:
+		g.role.Store(Active)
+	case inactive:
+		g.role.Store(Standby)
+	default:
+		g.role.Store(Role(""))
+	}
+	return actions
+}
+
+func (g *Guard) tell(m message) {
+	switch m.event {
+	case activated:
+		g.Say("the service is active")
+	case notActivated:
+		g.Say("the service could not be activated: %v", m.err)
+	case deactivated:
+		g.Say("the service is inactive")
+	case notDeactivated:
+		g.Say("THE SERVICE COULD NOT BE DEACTIVATED, trying on: %v", m.err)
+	}
+}
+
+func (g *Guard) do(a action) {
+	switch a {
+	case activate:
+		token := g.term.Token()
+		g.run(g.Activation, 0, activated, notActivated, func(ctx context.Context) error { return g.Service.Activate(ctx, token) })
+	case deactivate:
+		pause := time.Duration(0)
+		if g.retry {
+			pause = g.Renew / 2
+		}
+		g.run(g.deactivation(), pause, deactivated, notDeactivated, g.Service.Deactivate)
+	case stand:
+		g.stand(0)
+	case standLater:
+		g.stand(g.lease())
+	case withdraw:
+		g.withdraw()
+	case wait:
+		g.Say("its last holder may not know yet: waiting %v", g.confirmation())
+		t := g.term
+		timer := g.Candidate.Clock.AfterFunc(g.confirmation(), func() { g.send(context.Background(), message{event: confirmed, term: t}) })
+		context.AfterFunc(t.Context(), func() { timer.Stop() })
+	case release:
+		t := g.term
+		g.leave()
+		if err := t.Release(context.Background(), errGivenUp); err != nil {
+			g.Say("the lock could not be released: %v", err)
+		} else {
+			g.Say("released the lock")
+		}
+	case abandon:
+		t := g.term
+		g.leave()
+		t.End(errGivenUp)
+		g.Say("left the lock to expire")
+	}
+}
+
+var errGivenUp = errors.New("given up")
+
+// begin keeps a term, and tells of its end.
+func (g *Guard) begin(t *elect.Term) {
+	ctx, cancel := context.WithCancel(context.Background())
+	g.term, g.unkeep, g.kept = t, cancel, make(chan struct{})
+	kept := g.kept
+	g.start(func() { defer close(kept); g.keep(ctx, t) })
+	context.AfterFunc(t.Context(), func() {
+		g.send(context.Background(), message{event: lockLost, term: t, err: context.Cause(t.Context())})
+	})
+}
+
+// leave ends the keeping of a term. Nothing that is sent of it matters any more.
+func (g *Guard) leave() {
+	g.term = nil
+	g.unkeep()
+	<-g.kept
+}
+
+// keep sends heartbeats as long as the service is well.
+func (g *Guard) keep(ctx context.Context, t *elect.Term) {
+	clock := g.Candidate.Clock
+	checked := clock.Now()
+	for pause := g.Renew; ; {
+		elect.Sleep(ctx, clock, pause)
+		if ctx.Err() != nil {
+			return
+		}
+		// A heartbeat that is tried again needs no other check.
+		if role, _ := g.role.Load().(Role); role != "" && clock.Now().Since(checked) >= g.Renew/2 {
+			// So that the heartbeat after it has as long.
+			err := g.check(ctx, role, t.Left()/2)
+			checked = clock.Now()
+			if err != nil {
+				g.send(ctx, message{event: unhealthy, term: t, err: err})
+			}
+		}
+		next, err := t.Beat(g.Renew)
+		if err != nil {
+			t.End(err)
+			return
+		}
+		pause = next
+	}
+}
+
+func (g *Guard) check(ctx context.Context, role Role, limit time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := g.Service.Check(limited, role)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("killed, as it took longer than %v, which is what the lease allows: %w", limit.Round(time.Millisecond), err)
+	}
+	return err
+}
+
+// run runs a command, after the last one has ended.
+func (g *Guard) run(limit, pause time.Duration, done, failed event, do func(context.Context) error) {
+	if g.command != nil {
+		g.command()
+		<-g.finished
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	g.command, g.finished = cancel, make(chan struct{})
+	g.number++
+	m, finished := message{event: done, command: g.number}, g.finished
+	g.start(func() {
+		elect.Sleep(ctx, g.Candidate.Clock, pause)
+		limited, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		if m.err = do(limited); m.err != nil {
+			m.event = failed
+			if limited.Err() != nil && ctx.Err() == nil {
+				m.err = fmt.Errorf("killed, as it took longer than %v: %w", limit, m.err)
+			}
+		}
+		close(finished)
+		g.send(context.Background(), m)
+	})
+}
+
+// stand stands for the lock, while the service is well, until it is held or not to be stood for any more.
+func (g *Guard) stand(pause time.Duration) {
+	ctx, cancel := context.WithCancel(context.Background())
+	g.withdraw = cancel
+	g.start(func() {
+		well := true
+		for ctx.Err() == nil {
+			elect.Sleep(ctx, g.Candidate.Clock, pause)
+			if ctx.Err() != nil {
+				break
+			}
+			pause = g.Renew
+			err := g.check(ctx, Standby, g.lease())
+			if ctx.Err() != nil {
+				break
+			}
+			if (err == nil) != well {
+				g.tellHealth(err)
+				well = err == nil
+			}
+			if err != nil {
+				continue
+			}
+			o := g.standby.Try(ctx)
+			switch {
+			case o.Term != nil && o.Dead:
+				g.send(context.Background(), message{event: electedDead, term: o.Term})
+				return
+			case o.Term != nil:
+				g.send(context.Background(), message{event: electedFree, term: o.Term})
+				return
+			case ctx.Err() == nil:
+				g.Seen(o.Seen, o.Err)
+			}
+			pause = o.Pause
+		}
+		g.send(context.Background(), message{event: withdrawn})
+	})
+}
+
+func (g *Guard) tellHealth(err error) {
+	if err != nil {
+		g.Say("not standing, as the health check failed: %v", err)
+	} else {
+		g.Say("standing, as the health check succeeds")
+	}
+}
+
+func (g *Guard) start(f func()) {
+	g.all.Add(1)
+	go func() { defer g.all.Done(); f() }()
+}
+
+func (g *Guard) send(ctx context.Context, m message) {
+	select {
+	case g.events <- m:
+	case <-ctx.Done():
+	case <-g.over:
+	}
+}

@@ -1,0 +1,318 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// The tests of this file run guards in virtual time on a table in memory.
+
+const (
+	renew = time.Second
+	lease = 3 * renew
+)
+
+var errCut = errors.New("the network is cut")
+
+// world is the machines, with one table, and who is active.
+type world struct {
+	t        *testing.T
+	store    memtable.Store
+	mu       sync.Mutex
+	active   string
+	since    time.Time
+	turns    int
+	overlaps int
+}
+
+func (w *world) on(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.active != "" && w.active != name {
+		w.overlaps++
+		w.t.Errorf("%s and %s are active at once", w.active, name)
+	}
+	if w.active != name {
+		w.turns++
+	}
+	w.active, w.since = name, time.Now()
+}
+
+func (w *world) off(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.active == name {
+		w.active = ""
+	}
+}
+
+func (w *world) who() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.active
+}
+
+// site is a machine: its guard, its way to the table, and its service.
+type site struct {
+	*world
+	table.Store
+	name string
+
+	faults      sync.Mutex
+	cut         bool
+	sick        bool          // checks fail
+	hang        bool          // checks don't return
+	broken      int           // so many deactivations fail
+	turnOn      time.Duration // how long an activation takes
+	turnOff     time.Duration
+	checks      []Role
+	deactivated int
+	stop        context.CancelFunc
+	done        chan struct{}
+}
+
+func (w *world) start(name string) *site {
+	s := &site{world: w, Store: &w.store, name: name, done: make(chan struct{})}
+	g := &Guard{
+		Candidate: elect.Candidate{Table: table.Table{Store: s}, Clock: elect.SystemClock{}, Names: []string{"lock"}, ID: name,
+			Promise: table.Promise{Lease: lease}},
+		Service: s, Renew: renew, Confirm: 2, Activation: time.Minute,
+		Say: func(f string, args ...any) {
+			w.t.Logf("%v %s: %s", time.Now().Format("15:04:05.000"), name, fmt.Sprintf(f, args...))
+		},
+		Seen: func(*elect.Sight, error) {},
+	}
+	var ctx context.Context
+	ctx, s.stop = context.WithCancel(context.Background())
+	go func() { defer close(s.done); g.Run(ctx) }()
+	return s
+}
+
+func (s *site) set(f func()) { s.faults.Lock(); defer s.faults.Unlock(); f() }
+
+func (s *site) end() { s.stop(); <-s.done }
+
+func (s *site) Activate(ctx context.Context, token table.Token) error {
+	s.on(s.name)
+	elect.Sleep(ctx, elect.SystemClock{}, s.turnOn)
+	return ctx.Err()
+}
+
+func (s *site) Deactivate(ctx context.Context) error {
+	elect.Sleep(ctx, elect.SystemClock{}, s.turnOff)
+	s.faults.Lock()
+	defer s.faults.Unlock()
+	s.deactivated++
+	if s.broken > 0 {
+		s.broken--
+		return errors.New("it does not want to")
+	}
+	if ctx.Err() == nil {
+		s.off(s.name)
+	}
+	return ctx.Err()
+}
+
+func (s *site) Check(ctx context.Context, role Role) error {
+	s.faults.Lock()
+	hang, sick := s.hang, s.sick
+	s.checks = append(s.checks, role)
+	s.faults.Unlock()
+	if hang {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if sick {
+		return errors.New("sick")
+	}
+	return nil
+}
+
+func (s *site) lost(ctx context.Context) error {
+	s.faults.Lock()
+	cut := s.cut
+	s.faults.Unlock()
+	if !cut {
+		return nil
+	}
+	<-ctx.Done()
+	return errCut
+}
+
+func (s *site) Read(ctx context.Context, step string, keys table.Keys) ([]table.Row, time.Time, error) {
+	if err := s.lost(ctx); err != nil {
+		return nil, time.Time{}, err
+	}
+	return s.Store.Read(ctx, step, keys)
+}
+
+func (s *site) Commit(ctx context.Context, step string, w []table.Write) error {
+	if err := s.lost(ctx); err != nil {
+		return err
+	}
+	return s.Store.Commit(ctx, step, w)
+}
+
+func (s *site) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+	if err := s.lost(ctx); err != nil {
+		return time.Time{}, err
+	}
+	return s.Store.Transact(ctx, step, fn)
+}
+
+func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
+	synctest.Test(t, func(t *testing.T) { f(t, &world{t: t}) })
+}
+
+// until waits for a machine to be active, and returns how long that took.
+func (w *world) until(name string) time.Duration {
+	w.t.Helper()
+	start := time.Now()
+	for w.who() != name {
+		time.Sleep(time.Millisecond)
+		require.Less(w.t, time.Since(start), time.Hour, "%s does not become active", name)
+	}
+	return time.Since(start)
+}
+
+func TestADeactivationComesFirst(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.start("a")
+		w.until("a")
+		assert.Equal(t, 1, a.deactivated)
+		assert.Equal(t, Standby, a.checks[0])
+		a.end()
+		assert.Equal(t, 2, a.deactivated)
+		assert.Empty(t, w.who())
+	})
+}
+
+func TestALockThatWasReleasedIsActivatedAtOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.start("a")
+		w.until("a")
+		b := w.start("b")
+		time.Sleep(10 * time.Second)
+		a.end()
+		assert.Less(t, w.until("b"), renew+100*time.Millisecond)
+		b.end()
+	})
+}
+
+func TestTheFormerMachineHasTimeToDeactivate(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.start("a")
+		w.until("a")
+		b := w.start("b")
+		time.Sleep(10 * time.Second)
+		a.turnOff = 2*renew - 2*renew/20 - time.Millisecond
+		a.set(func() { a.cut = true })
+		took := w.until("b")
+		assert.Greater(t, took, lease-renew+2*renew)
+		assert.Less(t, took, lease+2*renew+200*time.Millisecond)
+		a.set(func() { a.cut = false })
+		a.end()
+		b.end()
+	})
+}
+
+func TestASickServiceGivesTheLockUpAtOnce(t *testing.T) {
+	for _, hang := range []bool{false, true} {
+		inWorld(t, func(t *testing.T, w *world) {
+			a := w.start("a")
+			w.until("a")
+			b := w.start("b")
+			time.Sleep(10 * time.Second)
+			a.set(func() { a.sick, a.hang = !hang, hang })
+			assert.Less(t, w.until("b"), 3*renew+100*time.Millisecond) // a check, its limit, and a poll of b's
+			time.Sleep(time.Minute)
+			assert.Equal(t, "b", w.who())
+			assert.Equal(t, Standby, a.checks[len(a.checks)-1])
+			b.set(func() { b.sick = true })
+			time.Sleep(time.Minute)
+			assert.Empty(t, w.who(), "a sick machine does not stand")
+			a.end()
+			b.end()
+		})
+	}
+}
+
+func TestALockIsNotReleasedOverAServiceThatCannotBeDeactivated(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.start("a")
+		w.until("a")
+		b := w.start("b")
+		time.Sleep(10 * time.Second)
+		a.set(func() { a.broken = 2; a.sick = true })
+		assert.Greater(t, w.until("b"), lease)
+		a.end()
+		b.end()
+	})
+}
+
+// Where b gives up while it waits for a, c must not take that for a release.
+func TestAnUnsettledLockIsNotReleased(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.start("a")
+		w.until("a")
+		b := w.start("b")
+		a.turnOff = 2*renew - 2*renew/20 - time.Millisecond
+		time.Sleep(10 * time.Second)
+		a.set(func() { a.cut = true })
+		time.Sleep(lease + renew/4) // b has it, and waits
+		b.end()
+		c := w.start("c")
+		assert.Greater(t, w.until("c"), lease)
+		a.set(func() { a.cut = false })
+		a.end()
+		c.end()
+	})
+}
+
+func TestAHundredFailoversWithRandomFaultsNeverOverlap(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				r := rand.New(rand.NewPCG(seed, 0))
+				var sites []*site
+				for i := range 3 {
+					s := w.start(fmt.Sprint(i))
+					sites = append(sites, s)
+				}
+				for w.turns < 100 {
+					s := sites[r.IntN(len(sites))]
+					s.set(func() {
+						s.cut, s.sick, s.hang, s.broken = r.IntN(3) == 0, r.IntN(4) == 0, r.IntN(6) == 0, 0
+						s.turnOff = time.Duration(r.Int64N(int64(2*renew - 2*renew/20)))
+						s.turnOn = time.Duration(r.Int64N(int64(4 * renew)))
+					})
+					if r.IntN(10) == 0 {
+						i := r.IntN(len(sites))
+						sites[i].end()
+						sites[i] = w.start(fmt.Sprint(i))
+					}
+					time.Sleep(time.Duration(r.Int64N(int64(3 * lease))))
+				}
+				for _, s := range sites {
+					s.set(func() { s.cut, s.turnOff = false, 0 })
+					s.end()
+				}
+				assert.Empty(t, w.who())
+				assert.Zero(t, w.overlaps)
+			})
+		})
+	}
+}

@@ -1,0 +1,166 @@
+// Package guard keeps a service active on the machine that holds a lock, and inactive on the others.
+//
+//   - machine.go: what has to be done when something happens, and nothing else
+//   - guard.go: doing it, over time
+package guard
+
+// Service is what is known of the service on this machine.
+type service int
+
+const (
+	unknown service = iota
+	inactive
+	activating
+	active
+	deactivating
+)
+
+// holding is what this machine has of the lock.
+type holding int
+
+const (
+	none      holding = iota
+	unsettled         // it was taken from a holder that may not have deactivated its service yet
+	settled
+)
+
+// An event is something that happened.
+type event int
+
+const (
+	started        event = iota
+	electedDead          // the lock is held, taken from a holder that is not known to have given it up
+	electedFree          // the lock is held, and was free or released before
+	confirmed            // the lock has been kept for long enough after electedDead
+	unhealthy            // the health check failed while the lock is held
+	activated            // the activation succeeded
+	notActivated         // the activation failed
+	deactivated          // the deactivation succeeded
+	notDeactivated       // the deactivation failed
+	lockLost             // the lock is not held any more
+	withdrawn            // this machine does not stand for the lock any more, and does not hold it
+	stopAsked            // the guard has to end
+)
+
+// An action is something to be done.
+type action int
+
+const (
+	activate   action = iota
+	deactivate        // an activation that still runs is ended first
+	stand             // for the lock
+	standLater        // as stand, once others have had their turn
+	withdraw          // stop standing
+	wait              // until the former holder must have deactivated, then it is confirmed
+	release           // the lock: another may activate at once
+	abandon           // the lock, to expire: another has to wait before it activates
+	end
+)
+
+// machine is the state of a guard. Two rules are behind all of it: a service is only activated, or left
+// active, under a settled lock; and a lock is only released where the service is known to be inactive here
+// and, as the next holder does not wait, everywhere else.
+type machine struct {
+	service  service
+	lock     holding
+	failed   bool // it gives the lock up since something does not work here
+	stopping bool
+}
+
+// on says what has to be done, in this order.
+func (m *machine) on(e event) []action {
+	switch e {
+	case started, stopAsked:
+		m.stopping = m.stopping || e == stopAsked
+		return m.turnOff()
+	case electedDead, electedFree:
+		m.lock = settled
+		if e == electedDead {
+			m.lock = unsettled
+		}
+		switch {
+		case m.stopping:
+			return m.giveUp()
+		case m.lock == unsettled:
+			return []action{wait}
+		}
+		return m.turnOn()
+	case confirmed:
+		if m.lock != unsettled {
+			return nil
+		}
+		m.lock = settled
+		return m.turnOn()
+	case unhealthy:
+		m.failed = true
+		return m.turnOff()
+	case activated:
+		if m.service == activating {
+			m.service = active
+		}
+		return nil
+	case notActivated:
+		if m.service != activating {
+			return nil // it was ended
+		}
+		m.failed = true
+		return m.turnOff()
+	case deactivated:
+		m.service = inactive
+		return m.giveUp()
+	case notDeactivated:
+		if m.lock == none {
+			return []action{deactivate}
+		}
+		m.lock = none
+		return []action{abandon, deactivate}
+	case lockLost:
+		m.lock = none
+		return m.turnOff()
+	case withdrawn:
+		return []action{end}
+	}
+	return nil
+}
+
+func (m *machine) turnOn() []action {
+	m.service = activating
+	return []action{activate}
+}
+
+// turnOff makes the service inactive, where it is not yet, and then gives the lock up.
+func (m *machine) turnOff() []action {
+	switch m.service {
+	case deactivating:
+		return nil
+	case inactive:
+		if m.lock == none && m.stopping {
+			return []action{withdraw}
+		}
+		return m.giveUp()
+	}
+	m.service = deactivating
+	return []action{deactivate}
+}
+
+// giveUp is for a service that is inactive.
+func (m *machine) giveUp() []action {
+	var actions []action
+	switch m.lock {
+	case settled:
+		actions = append(actions, release)
+	case unsettled:
+		actions = append(actions, abandon)
+	}
+	m.lock = none
+	switch {
+	case m.stopping:
+		actions = append(actions, end)
+	case m.failed:
+		actions = append(actions, standLater)
+	default:
+		actions = append(actions, stand)
+	}
+	m.failed = false
+	return actions
+}
