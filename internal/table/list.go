@@ -49,10 +49,10 @@ func (l Listing) State() State {
 
 // List reads every lock of the table at one instant, in one RPC, in the order of their names. A row that
 // can't be read does not hide the others.
-func (t Table) List(ctx context.Context) ([]Listing, error) {
+func (t Table) List(ctx context.Context) ([]Listing, time.Time, error) {
 	rows, at, err := t.Store.Read(ctx, "list", Keys{All: true})
 	if err != nil {
-		return nil, err
+		return nil, time.Time{}, err
 	}
 	byName := index(rows)
 	names := map[string]bool{}
@@ -68,7 +68,7 @@ func (t Table) List(ctx context.Context) ([]Listing, error) {
 		all = append(all, list(name, at, byName, rows))
 	}
 	slices.SortFunc(all, func(a, b Listing) int { return cmp.Compare(a.Name, b.Name) })
-	return all, nil
+	return all, at, nil
 }
 
 // ListOne is List for one name, in one RPC, and another where the local clock is a day behind.

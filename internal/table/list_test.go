@@ -44,7 +44,7 @@ func TestEveryLockIsListedOnceWithItsState(t *testing.T) {
 		a := hold(t, tab, "a", time.Second)
 		hold(t, tab, "a_12", time.Second)
 
-		all, err := tab.List(t.Context())
+		all, _, err := tab.List(t.Context())
 		require.NoError(t, err)
 		states := map[string]table.State{}
 		for _, l := range all {

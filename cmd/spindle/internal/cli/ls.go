@@ -38,7 +38,7 @@ line has the holder's id and its value, where they don't fit beside the rest.
 		Args: exactly(0, "none"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
-				all, err := t.List(ctx)
+				all, _, err := t.List(ctx)
 				if err != nil {
 					return err
 				}

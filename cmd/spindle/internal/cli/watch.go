@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+const watchHelp = `Watch shows what becomes of the locks, or of the one that is named, until it is
+interrupted. On a terminal each lock's lease is a bar that runs out and is
+refilled by heartbeats, above the last changes; the bar of a healthy holder never
+falls below two thirds. Elsewhere, or with --lines, each change is a line, with
+its time by Spanner's clock, after the present state of each lock.
+
+It reads the table, or the one lock, each --every. What begins and ends between
+two looks is not seen, but a new token always is.
+
+`
+
+// watching is one run of watch.
+type watching struct {
+	*common
+	name  string
+	every time.Duration
+	lines bool
+	f     format
+}
+
+func newWatch(o *common) *cobra.Command {
+	w := &watching{common: o}
+	c := &cobra.Command{
+		Use:   "watch [NAME]",
+		Short: "Follow changes as they happen, and leases as they run out",
+		Long:  watchHelp + statesHelp + "\n" + commonCodes,
+		Example: `  spindle watch
+  spindle watch nightly -o json | jq -r 'select(.state == "expired") | .holder'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("%d names where one is wanted, or none for all locks", len(args))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				if err := table.CheckName(args[0]); err != nil {
+					return misuse("%w", err)
+				}
+				w.name = args[0]
+			}
+			return w.run(c.Context())
+		},
+	}
+	c.Flags().DurationVar(&w.every, "every", 500*time.Millisecond, "how often to look")
+	c.Flags().BoolVar(&w.lines, "lines", false, "print lines on a terminal, too")
+	w.f.flag(c.Flags())
+	return c
+}
+
+// A look is what one look found.
+type look struct {
+	locks []table.Listing
+	at    time.Time // by Spanner's clock
+	local time.Time // the same, by the local clock
+	err   error
+}
+
+func (w *watching) run(ctx context.Context) error {
+	if w.every < 10*time.Millisecond {
+		return misuse("--every %v: at least 10ms", w.every)
+	}
+	db, err := w.open()
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	looks := make(chan look)
+	go func() {
+		t := w.on(db)
+		for ctx.Err() == nil {
+			l := w.look(ctx, t)
+			select {
+			case looks <- l:
+			case <-ctx.Done():
+			}
+			select {
+			case <-time.After(w.every):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	p := paperOn(os.Stdout)
+	if p.terminal && !w.lines && w.f == asTable && os.Getenv("TERM") != "dumb" {
+		return w.draw(ctx, p, looks)
+	}
+	return w.print(ctx, p, looks)
+}
+
+func (w *watching) look(ctx context.Context, t table.Table) (l look) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	sent := time.Now()
+	if w.name == "" {
+		l.locks, l.at, l.err = t.List(ctx)
+	} else {
+		var one table.Listing
+		one, l.err = t.ListOne(ctx, w.name)
+		l.locks, l.at = []table.Listing{one}, one.At
+	}
+	l.local = sent.Add(time.Since(sent) / 2)
+	return l
+}
+
+// story is what is remembered from look to look.
+type story struct {
+	seen map[string]table.Listing
+}
+
+func (s *story) next(l look) []change {
+	all := changes(s.seen, l.locks, l.at)
+	s.seen = map[string]table.Listing{}
+	for _, lock := range l.locks {
+		s.seen[lock.Name] = lock
+	}
+	return all
+}
+
+// print writes a line for each change.
+func (w *watching) print(ctx context.Context, p *paper, looks <-chan look) error {
+	var s story
+	failing := false
+	for first := true; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case l := <-looks:
+			switch {
+			case l.err != nil && first:
+				return w.explain(l.err) // a mistake, rather than a bad moment
+			case l.err != nil && ctx.Err() == nil && !failing:
+				complain("can't look, trying on: %v", w.explain(l.err))
+			}
+			if failing = l.err != nil; failing {
+				continue
+			}
+			first = false
+			for _, c := range s.next(l) {
+				if err := w.line(p, c); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+func (w *watching) line(p *paper, c change) error {
+	if w.f == asJSON {
+		return printJSON(p, jsonOf(c.Lock))
+	}
+	_, err := fmt.Fprintf(p, "%s  %s  %s\n", c.At.UTC().Format("2006-01-02T15:04:05.000Z"), p.paint(bold, show(c.Lock.Name)),
+		p.paint(styles[c.Lock.State()], c.Text))
+	return err
+}

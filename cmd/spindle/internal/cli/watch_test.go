@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+func held(name, holder string, token, heartbeat time.Time, lease time.Duration) table.Listing {
+	return table.Listing{Observation: table.Observation{Name: name, At: heartbeat, Exists: true, Heartbeat: heartbeat,
+		Token: table.TokenAt(token), Writer: holder, Promise: &table.Promise{Lease: lease}}}
+}
+
+func TestALeaseIsABarThatRunsOut(t *testing.T) {
+	p := &paper{width: 80, height: 24}
+	l := held("nightly", "web-7", at(100), at(103), 10*time.Second)
+	now := look{locks: []table.Listing{l}, at: at(103), local: at(1000)}
+	w := &watching{common: &common{db: "projects/p/instances/i/databases/d", table: "locktable"}}
+	line := func(local float64) string { return w.picture(p, now, nil, at(local))[3] }
+	assert.Equal(t, "nightly  web-7   100000000         ██████████████████ 10s", line(1000))
+	assert.Equal(t, "nightly  web-7   100000000         █████████········· 5.0s", line(1005))
+	assert.Equal(t, "nightly  web-7   100000000         expired 2.0s ago", line(1012))
+	for _, line := range w.picture(p, now, []change{{At: at(103), Lock: l, Text: "held by web-7"}}, at(1000)) {
+		assert.LessOrEqual(t, length(line), 80)
+	}
+}
+
+func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
+	var s story
+	texts := func(l ...table.Listing) (all []string) {
+		for _, c := range s.next(look{locks: l, at: at(200)}) {
+			all = append(all, c.Lock.Name+" "+c.Text)
+		}
+		return all
+	}
+	a := held("x", "a", at(100), at(101), time.Second)
+	assert.Equal(t, []string{"x held by a, token 100000000"}, texts(a))
+	a.Heartbeat, a.At = at(102), at(102)
+	assert.Empty(t, texts(a))
+	a.At = at(104)
+	assert.Equal(t, []string{"x expired, 1s after the last heartbeat of a"}, texts(a))
+	assert.Equal(t, []string{"x held by b, token 105000000"}, texts(held("x", "b", at(105), at(106), time.Second)))
+	assert.Equal(t, []string{"x held by b, token 107000000"}, texts(held("x", "b", at(107), at(108), time.Second)))
+	assert.Equal(t, []string{"x gone: somebody deleted its rows"}, texts())
+	assert.Empty(t, texts())
+}
+
+func TestASheetFitsItsWidth(t *testing.T) {
+	long := held("a-lock-with-a-name-that-is-much-too-long-for-a-line", "host.example.com/4711/0c3f7c6e-8f0e-4e0b-9d57-1f4b7a4f2f11", at(1.7e9), at(1.7e9+1), 10*time.Second)
+	for _, width := range []int{60, 80, 200} {
+		for _, line := range sheet(&paper{width: width}, []table.Listing{long}) {
+			assert.LessOrEqual(t, length(line), width, line)
+		}
+	}
+	assert.Len(t, sheet(&paper{width: 80}, []table.Listing{long}), 3)
+	assert.Len(t, sheet(&paper{}, []table.Listing{long}), 2)
+	assert.Equal(t, "a?[31mb", show("a\x1b[31mb"))
+}
