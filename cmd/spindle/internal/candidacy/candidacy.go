@@ -44,7 +44,7 @@ func (c *Candidacy) Try(ctx context.Context) Outcome {
 	dead := c.dead(s.Observation)
 	if s.Free > 0 {
 		c.retry.Reset()
-		return Outcome{Seen: s, Pause: min(elect.Jitter(c.candidate.Clock, c.poll), s.Free+c.candidate.Spread())}
+		return Outcome{Seen: s, Pause: min(elect.Jitter(c.candidate.Clock, c.poll), s.Free+c.candidate.Spread(*s))}
 	}
 	t, err := c.candidate.Claim(context.WithoutCancel(ctx), *s)
 	switch {
@@ -52,7 +52,7 @@ func (c *Candidacy) Try(ctx context.Context) Outcome {
 		c.retry.Reset()
 		return Outcome{Term: t, Seen: s, Dead: dead}
 	case errors.Is(err, table.ErrChanged), errors.Is(err, table.ErrSuperseded):
-		return Outcome{Seen: s, Pause: c.candidate.Spread()} // who was first will be seen at the next look
+		return Outcome{Seen: s, Pause: c.candidate.Spread(*s)} // who was first will be seen at the next look
 	}
 	return Outcome{Seen: s, Err: err, Pause: c.retry.Pause(c.candidate.Clock)}
 }
