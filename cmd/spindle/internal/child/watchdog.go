@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
@@ -23,6 +24,9 @@ func startWatchdog(left time.Duration, args []string) (*watchdog, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("can't start the watchdog: %w", err)
+	}
+	if runtime.GOOS == "linux" {
+		self = "/proc/self/exe" // which is there, and the same, when the file was replaced
 	}
 	in, out, err := os.Pipe()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc/codes"
@@ -73,6 +74,23 @@ func (o *common) withTable(ctx context.Context, do func(context.Context, table.T
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	return o.explain(do(ctx, o.on(db)))
+}
+
+// complete suggests the names of the locks that there are, for a shell.
+func (o *common) complete(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var names []cobra.Completion
+	if len(args) > 0 || fromEnvironment(c.Flags()) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	o.timeout = min(o.timeout, 3*time.Second)
+	_ = o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
+		all, _, err := t.List(ctx)
+		for _, l := range all {
+			names = append(names, cobra.CompletionWithDesc(l.Name, string(l.State())))
+		}
+		return err
+	})
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 func (o *common) on(db *spanner.Client) table.Table {

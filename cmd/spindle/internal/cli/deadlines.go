@@ -21,7 +21,7 @@ const (
 )
 
 // margin is what killing a group may take, and a process that is late with it.
-func (d *deadlines) margin() time.Duration { return d.lease / 20 }
+func (d *deadlines) margin() time.Duration { return min(d.lease/20, time.Second) }
 
 // patience is the time between the two signals. A quarter of the lease is what heartbeats leave that
 // failed for as long as it takes to be sure.

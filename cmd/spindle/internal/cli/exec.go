@@ -30,7 +30,7 @@ released. Exec ends with CMD's exit code then, or stands again with --restart.
 
 When no heartbeat is acknowledged for a lease, the lock is lost. CMD gets SIGTERM
 in time, and its whole group SIGKILL, so that it is gone before another may hold
-the lock: a twentieth of a lease before the deadline. --grace is how long it has
+the lock: a twentieth of a lease before the deadline, at most a second. --grace is how long it has
 between the two, but never more than a quarter of the lease. The same where the
 lock is taken away with spindle release: then another may start meanwhile.
 
@@ -82,7 +82,7 @@ func newExec(o *common) *cobra.Command {
 			case len(args) == 0 && c.ArgsLenAtDash() == 0:
 				return errors.New("there is no command after the --")
 			case len(args) == 0 || args[0] == "":
-				return errors.New("which command is to be run? spindle exec --name NAME -- CMD ARGS...")
+				return errors.New("which command is to be run? Give it after the flags, and after -- if it begins with a dash")
 			}
 			return nil
 		},
@@ -115,6 +115,8 @@ func (x *execution) run(ctx context.Context) error {
 	case x.grace < 0:
 		return misuse("--grace %v: it can't be less than nothing", x.grace)
 	}
+	x.signals = make(chan os.Signal, 16)
+	signal.Notify(x.signals, passedOn...)
 	db, err := x.open()
 	if err != nil {
 		return err
@@ -130,8 +132,6 @@ func (x *execution) run(ctx context.Context) error {
 	if err := x.verify(ctx, db); err != nil {
 		return err
 	}
-	x.signals = make(chan os.Signal, 16)
-	signal.Notify(x.signals, passedOn...)
 	for pause := time.Duration(0); ; {
 		t, err := x.stand(ctx, candidate, pause)
 		if err != nil {
@@ -311,7 +311,6 @@ func (x *execution) work(t *elect.Term) (r result) {
 				x.ended = s
 			}
 			c.Signal(s)
-			continue
 		case <-over:
 			over = nil
 			d.lose(time.Now())

@@ -47,8 +47,9 @@ ExecStopPost does.
 
 Exit codes:
   0    it was told to end, and the service is inactive
-  1    it failed, or was told twice to end; the message says why
-  2    the command line is wrong`
+  1    it could not begin; the message says why
+  2    the command line is wrong
+  130, 143  it was told to end twice, by SIGINT or SIGTERM`
 
 // guarding is one run of guard.
 type guarding struct {
@@ -107,6 +108,9 @@ func (g *guarding) run(ctx context.Context) error {
 	if err := g.check(); err != nil {
 		return err
 	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // so that a second signal ends it at once
 	db, err := g.open()
 	if err != nil {
 		return err
@@ -119,13 +123,11 @@ func (g *guarding) run(ctx context.Context) error {
 	if err := g.verify(ctx, db); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // so that a second signal ends it at once
 	greet := greeter{standing: &g.standing}
 	guard := &guard.Guard{
 		Candidate: candidate, Service: g, Renew: g.renew, Confirm: g.confirm, Activation: g.activation,
 		Say:  func(format string, args ...any) { g.say("%s: "+format, append([]any{g.name}, args...)...) },
+		Warn: func(format string, args ...any) { complain("%s: "+format, append([]any{g.name}, args...)...) },
 		Seen: func(s *elect.Sight, err error) { greet.see(s, err) },
 	}
 	guard.Run(ctx)

@@ -36,7 +36,8 @@ It asks before it does it, unless --yes is given.
 ` + commonCodes,
 		Example: `  spindle ls
   spindle release nightly --token 1763645616123456`,
-		Args: exactly(1, "the name of one lock"),
+		Args:              exactly(1, "the name of one lock"),
+		ValidArgsFunction: o.complete,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := table.CheckName(args[0]); err != nil {
 				return misuse("%w", err)

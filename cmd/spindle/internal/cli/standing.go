@@ -95,8 +95,8 @@ type greeter struct {
 
 func (g *greeter) see(o *elect.Sight, err error) {
 	switch {
-	case err != nil && err.Error() != g.trouble:
-		g.trouble = err.Error()
+	case err != nil && spanner.ErrCode(err).String() != g.trouble: // the text differs in times and ids
+		g.trouble = spanner.ErrCode(err).String()
 		complain("can't stand for %s, trying on: %v", g.name, g.explain(err))
 	case err == nil && g.trouble != "":
 		g.trouble = ""

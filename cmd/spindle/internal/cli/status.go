@@ -34,7 +34,8 @@ Exit codes:
 		Example: `  spindle status nightly && echo "somebody is at it"
   spindle status nightly --id "$(hostname)" --quiet || exit 0
   spindle status nightly -o json | jq -r .value`,
-		Args: exactly(1, "the name of one lock"),
+		Args:              exactly(1, "the name of one lock"),
+		ValidArgsFunction: o.complete,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := table.CheckName(args[0]); err != nil {
 				return misuse("%w", err)

@@ -47,6 +47,7 @@ func newWatch(o *common) *cobra.Command {
 			}
 			return nil
 		},
+		ValidArgsFunction: o.complete,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				if err := table.CheckName(args[0]); err != nil {

@@ -41,6 +41,7 @@ type Guard struct {
 	Activation time.Duration // how long an activation may take
 
 	Say  func(format string, args ...any)   // what happens
+	Warn func(format string, args ...any)   // what went wrong
 	Seen func(s *elect.Sight, failed error) // what came of looking at the lock
 
 	m       machine
@@ -115,12 +116,12 @@ func (g *Guard) heed(m message) []action {
 		if m.term != g.term {
 			return nil
 		}
-		g.Say("the health check failed: %v", m.err)
+		g.Warn("the health check failed: %v", m.err)
 	case lockLost:
 		if m.term != g.term {
 			return nil
 		}
-		g.Say("the lock is lost: %v", m.err)
+		g.Warn("the lock is lost: %v", m.err)
 		g.leave()
 	case activated, notActivated, deactivated, notDeactivated:
 		if m.command != g.number {
@@ -147,11 +148,11 @@ func (g *Guard) tell(m message) {
 	case activated:
 		g.Say("the service is active")
 	case notActivated:
-		g.Say("the service could not be activated: %v", m.err)
+		g.Warn("the service could not be activated: %v", m.err)
 	case deactivated:
 		g.Say("the service is inactive")
 	case notDeactivated:
-		g.Say("THE SERVICE COULD NOT BE DEACTIVATED, trying on: %v", m.err)
+		g.Warn("THE SERVICE COULD NOT BE DEACTIVATED, trying on: %v", m.err)
 	}
 }
 
@@ -181,7 +182,7 @@ func (g *Guard) do(a action) {
 		t := g.term
 		g.leave()
 		if err := t.Release(context.Background(), errGivenUp); err != nil {
-			g.Say("the lock could not be released: %v", err)
+			g.Warn("the lock could not be released: %v", err)
 		} else {
 			g.Say("released the lock")
 		}
@@ -317,7 +318,7 @@ func (g *Guard) stand(pause time.Duration) {
 
 func (g *Guard) tellHealth(err error) {
 	if err != nil {
-		g.Say("not standing, as the health check failed: %v", err)
+		g.Warn("not standing, as the health check failed: %v", err)
 	} else {
 		g.Say("standing, as the health check succeeds")
 	}

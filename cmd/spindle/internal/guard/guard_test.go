@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -86,13 +87,14 @@ type site struct {
 
 func (w *world) start(name string) *site {
 	s := &site{world: w, Store: &w.store, name: name, done: make(chan struct{})}
+	say := func(f string, args ...any) {
+		w.t.Logf("%v %s: %s", time.Now().Format("15:04:05.000"), name, fmt.Sprintf(f, args...))
+	}
 	g := &Guard{
 		Candidate: elect.Candidate{Table: table.Table{Store: s}, Clock: elect.SystemClock{}, Names: []string{"lock"}, ID: name,
 			Promise: table.Promise{Lease: lease}},
 		Service: s, Renew: renew, Confirm: 2, Activation: time.Minute,
-		Say: func(f string, args ...any) {
-			w.t.Logf("%v %s: %s", time.Now().Format("15:04:05.000"), name, fmt.Sprintf(f, args...))
-		},
+		Say: say, Warn: say,
 		Seen: func(*elect.Sight, error) {},
 	}
 	var ctx context.Context
@@ -103,16 +105,35 @@ func (w *world) start(name string) *site {
 
 func (s *site) set(f func()) { s.faults.Lock(); defer s.faults.Unlock(); f() }
 
+func (s *site) takes(d *time.Duration) time.Duration {
+	s.faults.Lock()
+	defer s.faults.Unlock()
+	return *d
+}
+
+// seen is how often the service was deactivated, and all checks.
+func (s *site) seen() (int, []Role) {
+	s.faults.Lock()
+	defer s.faults.Unlock()
+	return s.deactivated, slices.Clone(s.checks)
+}
+
+func (w *world) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.turns
+}
+
 func (s *site) end() { s.stop(); <-s.done }
 
 func (s *site) Activate(ctx context.Context, token table.Token) error {
 	s.on(s.name)
-	elect.Sleep(ctx, elect.SystemClock{}, s.turnOn)
+	elect.Sleep(ctx, elect.SystemClock{}, s.takes(&s.turnOn))
 	return ctx.Err()
 }
 
 func (s *site) Deactivate(ctx context.Context) error {
-	elect.Sleep(ctx, elect.SystemClock{}, s.turnOff)
+	elect.Sleep(ctx, elect.SystemClock{}, s.takes(&s.turnOff))
 	s.faults.Lock()
 	defer s.faults.Unlock()
 	s.deactivated++
@@ -192,10 +213,12 @@ func TestADeactivationComesFirst(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.start("a")
 		w.until("a")
-		assert.Equal(t, 1, a.deactivated)
-		assert.Equal(t, Standby, a.checks[0])
+		times, checks := a.seen()
+		assert.Equal(t, 1, times)
+		assert.Equal(t, Standby, checks[0])
 		a.end()
-		assert.Equal(t, 2, a.deactivated)
+		times, _ = a.seen()
+		assert.Equal(t, 2, times)
 		assert.Empty(t, w.who())
 	})
 }
@@ -218,7 +241,7 @@ func TestTheFormerMachineHasTimeToDeactivate(t *testing.T) {
 		w.until("a")
 		b := w.start("b")
 		time.Sleep(10 * time.Second)
-		a.turnOff = 2*renew - 2*renew/20 - time.Millisecond
+		a.set(func() { a.turnOff = 2*renew - 2*renew/20 - time.Millisecond })
 		a.set(func() { a.cut = true })
 		took := w.until("b")
 		assert.Greater(t, took, lease-renew+2*renew)
@@ -240,7 +263,8 @@ func TestASickServiceGivesTheLockUpAtOnce(t *testing.T) {
 			assert.Less(t, w.until("b"), 3*renew+100*time.Millisecond) // a check, its limit, and a poll of b's
 			time.Sleep(time.Minute)
 			assert.Equal(t, "b", w.who())
-			assert.Equal(t, Standby, a.checks[len(a.checks)-1])
+			_, checks := a.seen()
+			assert.Equal(t, Standby, checks[len(checks)-1])
 			b.set(func() { b.sick = true })
 			time.Sleep(time.Minute)
 			assert.Empty(t, w.who(), "a sick machine does not stand")
@@ -269,7 +293,7 @@ func TestAnUnsettledLockIsNotReleased(t *testing.T) {
 		a := w.start("a")
 		w.until("a")
 		b := w.start("b")
-		a.turnOff = 2*renew - 2*renew/20 - time.Millisecond
+		a.set(func() { a.turnOff = 2*renew - 2*renew/20 - time.Millisecond })
 		time.Sleep(10 * time.Second)
 		a.set(func() { a.cut = true })
 		time.Sleep(lease + renew/4) // b has it, and waits
@@ -292,7 +316,7 @@ func TestAHundredFailoversWithRandomFaultsNeverOverlap(t *testing.T) {
 					s := w.start(fmt.Sprint(i))
 					sites = append(sites, s)
 				}
-				for w.turns < 100 {
+				for w.count() < 100 {
 					s := sites[r.IntN(len(sites))]
 					s.set(func() {
 						s.cut, s.sick, s.hang, s.broken = r.IntN(3) == 0, r.IntN(4) == 0, r.IntN(6) == 0, 0

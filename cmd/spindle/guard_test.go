@@ -1,0 +1,221 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/emulator"
+)
+
+var failovers = flag.Int("failovers", 25, "how many failovers each of the four pairs of guarded machines has")
+
+// The scripts of a service that says when it was active: from before its activation to after its
+// deactivation. Files say whether it is sick, or hangs.
+const (
+	turnOn  = `echo "on $1 $(date +%s%N)" >>log; sleep 0.0$2`
+	turnOff = `sleep 0.$2; echo "off $1 $(date +%s%N)" >>log`
+	health  = `if [ -e $1.hang ]; then sleep 100; fi; [ ! -e $1.sick ]`
+)
+
+// machine is one of two machines: its guard, its service, its network, and an init system.
+type machine struct {
+	t     *testing.T
+	dir   string
+	name  string
+	net   *proxy
+	env   []string
+	guard *exec.Cmd
+}
+
+func (m *machine) start() {
+	m.guard = exec.Command("spindle", "guard", "--name", "service", "--id", m.name,
+		"--renew", "400ms", "--failures", "3", "--confirm", "3",
+		"--activate", "sh on.sh "+m.name+" 3", "--deactivate", "sh off.sh "+m.name+" 1", "--healthcheck", "sh health.sh "+m.name)
+	m.guard.Dir, m.guard.Env = m.dir, m.env
+	log, err := os.OpenFile(filepath.Join(m.dir, m.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(m.t, err)
+	defer log.Close()
+	m.guard.Stderr = log
+	require.NoError(m.t, m.guard.Start())
+}
+
+// crash kills the guard.
+func (m *machine) crash() {
+	_ = m.guard.Process.Kill()
+	m.startAgain()
+}
+
+// startAgain is what an init system does, by the unit of examples/systemd, when the guard has ended in
+// whatever way: it deactivates, and starts the guard again.
+func (m *machine) startAgain() {
+	_ = m.guard.Wait()
+	stop := exec.Command("sh", "off.sh", m.name, "1")
+	stop.Dir = m.dir
+	require.NoError(m.t, stop.Run())
+	m.start()
+}
+
+func (m *machine) restart() {
+	require.NoError(m.t, m.guard.Process.Signal(syscall.SIGTERM))
+	m.startAgain()
+}
+
+// mark makes or removes a file that the service looks for.
+func (m *machine) mark(what string, present bool) {
+	file := filepath.Join(m.dir, m.name+"."+what)
+	if present {
+		require.NoError(m.t, os.WriteFile(file, nil, 0o600))
+	} else if err := os.Remove(file); !errors.Is(err, os.ErrNotExist) {
+		require.NoError(m.t, err)
+	}
+}
+
+// turn is a time in which a service was active.
+type turn struct {
+	on, off int64 // 0: still active
+	by      string
+}
+
+func turns(t *testing.T, dir string) (all []turn) {
+	f, err := os.Open(filepath.Join(dir, "log"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	require.NoError(t, err)
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var what, by string
+		var at int64
+		_, err := fmt.Sscan(lines.Text(), &what, &by, &at)
+		require.NoError(t, err)
+		last := slices.IndexFunc(all, func(t turn) bool { return t.by == by && t.off == 0 })
+		switch {
+		case what == "on" && last < 0:
+			all = append(all, turn{on: at, by: by})
+		case what == "off" && last >= 0:
+			all[last].off = at
+		}
+	}
+	return all
+}
+
+func TestGuardedServicesAreNeverActiveOnTwoMachines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+	e, err := emulator.Shared(t.Context())
+	require.NoError(t, err)
+	// Not t.Parallel, which would run as many as there are processors: they mostly wait.
+	var pairs sync.WaitGroup
+	for pair := range 4 {
+		pairs.Go(func() {
+			t.Run(fmt.Sprint(pair), func(t *testing.T) { guardPair(t, e, uint64(pair)) })
+		})
+	}
+	pairs.Wait()
+}
+
+func guardPair(t *testing.T, e *emulator.Emulator, seed uint64) {
+	dialect := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
+	path, err := e.CreateDatabase(t.Context(), dialect, ddl.Statement(dialect, "locktable"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = e.DropDatabase(context.Background(), path) })
+	dir := t.TempDir()
+	for file, text := range map[string]string{"on.sh": turnOn, "off.sh": turnOff, "health.sh": health} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+	}
+	var machines []*machine
+	for _, name := range []string{"a", "b"} {
+		p, err := newProxy(e.Addr())
+		require.NoError(t, err)
+		t.Cleanup(p.close)
+		m := &machine{t: t, dir: dir, name: name, net: p, env: append(os.Environ(), "SPINDLE_DB="+path, "SPANNER_EMULATOR_HOST="+p.addr())}
+		m.start()
+		t.Cleanup(func() {
+			p.set(false)
+			_ = m.guard.Process.Kill()
+			_ = m.guard.Wait()
+			if b, err := os.ReadFile(filepath.Join(dir, name+".log")); err == nil && t.Failed() {
+				t.Logf("%s:\n%s", name, b)
+			}
+		})
+		machines = append(machines, m)
+	}
+
+	r := rand.New(rand.NewPCG(seed, uint64(time.Now().UnixNano())))
+	start, seen, changed := time.Now(), 0, time.Now()
+	faults := map[string]int{}
+	for seen <= *failovers {
+		all := turns(t, dir)
+		n := 0
+		for i, now := range all {
+			if i > 0 && now.by != all[i-1].by {
+				n++
+			}
+		}
+		if n > seen {
+			seen, changed = n, time.Now()
+		}
+		require.Less(t, time.Since(changed), time.Minute, "nothing happens any more")
+
+		m := machines[r.IntN(2)]
+		if len(all) > 0 && r.IntN(4) > 0 { // mostly the one that is active, since that is when something happens
+			m = machines[strings.IndexByte("ab", all[len(all)-1].by[0])]
+		}
+		fault := []string{"sick", "sick", "hang", "crash", "cut", "restart"}[r.IntN(6)]
+		faults[fault]++
+		pause := time.Duration(r.Int64N(int64(2 * time.Second)))
+		switch fault {
+		case "crash":
+			m.crash()
+			time.Sleep(pause / 4)
+		case "restart":
+			m.restart()
+			time.Sleep(pause / 4)
+		case "cut":
+			m.net.set(true)
+			time.Sleep(2*time.Second + pause)
+			m.net.set(false)
+		default:
+			m.mark(fault, true)
+			time.Sleep(time.Second + pause/2)
+			m.mark(fault, false)
+		}
+	}
+	for _, m := range machines {
+		require.NoError(t, m.guard.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, m.guard.Wait())
+	}
+
+	all := turns(t, dir)
+	gap := time.Duration(1<<62 - 1)
+	for i := 1; i < len(all); i++ {
+		before, now := all[i-1], all[i]
+		require.NotZero(t, before.off, "%v is not deactivated", before)
+		require.Less(t, before.off, now.on, "%s is active for %v while %s is", now.by, time.Duration(before.off-now.on), before.by)
+		if before.by != now.by {
+			gap = min(gap, time.Duration(now.on-before.off))
+		}
+	}
+	require.NotZero(t, all[len(all)-1].off, "guard ends with the service inactive")
+	t.Logf("%d turns, %d failovers in %v, after %v: at least %v between two machines", len(all), seen, time.Since(start).Round(time.Second), faults, gap)
+}
