@@ -24,6 +24,7 @@ import (
 
 	"github.com/spindle-lock/spindle/ddl"
 	"github.com/spindle-lock/spindle/internal/emulator"
+	"github.com/spindle-lock/spindle/internal/network"
 )
 
 var failovers = flag.Int("failovers", 25, "how many failovers each of the four pairs of guarded machines has")
@@ -41,7 +42,7 @@ type machine struct {
 	t     *testing.T
 	dir   string
 	name  string
-	net   *proxy
+	net   *network.Link
 	env   []string
 	guard *exec.Cmd
 }
@@ -145,13 +146,13 @@ func guardPair(t *testing.T, e *emulator.Emulator, seed uint64) {
 	}
 	var machines []*machine
 	for _, name := range []string{"a", "b"} {
-		p, err := newProxy(e.Addr())
+		p, err := network.NewLink(e.Addr())
 		require.NoError(t, err)
-		t.Cleanup(p.close)
-		m := &machine{t: t, dir: dir, name: name, net: p, env: append(os.Environ(), "SPINDLE_DB="+path, "SPANNER_EMULATOR_HOST="+p.addr())}
+		t.Cleanup(p.Close)
+		m := &machine{t: t, dir: dir, name: name, net: p, env: append(os.Environ(), "SPINDLE_DB="+path, "SPANNER_EMULATOR_HOST="+p.Addr())}
 		m.start()
 		t.Cleanup(func() {
-			p.set(false)
+			p.Mend()
 			_ = m.guard.Process.Kill()
 			_ = m.guard.Wait()
 			if b, err := os.ReadFile(filepath.Join(dir, name+".log")); err == nil && t.Failed() {
@@ -192,9 +193,9 @@ func guardPair(t *testing.T, e *emulator.Emulator, seed uint64) {
 			m.restart()
 			time.Sleep(pause / 4)
 		case "cut":
-			m.net.set(true)
+			m.net.BlackHole()
 			time.Sleep(2*time.Second + pause)
-			m.net.set(false)
+			m.net.Mend()
 		default:
 			m.mark(fault, true)
 			time.Sleep(time.Second + pause/2)

@@ -21,6 +21,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/cli"
 	"github.com/spindle-lock/spindle/ddl"
 	"github.com/spindle-lock/spindle/internal/emulator"
+	"github.com/spindle-lock/spindle/internal/network"
 )
 
 func TestMain(m *testing.M) {
@@ -45,7 +46,7 @@ func TestScripts(t *testing.T) {
 			"until":   until,
 			"signal":  signalProcess,
 			"ended":   ended,
-			"network": network,
+			"network": setNetwork,
 			"before":  before,
 			"pause":   pause,
 			"code":    code,
@@ -68,17 +69,17 @@ func setUp(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(func() { _ = e.DropDatabase(context.Background(), path) })
-	p, err := newProxy(e.Addr())
+	p, err := network.NewLink(e.Addr())
 	if err != nil {
 		return err
 	}
-	env.Defer(p.close)
+	env.Defer(p.Close)
 	env.Values[proxyKey{}] = p
 	env.Setenv("SPINDLE_DB", path)
 	env.Setenv("SPANNER_EMULATOR_HOST", e.Addr())
 	env.Setenv("EMULATOR", e.Addr())
 	env.Setenv("DATABASE", path)
-	env.Setenv("PROXY", p.addr())
+	env.Setenv("PROXY", p.Addr())
 	env.Setenv("SPINDLE_EMULATOR", os.Getenv("SPINDLE_EMULATOR"))
 	return nil
 }
@@ -144,9 +145,14 @@ func alive(pid int) bool {
 	return err == nil && !bytes.HasPrefix(bytes.TrimSpace(out), []byte("Z"))
 }
 
-// network takes the network of what connects to $PROXY away, and gives it back: network off, network on.
-func network(ts *testscript.TestScript, neg bool, args []string) {
-	ts.Value(proxyKey{}).(*proxy).set(args[0] == "off")
+// setNetwork takes the network of what connects to $PROXY away, and gives it back: network off, network on.
+func setNetwork(ts *testscript.TestScript, neg bool, args []string) {
+	link := ts.Value(proxyKey{}).(*network.Link)
+	if args[0] == "off" {
+		link.BlackHole()
+	} else {
+		link.Mend()
+	}
 }
 
 // before wants the last time in one file to be before the first in another; times are in nanoseconds.
