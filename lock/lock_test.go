@@ -309,6 +309,21 @@ func TestASemaphoreHasNHolders(t *testing.T) {
 	})
 }
 
+func TestALostSlotIsTold(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		p, err := lock.NewSemaphore(db.Client, db.Table, "s", 1, quiet, spindle.WithLease(time.Second)).Acquire(t.Context())
+		require.NoError(t, err)
+		lose(t, db, "s/slot/0000", p.Token())
+		select {
+		case <-p.Lost():
+		case <-time.After(10 * time.Second):
+			t.Fatal("not told")
+		}
+		assert.Zero(t, p.Token())
+		assert.ErrorIs(t, p.Release(t.Context()), lock.ErrNotHeld)
+	})
+}
+
 func TestASemaphoreTellsThoseWhoDisagree(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		ctx := t.Context()
