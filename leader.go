@@ -16,31 +16,39 @@ type Leader struct {
 	Lease     time.Duration // the lease it promised to keep
 }
 
-// Leader reads who holds the lock now, in two RPCs. It returns an error that errors.Is(err,
-// ErrNoLeader) where the lock is free, expired by Spanner's own clock, or claimed by somebody who is
+// Leader reads who holds the lock now, in one RPC, or two if it has another leader than the last time. It
+// returns an error that errors.Is(err, ErrNoLeader) if the lock is free, expired by Spanner's own clock, or claimed by somebody who is
 // not confirmed yet. It does not need Run, blocks until ctx ends at the longest, and may be called
 // from any goroutine.
 func (l *Lock) Leader(ctx context.Context) (Leader, error) {
 	if l.err != nil {
 		return Leader{}, l.err
 	}
-	seen, err := l.table.Observe(ctx, l.name)
-	if err != nil {
+	o, err := l.look(ctx)
+	switch {
+	case err != nil:
 		return Leader{}, l.wrap("leader", err)
-	}
-	o := seen[0]
-	if !o.Held() {
+	case o.Promise == nil || o.At.Sub(o.Heartbeat) >= o.Promise.Lease:
 		return Leader{}, l.wrap("leader", ErrNoLeader)
 	}
-	promises, err := l.table.Promises(ctx, o)
-	if err != nil {
-		return Leader{}, l.wrap("leader", err)
+	return leaderOf(o, *o.Promise), nil
+}
+
+// look reads the lock row and the lease row of the leader that was seen last, in one snapshot, and again
+// if it has another leader now.
+func (l *Lock) look(ctx context.Context) (table.Observation, error) {
+	o := table.Observation{Name: l.name, Token: table.Token(l.leader.Load())}
+	for {
+		seen, err := l.table.Inspect(ctx, o)
+		if err != nil {
+			return o, err
+		}
+		if known := o.Token; seen[0].Token == known || !seen[0].Held() {
+			return seen[0], nil
+		}
+		o = seen[0]
+		l.leader.Store(int64(o.Token))
 	}
-	p, ok := promises[l.name]
-	if !ok || o.At.Sub(o.Heartbeat) >= p.Lease {
-		return Leader{}, l.wrap("leader", ErrNoLeader)
-	}
-	return leaderOf(o, p), nil
 }
 
 func leaderOf(o table.Observation, p table.Promise) Leader {

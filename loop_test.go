@@ -56,8 +56,8 @@ func (l *link) do(ctx context.Context, step string, f func() error) error {
 	return err
 }
 
-func (l *link) Read(ctx context.Context, step string, keys table.Keys) (rows []table.Row, at time.Time, err error) {
-	err = l.do(ctx, step, func() (err error) { rows, at, err = l.Store.Read(ctx, step, keys); return err })
+func (l *link) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) (rows []table.Row, at time.Time, err error) {
+	err = l.do(ctx, step, func() (err error) { rows, at, err = l.Store.Read(ctx, step, bound, keys); return err })
 	return rows, at, err
 }
 
@@ -580,8 +580,8 @@ type storeFunc struct {
 	after func(step string)
 }
 
-func (s storeFunc) Read(ctx context.Context, step string, keys table.Keys) ([]table.Row, time.Time, error) {
-	rows, at, err := s.Store.Read(ctx, step, keys)
+func (s storeFunc) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	rows, at, err := s.Store.Read(ctx, step, bound, keys)
 	s.after(step)
 	return rows, at, err
 }
@@ -966,13 +966,13 @@ func (s *brokenStore) set(err error) {
 	s.err = err
 }
 
-func (s *brokenStore) Read(ctx context.Context, step string, keys table.Keys) ([]table.Row, time.Time, error) {
+func (s *brokenStore) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
 		return nil, time.Time{}, s.err
 	}
-	return s.Store.Read(ctx, step, keys)
+	return s.Store.Read(ctx, step, bound, keys)
 }
 
 func TestAnUnreadablePromiseIsNotGuessedAt(t *testing.T) {

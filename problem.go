@@ -10,6 +10,8 @@ import (
 
 	"cloud.google.com/go/spanner"
 	"google.golang.org/grpc/codes"
+
+	"github.com/spindle-lock/spindle/internal/elect"
 )
 
 // wrap adds the step and the lock's name to an error, and what to do about it where that is known.
@@ -41,8 +43,8 @@ func mend(err error) string {
 	return ""
 }
 
-// problems logs what goes wrong: each kind once, until it goes well again. A single failure is
-// everyday life in a network, and only for Debug.
+// problems logs what goes wrong: each kind once, until it goes well again. A single failure is everyday
+// life in a network, and only for Debug, if it may go away by itself.
 type problems struct {
 	log  *slog.Logger
 	row  int // failures in a row
@@ -52,19 +54,19 @@ type problems struct {
 func (p *problems) note(err error) {
 	p.row++
 	level := slog.LevelDebug
-	if kind := kindOf(err); p.row > 1 && !p.said[kind] {
+	if kind := kindOf(err); (p.row > 1 || elect.Lasting(err)) && !p.said[kind] {
 		level = slog.LevelWarn
 		if p.said == nil {
 			p.said = map[string]bool{}
 		}
 		p.said[kind] = true
 	}
-	p.log.Log(context.Background(), level, "can't stand for the lock, trying on", "err", err)
+	p.log.Log(context.Background(), level, "can't compete for the lock, trying on", "err", err)
 }
 
 func (p *problems) clear() {
 	if p.said != nil {
-		p.log.Info("standing for the lock again")
+		p.log.Info("competing for the lock again")
 	}
 	p.row, p.said = 0, nil
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // elector is the loop of one Run: a candidate until it is elected, a holder until its term ends, and
@@ -35,12 +34,11 @@ func newElector(l *Lock) *elector {
 }
 
 func (e *elector) run(ctx context.Context) error {
-	context.AfterFunc(ctx, func() {
-		e.clock.AfterFunc(e.config.Lease, func() { close(e.patience) })
-	})
+	e.candidate.Within = ctx
+	defer e.limitPatience(ctx)()
 	var err error
 	for ctx.Err() == nil && err == nil {
-		if t := e.stand(ctx); t != nil {
+		if t := e.compete(ctx); t != nil {
 			err = e.lead(ctx, t)
 		}
 	}
@@ -50,34 +48,39 @@ func (e *elector) run(ctx context.Context) error {
 	return err
 }
 
-// stand looks at the lock until it can be claimed, and claims it. It returns nil once ctx has ended.
-func (e *elector) stand(ctx context.Context) *elect.Term {
-	retry := elect.Backoff{Max: e.config.Poll}
+// limitPatience closes patience a lease after ctx has ended, unless that is forgotten before.
+func (e *elector) limitPatience(ctx context.Context) (forget func()) {
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		lease := e.clock.Timer(e.config.Lease)
+		defer lease.Stop()
+		select {
+		case <-lease.C:
+			close(e.patience)
+		case <-over:
+		}
+	})
+	return func() { stop(); close(over) }
+}
+
+// compete looks at the lock until it can be claimed, and claims it. It returns nil once ctx has ended.
+func (e *elector) compete(ctx context.Context) *elect.Term {
 	for ctx.Err() == nil {
-		seen, err := e.candidate.Look(ctx)
-		if err == nil && seen[0].Free <= 0 {
-			var t *elect.Term
-			if t, err = e.candidate.Claim(ctx, seen...); err == nil {
-				e.problems.clear()
-				return t
-			}
-		}
+		step := e.candidate.Try(ctx, elect.All, e.config.Poll)
 		switch {
-		case ctx.Err() != nil:
-		case err == nil:
+		case step.Term != nil:
 			e.problems.clear()
-			retry.Reset()
-			e.greet(seen[0])
-			// A lease is never slept past, but for a fiftieth of it at random, so that of many
-			// candidates a few claim at a time.
-			elect.Sleep(ctx, e.clock, min(elect.Jitter(e.clock, e.config.Poll), seen[0].Free+e.candidate.Spread(seen[0])))
-		case errors.Is(err, table.ErrChanged), errors.Is(err, table.ErrSuperseded):
-			e.log.Debug("another candidate was first", "err", err)
-			elect.Sleep(ctx, e.clock, e.candidate.Spread(seen[0])) // and will be seen at the next look
+			return step.Term
+		case ctx.Err() != nil:
+			return nil
+		case step.Err != nil:
+			e.problems.note(e.wrap("compete", step.Err))
+		case step.Rests: // why was said
 		default:
-			e.problems.note(e.wrap("stand", err))
-			elect.Sleep(ctx, e.clock, retry.Pause(e.clock))
+			e.problems.clear()
+			e.greet(step.Seen[0])
 		}
+		elect.Sleep(ctx, e.clock, step.Pause)
 	}
 	return nil
 }

@@ -212,6 +212,7 @@ func (w *simWorld) checkCommit(step string, at time.Time, before, after map[stri
 //	confirm    claimed -> held under the same token, with its lease row only, which has the promise
 //	heartbeat  held -> held, the heartbeat later and nothing else changed
 //	release    held -> released, with no lease row
+//	withdraw   claimed -> released
 //
 // "Held" of which the operator took the lease row is left by a claim only, and a lease row of which he
 // took the lock row is deleted by the next claim.
@@ -229,6 +230,8 @@ func simAllowed(step string, at time.Time, b, a simState, by *simProcess) bool {
 			b.only(b.token) && a.only(a.token) && a.heartbeat.After(b.heartbeat)
 	case "release":
 		return b.kind() == "held" && b.only(b.token) && a.kind() == "released" && a.token == b.token && a.writer == "" && a.only(0)
+	case "withdraw":
+		return b.kind() == "claimed" && b.writer == by.lock.config.ID && a.kind() == "released" && a.token == b.token && a.writer == "" && len(a.leases) == len(b.leases)
 	}
 	return false
 }

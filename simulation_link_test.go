@@ -34,9 +34,9 @@ type simFate struct {
 	abort   bool            // Spanner aborts the transaction
 }
 
-func (l simLink) Read(ctx context.Context, step string, keys table.Keys) ([]table.Row, time.Time, error) {
+func (l simLink) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
 	r := l.p.rpc(ctx, step, false, func() (r simReply) {
-		r.rows, r.at, r.err = l.p.w.store.Read(context.Background(), step, keys)
+		r.rows, r.at, r.err = l.p.w.store.Read(context.Background(), step, bound, keys)
 		l.p.looking = step == "observe" && !slices.ContainsFunc(r.rows, func(row table.Row) bool { return row.Name == simName })
 		return r
 	})
@@ -61,7 +61,7 @@ func (l simLink) Transact(ctx context.Context, step string, fn func(context.Cont
 			r.at, r.err = txn.Commit(step, writes)
 			return r
 		})
-		if !errors.Is(r.err, memtable.ErrAborted) {
+		if !errors.Is(r.err, table.ErrAborted) {
 			return r.at, r.err
 		}
 	}
@@ -211,7 +211,7 @@ func (w *simWorld) land(p *simProcess, step string, f simFate, apply func() simR
 	w.actor, w.committed = p, time.Time{}
 	var r simReply
 	if f.abort && isSimTransaction(step) {
-		r.err = memtable.ErrAborted
+		r.err = table.ErrAborted
 	} else {
 		r = apply()
 	}

@@ -26,6 +26,7 @@ type Lock struct {
 
 	running atomic.Bool
 	term    atomic.Pointer[elect.Term] // nil: not the holder
+	leader  atomic.Int64               // the token that Leader saw last
 }
 
 // New returns a Lock on name, in a table that ddl.Create makes, in the database of db. Nothing is

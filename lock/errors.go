@@ -4,15 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"cloud.google.com/go/spanner"
-	"google.golang.org/grpc/codes"
-
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/table"
 )
 
 var (
@@ -29,19 +24,16 @@ var (
 	ErrSize = errors.New("semaphores of one name disagree about their size")
 )
 
-// lasting reports whether an error of a look will not mend itself by waiting.
-func lasting(err error) bool {
-	return slices.Contains([]codes.Code{codes.NotFound, codes.PermissionDenied, codes.Unauthenticated,
-		codes.InvalidArgument, codes.FailedPrecondition}, spanner.ErrCode(err))
-}
+// permanent reports whether an error will not go away by waiting.
+func permanent(err error) bool { return errors.Is(err, ErrSize) || elect.Lasting(err) }
 
 // waitedFor is the error of a wait that ctx ended: which, for whom, and what went wrong last.
-func waitedFor(ctx context.Context, start time.Time, seen []elect.Sight, last error) error {
+func waitedFor(ctx context.Context, waited time.Duration, seen []elect.Sight, last error) error {
 	why := ctx.Err()
 	if cause := context.Cause(ctx); !errors.Is(cause, why) {
 		why = fmt.Errorf("%w: %w", why, cause)
 	}
-	waited := time.Since(start).Round(time.Millisecond)
+	waited = waited.Round(time.Millisecond)
 	by := holders(seen)
 	if by == "" && last != nil {
 		return fmt.Errorf("not acquired in %v: %w (last: %w)", waited, why, last)
@@ -61,8 +53,4 @@ func holders(seen []elect.Sight) string {
 		return ""
 	}
 	return " (held: " + strings.Join(by, "; ") + ")"
-}
-
-func superseded(err error) bool {
-	return errors.Is(err, table.ErrChanged) || errors.Is(err, table.ErrSuperseded)
 }

@@ -54,84 +54,58 @@ func (s *stand) wrap(step string, err error) error {
 	return fmt.Errorf("lock: %s: %s: %w", step, s.what, err)
 }
 
-// choose says which of the locks that were seen are to be claimed: none where it has to be waited, and
-// for how long at the most. It fails where waiting is of no use.
-type choose func(seen []elect.Sight) (claim []elect.Sight, wait time.Duration, err error)
-
-// acquire looks until it can claim what is chosen. It makes one attempt where try is set, and returns no
-// term where that fails.
+// acquire looks until it can claim what is chosen. It makes one attempt if try is set, and returns no
+// term if that finds the locks taken.
 //
 // Pauses are about an eighth of what has been waited: a lock that is given back is taken within a tenth
 // of the time that its next holder has waited for it, and a long wait is not paid for with many reads.
-func (s *stand) acquire(ctx context.Context, names []string, promise table.Promise, choose choose, try bool) (*elect.Term, error) {
+func (s *stand) acquire(ctx context.Context, names []string, promise table.Promise, choose elect.Choose, try bool) (*elect.Term, error) {
 	c := s.config.Candidate(s.table, s.clock, names...)
 	c.Promise = promise
-	start := time.Now()
+	start := s.clock.Now()
 	var seen []elect.Sight
 	var last error
 	for ctx.Err() == nil {
-		var claim []elect.Sight
-		pause := s.pause(start)
-		sights, err := c.Look(ctx)
-		if err == nil {
-			seen = sights
-			var free time.Duration
-			if claim, free, err = choose(seen); err != nil {
-				return nil, err
-			}
-			pause = min(pause, free)
-		}
-		if err != nil && lasting(err) {
-			return nil, err
-		}
-		if claim != nil {
-			var t *elect.Term
-			if t, err = s.claim(ctx, &c, claim); err == nil {
-				return t, nil
-			}
-			pause = s.pause(start)
-		}
+		step := s.attempt(ctx, &c, choose, s.pause(start))
 		switch {
+		case step.Term != nil:
+			return step.Term, nil
 		case ctx.Err() != nil: // the error is that of ctx
-		case superseded(err):
-			last = nil
+		case step.Err != nil && (try || permanent(step.Err)):
+			return nil, step.Err
+		case try:
+			return nil, nil
 		default:
-			last = err
+			last = step.Err
 		}
-		if try {
-			return nil, last
+		if step.Seen != nil {
+			seen = step.Seen
 		}
-		elect.Sleep(ctx, c.Clock, pause)
+		elect.Sleep(ctx, s.clock, step.Pause)
 	}
-	return nil, waitedFor(ctx, start, seen, last)
+	return nil, waitedFor(ctx, s.clock.Now().Since(start), seen, last)
 }
 
-// claim returns when ctx ends, and then gives back in the background what it may still get.
-func (s *stand) claim(ctx context.Context, c *elect.Candidate, seen []elect.Sight) (*elect.Term, error) {
-	type result struct {
-		term *elect.Term
-		err  error
-	}
-	claimed := make(chan result, 1)
-	go func() {
-		t, err := c.Claim(context.WithoutCancel(ctx), seen...)
-		claimed <- result{t, err}
-	}()
+// attempt returns when ctx ends, and then gives back in the background what it may still get.
+func (s *stand) attempt(ctx context.Context, c *elect.Candidate, choose elect.Choose, patience time.Duration) elect.Step {
+	taken := make(chan elect.Step, 1)
+	go func() { taken <- c.Try(ctx, choose, patience) }()
 	select {
-	case r := <-claimed:
-		return r.term, r.err
+	case step := <-taken:
+		return step
 	case <-ctx.Done():
 		go func() {
-			if r := <-claimed; r.term != nil {
-				_ = r.term.Release(context.WithoutCancel(ctx), errGivenBack)
+			if step := <-taken; step.Term != nil {
+				_ = step.Term.Release(context.WithoutCancel(ctx), errGivenBack)
 			}
 		}()
-		return nil, ctx.Err()
+		return elect.Step{Err: ctx.Err()}
 	}
 }
 
-func (s *stand) pause(start time.Time) time.Duration {
-	pause := min(max(time.Since(start)/8, 2*time.Millisecond), s.config.Lease/10)
+// pause is the patience of one that has waited since start.
+func (s *stand) pause(start elect.Instant) time.Duration {
+	pause := min(max(s.clock.Now().Since(start)/8, 2*time.Millisecond), s.config.Lease/10)
 	return pause/2 + s.clock.Random(pause)
 }
 

@@ -106,7 +106,7 @@ func (m *mutex) inProcess() string {
 
 func (m *mutex) hold(ctx context.Context, q *queue, try bool) (bool, error) {
 	promise := table.Promise{Lease: m.stand.config.Lease, Value: m.stand.config.Value}
-	t, err := m.stand.acquire(ctx, m.names, promise, all, try)
+	t, err := m.stand.acquire(ctx, m.names, promise, elect.All, try)
 	if t == nil {
 		q.done()
 		if err != nil {
@@ -116,18 +116,6 @@ func (m *mutex) hold(ctx context.Context, q *queue, try bool) (bool, error) {
 	}
 	m.now.Store(&turn{m.stand.keep(t), q})
 	return true, nil
-}
-
-// all chooses every lock, once all of them are free at one instant.
-func all(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
-	var wait time.Duration
-	for _, s := range seen {
-		wait = max(wait, s.Free)
-	}
-	if wait > 0 {
-		return nil, wait, nil
-	}
-	return seen, 0, nil
 }
 
 // Unlock gives the lock back, in one RPC, and lets the next goroutine of this process have its turn. It

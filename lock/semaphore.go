@@ -124,9 +124,9 @@ func (s *Semaphore) choose(seen []elect.Sight) ([]elect.Sight, time.Duration, er
 // agree looks at all slots that others hold, once one is held here: of two that disagree and have taken
 // different slots at the same time, one at least sees the other.
 func (s *Semaphore) agree(ctx context.Context) error {
-	start := time.Now()
+	start := s.stand.clock.Now()
 	holders, err := s.holders(ctx)
-	for err != nil && !lasting(err) && ctx.Err() == nil {
+	for err != nil && !elect.Lasting(err) && ctx.Err() == nil {
 		elect.Sleep(ctx, s.stand.clock, s.stand.pause(start))
 		holders, err = s.holders(ctx)
 	}

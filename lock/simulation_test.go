@@ -76,8 +76,11 @@ func (w *wire) pass(ctx context.Context, f func() error) error {
 	return err
 }
 
-func (w *wire) Read(ctx context.Context, step string, keys table.Keys) (rows []table.Row, at time.Time, err error) {
-	err = w.pass(ctx, func() (err error) { rows, at, err = w.store.Read(context.WithoutCancel(ctx), step, keys); return err })
+func (w *wire) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) (rows []table.Row, at time.Time, err error) {
+	err = w.pass(ctx, func() (err error) {
+		rows, at, err = w.store.Read(context.WithoutCancel(ctx), step, bound, keys)
+		return err
+	})
 	return rows, at, err
 }
 

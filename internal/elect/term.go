@@ -51,7 +51,7 @@ func (t *Term) Token() table.Token { return t.token }
 // Names are those of the locks that it holds.
 func (t *Term) Names() []string { return t.names }
 
-// Context ends when the term does, or when the context of its claim does. Its cause is the reason.
+// Context ends when the term does, or when the candidate's Within does. Its cause is the reason.
 func (t *Term) Context() context.Context { return t.ctx }
 
 // Held reports whether the term's deadline has not passed, and nothing else has ended it.
@@ -93,8 +93,8 @@ func (t *Term) Renew(interval time.Duration, stop <-chan struct{}) error {
 }
 
 // Beat sends one heartbeat and says how long to pause before the next, for those that have to do something
-// between two; Renew is for the others. It fails only where the term
-// is over. An attempt is given half of the time that is left, so that there is a next one.
+// between two; Renew is for the others. It fails only if the term is over. An attempt is given half of the
+// time that is left, so that there is a next one.
 func (t *Term) Beat(interval time.Duration) (time.Duration, error) {
 	sent := t.clock.Now()
 	left := t.Left()
@@ -116,9 +116,11 @@ func (t *Term) Beat(interval time.Duration) (time.Duration, error) {
 	return t.untilBeat(interval), nil
 }
 
-// untilBeat is the time until the next heartbeat, which is counted from when the last one was sent.
+// untilBeat is the time until the next heartbeat, which is counted from when the last one was sent. It is a
+// twentieth more or less at random, since locks that were elected together would go on to beat together.
 func (t *Term) untilBeat(interval time.Duration) time.Duration {
-	return max(interval-t.clock.Now().Since(*t.acknowledged.Load()), 0)
+	interval += t.clock.Random(interval/10+1) - interval/20
+	return max(min(interval, t.lease-t.lease/10)-t.clock.Now().Since(*t.acknowledged.Load()), 0)
 }
 
 // extend moves the deadline, unless it has passed: a term whose guarded work was told that it is over

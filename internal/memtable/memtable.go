@@ -5,7 +5,6 @@ package memtable
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,6 +19,9 @@ import (
 type Store struct {
 	// OnCommit, if set, is called within each commit, with the rows before and after it.
 	OnCommit func(step string, at time.Time, before, after map[string]table.Row)
+
+	// Idle makes strong reads answer with the time of the last commit, as Spanner may if nobody writes.
+	Idle bool
 
 	// Ahead, if set, says how far the next timestamp is ahead of true time, as TrueTime's uncertainty
 	// allows. Spanner then answers a commit only once that time has come: that is left to the caller.
@@ -38,13 +40,13 @@ func (s *Store) Rows() map[string]table.Row {
 }
 
 // Read implements table.Store.
-func (s *Store) Read(ctx context.Context, _ string, keys table.Keys) ([]table.Row, time.Time, error) {
+func (s *Store) Read(ctx context.Context, _ string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, time.Time{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := s.now(); now.After(s.last) {
+	if now := s.now(); now.After(s.last) && !(s.Idle && bound == table.Strong) {
 		s.last = now // no later commit is at or before this read
 	}
 	return s.find(keys), s.last, nil
@@ -70,25 +72,18 @@ func (s *Store) now() time.Time {
 	return now.Truncate(time.Microsecond)
 }
 
-// Transact implements table.Store. A transaction whose reads were overtaken runs again.
+// Transact implements table.Store.
 func (s *Store) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
-	for {
-		txn := s.Begin()
-		writes, err := fn(ctx, txn)
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return time.Time{}, err
-		}
-		if at, err := txn.Commit(step, writes); !errors.Is(err, ErrAborted) {
-			return at, err
-		}
+	txn := s.Begin()
+	writes, err := fn(ctx, txn)
+	if err == nil {
+		err = ctx.Err()
 	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	return txn.Commit(step, writes)
 }
-
-// ErrAborted is what a transaction fails with when its reads were overtaken.
-var ErrAborted = errors.New("transaction aborted: what it read has changed")
 
 // Begin begins a transaction, for callers that want time to pass between its reads and its commit.
 func (s *Store) Begin() *Transaction { return &Transaction{store: s} }
@@ -100,12 +95,12 @@ type Transaction struct {
 	seen  [][]table.Row
 }
 
-// Commit applies the writes, unless something that was read has changed since: ErrAborted.
+// Commit applies the writes, unless something that was read has changed since: table.ErrAborted.
 func (t *Transaction) Commit(step string, writes []table.Write) (time.Time, error) {
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
 	if !t.current() {
-		return time.Time{}, ErrAborted
+		return time.Time{}, fmt.Errorf("%w: what it read has changed", table.ErrAborted)
 	}
 	return t.store.commit(step, writes)
 }

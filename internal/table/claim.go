@@ -3,6 +3,9 @@ package table
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 )
 
 // ErrChanged says that a lock is not any more what was observed: nothing was claimed.
@@ -12,24 +15,15 @@ var ErrChanged = errors.New("the lock changed since it was observed")
 var ErrSuperseded = errors.New("the token was superseded or released")
 
 // Claim makes id the claimant of every lock that was observed, or of none: it fails with ErrChanged
-// where a row is not what was observed, since the proof that its lease ran out is then void. The
-// token of the claim is its commit timestamp, so it is known only from the reply: the claimant holds
-// nothing before it has confirmed.
+// if a row is not what was observed, since the proof that its lease ran out is then void. The token of
+// the claim is its commit timestamp, so it is known only from the reply: the claimant holds nothing
+// before it has confirmed.
 //
-// A transaction that Spanner aborted is not run again: somebody else is at the same lock, and the next
+// A claim that Spanner aborts is ErrChanged too: somebody else is at the same lock, and the next
 // observation will show who. A hundred candidates that all insisted would keep the first from confirming.
 func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token, error) {
-	aborted := false
 	at, err := t.Store.Transact(ctx, "claim", func(ctx context.Context, r Reader) ([]Write, error) {
-		if aborted {
-			return nil, ErrChanged
-		}
-		aborted = true
-		var names []string
-		for _, o := range seen {
-			names = append(names, o.Name)
-		}
-		rows, err := readAll(ctx, r, withLeases(names, seen[0].At))
+		rows, err := readAll(ctx, r, claimed(seen))
 		if err != nil {
 			return nil, err
 		}
@@ -43,10 +37,30 @@ func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token
 		}
 		return writes, nil
 	})
+	switch {
+	case errors.Is(err, ErrAborted):
+		return 0, fmt.Errorf("%w: %w", ErrChanged, err)
+	case err == nil && at.After(seen[0].At.Add(recent)):
+		return 0, fmt.Errorf("%w: it was claimed %v after that", ErrChanged, at.Sub(seen[0].At))
+	}
 	return TokenAt(at), err
 }
 
-// claim writes the lock row and deletes every lease row of the lock: none may outlive its term.
+// claimed are the keys that decide a claim: the lock rows and, if one is not there, the lease rows of all
+// terms that may have begun since that was observed.
+func claimed(seen []Observation) Keys {
+	var keys Keys
+	for _, o := range seen {
+		keys.Names = append(keys.Names, o.Name)
+		if !o.Exists {
+			keys.Ranges = append(keys.Ranges, newLeaseKeys(o.Name, o.At))
+		}
+	}
+	return keys
+}
+
+// claim writes the lock row and deletes the lease row of the token that it supersedes, and the strays that
+// were waited for.
 func claim(id string, o Observation, rows map[string]Row) ([]Write, error) {
 	row, exists := rows[o.Name]
 	if exists != o.Exists || TokenAt(row.Token) != o.Token || !row.Heartbeat.Equal(o.Heartbeat) {
@@ -57,21 +71,25 @@ func claim(id string, o Observation, rows map[string]Row) ([]Write, error) {
 		kind = Update
 	}
 	writes := []Write{{Kind: kind, Name: o.Name, Set: []Cell{{ColHeartbeat, Now}, {ColToken, Now}, {ColWriter, id}}}}
+	if exists {
+		writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})
+	}
 	for key := range rows {
-		if !isLeaseKey(o.Name, key) {
-			continue
+		if !exists && isLeaseKey(o.Name, key) {
+			if _, known := o.Strays[tokenOf(key)]; !known {
+				return nil, ErrChanged // its holder has not been waited for
+			}
 		}
-		if _, known := o.Strays[tokenOf(key)]; !exists && !known {
-			return nil, ErrChanged // its holder has not been waited for
-		}
-		writes = append(writes, Write{Kind: Delete, Name: key})
+	}
+	for _, token := range slices.Sorted(maps.Keys(o.Strays)) {
+		writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, token)})
 	}
 	return writes, nil
 }
 
 // Confirm makes the claimant under token the holder of the names, with the promise in each lease row.
-// It fails with ErrSuperseded where a lock row is not the bare claim any more. After any other error
-// a heartbeat tells whether it was applied.
+// It fails with ErrSuperseded if a lock row is not the bare claim any more, and with ErrAborted if it was
+// not applied. After any other error a heartbeat tells whether it was.
 func (t Table) Confirm(ctx context.Context, token Token, p Promise, names ...string) error {
 	_, err := t.Store.Transact(ctx, "confirm", func(ctx context.Context, r Reader) ([]Write, error) {
 		rows, err := readAll(ctx, r, Keys{Names: names})
@@ -81,7 +99,7 @@ func (t Table) Confirm(ctx context.Context, token Token, p Promise, names ...str
 		var writes []Write
 		for _, name := range names {
 			row := rows[name]
-			if TokenAt(row.Token) != token || !row.Heartbeat.Equal(row.Token) {
+			if !bare(row, token) {
 				return nil, ErrSuperseded
 			}
 			writes = append(writes,
@@ -91,6 +109,33 @@ func (t Table) Confirm(ctx context.Context, token Token, p Promise, names ...str
 		return writes, nil
 	})
 	return err
+}
+
+// Withdraw frees the names that are still the bare claim of token, for a claimant that can't confirm. It
+// fails with ErrSuperseded if none is.
+func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error {
+	_, err := t.Store.Transact(ctx, "withdraw", func(ctx context.Context, r Reader) ([]Write, error) {
+		rows, err := readAll(ctx, r, Keys{Names: names})
+		if err != nil {
+			return nil, err
+		}
+		var writes []Write
+		for _, name := range names {
+			if bare(rows[name], token) {
+				writes = append(writes, Write{Kind: Update, Name: name, Set: []Cell{{ColHeartbeat, nil}, {ColWriter, nil}}})
+			}
+		}
+		if writes == nil {
+			return nil, ErrSuperseded
+		}
+		return writes, nil
+	})
+	return err
+}
+
+// bare tells a claim that was not confirmed.
+func bare(row Row, token Token) bool {
+	return TokenAt(row.Token) == token && row.Heartbeat.Equal(row.Token)
 }
 
 func readAll(ctx context.Context, r Reader, keys Keys) (map[string]Row, error) {

@@ -64,13 +64,24 @@ func LeaseKey(name string, token Token) string {
 	return fmt.Sprintf("%s_%0*d", name, tokenDigits, max(token, 0))
 }
 
-// leaseKeys are the keys that the lease rows of name can have at that time, and some others in between.
-// It ends early: where job_1 to job_999 are locks, most of them are not read to claim job.
+// leaseKeys are the keys that the lease rows of name can have at that time, and some others in between,
+// such as those of job_1 to job_179 if name is job. They are for snapshots, which conflict with nobody.
 func leaseKeys(name string, at time.Time) Range {
 	return Range{From: LeaseKey(name, 0), To: LeaseKey(name, TokenAt(at.Add(24*time.Hour)))}
 }
 
-// isLeaseKey tells the lease rows of name from other locks' rows among leaseKeys(name): name_b and
+// recent is how long after an observation a claim may come, to find in newLeaseKeys all lease rows of
+// terms that began in between.
+const recent = time.Hour
+
+// newLeaseKeys are the keys of lease rows of terms that began between then and an hour later. They are for
+// transactions: other locks are between them only if their names end in _ and more than six digits, which
+// have to be the first of that hour's microseconds.
+func newLeaseKeys(name string, then time.Time) Range {
+	return Range{From: LeaseKey(name, TokenAt(then)), To: LeaseKey(name, TokenAt(then.Add(recent)))}
+}
+
+// isLeaseKey tells the lease rows of name from other locks' rows in these ranges: name_b and
 // name_12 are locks of their own, with lease rows of their own.
 func isLeaseKey(name, key string) bool {
 	digits, ok := strings.CutPrefix(key, name+"_")

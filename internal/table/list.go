@@ -50,7 +50,7 @@ func (l Listing) State() State {
 // List reads every lock of the table at one instant, in one RPC, in the order of their names. A row that
 // can't be read does not hide the others.
 func (t Table) List(ctx context.Context) ([]Listing, time.Time, error) {
-	rows, at, err := t.Store.Read(ctx, "list", Keys{All: true})
+	rows, at, err := t.Store.Read(ctx, "list", Present, Keys{All: true})
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -74,7 +74,7 @@ func (t Table) List(ctx context.Context) ([]Listing, time.Time, error) {
 // ListOne is List for one name, in one RPC, and another where the local clock is a day behind.
 func (t Table) ListOne(ctx context.Context, name string) (Listing, error) {
 	for about := time.Now(); ; {
-		rows, at, err := t.Store.Read(ctx, "list", withLeases([]string{name}, about))
+		rows, at, err := t.Store.Read(ctx, "list", Present, withLeases([]string{name}, about))
 		if err != nil {
 			return Listing{}, err
 		}
@@ -87,22 +87,8 @@ func (t Table) ListOne(ctx context.Context, name string) (Listing, error) {
 }
 
 func list(name string, at time.Time, byName map[string]Row, rows []Row) Listing {
-	l := Listing{Observation: Observation{Name: name, At: at}}
-	row, exists := byName[name]
-	if !exists {
-		l.Strays, l.Unreadable = strays(name, rows)
-		return l
-	}
-	l.Exists, l.Heartbeat, l.Token, l.Writer = true, row.Heartbeat, TokenAt(row.Token), row.Writer
-	if leaseRow, ok := byName[LeaseKey(name, l.Token)]; ok && l.Held() {
-		p, err := decodePromise(leaseRow.Name, leaseRow.Writer)
-		if err != nil {
-			l.Unreadable = err
-			return l
-		}
-		l.Promise = &p
-	}
-	return l
+	o, err := observation(name, at, byName, rows)
+	return Listing{Observation: o, Unreadable: err}
 }
 
 // lockOf returns the lock that a key is the lease row of.

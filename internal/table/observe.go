@@ -2,7 +2,6 @@ package table
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 )
@@ -25,8 +24,9 @@ type Observation struct {
 	// Promise is the holder's, where its lease row was read at the same instant.
 	Promise *Promise
 
-	// Strays are the lease rows found where there is no lock row, by token: somebody deleted the
-	// lock row by hand, and a holder may not know yet.
+	// Strays are lease rows that no lock row goes with, by token, in a survey: the lock row is gone, or it
+	// is held under a token that has no lease row. Somebody changed that by hand, and a holder may not
+	// know yet.
 	Strays map[Token]Promise
 }
 
@@ -34,23 +34,34 @@ type Observation struct {
 // timestamp as token and heartbeat, and the confirmation is a later commit.
 func (o Observation) Held() bool { return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) != o.Token }
 
-// Observe reads the lock rows of the names, at one instant. One RPC, or two where one has no such row:
-// absence and strays must be of one instant, since what came in between could be a whole term.
+// Observe reads the lock rows of the names, at one instant, in one RPC.
 func (t Table) Observe(ctx context.Context, names ...string) ([]Observation, error) {
-	rows, at, err := t.Store.Read(ctx, "observe", Keys{Names: names})
-	switch {
-	case err != nil:
-		return nil, err
-	case len(rows) < len(names):
-		return t.Survey(ctx, at, names...)
-	}
-	return observations(rows, at, names)
+	return t.observe(ctx, "observe", Keys{Names: names}, names)
 }
 
-// Survey is Observe with the lease rows, all at one instant, in one RPC. The time is about the present,
-// and bounds the keys that are looked for.
+// Inspect is Observe with the lease rows of the tokens that were observed before.
+func (t Table) Inspect(ctx context.Context, before ...Observation) ([]Observation, error) {
+	var names, leases []string
+	for _, o := range before {
+		names, leases = append(names, o.Name), append(leases, LeaseKey(o.Name, o.Token))
+	}
+	return t.observe(ctx, "promise", Keys{Names: slices.Concat(names, leases)}, names)
+}
+
+// Survey is Observe with all lease rows, strays included. The time is about the present, and bounds the
+// keys that are read: if Spanner says that it was far off, a second read makes up for it.
 func (t Table) Survey(ctx context.Context, about time.Time, names ...string) ([]Observation, error) {
-	rows, at, err := t.Store.Read(ctx, "observe", withLeases(names, about))
+	for {
+		observed, err := t.observe(ctx, "observe", withLeases(names, about), names)
+		if err != nil || !observed[0].At.After(about.Add(12*time.Hour)) {
+			return observed, err
+		}
+		about = observed[0].At
+	}
+}
+
+func (t Table) observe(ctx context.Context, step string, keys Keys, names []string) ([]Observation, error) {
+	rows, at, err := t.Store.Read(ctx, step, Present, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -61,27 +72,31 @@ func observations(rows []Row, at time.Time, names []string) ([]Observation, erro
 	byName := index(rows)
 	observed := make([]Observation, len(names))
 	for i, name := range names {
-		o := Observation{Name: name, At: at}
-		row, exists := byName[name]
-		if !exists {
-			var err error
-			if o.Strays, err = strays(name, rows); err != nil {
-				return nil, err
-			}
-			observed[i] = o
-			continue
-		}
-		o.Exists, o.Heartbeat, o.Token, o.Writer = true, row.Heartbeat, TokenAt(row.Token), row.Writer
-		if leaseRow, ok := byName[LeaseKey(name, o.Token)]; ok && o.Held() {
-			p, err := decodePromise(leaseRow.Name, leaseRow.Writer)
-			if err != nil {
-				return nil, err
-			}
-			o.Promise = &p
+		o, err := observation(name, at, byName, rows)
+		if err != nil {
+			return nil, err
 		}
 		observed[i] = o
 	}
 	return observed, nil
+}
+
+func observation(name string, at time.Time, byName map[string]Row, rows []Row) (Observation, error) {
+	o := Observation{Name: name, At: at}
+	if row, exists := byName[name]; exists {
+		o.Exists, o.Heartbeat, o.Token, o.Writer = true, row.Heartbeat, TokenAt(row.Token), row.Writer
+		if !o.Held() {
+			return o, nil
+		}
+		if leaseRow, ok := byName[LeaseKey(name, o.Token)]; ok {
+			p, err := decodePromise(leaseRow.Name, leaseRow.Writer)
+			o.Promise = &p
+			return o, err
+		}
+	}
+	var err error
+	o.Strays, err = strays(name, rows)
+	return o, err
 }
 
 // withLeases are the lock rows of the names and all lease rows that they can have at that time.
@@ -115,41 +130,19 @@ func index(rows []Row) map[string]Row {
 	return byName
 }
 
-// Promises reads the lease rows of what was observed, and returns the promises by the lock's name. One
-// is missing until the claim is confirmed, and once the token was superseded or released. What can't
-// be read is an error beside the others.
-func (t Table) Promises(ctx context.Context, observed ...Observation) (map[string]Promise, error) {
+// Good reports whether all names are held under token.
+func (t Table) Good(ctx context.Context, token Token, names ...string) (bool, error) {
 	var keys Keys
-	for _, o := range observed {
-		keys.Names = append(keys.Names, LeaseKey(o.Name, o.Token))
+	for _, name := range names {
+		keys.Names = append(keys.Names, LeaseKey(name, token))
 	}
-	rows, _, err := t.Store.Read(ctx, "promise", keys)
-	if err != nil {
-		return nil, err
-	}
-	byKey, promises := index(rows), map[string]Promise{}
-	for _, o := range observed {
-		if row, ok := byKey[LeaseKey(o.Name, o.Token)]; ok {
-			p, unreadable := decodePromise(row.Name, row.Writer)
-			if unreadable != nil {
-				err = errors.Join(err, unreadable)
-				continue
-			}
-			promises[o.Name] = p
-		}
-	}
-	return promises, err
-}
-
-// Good reports whether name is held under token.
-func (t Table) Good(ctx context.Context, name string, token Token) (bool, error) {
-	rows, _, err := t.Store.Read(ctx, "good", Keys{Names: []string{LeaseKey(name, token)}})
-	return len(rows) > 0, err
+	rows, _, err := t.Store.Read(ctx, "good", Strong, keys)
+	return len(rows) == len(names), err
 }
 
 // Holders reads the locks with names in the range that are held, with their promises, in one RPC.
 func (t Table) Holders(ctx context.Context, r Range) ([]Observation, error) {
-	rows, at, err := t.Store.Read(ctx, "observe", Keys{Ranges: []Range{r}})
+	rows, at, err := t.Store.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
 	if err != nil {
 		return nil, err
 	}

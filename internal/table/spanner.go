@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"cloud.google.com/go/spanner"
 	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // Spanner is the Store of a table in a database. Its RPCs have high priority, so that the
@@ -27,11 +25,38 @@ const priority = sppb.RequestOptions_PRIORITY_HIGH
 
 var columns = []string{ColName, ColHeartbeat, ColToken, ColWriter}
 
+// errNoTimestamp is the error of a commit that was answered without a commit timestamp: with one of
+// Spanner's tokens, say, that ask for another request before anything is committed.
+var errNoTimestamp = errors.New("the commit was answered without a timestamp: whether it was applied is not known")
+
+// Acknowledged is the outcome of a commit: without a timestamp nothing is known to be committed.
+func Acknowledged(at time.Time, err error) (time.Time, error) {
+	if err == nil && at.IsZero() {
+		return at, errNoTimestamp
+	}
+	return at, err
+}
+
+// The settings of an application's client reach every RPC that does not say otherwise. So all are said.
+var (
+	noDelay = time.Duration(0)
+	prompt  = spanner.CommitOptions{MaxCommitDelay: &noDelay}
+)
+
+const noLimit = 1 << 40 // 0 would leave the client's own
+
+func readOptions(step string) *spanner.ReadOptions {
+	return &spanner.ReadOptions{Priority: priority, RequestTag: tag(step), Limit: noLimit,
+		OrderBy: sppb.ReadRequest_ORDER_BY_PRIMARY_KEY, DirectedReadOptions: &sppb.DirectedReadOptions{}}
+}
+
 // Read implements Store.
-func (s Spanner) Read(ctx context.Context, step string, keys Keys) ([]Row, time.Time, error) {
+func (s Spanner) Read(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error) {
 	txn := s.DB.Single()
-	rows, err := collect(txn.ReadWithOptions(ctx, s.Table, keys.set(), columns,
-		&spanner.ReadOptions{Priority: priority, RequestTag: tag(step)}))
+	if bound == Present {
+		txn = txn.WithTimestampBound(spanner.ExactStaleness(0))
+	}
+	rows, err := collect(txn.ReadWithOptions(ctx, s.Table, keys.set(), columns, readOptions(step)))
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -41,29 +66,39 @@ func (s Spanner) Read(ctx context.Context, step string, keys Keys) ([]Row, time.
 
 // Commit implements Store.
 func (s Spanner) Commit(ctx context.Context, step string, writes []Write) error {
-	_, err := s.DB.Apply(ctx, s.mutations(writes),
-		spanner.ApplyAtLeastOnce(), spanner.Priority(priority), spanner.TransactionTag(tag(step)))
-	if RowMissing(err) {
-		return fmt.Errorf("%w: %w", ErrMissing, err)
-	}
-	return err
+	_, err := Acknowledged(s.DB.Apply(ctx, s.mutations(writes), spanner.ApplyAtLeastOnce(), spanner.Priority(priority),
+		spanner.TransactionTag(tag(step)), spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE), spanner.ApplyCommitOptions(prompt)))
+	return missing(err)
 }
 
-// Transact implements Store.
+// Transact implements Store. The reads are optimistic, so that a candidate that dies before its commit
+// leaves no lock behind, and nobody's heartbeat waits for one that has not come to it yet.
 func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Context, Reader) ([]Write, error)) (time.Time, error) {
-	var refused error
-	resp, err := s.DB.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
-		var writes []Write
-		writes, refused = fn(ctx, reader{s, txn, step})
-		if refused != nil {
-			return refused
-		}
-		return txn.BufferWrite(s.mutations(writes))
-	}, spanner.TransactionOptions{CommitPriority: priority, TransactionTag: tag(step), IsolationLevel: sppb.TransactionOptions_SERIALIZABLE})
-	if err != nil && refused != nil {
-		return time.Time{}, refused
+	txn, err := spanner.NewReadWriteStmtBasedTransactionWithOptions(ctx, s.DB, spanner.TransactionOptions{
+		CommitOptions:          prompt,
+		CommitPriority:         priority,
+		TransactionTag:         tag(step),
+		IsolationLevel:         sppb.TransactionOptions_SERIALIZABLE,
+		ReadLockMode:           sppb.TransactionOptions_ReadWrite_OPTIMISTIC,
+		BeginTransactionOption: spanner.InlinedBeginTransaction,
+	})
+	if err != nil {
+		return time.Time{}, err
 	}
-	return resp.CommitTs, err
+	r := &reader{Spanner: s, txn: txn, step: step}
+	writes, err := fn(ctx, r)
+	if err == nil {
+		err = r.txn.BufferWrite(s.mutations(writes))
+	}
+	if err != nil {
+		r.rollback(ctx)
+		return time.Time{}, err
+	}
+	at, err := Acknowledged(r.txn.Commit(ctx))
+	if spanner.ErrCode(err) == codes.Aborted {
+		err = fmt.Errorf("%w: %w", ErrAborted, err)
+	}
+	return at, err
 }
 
 // Fence returns the mutation that fails a commit with NOT_FOUND unless name is held under token.
@@ -71,38 +106,39 @@ func (s Spanner) Fence(name string, token Token) *spanner.Mutation {
 	return s.mutation(good(name, token))
 }
 
-// RowMissing reports whether a commit failed because something that it names does not exist: a row,
-// the table, the database. A lost session or transaction, which have the same code, are none of these.
-func RowMissing(err error) bool {
-	if spanner.ErrCode(err) != codes.NotFound || strings.HasPrefix(spanner.ErrDesc(err), "Transaction not found") {
-		return false
-	}
-	// Only the innermost error has the details: the client's own does not pass them on.
-	for ; err != nil; err = errors.Unwrap(err) {
-		st, ok := err.(interface{ GRPCStatus() *status.Status })
-		if !ok {
-			continue
-		}
-		for _, d := range st.GRPCStatus().Details() {
-			if info, ok := d.(interface{ GetResourceType() string }); ok && strings.HasSuffix(info.GetResourceType(), "spanner.v1.Session") {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 type reader struct {
 	Spanner
-	txn  *spanner.ReadWriteTransaction
+	txn  *spanner.ReadWriteStmtBasedTransaction
 	step string
 }
 
-// Read takes the exclusive lock at once: every transaction of the protocol goes on to write what it
-// read, and candidates that share a read lock first would abort each other on the upgrade.
-func (r reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
-	return collect(r.txn.ReadWithOptions(ctx, r.Table, keys.set(), columns,
-		&spanner.ReadOptions{Priority: priority, RequestTag: tag(r.step), LockHint: sppb.ReadRequest_LOCK_HINT_EXCLUSIVE}))
+// Read implements Reader. The client calls every error of the first read, with which the transaction
+// begins, an abort: it is read again in one that has begun, to see what it is.
+func (r *reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
+	rows, err := r.read(ctx, keys)
+	if spanner.ErrCode(err) != codes.Aborted {
+		return rows, err
+	}
+	again, cause := r.txn.ResetForRetry(ctx)
+	if cause != nil {
+		return nil, cause
+	}
+	r.txn = again
+	if rows, err = r.read(ctx, keys); spanner.ErrCode(err) == codes.Aborted {
+		err = fmt.Errorf("%w: %w", ErrAborted, err)
+	}
+	return rows, err
+}
+
+func (r *reader) read(ctx context.Context, keys Keys) ([]Row, error) {
+	return collect(r.txn.ReadWithOptions(ctx, r.Table, keys.set(), columns, readOptions(r.step)))
+}
+
+// rollback is for the emulator, which runs one transaction at a time. Nothing depends on it.
+func (r *reader) rollback(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	r.txn.Rollback(ctx)
 }
 
 func tag(step string) string { return "spindle-" + step }

@@ -18,11 +18,11 @@ func TestALostSessionIsNotASupersededToken(t *testing.T) {
 		return st.Err()
 	}
 	for _, wrap := range []func(error) error{func(err error) error { return err }, spanner.ToSpannerError} {
-		assert.False(t, RowMissing(wrap(notFound("google.spanner.v1.Session"))))
-		assert.True(t, RowMissing(wrap(notFound("google.spanner.admin.database.v1.Database"))))
-		assert.True(t, RowMissing(wrap(status.Error(codes.NotFound, "Row [mylock_1] in table locktable is missing."))))
-		assert.False(t, RowMissing(wrap(status.Error(codes.Unavailable, "later"))))
-		assert.False(t, RowMissing(nil))
+		assert.False(t, Missing(wrap(notFound("google.spanner.v1.Session"))))
+		assert.True(t, Missing(wrap(notFound("google.spanner.admin.database.v1.Database"))))
+		assert.True(t, Missing(wrap(status.Error(codes.NotFound, "Row [mylock_1] in table locktable is missing."))))
+		assert.False(t, Missing(wrap(status.Error(codes.Unavailable, "later"))))
+		assert.False(t, Missing(nil))
 	}
-	assert.False(t, RowMissing(spanner.ToSpannerError(status.Error(codes.NotFound, "Transaction not found: 17"))))
+	assert.False(t, Missing(spanner.ToSpannerError(status.Error(codes.NotFound, "Transaction not found: 17"))))
 }

@@ -6,28 +6,52 @@ import (
 	"time"
 )
 
-// ErrMissing is what a commit fails with when a row that it updates does not exist. Nothing of the
-// commit was applied.
-var ErrMissing = errors.New("row does not exist")
+var (
+	// ErrMissing is what a commit fails with when a row that it updates does not exist, or the table or
+	// the database does not. Nothing of the commit was applied.
+	ErrMissing = errors.New("row does not exist")
 
-// Store is what the protocol asks of Spanner: strong reads with their timestamp, blind commits and
+	// ErrNotFound is what a commit fails with when something does not exist and it is not known what:
+	// nothing may be concluded from it about a row.
+	ErrNotFound = errors.New("something was not found")
+
+	// ErrAborted is what a transaction fails with when Spanner aborted it, since another was first.
+	// Nothing was written.
+	ErrAborted = errors.New("transaction aborted")
+)
+
+// Store is what the protocol asks of Spanner: snapshots with their timestamp, blind commits and
 // read-write transactions. The step names the caller in Spanner's own statistics.
 type Store interface {
-	// Read returns the rows that exist, at the timestamp it also returns, which is Spanner's
-	// present: every commit that is not in the rows has a later timestamp.
-	Read(ctx context.Context, step string, keys Keys) ([]Row, time.Time, error)
+	// Read returns the rows that exist in one snapshot, and its timestamp: every commit that is not in
+	// the rows has a later one.
+	Read(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error)
 
 	// Commit applies the writes in their order, all or none, at least once: it may be applied again
-	// later, whatever was returned. It fails with ErrMissing where an Update finds no row.
+	// later, whatever was returned. It fails with ErrMissing if an Update finds no row, and with
+	// ErrNotFound if it can't be told whether that is why.
 	Commit(ctx context.Context, step string, writes []Write) error
 
-	// Transact runs fn in a serializable transaction, as often as it takes, and commits the writes
-	// that fn returns, exactly once. It returns the commit timestamp. An error of fn is returned
-	// unwrapped and nothing is written. Any other error may hide a commit.
+	// Transact runs fn in a serializable transaction, once, and commits the writes that it returns,
+	// at most once. It returns the commit timestamp. The transaction takes no locks before its commit:
+	// if something that fn read has changed by then, it fails with ErrAborted. An error of fn is
+	// returned unwrapped and nothing is written. Any other error may hide a commit.
 	Transact(ctx context.Context, step string, fn func(context.Context, Reader) ([]Write, error)) (time.Time, error)
 }
 
-// Reader reads within a transaction. What it read can't change before the transaction commits.
+// Bound says which snapshot is read.
+type Bound int
+
+const (
+	// Present is the time of the read by Spanner's clock: it advances while nobody writes.
+	Present Bound = iota
+
+	// Strong shows every commit that was acknowledged before the read began. Its timestamp may be that
+	// of the last commit, however long ago that was.
+	Strong
+)
+
+// Reader reads within a transaction, which commits only if that has not changed.
 type Reader interface {
 	Read(ctx context.Context, keys Keys) ([]Row, error)
 }
@@ -53,7 +77,7 @@ type Row struct {
 // Kind is what a Write does to its row.
 type Kind int
 
-// An Update of no columns changes nothing and still fails where the row does not exist.
+// An Update of no columns changes nothing and still fails if the row does not exist.
 const (
 	Insert Kind = iota
 	Update

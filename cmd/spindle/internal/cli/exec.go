@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/candidacy"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/stage"
@@ -156,19 +155,18 @@ func (x *execution) run(ctx context.Context) error {
 func (x *execution) stand(ctx context.Context, c elect.Candidate, pause time.Duration) (*elect.Term, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	outcomes := make(chan candidacy.Outcome)
-	standing := candidacy.New(c, x.lease/3)
+	steps := make(chan elect.Step)
 	go func() {
 		elect.Sleep(ctx, c.Clock, pause)
 		for ctx.Err() == nil {
-			o := standing.Try(ctx)
-			outcomes <- o
-			if o.Term != nil || x.try {
+			step := c.Try(ctx, elect.All, x.lease/3)
+			steps <- step
+			if step.Term != nil || x.try {
 				return
 			}
-			elect.Sleep(ctx, c.Clock, o.Pause)
+			elect.Sleep(ctx, c.Clock, step.Pause)
 		}
-		close(outcomes)
+		close(steps)
 	}()
 	var late <-chan time.Time
 	if x.wait > 0 {
@@ -180,21 +178,21 @@ func (x *execution) stand(ctx context.Context, c elect.Candidate, pause time.Dur
 	var reason error
 	for {
 		select {
-		case o, ok := <-outcomes:
+		case step, ok := <-steps:
 			switch {
 			case !ok:
 				return nil, reason
-			case o.Term != nil && reason == nil:
-				x.say("holding %s, token %v", x.name, spindle.Token(o.Term.Token()))
-				return o.Term, nil
-			case o.Term != nil: // it came too late
-				return nil, errors.Join(reason, x.giveBack(o.Term))
-			case x.try && o.Err != nil && lasting(o.Err):
-				return nil, x.explain(o.Err)
+			case step.Term != nil && reason == nil:
+				x.say("holding %s, token %v", x.name, spindle.Token(step.Term.Token()))
+				return step.Term, nil
+			case step.Term != nil: // it came too late
+				return nil, errors.Join(reason, x.giveBack(step.Term))
+			case x.try && step.Err != nil && elect.Lasting(step.Err):
+				return nil, x.explain(step.Err)
 			case x.try:
-				return nil, &exit{notInTime, fmt.Errorf("%s was not acquired: %w", x.name, whyNot(o))}
+				return nil, &exit{notInTime, fmt.Errorf("%s was not acquired: %w", x.name, whyNot(step))}
 			case reason == nil:
-				greet.see(o.Seen, o.Err)
+				greet.see(step)
 			}
 		case s := <-x.signals:
 			if reason == nil && ends(s) {
@@ -211,12 +209,12 @@ func (x *execution) stand(ctx context.Context, c elect.Candidate, pause time.Dur
 	}
 }
 
-func whyNot(o candidacy.Outcome) error {
+func whyNot(step elect.Step) error {
 	switch {
-	case o.Err != nil:
-		return o.Err
-	case o.Seen != nil && o.Seen.Exists && o.Seen.Writer != "":
-		return fmt.Errorf("it is held by %s, token %v", show(o.Seen.Writer), spindle.Token(o.Seen.Token))
+	case step.Err != nil:
+		return step.Err
+	case step.Seen[0].Exists && step.Seen[0].Writer != "":
+		return fmt.Errorf("it is held by %s, token %v", show(step.Seen[0].Writer), spindle.Token(step.Seen[0].Token))
 	}
 	return errors.New("another was first")
 }

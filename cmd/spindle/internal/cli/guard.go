@@ -13,7 +13,6 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/guard"
-	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -128,7 +127,7 @@ func (g *guarding) run(ctx context.Context) error {
 		Candidate: candidate, Service: g, Renew: g.renew, Confirm: g.confirm, Activation: g.activation,
 		Say:  func(format string, args ...any) { g.say("%s: "+format, append([]any{g.name}, args...)...) },
 		Warn: func(format string, args ...any) { complain("%s: "+format, append([]any{g.name}, args...)...) },
-		Seen: func(s *elect.Sight, err error) { greet.see(s, err) },
+		Seen: greet.see,
 	}
 	guard.Run(ctx)
 	return nil

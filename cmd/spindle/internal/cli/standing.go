@@ -9,7 +9,6 @@ import (
 
 	"cloud.google.com/go/spanner"
 	"github.com/spf13/pflag"
-	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/ddl"
@@ -57,22 +56,13 @@ func (s *standing) verify(ctx context.Context, db *spanner.Client) error {
 	defer cancel()
 	err := ddl.Verify(ctx, db, s.table)
 	var schema *ddl.SchemaError
-	if err != nil && (errors.As(err, &schema) || lasting(err)) {
+	if err != nil && (errors.As(err, &schema) || elect.Lasting(err)) {
 		return s.explain(err)
 	}
 	if err != nil {
 		complain("trying on: %v", s.explain(err))
 	}
 	return nil
-}
-
-// lasting tells errors that do not go away by themselves.
-func lasting(err error) bool {
-	switch spanner.ErrCode(err) {
-	case codes.NotFound, codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated:
-		return true
-	}
-	return false
 }
 
 // say tells people what happens; complain tells them even if they don't want to hear.
@@ -93,17 +83,19 @@ type greeter struct {
 	trouble string
 }
 
-func (g *greeter) see(o *elect.Sight, err error) {
-	switch {
+func (g *greeter) see(step elect.Step) {
+	switch err := step.Err; {
 	case err != nil && spanner.ErrCode(err).String() != g.trouble: // the text differs in times and ids
 		g.trouble = spanner.ErrCode(err).String()
-		complain("can't stand for %s, trying on: %v", g.name, g.explain(err))
+		complain("can't compete for %s, trying on: %v", g.name, g.explain(err))
 	case err == nil && g.trouble != "":
 		g.trouble = ""
-		complain("standing for %s again", g.name)
+		complain("competing for %s again", g.name)
 	}
-	if o != nil && o.Held() && o.Free > 0 && o.Token != g.seen {
-		g.seen = o.Token
-		g.say("waiting for %s: held by %s, token %v", g.name, show(o.Writer), spindle.Token(o.Token))
+	for _, s := range step.Seen {
+		if s.Held() && s.Free > 0 && s.Token != g.seen {
+			g.seen = s.Token
+			g.say("waiting for %s: held by %s, token %v", g.name, show(s.Writer), spindle.Token(s.Token))
+		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/candidacy"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -40,13 +39,12 @@ type Guard struct {
 	Confirm    int           // for how many more after a takeover from a dead holder
 	Activation time.Duration // how long an activation may take
 
-	Say  func(format string, args ...any)   // what happens
-	Warn func(format string, args ...any)   // what went wrong
-	Seen func(s *elect.Sight, failed error) // what came of looking at the lock
+	Say  func(format string, args ...any) // what happens
+	Warn func(format string, args ...any) // what went wrong
+	Seen func(elect.Step)                 // what came of looking at the lock
 
-	m       machine
-	events  chan message
-	standby *candidacy.Candidacy
+	m      machine
+	events chan message
 
 	term     *elect.Term        // or nil
 	unkeep   context.CancelFunc // ends its renewing
@@ -81,7 +79,6 @@ func (g *Guard) deactivation() time.Duration { return g.confirmation() - g.confi
 // lock is given up.
 func (g *Guard) Run(ctx context.Context) {
 	g.events = make(chan message, 8)
-	g.standby = candidacy.New(g.Candidate, g.Renew)
 	g.over = make(chan struct{})
 	defer g.all.Wait()
 	defer close(g.over)
@@ -299,18 +296,18 @@ func (g *Guard) stand(pause time.Duration) {
 			if err != nil {
 				continue
 			}
-			o := g.standby.Try(ctx)
+			step := g.Candidate.Try(ctx, elect.All, g.Renew)
 			switch {
-			case o.Term != nil && o.Dead:
-				g.send(context.Background(), message{event: electedDead, term: o.Term})
+			case step.Term != nil && step.Seen[0].Lapsed:
+				g.send(context.Background(), message{event: electedDead, term: step.Term})
 				return
-			case o.Term != nil:
-				g.send(context.Background(), message{event: electedFree, term: o.Term})
+			case step.Term != nil:
+				g.send(context.Background(), message{event: electedFree, term: step.Term})
 				return
 			case ctx.Err() == nil:
-				g.Seen(o.Seen, o.Err)
+				g.Seen(step)
 			}
-			pause = o.Pause
+			pause = step.Pause
 		}
 		g.send(context.Background(), message{event: withdrawn})
 	})

@@ -95,7 +95,7 @@ func (w *world) start(name string) *site {
 			Promise: table.Promise{Lease: lease}},
 		Service: s, Renew: renew, Confirm: 2, Activation: time.Minute,
 		Say: say, Warn: say,
-		Seen: func(*elect.Sight, error) {},
+		Seen: func(elect.Step) {},
 	}
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
@@ -173,11 +173,11 @@ func (s *site) lost(ctx context.Context) error {
 	return errCut
 }
 
-func (s *site) Read(ctx context.Context, step string, keys table.Keys) ([]table.Row, time.Time, error) {
+func (s *site) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
 	if err := s.lost(ctx); err != nil {
 		return nil, time.Time{}, err
 	}
-	return s.Store.Read(ctx, step, keys)
+	return s.Store.Read(ctx, step, bound, keys)
 }
 
 func (s *site) Commit(ctx context.Context, step string, w []table.Write) error {

@@ -1,0 +1,114 @@
+package elect
+
+import (
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// memory is what a candidate keeps of one lock from one look to the next.
+type memory struct {
+	holder  table.Token    // whose promise it is
+	promise *table.Promise // nil: none was read
+
+	// guard is the lease of the holder that was seen last, as long as nothing has shown that its term
+	// is over. Rows that vanish under a holder do not end its term before its deadline.
+	guard  time.Duration
+	absent time.Time // since when, by Spanner's clock, the lock row is known to be gone
+	strays map[table.Token]table.Promise
+	taken  bool // when the lock row was seen last, it was not released
+}
+
+// rules are what a candidate judges a lock by.
+type rules struct {
+	lease   time.Duration // its own
+	delay   time.Duration
+	reclaim bool
+	id      string
+	own     table.Token // of its last term, which is over
+}
+
+// learn takes in what was observed, and reports whether that is a holder whose promise was not known.
+func (m *memory) learn(o table.Observation, r rules) bool {
+	if !o.Exists {
+		m.miss(o, r)
+		return false
+	}
+	m.absent, m.strays = time.Time{}, nil
+	m.taken = !o.Heartbeat.IsZero()
+	switch {
+	case o.Heartbeat.IsZero():
+		m.guard = 0
+	case !o.Held():
+		m.guard = max(m.guard, r.lease) // a bare claim does not show that the term before it is over
+	case o.Promise == nil && m.promiseOf(o.Token) == nil:
+		m.guard = r.lease // stands in for a promise that can't be read, or was deleted
+		m.fear(o, r)
+	case o.Promise == nil:
+		m.guard = m.promise.Lease
+	default:
+		isNew := m.promiseOf(o.Token) == nil
+		m.holder, m.promise, m.guard = o.Token, o.Promise, o.Promise.Lease
+		return isNew
+	}
+	return false
+}
+
+// miss takes in that the lock has no row. Its absence counts from when it was first seen, with these
+// strays: a holder can't extend its lease without the lock row, but may not know yet.
+func (m *memory) miss(o table.Observation, r rules) {
+	if m.absent.IsZero() || !m.knows(o.Strays) {
+		m.absent, m.strays = o.At, o.Strays
+	}
+	m.fear(o, r)
+}
+
+func (m *memory) knows(strays map[table.Token]table.Promise) bool {
+	for token := range strays {
+		if _, known := m.strays[token]; !known {
+			return false
+		}
+	}
+	return true
+}
+
+// fear takes every stray lease row for that of a holder, but the candidate's own.
+func (m *memory) fear(o table.Observation, r rules) {
+	for token, p := range o.Strays {
+		if token != r.own {
+			m.guard = max(m.guard, p.Lease)
+		}
+	}
+}
+
+// promiseOf returns what the holder of token promised, if that was read.
+func (m *memory) promiseOf(token table.Token) *table.Promise {
+	if m.holder != token {
+		return nil
+	}
+	return m.promise
+}
+
+// freeIn says how long after an observation, which was learned, the lock can be claimed: the heart of the
+// protocol. It changes nothing.
+func (m *memory) freeIn(o table.Observation, r rules) time.Duration {
+	switch {
+	case !o.Exists && m.guard == 0:
+		return 0 // nobody had it, or its last holder gave it back
+	case !o.Exists:
+		return m.absent.Add(m.guard + r.delay).Sub(o.At)
+	case o.Heartbeat.IsZero():
+		return 0 // released
+	case r.reclaim && o.Writer == r.id:
+		return 0
+	case o.Token == r.own && r.own != 0 && r.delay == 0:
+		return 0
+	case !o.Held():
+		return o.Heartbeat.Add(r.lease).Sub(o.At) // a bare claim promised nothing
+	}
+	return o.Heartbeat.Add(m.guard + r.delay).Sub(o.At)
+}
+
+// lapsed tells a lock that was given back, or never held, from one whose last holder may be at work still.
+// A bare claim counts as lapsed: whom it superseded is not known. So does a row that has vanished.
+func (m *memory) lapsed(o table.Observation) bool { return m.taken || len(o.Strays) > 0 }

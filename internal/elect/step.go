@@ -1,0 +1,94 @@
+package elect
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"google.golang.org/grpc/codes"
+)
+
+// A Step is what came of looking at the locks once and claiming what could be claimed.
+type Step struct {
+	Seen  []Sight       // what was seen, or nil
+	Term  *Term         // of the locks that were claimed, or nil
+	Pause time.Duration // until the next step, if there is no term
+	Err   error         // why nothing was seen or claimed, unless another was first
+	Rests bool          // the candidate leaves the locks to others, since it could not confirm
+}
+
+// Choose says which of the locks that were seen are to be claimed: none if it has to wait, and then for how
+// long. Its error ends the competition.
+type Choose func(seen []Sight) (claim []Sight, wait time.Duration, err error)
+
+// All chooses every lock, once all of them are free at one instant.
+func All(seen []Sight) ([]Sight, time.Duration, error) {
+	var wait time.Duration
+	for _, s := range seen {
+		wait = max(wait, s.Free)
+	}
+	if wait > 0 {
+		return nil, wait, nil
+	}
+	return seen, 0, nil
+}
+
+// Try takes one step. Patience is the longest pause between two looks at a lock that another holds: a lease
+// that can run out before that is looked at when it does, or a little later, at random. The end of ctx
+// ends the look; of a claim, see Claim.
+func (c *Candidate) Try(ctx context.Context, choose Choose, patience time.Duration) Step {
+	c.retry.Max = patience
+	seen, err := c.Look(ctx)
+	if err != nil {
+		return Step{Err: err, Pause: c.retry.Pause(c.Clock)}
+	}
+	if slices.ContainsFunc(seen, func(s Sight) bool { return s.Held() && s.Free > 0 }) {
+		c.contests = 0
+	}
+	claim, wait, err := choose(seen)
+	if err != nil {
+		return Step{Seen: seen, Err: err, Pause: c.retry.Pause(c.Clock)}
+	}
+	if claim == nil {
+		c.retry.Reset()
+		return Step{Seen: seen, Pause: min(Jitter(c.Clock, patience), wait+c.spread(seen)), Rests: c.restLeft() > 0}
+	}
+	t, err := c.Claim(ctx, claim...)
+	switch {
+	case err == nil:
+		c.retry.Reset()
+		c.contests = 0
+		return Step{Seen: seen, Term: t}
+	case First(err):
+		c.contests++
+		return Step{Seen: seen, Pause: min(patience, c.spread(seen))} // who was first will be seen by the next look
+	}
+	return Step{Seen: seen, Err: err, Pause: c.retry.Pause(c.Clock)}
+}
+
+// spread is a short pause at random, since many candidates know the instant at which a lease ends: up to a
+// fiftieth of the lease, the holder's or the candidate's. It doubles with each claim that was lost, until
+// somebody holds the lock: so many that a fiftieth is too short for them do not go on to collide.
+func (c *Candidate) spread(seen []Sight) time.Duration {
+	lease := c.Promise.Lease
+	for _, s := range seen {
+		if s.Promise != nil {
+			lease = min(lease, s.Promise.Lease)
+		}
+	}
+	return c.Clock.Random(min(lease/50<<min(c.contests, 8), lease/4) + 1)
+}
+
+// Lasting reports whether an error will not go away by itself: something is missing, not allowed or wrong,
+// unless it is the transaction.
+func Lasting(err error) bool {
+	switch spanner.ErrCode(err) {
+	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented:
+		return true
+	case codes.NotFound, codes.FailedPrecondition:
+		return !strings.Contains(spanner.ErrDesc(err), "ransaction")
+	}
+	return false
+}

@@ -1,0 +1,69 @@
+package table
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"cloud.google.com/go/spanner"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Spanner has one code for a row, a table, a database, a session and a transaction that does not exist, and
+// has said so in several ways. An error is about the lock only if it shows that: by the kind of resource
+// that it carries, else by how its text begins.
+var (
+	rowMissing = regexp.MustCompile(`(?s)^(Row .* is missing\b|Table \S+: Row .* not found)`)
+	gone       = regexp.MustCompile(`^(Table|Database|Instance) not found`)
+	goneKind   = regexp.MustCompile(`\.(Table|Database|Instance)$`)
+)
+
+// Missing reports whether err says that a row, the table or the database does not exist. It is false for
+// a lost session or transaction, and for what can't be told.
+func Missing(err error) bool {
+	var said interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &said) {
+		return false
+	}
+	desc := said.GRPCStatus().Message()
+	switch said.GRPCStatus().Code() {
+	case codes.NotFound:
+		if kind := resourceKind(err); kind != "" {
+			return goneKind.MatchString(kind)
+		}
+		return rowMissing.MatchString(desc) || gone.MatchString(desc)
+	case codes.InvalidArgument: // so some commits of mutations answer
+		return strings.HasPrefix(desc, "Table not found")
+	}
+	return false
+}
+
+// resourceKind is the type of the resource that err is about, or "".
+func resourceKind(err error) string {
+	// Only the innermost error has the details: the client's own does not pass them on.
+	for ; err != nil; err = errors.Unwrap(err) {
+		st, ok := err.(interface{ GRPCStatus() *status.Status })
+		if !ok {
+			continue
+		}
+		for _, d := range st.GRPCStatus().Details() {
+			if info, ok := d.(interface{ GetResourceType() string }); ok && info.GetResourceType() != "" {
+				return info.GetResourceType()
+			}
+		}
+	}
+	return ""
+}
+
+// missing wraps an error of a commit in ErrMissing or ErrNotFound if it is one of these.
+func missing(err error) error {
+	switch {
+	case Missing(err):
+		return fmt.Errorf("%w: %w", ErrMissing, err)
+	case spanner.ErrCode(err) == codes.NotFound:
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return err
+}
