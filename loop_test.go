@@ -3,7 +3,11 @@ package spindle
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/memtable"
@@ -987,5 +993,158 @@ func TestAnUnreadablePromiseIsNotGuessedAt(t *testing.T) {
 		assert.False(t, c.has())
 		assert.Contains(t, log.String(), "ten seconds")
 		b.end(a, c)
+	})
+}
+
+func TestACandidateThatCannotConfirmLeavesTheLockToOthers(t *testing.T) {
+	for name, err := range map[string]error{
+		"for ever":           status.Error(codes.FailedPrecondition, "the value is longer than the column"),
+		"as far as is known": errors.New("no reply"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(b *bed) {
+				sick := b.machine("sick", WithLease(lease/2))
+				sick.table.Store = denyStore{sick.link, "confirm", err}
+				b.run(sick)
+				well := b.start("well")
+				b.until(5*lease, well.has)
+				token := well.tok()
+				time.Sleep(100 * lease)
+				assert.Equal(t, token, well.tok())
+				b.end(well, sick)
+			})
+		})
+	}
+}
+
+// twice runs a transaction again after the first was applied, as a client does whose reply was lost.
+type twice struct {
+	table.Store
+	step string
+}
+
+func (s *twice) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+	at, err := s.Store.Transact(ctx, step, fn)
+	if step == s.step && err == nil {
+		s.step = ""
+		return s.Store.Transact(ctx, step, fn)
+	}
+	return at, err
+}
+
+func TestAConfirmationThatIsRunTwiceIsNotSupersededByItself(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a := b.machine("a", WithLockDelay(time.Minute))
+		a.table.Store = &twice{a.link, "confirm"}
+		b.run(a)
+		b.until(lease/10, a.has)
+		assert.Equal(t, 1, a.link.counts()["claim"])
+		b.end(a)
+	})
+}
+
+func TestALeaderFunctionThatHangsAfterALossIsSaidAgainAndAgain(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		var log strings.Builder
+		hang := make(chan struct{})
+		a := b.start("a", WithLogger(slog.New(slog.NewTextHandler(&log, nil))), WithLeader(func(context.Context, Token) { <-hang }))
+		b.operator(table.Write{Kind: table.Delete, Name: key(a.tok())})
+		b.until(lease, func() bool { return !a.has() })
+		time.Sleep(lease)
+		assert.Equal(t, 1, strings.Count(log.String(), "has not returned"), "after a lease")
+		time.Sleep(24 * time.Hour)
+		said := strings.Count(log.String(), "has not returned")
+		assert.Greater(t, said, 5)
+		assert.Less(t, said, 20, "ever more seldom")
+		close(hang)
+		b.until(lease, a.has)
+		b.end(a)
+	})
+}
+
+func TestHeartbeatsOfLocksThatWereElectedTogetherDriftApart(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		var all []*machine
+		var mu sync.Mutex
+		beats := map[time.Time]int{}
+		for i := range 50 {
+			m := b.machine(fmt.Sprint(i))
+			m.name = fmt.Sprint("lock", i)
+			m.link.lose = func(step string) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				beats[time.Now().Truncate(lease/1000)]++
+				return false
+			}
+			all = append(all, m)
+			b.run(m)
+		}
+		time.Sleep(20 * lease)
+		mu.Lock()
+		clear(beats)
+		mu.Unlock()
+		time.Sleep(lease)
+		mu.Lock()
+		most := slices.Max(slices.Collect(maps.Values(beats)))
+		mu.Unlock()
+		assert.Less(t, most, 15, "of 50 in a thousandth of a lease")
+		b.end(all...)
+	})
+}
+
+func TestAStopWithinAnElectionThatIsCutOffTakesSeconds(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a := b.machine("a", WithLease(time.Hour))
+		a.link.set(func(step string) bool { return step == "confirm" || step == "heartbeat" }, nil)
+		b.run(a)
+		time.Sleep(time.Second)
+		start := time.Now()
+		a.stop()
+		<-a.done
+		assert.Less(t, time.Since(start), 31*time.Second, "an attempt at each of three steps")
+	})
+}
+
+func TestARunThatEndedLeavesNothingBehind(t *testing.T) {
+	b := &bed{t: t, store: &memtable.Store{}} // in real time: the garbage collector knows no other
+	var forgotten atomic.Bool
+	func() {
+		key := &struct{ context.Context }{context.Background()}
+		runtime.AddCleanup(key, func(b *atomic.Bool) { b.Store(true) }, &forgotten)
+		ctx, stop := context.WithCancel(key)
+		a := b.machine("a", WithLease(24*time.Hour))
+		require.NoError(t, a.Run(ctx, a.done))
+		stop()
+		<-a.done
+	}()
+	for range 1000 {
+		if runtime.GC(); forgotten.Load() {
+			return
+		}
+		runtime.Gosched()
+	}
+	t.Error("something knows of its ctx for a lease")
+}
+
+func TestATokenThatSomebodyChangedDoesNotShortenTheHoldersLease(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a, c := b.start("a", WithLease(10*lease)), b.start("c")
+		b.operator(table.Write{Kind: table.Update, Name: "mylock", Set: []table.Cell{{Column: table.ColToken, Value: time.Unix(1, 0)}}})
+		a.link.cut()
+		b.until(12*lease, func() bool { require.False(t, a.has() && c.has()); return c.has() })
+		b.end(c, a)
+	})
+}
+
+func TestARowThatSomebodyChangedDoesNotMakeALastingSecondHolder(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a := b.start("a")
+		b.operator(table.Write{Kind: table.Update, Name: "mylock", Set: []table.Cell{
+			{Column: table.ColToken, Value: time.Unix(1, 0)}, {Column: table.ColHeartbeat, Value: time.Unix(2, 0)}}})
+		c := b.start("c")
+		require.True(t, c.has(), "the row says that its lease is over")
+		time.Sleep(lease)
+		assert.False(t, a.has(), "its next heartbeat tells")
+		b.end(c, a)
 	})
 }

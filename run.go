@@ -174,18 +174,26 @@ func (e *elector) release(ctx context.Context, t *elect.Term) error {
 }
 
 // outlive waits for the guarded work to return, so that two terms never run side by side: until a lease
-// after ctx has ended.
+// after ctx has ended. It says so if that takes long, as this candidate is out of the competition.
 func (e *elector) outlive(returned <-chan struct{}) error {
-	select {
-	case <-returned:
-		return nil
-	case <-e.patience:
-	}
-	select {
-	case <-returned: // both: it was in time
-		return nil
-	default:
-		return e.givenUp(returned, "the leader function")
+	for wait := e.config.Lease; ; wait *= 2 {
+		remind := e.clock.Timer(wait)
+		select {
+		case <-returned:
+			remind.Stop()
+			return nil
+		case <-remind.C:
+			e.log.Warn("the leader function has not returned since its term ended: this candidate does not compete until it does", "waited", wait)
+			continue
+		case <-e.patience:
+			remind.Stop()
+		}
+		select {
+		case <-returned: // both: it was in time
+			return nil
+		default:
+			return e.givenUp(returned, "the leader function")
+		}
 	}
 }
 
