@@ -431,6 +431,81 @@ func TestAWrongTableIsReportedAndItsMendIsNoticed(t *testing.T) {
 	})
 }
 
+// refusingReads answers each read with that tag, and each begin of a transaction, with err.
+func refusingReads(tag string, err error) option.ClientOption {
+	return option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(
+		func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			s, failed := streamer(ctx, desc, cc, method, opts...)
+			if failed != nil {
+				return s, failed
+			}
+			return &refusing{s, tag, err}, nil
+		}))
+}
+
+type refusing struct {
+	grpc.ClientStream
+	tag string
+	err error
+}
+
+func (r *refusing) SendMsg(m any) error {
+	if read, ok := m.(*sppb.ReadRequest); ok && read.GetRequestOptions().GetRequestTag() == r.tag {
+		return r.err
+	}
+	return r.ClientStream.SendMsg(m)
+}
+
+func TestAnErrorOfAClaimIsSaidWithItsMend(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		denied := status.Error(codes.PermissionDenied, "missing spanner.databases.beginOrRollbackReadWriteTransaction")
+		client := connect(t, db, refusingReads("spindle-claim", denied))
+		var log logged
+		l := stand(t, client, db, spindle.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))))
+		eventually(t, 10*time.Second, "the cause, not that Spanner aborted it", func() bool {
+			return strings.Contains(log.String(), "beginOrRollbackReadWriteTransaction") && strings.Contains(log.String(), "roles/spanner.databaseUser")
+		})
+		assert.False(t, l.has())
+		assert.Equal(t, 1, strings.Count(log.String(), "\n"), "once: %s", log.String())
+	})
+}
+
+func TestACandidateWhoseValueTheTableRefusesDoesNotKeepTheLockFromOthers(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		column := map[bool]string{false: "ALTER TABLE " + db.Table + " ALTER COLUMN writer STRING(200)", true: "ALTER TABLE " + db.Table + " ALTER COLUMN writer TYPE varchar(200)"}
+		applyDDL(t, db, column[strings.HasSuffix(t.Name(), "PostgreSQL")])
+		sick := stand(t, connect(t, db), db, spindle.WithValue(strings.Repeat("x", 200)))
+		well := stand(t, db.Client, db, spindle.WithLease(2*lease))
+		eventually(t, 10*lease, "election", well.has)
+		assert.False(t, sick.has())
+	})
+}
+
+func TestACommitOfAnOldTokenIsFencedWhateverElseIsWrongWithIt(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		l := stand(t, db.Client, db)
+		eventually(t, 10*time.Second, "election", l.has)
+		token := l.token()
+		made := []*spanner.Mutation{spanner.Insert("register", []string{"id", "value"}, []any{7, 1})}
+		gone := []*spanner.Mutation{spanner.Update("register", []string{"id", "value"}, []any{8, 1})}
+		_, err := l.Apply(t.Context(), token, made) // what the next leader would do
+		require.NoError(t, err)
+		for _, ms := range [][]*spanner.Mutation{made, gone} {
+			_, err = l.Apply(t.Context(), token, ms)
+			assert.NotErrorIs(t, err, spindle.ErrFenced, "while the token is good it is something else")
+		}
+		require.NoError(t, l.stop())
+		for _, ms := range [][]*spanner.Mutation{made, gone} {
+			_, err = l.Apply(t.Context(), token, ms)
+			assert.ErrorIs(t, err, spindle.ErrFenced)
+			_, err = l.Apply(t.Context(), token, ms, spanner.ApplyAtLeastOnce())
+			assert.ErrorIs(t, err, spindle.ErrFenced)
+			_, err = l.ReadWriteTransaction(t.Context(), token, func(_ context.Context, txn *spanner.ReadWriteTransaction) error { return txn.BufferWrite(ms) })
+			assert.ErrorIs(t, err, spindle.ErrFenced)
+		}
+	})
+}
+
 func TestATableWithoutCommitTimestampsIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the emulator: run without -short")

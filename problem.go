@@ -26,11 +26,11 @@ func mend(err error) string {
 	if errors.Is(err, ErrFenced) || errors.Is(err, ErrNoLeader) || errors.Is(err, ErrSuperseded) {
 		return ""
 	}
-	switch desc := spanner.ErrDesc(err); {
-	case strings.Contains(desc, "Session not found"):
+	if strings.Contains(spanner.ErrDesc(err), "Session not found") {
 		return "the Spanner client has lost its session, which happens when an emulator is started again: make a new client"
-	case strings.Contains(desc, "ransaction"):
-		return "" // it is about the transaction, not the table
+	}
+	if !elect.Lasting(err) {
+		return "" // such as one about the transaction, not the table
 	}
 	switch spanner.ErrCode(err) {
 	case codes.NotFound:
