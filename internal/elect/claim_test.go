@@ -1,0 +1,59 @@
+package elect
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+const lease = 10 * time.Second
+
+// refusing is a table that refuses one step.
+type refusing struct {
+	table.Store
+	step string
+}
+
+func (r refusing) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+	if step == r.step {
+		return time.Time{}, status.Error(codes.PermissionDenied, "refused")
+	}
+	return r.Store.Transact(ctx, step, fn)
+}
+
+func candidate(id string, store table.Store, names ...string) *Candidate {
+	return &Candidate{Table: table.Table{Store: store}, Clock: SystemClock{}, Names: names, ID: id, Promise: table.Promise{Lease: lease}}
+}
+
+func TestAClaimOfOneLockForgetsNothingOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memtable.Store{}
+		step := candidate("a", store, "one").Try(t.Context(), All, lease/3)
+		require.NotNil(t, step.Term)
+		defer step.Term.End(nil)
+
+		c := candidate("c", refusing{store, "confirm"}, "one", "other")
+		seen, err := c.Look(t.Context())
+		require.NoError(t, err)
+		require.Positive(t, seen[0].Free)
+		_, err = c.Claim(t.Context(), seen[1])
+		require.Error(t, err)
+
+		require.NoError(t, store.Commit(t.Context(), "operator", []table.Write{
+			{Kind: table.Delete, Name: "one"}, {Kind: table.Delete, Name: table.LeaseKey("one", step.Term.Token())}}))
+		c.rest = 0 // it is about what it knows, not that it is polite
+		seen, err = c.Look(t.Context())
+		require.NoError(t, err)
+		assert.Positive(t, seen[0].Free, "its holder may not know yet")
+		assert.True(t, step.Term.Held())
+	})
+}
