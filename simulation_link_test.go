@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle/internal/memtable"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -50,21 +52,44 @@ func (l simLink) Commit(ctx context.Context, step string, writes []table.Write) 
 	}).err
 }
 
+// Transact may run the transaction again that was applied, as a client does that has lost the reply.
 func (l simLink) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
-	for {
-		txn := l.p.w.store.Begin()
-		writes, err := fn(ctx, simReader{l.p, txn, step})
-		if err != nil {
-			return time.Time{}, err
-		}
-		r := l.p.rpc(ctx, step, false, func() (r simReply) {
-			r.at, r.err = txn.Commit(step, writes)
-			return r
-		})
-		if !errors.Is(r.err, table.ErrAborted) {
-			return r.at, r.err
-		}
+	if step == "confirm" && l.p.sick {
+		return time.Time{}, simPick(l.p.diceAt(step), errSimUnavailable, status.Error(codes.FailedPrecondition, "sick"))
 	}
+	at, err := l.transact(ctx, step, fn)
+	if err == nil && l.p.runsAgain(step) {
+		return l.transact(ctx, step, fn)
+	}
+	return at, err
+}
+
+func (l simLink) transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+	txn := l.p.w.store.Begin()
+	writes, err := fn(ctx, simReader{l.p, txn, step})
+	if err != nil {
+		return time.Time{}, err
+	}
+	r := l.p.rpc(ctx, step, false, func() (r simReply) {
+		r.at, r.err = txn.Commit(step, writes)
+		return r
+	})
+	return r.at, r.err
+}
+
+func (p *simProcess) diceAt(purpose string) *simDice {
+	d := p.w.dice(p, purpose)
+	return &d
+}
+
+func (p *simProcess) runsAgain(step string) bool {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	if !p.w.faulty() || !p.diceAt(step+" again").chance(p.w.plan.twice) {
+		return false
+	}
+	p.w.fault("transaction run again", 0)
+	return true
 }
 
 type simReader struct {
@@ -76,6 +101,7 @@ type simReader struct {
 func (r simReader) Read(ctx context.Context, keys table.Keys) ([]table.Row, error) {
 	reply := r.p.rpc(ctx, r.step+"'s read", false, func() (reply simReply) {
 		reply.rows, reply.err = r.txn.Read(context.Background(), keys)
+		r.p.w.disturb()
 		return reply
 	})
 	return reply.rows, reply.err
@@ -226,7 +252,9 @@ func (w *simWorld) land(p *simProcess, step string, f simFate, apply func() simR
 	}
 }
 
-func isSimTransaction(step string) bool { return step == "claim" || step == "confirm" }
+func isSimTransaction(step string) bool {
+	return step == "claim" || step == "confirm" || step == "withdraw"
+}
 
 func simOutcome(err error) string {
 	if err != nil {

@@ -31,6 +31,11 @@ type simPlan struct {
 	// Chance per term: its work overruns.
 	overrun float64
 
+	sick  bool    // the first slot's processes can claim and can't confirm
+	busy  bool    // other locks are written all the time
+	idle  bool    // Spanner answers strong reads with the time of the last commit
+	twice float64 // chance that a client runs a transaction again that was applied
+
 	// Weights of what the driver does.
 	driver map[string]int
 }
@@ -78,10 +83,17 @@ func simPlanOf(d *simDice) simPlan {
 			p.driver[kind] = 1 + d.below(3)
 		}
 	}
+	if p.sick = d.chance(0.2); p.sick {
+		p.leases[0] = max(p.leases[0]/2, 100*time.Millisecond)
+	}
+	p.busy, p.idle = d.chance(0.5), d.chance(0.5)
+	if d.chance(0.5) {
+		p.twice = simPick(d, 0.01, 0.1)
+	}
 	return p
 }
 
-var simRPCs = []string{"observe", "promise", "claim's read", "claim", "confirm's read", "confirm", "heartbeat", "release", "fenced write"}
+var simRPCs = []string{"observe", "promise", "claim's read", "claim", "confirm's read", "confirm", "withdraw", "heartbeat", "release", "fenced write"}
 
 // options are those of the Lock in a slot.
 func (p *simPlan) options(slot int, id string) []Option {

@@ -21,6 +21,8 @@ type simProcess struct {
 	name string
 	id   uint64 // for dice
 
+	sick bool // it can't confirm
+
 	lock *Lock
 	stop context.CancelFunc
 	died chan struct{} // closed when it crashes
@@ -60,7 +62,7 @@ type simTerm struct {
 // start starts a process in a slot. w.mu is held.
 func (w *simWorld) start(slot int) {
 	w.started++
-	p := &simProcess{w: w, slot: slot, born: time.Now(), died: make(chan struct{})}
+	p := &simProcess{w: w, slot: slot, sick: w.plan.sick && slot == 0, born: time.Now(), died: make(chan struct{})}
 	p.name = fmt.Sprintf("%c%d", 'a'+slot, w.started)
 	p.id = uint64(w.started)
 	d := w.dice(p, "start")

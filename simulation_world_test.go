@@ -19,7 +19,7 @@ const (
 )
 
 // Rows of other locks, which nobody may touch.
-var simOthers = []string{"mylock_b", "mylock_12", "mylock_b_1234567890123456", "mylock_12345678901234567"}
+var simOthers = []string{"mylock_b", "mylock_12", "mylock_0", "mylock_0946684", "mylock_b_1234567890123456", "mylock_12345678901234567"}
 
 // simWorld is one run.
 type simWorld struct {
@@ -77,6 +77,7 @@ func (w *simWorld) begin() {
 	w.faults = map[string]int{}
 	w.slots, w.starting = make([]*simProcess, len(w.plan.leases)), make([]bool, len(w.plan.leases))
 	w.store.OnCommit = w.checkCommit
+	w.store.Idle = w.plan.idle
 	w.store.Ahead = func() time.Duration {
 		d := w.dice(w.actor, "ahead")
 		return d.between(0, w.plan.uncertainty+1)
@@ -496,6 +497,18 @@ func (w *simWorld) allSaw(token table.Token) bool {
 	return true
 }
 
+// disturb lets the holders of other locks beat, in the middle of a transaction. w.mu is held.
+func (w *simWorld) disturb() {
+	if !w.plan.busy {
+		return
+	}
+	actor := w.actor
+	for _, name := range simOthers {
+		w.operate(table.Write{Kind: table.Update, Name: name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: table.Now}}})
+	}
+	w.actor = actor
+}
+
 func (w *simWorld) operate(writes ...table.Write) {
 	w.actor = nil
 	if err := w.store.Commit(context.Background(), "operator", writes); err != nil {
@@ -514,6 +527,9 @@ func (w *simWorld) settle() {
 	w.mu.Lock()
 	w.tracef(nil, "quiet")
 	bound := 2*w.plan.longest + w.plan.lockDelay + 3*time.Second // an attempt takes a second at least
+	if w.plan.sick {
+		bound *= 6 // the sick have their turns too
+	}
 	w.mu.Unlock()
 	start := time.Now()
 	var held Token

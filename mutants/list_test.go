@@ -19,6 +19,8 @@ const (
 	observeGo   = "internal/table/observe.go"
 	spannerGo   = "internal/table/spanner.go"
 	candidateGo = "internal/elect/candidate.go"
+	memoryGo    = "internal/elect/memory.go"
+	electGo     = "internal/elect/claim.go"
 	clockGo     = "internal/elect/clock.go"
 	termGo      = "internal/elect/term.go"
 	runGo       = "run.go"
@@ -42,13 +44,19 @@ var mutants = []mutant{
 	one("claim without comparing the heartbeat", "one holder", claimGo,
 		" || !row.Heartbeat.Equal(o.Heartbeat) {", " {"),
 	one("claim that leaves the old lease row", "fence", claimGo,
-		"\t\twrites = append(writes, Write{Kind: Delete, Name: key})\n", ""),
+		"\t\twrites = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})\n", ""),
+	one("claim that leaves strays", "fence", claimGo,
+		"\t\twrites = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, token)})\n", "\t\t_ = token\n"),
 	one("claim over strays that nobody waited for", "one holder", claimGo,
-		"!exists && !known {", "false && !known {"),
+		"!known {", "false && !known {"),
 	one("confirm without the token check", "rows", claimGo,
-		"TokenAt(row.Token) != token || ", ""),
-	one("strays of a later instant than the absence", "one holder", observeGo,
-		"\t\treturn t.Survey(ctx, at, names...)\n", "\t\tlater, err := t.Survey(ctx, at, names...)\n\t\tfor i := range later {\n\t\t\tlater[i].At = at\n\t\t}\n\t\treturn later, err\n"),
+		"return TokenAt(row.Token) == token && row", "return row"),
+	one("withdrawal of another's claim", "rows", claimGo,
+		"if bare(rows[name], token) {", "if bare(rows[name], TokenAt(rows[name].Token)) {"),
+	one("withdrawal of a term", "rows", claimGo,
+		"if bare(rows[name], token) {", "if TokenAt(rows[name].Token) == token {"),
+	one("strays of a later instant than the absence", "one holder", candidateGo,
+		"observed, err = c.Table.Survey(ctx, observed[0].At, c.Names...)", "at := observed[0].At\n\t\tif observed, err = c.Table.Survey(ctx, at, c.Names...); err == nil {\n\t\t\tobserved[0].At = at\n\t\t}"),
 
 	// The fence.
 	one("fence on the lock row", "fence", spannerGo,
@@ -57,7 +65,7 @@ var mutants = []mutant{
 		"return s.mutation(good(name, token))", "return s.mutation(Write{Kind: Delete, Name: LeaseKey(name, token)})"),
 	one("fence that only reads", "fence", linkGo,
 		"\tp.rpc(ctx, \"fenced write\", true, func() simReply {\n", `
-	if good, err := p.lock.table.Good(ctx, simName, table.Token(token)); !good || err != nil {
+	if good, err := p.lock.table.Good(ctx, table.Token(token), simName); !good || err != nil {
 		return
 	}
 	writes = writes[1:]
@@ -65,32 +73,38 @@ var mutants = []mutant{
 `),
 
 	// The candidate.
-	one("own lease instead of the holder's", "one holder", candidateGo,
-		"\t\tm.guard = p.Lease\n", "\t\t_ = p\n"),
-	one("promise of an earlier holder", "one holder", candidateGo,
+	one("own lease instead of the holder's", "one holder", memoryGo,
+		"o.Token, o.Promise, o.Promise.Lease", "o.Token, o.Promise, r.lease"),
+	one("promise of an earlier holder", "one holder", memoryGo,
 		"if m.holder != token {", "if m.promise == nil {"),
 	one("expiry by the local clock", "one holder", candidateGo,
-		"return o.Heartbeat.Add(m.guard + c.LockDelay).Sub(o.At)", "return o.Heartbeat.Add(m.guard + c.LockDelay).Sub(time.Unix(0, c.Clock.Now().Wall))"),
-	one("own token rule for every token", "one holder", candidateGo,
-		"case o.Token == c.own && c.own != 0 &&", "case c.own != 0 &&"),
-	one("reclaim of everybody's", "one holder", candidateGo,
-		"case c.Reclaim && o.Writer == c.ID:", "case c.Reclaim:"),
-	one("absence believed at once", "one holder", candidateGo,
-		"\tif m.guard == 0 {\n", "\tif m.guard >= 0 {\n"),
-	one("holder that was seen forgotten with its rows", "one holder", candidateGo,
-		"\t\tm.absent, m.strays = o.At, o.Strays\n\t}\n\tfor ", "\t\tm.absent, m.strays, m.guard = o.At, o.Strays, 0\n\t}\n\tfor "),
-	one("absence not forgotten once there is a row", "one holder", candidateGo,
-		"\t\t\tc.memory(o.Name).absent = time.Time{}\n", ""),
-	one("stray lease rows ignored", "one holder", candidateGo,
+		"max(m.freeIn(o, c.rules()), ", "max(m.freeIn(o, c.rules())+o.At.Sub(time.Unix(0, c.Clock.Now().Wall)), "),
+	one("own token rule for every token", "one holder", memoryGo,
+		"case o.Token == r.own && r.own != 0 &&", "case r.own != 0 &&"),
+	one("own token rule for a claim that was not confirmed", "one holder", electGo,
+		"\tfor _, name := range names { // whoever", "\tc.own = token\n\tfor _, name := range names { // whoever"),
+	one("reclaim of everybody's", "one holder", memoryGo,
+		"case r.reclaim && o.Writer == r.id:", "case r.reclaim:"),
+	one("absence believed at once", "one holder", memoryGo,
+		"case !o.Exists && m.guard == 0:", "case !o.Exists:"),
+	one("holder that was seen forgotten with its rows", "one holder", memoryGo,
+		"\t\tm.absent, m.strays = o.At, o.Strays\n", "\t\tm.absent, m.strays, m.guard = o.At, o.Strays, 0\n"),
+	one("absence not forgotten once there is a row", "one holder", memoryGo,
+		"\tm.absent, m.strays = time.Time{}, nil\n", ""),
+	one("stray lease rows ignored", "one holder", memoryGo,
 		"\t\t\tm.guard = max(m.guard, p.Lease)\n", "\t\t\t_ = p\n"),
-	one("lock delay not waited for", "claim after expiry", candidateGo,
-		"return o.Heartbeat.Add(m.guard + c.LockDelay)", "return o.Heartbeat.Add(m.guard)"),
-	one("bare claim never superseded", "a holder again", candidateGo,
-		"return o.Heartbeat.Add(c.Promise.Lease).Sub(o.At)", "return c.Promise.Lease"),
-	one("confirmation of unknown outcome believed", "one holder", candidateGo,
-		"for err := failed; err != nil; {", "for err := failed; errors.Is(err, table.ErrSuperseded); {"),
-	one("first deadline counted from the reply", "one holder", candidateGo,
-		"\treturn sent, nil\n", "\treturn c.Clock.Now(), nil\n"),
+	one("lock delay not waited for", "claim after expiry", memoryGo,
+		"return o.Heartbeat.Add(m.guard + r.delay)", "return o.Heartbeat.Add(m.guard)"),
+	one("bare claim never superseded", "a holder again", memoryGo,
+		"return o.Heartbeat.Add(r.lease).Sub(o.At) //", "return r.lease //"),
+	one("bare claim that fails never given up", "a holder again", electGo,
+		"\t\t\tc.withdraw(running, token, names)\n", "\t\t\tc.own = token\n"),
+	one("confirmation of unknown outcome believed", "one holder", electGo,
+		"\t\tcase err == nil:\n\t\t\treturn sent, nil\n", "\t\tcase !First(err):\n\t\t\treturn sent, nil\n"),
+	one("first deadline counted from the reply", "one holder", electGo,
+		"\tsent, err := c.confirm(ctx, token, names)\n", "\tsent, err := c.confirm(ctx, token, names)\n\tsent = c.Clock.Now()\n"),
+	one("expiry judged by a strong read", "a holder again", observeGo,
+		"t.Store.Read(ctx, step, Present, keys)", "t.Store.Read(ctx, step, Strong, keys)"),
 
 	// The holder.
 	one("deadline counted from the reply", "one holder", termGo,
