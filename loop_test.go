@@ -168,10 +168,12 @@ func (e *events) last() Event {
 // machine makes a candidate that is not running yet.
 func (b *bed) machine(id string, opts ...Option) *machine {
 	m := &machine{link: &link{Store: b.store}, clock: &skewed{}, done: make(chan error, 1), seen: &events{}}
-	c := options.New(append([]Option{WithID(id), WithLogger(slog.New(slog.DiscardHandler)), WithObserver(m.seen.add)}, opts...))
-	m.Lock = &Lock{name: "mylock", config: c, err: c.Err(), clock: m.clock, table: table.Table{Store: m.link}}
+	m.Lock = New(nil, "locktable", "mylock", append([]Option{m.seam, WithID(id), WithLogger(slog.New(slog.DiscardHandler)), WithObserver(m.seen.add)}, opts...)...)
 	return m
 }
+
+// seam puts the lock on this test's table and clock.
+func (m *machine) seam(c *options.Config) { c.Store, c.Clock = m.link, m.clock }
 
 func (b *bed) start(id string, opts ...Option) *machine {
 	b.t.Helper()
@@ -1146,5 +1148,23 @@ func TestARowThatSomebodyChangedDoesNotMakeALastingSecondHolder(t *testing.T) {
 		time.Sleep(lease)
 		assert.False(t, a.has(), "its next heartbeat tells")
 		b.end(c, a)
+	})
+}
+
+// The simulation found this (seed 156470058219 then): the absence of an earlier time was not forgotten when the row was seen again and
+// its promise could not be read, so the wait for its holder was dated back.
+func TestAnAbsenceIsOverOnceTheRowIsSeenEvenIfItsPromiseIsNot(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		c := b.machine("b")
+		c.link.set(func(step string) bool { return step == "claim" || step == "promise" }, nil)
+		b.run(c) // sees no row, and can't claim
+		time.Sleep(lease)
+		a := b.start("a")
+		time.Sleep(5 * lease) // c sees a's row
+		c.link.mend()
+		a.link.cut()
+		b.operator(table.Write{Kind: table.Delete, Name: "mylock"}, table.Write{Kind: table.Delete, Name: key(a.tok())})
+		b.until(3*lease, func() bool { require.False(t, a.has() && c.has(), "two holders"); return c.has() })
+		b.end(a, c)
 	})
 }

@@ -26,7 +26,7 @@ type elector struct {
 func newElector(l *Lock) *elector {
 	e := &elector{Lock: l, log: l.config.Log.With("lock", l.name, "id", l.config.ID), patience: make(chan struct{})}
 	e.problems.log = e.log
-	e.candidate = l.config.Candidate(l.table, l.clock, l.name)
+	e.candidate = l.config.Candidate(l.table, l.name)
 	if l.config.Observe != nil {
 		e.events = newMailbox(l.config.Observe)
 	}
@@ -52,7 +52,7 @@ func (e *elector) run(ctx context.Context) error {
 func (e *elector) limitPatience(ctx context.Context) (forget func()) {
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		lease := e.clock.Timer(e.config.Lease)
+		lease := e.config.Clock.Timer(e.config.Lease)
 		defer lease.Stop()
 		select {
 		case <-lease.C:
@@ -80,7 +80,7 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 			e.problems.clear()
 			e.greet(step.Seen[0])
 		}
-		elect.Sleep(ctx, e.clock, step.Pause)
+		elect.Sleep(ctx, e.config.Clock, step.Pause)
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (e *elector) release(ctx context.Context, t *elect.Term) error {
 // after ctx has ended. It says so if that takes long, as this candidate is out of the competition.
 func (e *elector) outlive(returned <-chan struct{}) error {
 	for wait := e.config.Lease; ; wait *= 2 {
-		remind := e.clock.Timer(wait)
+		remind := e.config.Clock.Timer(wait)
 		select {
 		case <-returned:
 			remind.Stop()
@@ -200,7 +200,7 @@ func (e *elector) outlive(returned <-chan struct{}) error {
 // drain waits for the observer to have been told everything, for at most a lease.
 func (e *elector) drain() error {
 	e.events.close()
-	giveUp := e.clock.Timer(e.config.Lease)
+	giveUp := e.config.Clock.Timer(e.config.Lease)
 	defer giveUp.Stop()
 	select {
 	case <-e.events.done:
@@ -224,7 +224,7 @@ func (e *elector) linger() {
 
 // report delivers Run's one value. A receiver that never comes must not keep the goroutine.
 func (e *elector) report(err error, done chan<- error) {
-	giveUp := e.clock.Timer(e.config.Lease)
+	giveUp := e.config.Clock.Timer(e.config.Lease)
 	defer giveUp.Stop()
 	select {
 	case done <- err:

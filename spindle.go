@@ -22,7 +22,6 @@ type Lock struct {
 	db      *spanner.Client
 	spanner table.Spanner
 	table   table.Table
-	clock   elect.Clock
 
 	running atomic.Bool
 	term    atomic.Pointer[elect.Term] // nil: not the holder
@@ -35,14 +34,10 @@ type Lock struct {
 //
 // A name has 1 to 4096 bytes of UTF-8 and does not end in _ and 16 or more digits.
 func New(db *spanner.Client, table, name string, opts ...Option) *Lock {
-	return newLock(db, table, name, options.New(opts))
-}
-
-func newLock(db *spanner.Client, tableName, name string, c options.Config) *Lock {
-	c.Check(db, tableName, name)
-	l := &Lock{name: name, config: c, db: db, clock: elect.SystemClock{}}
-	l.spanner = table.Spanner{DB: db, Table: tableName}
-	l.table = table.Table{Store: l.spanner}
+	c := options.New(opts)
+	c.Check(db, table, name)
+	l := &Lock{name: name, config: c, db: db}
+	l.table, l.spanner = c.Table(db, table)
 	if err := c.Err(); err != nil {
 		l.err = fmt.Errorf("spindle: lock %.64q: %w", name, err)
 	}

@@ -60,7 +60,8 @@ func (s *stand) wrap(step string, err error) error {
 // Pauses are about an eighth of what has been waited: a lock that is given back is taken within a tenth
 // of the time that its next holder has waited for it, and a long wait is not paid for with many reads.
 func (s *stand) acquire(ctx context.Context, names []string, promise table.Promise, choose elect.Choose, try bool) (*elect.Term, error) {
-	c := s.config.Candidate(s.table, s.clock, names...)
+	c := s.config.Candidate(s.table, names...)
+	c.Clock = s.clock
 	c.Promise = promise
 	start := s.clock.Now()
 	var seen []elect.Sight

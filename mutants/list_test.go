@@ -3,7 +3,7 @@
 package mutants
 
 // mutant is the source with something replaced, which must break an invariant of the simulation (they are
-// listed in simulation_check_test.go).
+// listed in simulation/check_test.go).
 type mutant struct {
 	name   string
 	breaks string
@@ -24,7 +24,7 @@ const (
 	clockGo     = "internal/elect/clock.go"
 	termGo      = "internal/elect/term.go"
 	runGo       = "run.go"
-	linkGo      = "simulation_link_test.go"
+	linkGo      = "simulation/link_test.go"
 )
 
 func one(name, breaks, file, old, new string) mutant {
@@ -64,12 +64,12 @@ var mutants = []mutant{
 	one("fence that deletes", "fence", spannerGo,
 		"return s.mutation(good(name, token))", "return s.mutation(Write{Kind: Delete, Name: LeaseKey(name, token)})"),
 	one("fence that only reads", "fence", linkGo,
-		"\tp.rpc(ctx, \"fenced write\", true, func() simReply {\n", `
-	if good, err := p.lock.table.Good(ctx, table.Token(token), simName); !good || err != nil {
+		"\tp.rpc(ctx, \"fenced write\", true, func() reply {\n", `
+	if good, err := table.Table{Store: link{p}}.Good(ctx, table.Token(token), lockName); !good || err != nil {
 		return
 	}
 	writes = writes[1:]
-	p.rpc(ctx, "fenced write", true, func() simReply {
+	p.rpc(ctx, "fenced write", true, func() reply {
 `),
 
 	// The candidate.

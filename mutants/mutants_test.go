@@ -59,27 +59,21 @@ func simulate(t *testing.T, m mutant, until, limit string) (string, error) {
 	dir := t.TempDir()
 	binary, overlay := filepath.Join(dir, "simulation.test"), filepath.Join(dir, "overlay.json")
 	write(t, overlay, overlayOf(t, m, dir))
-	build := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, ".")
+	build := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, "./simulation")
 	build.Dir = root(t)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("the mutant does not compile: %v\n%s", err, out)
 	}
-	run := exec.Command(binary, "-test.run=^TestSimulation$", "-test.v", "-sim.until="+until, "-sim.soak="+limit)
+	run := exec.Command(binary, "-test.run=^TestSimulation$", "-test.v", "-until="+until, "-soak="+limit)
 	run.Dir = dir
 	out, err := run.CombinedOutput()
 	return string(out), err
 }
 
-// overlayOf replaces the files that the mutant edits, and leaves out all tests but the simulation.
+// overlayOf replaces the files that the mutant edits.
 func overlayOf(t *testing.T, m mutant, dir string) []byte {
 	t.Helper()
 	replace := map[string]string{}
-	tests, _ := filepath.Glob(filepath.Join(root(t), "*_test.go"))
-	for _, file := range tests {
-		if base := filepath.Base(file); !strings.HasPrefix(base, "simulation_") || base == "simulation_regress_test.go" {
-			replace[file] = ""
-		}
-	}
 	for i, e := range m.edits {
 		path := filepath.Join(root(t), e.file)
 		source, err := os.ReadFile(path)

@@ -31,12 +31,15 @@ type Config struct {
 	Observe   func(event any) // of the public package's type
 	Log       *slog.Logger
 
+	Store table.Store // nil: Spanner's. Tests have others.
+	Clock elect.Clock // the machine's, but in tests
+
 	wrong []error
 }
 
 // New applies the options and fills in the defaults.
 func New[O ~func(*Config)](opts []O) Config {
-	c := Config{Lease: defaultLease, Log: slog.Default()}
+	c := Config{Lease: defaultLease, Log: slog.Default(), Clock: elect.SystemClock{}}
 	for i, opt := range opts {
 		if opt == nil {
 			c.Refuse("option %d is nil: leave it out", i+1)
@@ -84,7 +87,7 @@ func (c *Config) Refuse(format string, args ...any) {
 
 // Check refuses what is wrong with the other arguments of a constructor.
 func (c *Config) Check(db *spanner.Client, tableName string, names ...string) {
-	if db == nil {
+	if db == nil && c.Store == nil {
 		c.Refuse("the Spanner client is nil: make one with spanner.NewClient")
 	}
 	c.wrong = append(c.wrong, table.CheckTable(tableName))
@@ -96,10 +99,19 @@ func (c *Config) Check(db *spanner.Client, tableName string, names ...string) {
 // Err is all that is wrong, or nil.
 func (c *Config) Err() error { return errors.Join(c.wrong...) }
 
+// Table returns the lock table, and what makes its fences.
+func (c *Config) Table(db *spanner.Client, name string) (table.Table, table.Spanner) {
+	s := table.Spanner{DB: db, Table: name}
+	if c.Store != nil {
+		return table.Table{Store: c.Store}, s
+	}
+	return table.Table{Store: s}, s
+}
+
 // Candidate returns a candidate for the names as the options say.
-func (c *Config) Candidate(t table.Table, clock elect.Clock, names ...string) elect.Candidate {
+func (c *Config) Candidate(t table.Table, names ...string) elect.Candidate {
 	return elect.Candidate{
-		Table: t, Clock: clock, Names: names, ID: c.ID,
+		Table: t, Clock: c.Clock, Names: names, ID: c.ID,
 		Promise:   table.Promise{Lease: c.Lease, Value: c.Value},
 		LockDelay: c.LockDelay, Reclaim: c.Reclaim,
 	}

@@ -47,7 +47,7 @@ func (s *standing) candidate(db *spanner.Client, lease time.Duration) (elect.Can
 	if err := c.Err(); err != nil {
 		return elect.Candidate{}, misuse("%w", err)
 	}
-	return c.Candidate(s.on(db), elect.SystemClock{}, s.name), nil
+	return c.Candidate(s.on(db), s.name), nil
 }
 
 // verify says at once what waiting does not mend. A database that can't be reached is waited for.

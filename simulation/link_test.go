@@ -1,4 +1,4 @@
-package spindle
+package simulation
 
 import (
 	"context"
@@ -12,23 +12,24 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/memtable"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// simLink is a process's way to the table: a table.Store with a network in between.
-type simLink struct{ p *simProcess }
+// link is a process's way to the table: a table.Store with a network in between.
+type link struct{ p *process }
 
-var errSimUnavailable = errors.New("unavailable")
+var errUnavailable = errors.New("unavailable")
 
-type simReply struct {
+type reply struct {
 	rows []table.Row
 	at   time.Time
 	err  error
 }
 
-// simFate is what becomes of one RPC.
-type simFate struct {
+// fate is what becomes of one RPC.
+type fate struct {
 	request time.Duration   // until it lands; negative: never
 	reply   time.Duration   // from there until it is known; negative: never
 	again   []time.Duration // when it lands again
@@ -36,26 +37,26 @@ type simFate struct {
 	abort   bool            // Spanner aborts the transaction
 }
 
-func (l simLink) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
-	r := l.p.rpc(ctx, step, false, func() (r simReply) {
+func (l link) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	r := l.p.rpc(ctx, step, false, func() (r reply) {
 		r.rows, r.at, r.err = l.p.w.store.Read(context.Background(), step, bound, keys)
-		l.p.looking = step == "observe" && !slices.ContainsFunc(r.rows, func(row table.Row) bool { return row.Name == simName })
+		l.p.looking = step == "observe" && !slices.ContainsFunc(r.rows, func(row table.Row) bool { return row.Name == lockName })
 		return r
 	})
 	l.p.sees(step, r)
 	return r.rows, r.at, r.err
 }
 
-func (l simLink) Commit(ctx context.Context, step string, writes []table.Write) error {
-	return l.p.rpc(ctx, step, true, func() simReply {
-		return simReply{err: l.p.w.store.Commit(context.Background(), step, writes)}
+func (l link) Commit(ctx context.Context, step string, writes []table.Write) error {
+	return l.p.rpc(ctx, step, true, func() reply {
+		return reply{err: l.p.w.store.Commit(context.Background(), step, writes)}
 	}).err
 }
 
 // Transact may run the transaction again that was applied, as a client does that has lost the reply.
-func (l simLink) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+func (l link) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
 	if step == "confirm" && l.p.sick {
-		return time.Time{}, simPick(l.p.diceAt(step), errSimUnavailable, status.Error(codes.FailedPrecondition, "sick"))
+		return time.Time{}, pick(l.p.diceAt(step), errUnavailable, status.Error(codes.FailedPrecondition, "sick"))
 	}
 	at, err := l.transact(ctx, step, fn)
 	if err == nil && l.p.runsAgain(step) {
@@ -64,25 +65,25 @@ func (l simLink) Transact(ctx context.Context, step string, fn func(context.Cont
 	return at, err
 }
 
-func (l simLink) transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+func (l link) transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
 	txn := l.p.w.store.Begin()
-	writes, err := fn(ctx, simReader{l.p, txn, step})
+	writes, err := fn(ctx, reader{l.p, txn, step})
 	if err != nil {
 		return time.Time{}, err
 	}
-	r := l.p.rpc(ctx, step, false, func() (r simReply) {
+	r := l.p.rpc(ctx, step, false, func() (r reply) {
 		r.at, r.err = txn.Commit(step, writes)
 		return r
 	})
 	return r.at, r.err
 }
 
-func (p *simProcess) diceAt(purpose string) *simDice {
+func (p *process) diceAt(purpose string) *dice {
 	d := p.w.dice(p, purpose)
 	return &d
 }
 
-func (p *simProcess) runsAgain(step string) bool {
+func (p *process) runsAgain(step string) bool {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	if !p.w.faulty() || !p.diceAt(step+" again").chance(p.w.plan.twice) {
@@ -92,14 +93,14 @@ func (p *simProcess) runsAgain(step string) bool {
 	return true
 }
 
-type simReader struct {
-	p    *simProcess
+type reader struct {
+	p    *process
 	txn  *memtable.Transaction
 	step string
 }
 
-func (r simReader) Read(ctx context.Context, keys table.Keys) ([]table.Row, error) {
-	reply := r.p.rpc(ctx, r.step+"'s read", false, func() (reply simReply) {
+func (r reader) Read(ctx context.Context, keys table.Keys) ([]table.Row, error) {
+	reply := r.p.rpc(ctx, r.step+"'s read", false, func() (reply reply) {
 		reply.rows, reply.err = r.txn.Read(context.Background(), keys)
 		r.p.w.disturb()
 		return reply
@@ -108,7 +109,7 @@ func (r simReader) Read(ctx context.Context, keys table.Keys) ([]table.Row, erro
 }
 
 // sees remembers whose term the process knows of, for what the operator may do.
-func (p *simProcess) sees(step string, r simReply) {
+func (p *process) sees(step string, r reply) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	p.looking = false
@@ -117,7 +118,7 @@ func (p *simProcess) sees(step string, r simReply) {
 	}
 	p.seen = 0
 	for _, row := range r.rows {
-		if row.Name == simName && row.Heartbeat.After(row.Token) {
+		if row.Name == lockName && row.Heartbeat.After(row.Token) {
 			p.seen = table.TokenAt(row.Token)
 		}
 	}
@@ -125,23 +126,23 @@ func (p *simProcess) sees(step string, r simReply) {
 
 // rpc sends a request and waits for the reply, or for ctx to end. What was sent lands, or does not,
 // whatever has become of the process by then. Only a replayed one may land again.
-func (p *simProcess) rpc(ctx context.Context, step string, replayed bool, land func() simReply) simReply {
+func (p *process) rpc(ctx context.Context, step string, replayed bool, land func() reply) reply {
 	p.await(step)
 	f, ok := p.fate(step, replayed)
 	if !ok {
-		return simReply{err: table.ErrSuperseded} // of a crashed process: let it end
+		return reply{err: table.ErrSuperseded} // of a crashed process: let it end
 	}
-	answer := make(chan simReply, 2)
+	answer := make(chan reply, 2)
 	if f.request >= 0 {
 		time.AfterFunc(f.request, func() { p.w.land(p, step, f, land, answer) })
 	}
 	for _, later := range f.again {
-		time.AfterFunc(later, func() { p.w.land(p, step+" again", simFate{reply: -1}, land, nil) })
+		time.AfterFunc(later, func() { p.w.land(p, step+" again", fate{reply: -1}, land, nil) })
 	}
 	if f.refused > 0 {
-		time.AfterFunc(f.refused, func() { answer <- simReply{err: errSimUnavailable} })
+		time.AfterFunc(f.refused, func() { answer <- reply{err: errUnavailable} })
 	}
-	var r simReply
+	var r reply
 	select {
 	case r = <-answer:
 	case <-ctx.Done():
@@ -157,15 +158,15 @@ func (p *simProcess) rpc(ctx context.Context, step string, replayed bool, land f
 }
 
 // fate draws what becomes of an RPC: false where the process has crashed.
-func (p *simProcess) fate(step string, replayed bool) (simFate, bool) {
+func (p *process) fate(step string, replayed bool) (fate, bool) {
 	w := p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p.dead {
-		return simFate{}, false
+		return fate{}, false
 	}
 	d := w.dice(p, step, uint64(p.lease()))
-	f := simFate{request: d.spread(100*time.Microsecond, w.plan.latency), reply: d.spread(100*time.Microsecond, w.plan.latency)}
+	f := fate{request: d.spread(100*time.Microsecond, w.plan.latency), reply: d.spread(100*time.Microsecond, w.plan.latency)}
 	if !w.faulty() {
 		return f, true
 	}
@@ -198,7 +199,7 @@ func (p *simProcess) fate(step string, replayed bool) (simFate, bool) {
 
 // late lets a confirmation land when candidates with shorter leases take its claim for a dead one, and
 // their claims just after that.
-func (w *simWorld) late(p *simProcess, step string, f *simFate, d *simDice) {
+func (w *world) late(p *process, step string, f *fate, d *dice) {
 	shortest := slices.Min(w.plan.leases)
 	switch {
 	case !w.plan.moody || !w.plan.mixed || !d.chance(0.3):
@@ -212,7 +213,7 @@ func (w *simWorld) late(p *simProcess, step string, f *simFate, d *simDice) {
 }
 
 // cut loses the request or the reply, by itself or because the network is cut.
-func (w *simWorld) cut(p *simProcess, f *simFate, d *simDice) {
+func (w *world) cut(p *process, f *fate, d *dice) {
 	now := time.Now()
 	down := now.Before(w.outage) || now.Before(p.cutOut)
 	switch {
@@ -232,18 +233,18 @@ func (w *simWorld) cut(p *simProcess, f *simFate, d *simDice) {
 }
 
 // land is the arrival of a request at Spanner.
-func (w *simWorld) land(p *simProcess, step string, f simFate, apply func() simReply, answer chan<- simReply) {
+func (w *world) land(p *process, step string, f fate, apply func() reply, answer chan<- reply) {
 	w.mu.Lock()
 	w.actor, w.committed = p, time.Time{}
-	var r simReply
-	if f.abort && isSimTransaction(step) {
+	var r reply
+	if f.abort && isTransaction(step) {
 		r.err = table.ErrAborted
 	} else {
 		r = apply()
 	}
 	wait := max(f.reply, time.Until(w.committed)) // a commit is answered when its timestamp has passed
 	if w.tracing {
-		w.tracef(p, "%s lands: %s", step, simOutcome(r.err))
+		w.tracef(p, "%s lands: %s", step, outcomeOf(r.err))
 	}
 	w.mu.Unlock()
 	w.soon()
@@ -252,11 +253,11 @@ func (w *simWorld) land(p *simProcess, step string, f simFate, apply func() simR
 	}
 }
 
-func isSimTransaction(step string) bool {
+func isTransaction(step string) bool {
 	return step == "claim" || step == "confirm" || step == "withdraw"
 }
 
-func simOutcome(err error) string {
+func outcomeOf(err error) string {
 	if err != nil {
 		return err.Error()
 	}
@@ -264,32 +265,32 @@ func simOutcome(err error) string {
 }
 
 // told is when the process goes on after an RPC.
-func (w *simWorld) told(p *simProcess, step string, r simReply) {
+func (w *world) told(p *process, step string, r reply) {
 	w.mu.Lock()
 	if w.tracing && !p.dead {
-		w.tracef(p, "%s: %s", step, simOutcome(r.err))
+		w.tracef(p, "%s: %s", step, outcomeOf(r.err))
 	}
 	w.mu.Unlock()
 	w.soon()
 }
 
 // fencedWrite writes into the register under a token, in one commit with the real fence.
-func (p *simProcess) fencedWrite(token Token) {
+func (p *process) fencedWrite(token spindle.Token) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.lease())
 	defer cancel()
 	writes := []table.Write{
-		simWriteOf(p.lock.Fence(token)),
-		{Kind: table.Update, Name: simRegister, Set: []table.Cell{{Column: table.ColWriter, Value: strconv.FormatInt(int64(token), 10)}}},
+		writeOf(p.lock.Fence(token)),
+		{Kind: table.Update, Name: registerRow, Set: []table.Cell{{Column: table.ColWriter, Value: strconv.FormatInt(int64(token), 10)}}},
 	}
-	p.rpc(ctx, "fenced write", true, func() simReply {
+	p.rpc(ctx, "fenced write", true, func() reply {
 		err := p.w.store.Commit(context.Background(), "fenced write", writes)
 		p.w.checkRefused(p, token, err)
-		return simReply{err: err}
+		return reply{err: err}
 	})
 }
 
-// simWriteOf reads what a mutation does, so that the fence of the product is what is tested.
-func simWriteOf(m *spanner.Mutation) table.Write {
+// writeOf reads what a mutation does, so that the fence of the product is what is tested.
+func writeOf(m *spanner.Mutation) table.Write {
 	v := reflect.ValueOf(m).Elem()
 	w := table.Write{Kind: table.Update}
 	switch op := v.FieldByName("op").Int(); op {

@@ -1,4 +1,4 @@
-package spindle
+package simulation
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -27,8 +28,8 @@ import (
 //	nothing left over      but the released lock row
 
 // check asks everybody. w.mu is held.
-func (w *simWorld) check() {
-	var holder *simProcess
+func (w *world) check() {
+	var holder *process
 	for _, p := range w.slots {
 		if p == nil || p.dead || p.paused || p.ended {
 			if p != nil && !p.paused {
@@ -48,7 +49,7 @@ func (w *simWorld) check() {
 	}
 }
 
-func (w *simWorld) holds(p *simProcess, token Token) {
+func (w *world) holds(p *process, token spindle.Token) {
 	if token == p.held {
 		return
 	}
@@ -69,7 +70,7 @@ func (w *simWorld) holds(p *simProcess, token Token) {
 }
 
 // checkTerm compares what the guarded work is told with what HasLock says.
-func (w *simWorld) checkTerm(p *simProcess, token Token) {
+func (w *world) checkTerm(p *process, token spindle.Token) {
 	t := p.term
 	if t == nil || t.watched || !w.differs(p, t, token) {
 		return
@@ -80,7 +81,7 @@ func (w *simWorld) checkTerm(p *simProcess, token Token) {
 
 // differs says whether the ctx of a term lives on without HasLock, or HasLock without the ctx. While
 // a process stops, its ctx is over and the lock is still held, on purpose.
-func (w *simWorld) differs(p *simProcess, t *simTerm, token Token) bool {
+func (w *world) differs(p *process, t *term, token spindle.Token) bool {
 	if t.token == token {
 		return t.lost()
 	}
@@ -88,7 +89,7 @@ func (w *simWorld) differs(p *simProcess, t *simTerm, token Token) bool {
 }
 
 // watch looks again when that must have ended.
-func (w *simWorld) watch(p *simProcess, t *simTerm) {
+func (w *world) watch(p *process, t *term) {
 	since := time.Now()
 	time.AfterFunc(w.slack(p, t), func() {
 		w.mu.Lock()
@@ -113,7 +114,7 @@ func (w *simWorld) watch(p *simProcess, t *simTerm) {
 // scaled to the rate of the clock. A clock that jumped is noticed by the next heartbeat, which is
 // documented; that may have been under way for half a lease. The same goes for a process that was stopped
 // in the instant between reading its clock and setting the timer of its deadline.
-func (w *simWorld) slack(p *simProcess, t *simTerm) time.Duration {
+func (w *world) slack(p *process, t *term) time.Duration {
 	slack := time.Millisecond + p.lease()/50
 	if !p.jumped.Before(t.began) {
 		slack += p.lease() + p.lease()/2
@@ -121,8 +122,8 @@ func (w *simWorld) slack(p *simProcess, t *simTerm) time.Duration {
 	return slack
 }
 
-// simState is what the rows say.
-type simState struct {
+// rowState is what the rows say.
+type rowState struct {
 	exists    bool
 	heartbeat time.Time
 	token     table.Token
@@ -131,13 +132,13 @@ type simState struct {
 	others    int
 }
 
-func simStateOf(rows map[string]table.Row) simState {
-	s := simState{leases: map[table.Token]string{}}
+func stateOf(rows map[string]table.Row) rowState {
+	s := rowState{leases: map[table.Token]string{}}
 	for name, row := range rows {
-		digits, ok := strings.CutPrefix(name, simName+"_")
+		digits, ok := strings.CutPrefix(name, lockName+"_")
 		token, err := strconv.ParseInt(digits, 10, 64)
 		switch {
-		case name == simName:
+		case name == lockName:
 			s.exists, s.heartbeat, s.token, s.writer = true, row.Heartbeat, table.TokenAt(row.Token), row.Writer
 		case ok && err == nil && len(digits) == 16:
 			s.leases[table.Token(token)] = row.Writer
@@ -149,7 +150,7 @@ func simStateOf(rows map[string]table.Row) simState {
 }
 
 // kind is the state's name: absent, claimed (bare: not confirmed), held or released.
-func (s simState) kind() string {
+func (s rowState) kind() string {
 	switch {
 	case !s.exists:
 		return "absent"
@@ -161,14 +162,14 @@ func (s simState) kind() string {
 	return "held"
 }
 
-func (s simState) String() string {
+func (s rowState) String() string {
 	return fmt.Sprintf("%s, token %d, heartbeat %d, writer %q, lease rows %v", s.kind(), s.token, table.TokenAt(s.heartbeat), s.writer, s.leases)
 }
 
-func (s simState) leased(t table.Token) bool { return s.leases[t] != "" }
+func (s rowState) leased(t table.Token) bool { return s.leases[t] != "" }
 
 // only says whether t has the one lease row, or none has for t = 0.
-func (s simState) only(t table.Token) bool {
+func (s rowState) only(t table.Token) bool {
 	if t == 0 {
 		return len(s.leases) == 0
 	}
@@ -176,18 +177,18 @@ func (s simState) only(t table.Token) bool {
 }
 
 // checkCommit is called within each commit.
-func (w *simWorld) checkCommit(step string, at time.Time, before, after map[string]table.Row) {
+func (w *world) checkCommit(step string, at time.Time, before, after map[string]table.Row) {
 	w.committed = at
 	if w.actor == nil {
 		return // the operator is free
 	}
 	w.commits++
 	if step == "fenced write" {
-		w.checkFenced(after[simRegister].Writer)
+		w.checkFenced(after[registerRow].Writer)
 		return
 	}
-	b, a := simStateOf(before), simStateOf(after)
-	if !simAllowed(step, at, b, a, w.actor) || a.others != b.others {
+	b, a := stateOf(before), stateOf(after)
+	if !allowed(step, at, b, a, w.actor) || a.others != b.others {
 		w.violate("rows", "%s of %s made of (%v) this: (%v)", step, w.actor.name, b, a)
 	}
 	if len(a.leases) > 1 {
@@ -206,7 +207,7 @@ func (w *simWorld) checkCommit(step string, at time.Time, before, after map[stri
 	}
 }
 
-// simAllowed are the steps of the protocol from row state to row state:
+// allowed are the steps of the protocol from row state to row state:
 //
 //	claim      any -> claimed, under its own timestamp as a new token, with no lease row
 //	confirm    claimed -> held under the same token, with its lease row only, which has the promise
@@ -216,27 +217,27 @@ func (w *simWorld) checkCommit(step string, at time.Time, before, after map[stri
 //
 // "Held" of which the operator took the lease row is left by a claim only, and a lease row of which he
 // took the lock row is deleted by the next claim.
-func simAllowed(step string, at time.Time, b, a simState, by *simProcess) bool {
+func allowed(step string, at time.Time, b, a rowState, by *process) bool {
 	now := table.TokenAt(at)
 	switch step {
 	case "claim":
-		return a.kind() == "claimed" && a.token == now && a.writer == by.lock.config.ID && a.only(0)
+		return a.kind() == "claimed" && a.token == now && a.writer == by.config.ID && a.only(0)
 	case "confirm":
-		promise := fmt.Sprintf(`{"lease":"%v","value":%q}`, by.lease(), by.lock.config.Value)
+		promise := fmt.Sprintf(`{"lease":"%v","value":%q}`, by.lease(), by.config.Value)
 		return b.kind() == "claimed" && b.only(0) && a.kind() == "held" && a.token == b.token && a.writer == b.writer &&
-			a.writer == by.lock.config.ID && a.only(a.token) && a.leases[a.token] == promise
+			a.writer == by.config.ID && a.only(a.token) && a.leases[a.token] == promise
 	case "heartbeat":
 		return b.kind() == "held" && a.kind() == "held" && a.token == b.token && a.writer == b.writer &&
 			b.only(b.token) && a.only(a.token) && a.heartbeat.After(b.heartbeat)
 	case "release":
 		return b.kind() == "held" && b.only(b.token) && a.kind() == "released" && a.token == b.token && a.writer == "" && a.only(0)
 	case "withdraw":
-		return b.kind() == "claimed" && b.writer == by.lock.config.ID && a.kind() == "released" && a.token == b.token && a.writer == "" && len(a.leases) == len(b.leases)
+		return b.kind() == "claimed" && b.writer == by.config.ID && a.kind() == "released" && a.token == b.token && a.writer == "" && len(a.leases) == len(b.leases)
 	}
 	return false
 }
 
-func (w *simWorld) checkClaim(at time.Time, b simState) {
+func (w *world) checkClaim(at time.Time, b rowState) {
 	p, token := w.actor, table.TokenAt(at)
 	if token <= w.newest {
 		w.violate("tokens grow", "%s claimed under %d after %d", p.name, token, w.newest)
@@ -245,7 +246,7 @@ func (w *simWorld) checkClaim(at time.Time, b simState) {
 	if b.kind() == "absent" || b.kind() == "released" {
 		return
 	}
-	c := p.lock.config
+	c := p.config
 	if b.writer == c.ID && (c.Reclaim || c.LockDelay == 0) {
 		return // ids are unique: its own term, which is over
 	}
@@ -261,15 +262,15 @@ func (w *simWorld) checkClaim(at time.Time, b simState) {
 	}
 }
 
-func (w *simWorld) checkFenced(under string) {
+func (w *world) checkFenced(under string) {
 	if token, _ := strconv.ParseInt(under, 10, 64); table.Token(token) != w.newest {
 		w.violate("fence", "a fenced write under %s landed after the claim of %d", under, w.newest)
 	}
 }
 
 // checkRefused is called where a fenced write has landed or not.
-func (w *simWorld) checkRefused(p *simProcess, token Token, err error) {
-	if errors.Is(err, table.ErrMissing) && simStateOf(w.store.Rows()).leased(table.Token(token)) {
+func (w *world) checkRefused(p *process, token spindle.Token, err error) {
+	if errors.Is(err, table.ErrMissing) && stateOf(w.store.Rows()).leased(table.Token(token)) {
 		w.violate("fence", "a fenced write of %s under %v, which is good, was refused", p.name, token)
 	}
 }

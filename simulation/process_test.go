@@ -1,4 +1,4 @@
-package spindle
+package simulation
 
 import (
 	"context"
@@ -9,23 +9,25 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// simProcess is one process with one Lock, on a machine of its own, from its start to its crash or end.
-type simProcess struct {
-	w    *simWorld
+// process is one process with one Lock, on a machine of its own, from its start to its crash or end.
+type process struct {
+	w    *world
 	slot int
 	name string
 	id   uint64 // for dice
 
 	sick bool // it can't confirm
 
-	lock *Lock
-	stop context.CancelFunc
-	died chan struct{} // closed when it crashes
+	lock   *spindle.Lock
+	config *options.Config
+	stop   context.CancelFunc
+	died   chan struct{} // closed when it crashes
 
 	// The clock. The loop's readings are awaits; those of HasLock are not.
 	born   time.Time
@@ -46,27 +48,27 @@ type simProcess struct {
 	cutOut, cutBack   time.Time // until when its requests and the replies to it are lost
 	seen              table.Token
 	looking           bool // it has not been told yet that there is no lock row
-	held              Token
-	term              *simTerm // the last that its leader function was told of
+	held              spindle.Token
+	term              *term // the last that its leader function was told of
 }
 
-// simTerm is one call of the leader function.
-type simTerm struct {
+// term is one call of the leader function.
+type term struct {
 	ctx      context.Context
-	token    Token
+	token    spindle.Token
 	began    time.Time
 	returned bool
 	watched  bool
 }
 
 // start starts a process in a slot. w.mu is held.
-func (w *simWorld) start(slot int) {
+func (w *world) start(slot int) {
 	w.started++
-	p := &simProcess{w: w, slot: slot, sick: w.plan.sick && slot == 0, born: time.Now(), died: make(chan struct{})}
+	p := &process{w: w, slot: slot, sick: w.plan.sick && slot == 0, born: time.Now(), died: make(chan struct{})}
 	p.name = fmt.Sprintf("%c%d", 'a'+slot, w.started)
 	p.id = uint64(w.started)
 	d := w.dice(p, "start")
-	p.rate = simPick(&d, 1, w.plan.slowest, w.plan.fastest)
+	p.rate = pick(&d, 1, w.plan.slowest, w.plan.fastest)
 	if d.chance(0.5) {
 		p.offset = int64(d.between(-5*time.Hour, 5*time.Hour))
 	}
@@ -74,17 +76,16 @@ func (w *simWorld) start(slot int) {
 	if w.plan.reclaim {
 		id = fmt.Sprintf("pod-%d", slot)
 	}
-	opts := append(w.plan.options(slot, id), WithLogger(slog.New(slog.DiscardHandler)))
+	opts := append(w.plan.options(slot, id), spindle.WithLogger(slog.New(slog.DiscardHandler)))
 	if d.chance(0.8) {
-		opts = append(opts, WithLeader(p.lead))
+		opts = append(opts, spindle.WithLeader(p.lead))
 	}
-	c := options.New(opts)
-	p.lock = &Lock{name: simName, config: c, err: c.Err(), clock: p, spanner: table.Spanner{Table: "locktable"}, table: table.Table{Store: simLink{p}}}
+	p.lock = spindle.New(nil, "locktable", lockName, append(opts, p.seam)...)
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	done := make(chan error, 1)
 	w.slots[slot] = p
-	w.tracef(p, "starts as %s, lease %v, rate %v", id, c.Lease, p.rate)
+	w.tracef(p, "starts as %s, lease %v, rate %v", id, p.lease(), p.rate)
 	if err := p.lock.Run(ctx, done); err != nil {
 		w.violate("run", "%s: %v", p.name, err)
 		return
@@ -103,26 +104,32 @@ func (w *simWorld) start(slot int) {
 	}()
 }
 
-func (p *simProcess) lease() time.Duration { return p.lock.config.Lease }
+// seam puts the lock on the simulation's table and the process's clock.
+func (p *process) seam(c *options.Config) {
+	c.Store, c.Clock = link{p}, p
+	p.config = c
+}
 
-// simClockRead is the await after a reading of the clock. A process that is stopped there goes on with a
+func (p *process) lease() time.Duration { return p.config.Lease }
+
+// clockRead is the await after a reading of the clock. A process that is stopped there goes on with a
 // time long past: a timer that it then sets for the rest of its lease is late.
-const simClockRead = "clock was read"
+const clockRead = "clock was read"
 
 // The clock seam.
 
 // Now is an await: the process may be stopped before it reads its clocks, and after.
-func (p *simProcess) Now() elect.Instant {
+func (p *process) Now() elect.Instant {
 	if p.asking.Load() {
 		return p.reading()
 	}
 	p.await("clock")
 	now := p.reading()
-	p.await(simClockRead)
+	p.await(clockRead)
 	return now
 }
 
-func (p *simProcess) reading() elect.Instant {
+func (p *process) reading() elect.Instant {
 	e := time.Since(p.born)
 	return elect.Instant{
 		Wall: p.born.UnixNano() + p.offset + p.local(e) + p.step.Load(),
@@ -130,17 +137,17 @@ func (p *simProcess) reading() elect.Instant {
 	}
 }
 
-func (p *simProcess) local(d time.Duration) int64 { return int64(float64(d) * p.rate) }
+func (p *process) local(d time.Duration) int64 { return int64(float64(d) * p.rate) }
 
 // Random implements elect.Clock.
-func (p *simProcess) Random(n time.Duration) time.Duration {
+func (p *process) Random(n time.Duration) time.Duration {
 	d := p.w.dice(p, "random")
 	return d.between(0, n)
 }
 
 // Timer returns a real timer whose channel is the process's own. A Reset is not scaled to the clock's
 // rate: what can be told from that is allowed for in slack.
-func (p *simProcess) Timer(d time.Duration) *time.Timer {
+func (p *process) Timer(d time.Duration) *time.Timer {
 	c := make(chan time.Time, 1)
 	t := p.AfterFunc(d, func() {
 		select {
@@ -153,18 +160,18 @@ func (p *simProcess) Timer(d time.Duration) *time.Timer {
 }
 
 // AfterFunc implements elect.Clock.
-func (p *simProcess) AfterFunc(d time.Duration, f func()) *time.Timer {
-	s := &simTimer{p: p, f: f, id: uint64(d)}
+func (p *process) AfterFunc(d time.Duration, f func()) *time.Timer {
+	s := &timer{p: p, f: f, id: uint64(d)}
 	s.mu.Lock() // fire needs the timer
 	defer s.mu.Unlock()
 	s.t = time.AfterFunc(time.Duration(float64(d)/p.rate), s.fire)
 	return s.t
 }
 
-// simTimer fires a little late, by an odd number of nanoseconds, and not while its process is stopped.
+// timer fires a little late, by an odd number of nanoseconds, and not while its process is stopped.
 // Then it is the runtime's all the same: a Stop in between is in time.
-type simTimer struct {
-	p  *simProcess
+type timer struct {
+	p  *process
 	f  func()
 	id uint64
 
@@ -173,7 +180,7 @@ type simTimer struct {
 	ready bool // it was late already
 }
 
-func (s *simTimer) fire() {
+func (s *timer) fire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wait, paused := s.p.outstanding()
@@ -188,7 +195,7 @@ func (s *simTimer) fire() {
 }
 
 // outstanding is how long a timer that is due waits on for the process to run.
-func (p *simProcess) outstanding() (time.Duration, bool) {
+func (p *process) outstanding() (time.Duration, bool) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	if p.dead || !p.paused {
@@ -202,7 +209,7 @@ func (p *simProcess) outstanding() (time.Duration, bool) {
 }
 
 // await is a point where the process may be stopped, by chance or because it is stopped.
-func (p *simProcess) await(where string) {
+func (p *process) await(where string) {
 	p.w.mu.Lock()
 	d := p.w.dice(p, where)
 	if p.w.faulty() && !p.dead && d.chance(p.w.plan.pause) {
@@ -213,7 +220,7 @@ func (p *simProcess) await(where string) {
 }
 
 // gate holds the caller as long as the process is stopped.
-func (p *simProcess) gate(where string) {
+func (p *process) gate(where string) {
 	for {
 		wait, paused := p.stopped()
 		if !paused {
@@ -224,14 +231,14 @@ func (p *simProcess) gate(where string) {
 	}
 }
 
-func (p *simProcess) stopped() (time.Duration, bool) {
+func (p *process) stopped() (time.Duration, bool) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	return time.Until(p.resumes), p.paused && !p.dead
 }
 
 // nap lets the process's own work wait: true unless the process crashed.
-func (p *simProcess) nap(done <-chan struct{}, d time.Duration) bool {
+func (p *process) nap(done <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -247,12 +254,12 @@ func (p *simProcess) nap(done <-chan struct{}, d time.Duration) bool {
 
 // lead is the leader function: it writes fenced now and then, in its term and after it, and returns
 // early, in time or late.
-func (p *simProcess) lead(ctx context.Context, token Token) {
+func (p *process) lead(ctx context.Context, token spindle.Token) {
 	p.w.running.Add(1)
 	defer p.w.running.Done()
 	t := p.begin(ctx, token)
 	defer p.end(t)
-	d := simSeeded(p.w.seed, p.id, uint64(token))
+	d := seeded(p.w.seed, p.id, uint64(token))
 	early := d.chance(0.1)
 	for n := d.below(4); n > 0 || !early; n-- {
 		if !p.nap(ctx.Done(), d.spread(p.lease()/20, 3*p.lease())) || ctx.Err() != nil {
@@ -274,18 +281,18 @@ func (p *simProcess) lead(ctx context.Context, token Token) {
 	p.fencedWrite(token)
 }
 
-func (p *simProcess) begin(ctx context.Context, token Token) *simTerm {
+func (p *process) begin(ctx context.Context, token spindle.Token) *term {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	if p.term != nil && !p.term.returned && !p.dead {
 		p.w.violate("one leader function", "%s leads under %v while its function for %v still runs", p.name, token, p.term.token)
 	}
-	p.term = &simTerm{ctx: ctx, token: token, began: time.Now()}
+	p.term = &term{ctx: ctx, token: token, began: time.Now()}
 	p.w.tracef(p, "leads under %v", token)
 	return p.term
 }
 
-func (p *simProcess) end(t *simTerm) {
+func (p *process) end(t *term) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	t.returned = true
@@ -293,14 +300,14 @@ func (p *simProcess) end(t *simTerm) {
 }
 
 // ask asks HasLock. w.mu is held: it is no await.
-func (p *simProcess) ask() (bool, Token) {
+func (p *process) ask() (bool, spindle.Token) {
 	p.asking.Store(true)
 	defer p.asking.Store(false)
 	return p.lock.HasLock()
 }
 
 // lost says whether the term is over for a reason other than that the process was told to stop.
-func (t *simTerm) lost() bool {
+func (t *term) lost() bool {
 	cause := context.Cause(t.ctx)
-	return errors.Is(cause, ErrExpired) || errors.Is(cause, ErrSuperseded)
+	return errors.Is(cause, spindle.ErrExpired) || errors.Is(cause, spindle.ErrSuperseded)
 }

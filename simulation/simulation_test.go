@@ -1,4 +1,4 @@
-package spindle
+package simulation
 
 import (
 	"flag"
@@ -16,50 +16,45 @@ import (
 // on a table in memory and in virtual time, and breaks what can break around them: requests, replies,
 // processes, clocks, rows. One seed decides everything, so a seed that fails can be run again:
 //
-//	go test -short .                            fixed seeds, a few seconds (-v prints what was simulated)
-//	go test .                                   and fresh ones, for most of a minute
-//	go test -v -run 'TestSimulation$' -sim.seed=N .      one seed, with its trace
-//	go test -v -run 'TestSimulation$' -sim.soak=10m -timeout=0 .
-//
-// The parts: simulation_dice_test.go (chance), simulation_plan_test.go (what a seed's fleet is like),
-// simulation_world_test.go (the run, and the faults that a driver injects), simulation_process_test.go
-// (a process, its clock, its leader function), simulation_link_test.go (its way to the table) and
-// simulation_check_test.go (the invariants). The mutants in mutants show that it finds what it should.
+//	go test -short ./simulation                 fixed seeds, a few seconds (-v prints what was simulated)
+//	go test ./simulation                        and fresh ones, for most of a minute
+//	go test -v ./simulation -run 'TestSimulation$' -seed=N      one seed, with its trace
+//	go test -v ./simulation -run 'TestSimulation$' -soak=10m -timeout=0
 //
 // The same seed gives the same run. The scheduler is no part of a seed, so nothing may depend on it:
 // chance is a function of the seed, the process and the virtual instant (not of who asks first), and
 // delays are odd nanoseconds, so that no two events share an instant.
 
 var (
-	simSeed  = flag.Uint64("sim.seed", 0, "run this one seed of the simulation and print its trace")
-	simSoak  = flag.Duration("sim.soak", 0, "run fresh seeds of the simulation for this long")
-	simUntil = flag.String("sim.until", "", "run seeds from 1 until this invariant is violated, for -sim.soak at most (for mutants)")
+	flagSeed  = flag.Uint64("seed", 0, "run this one seed of the simulation and print its trace")
+	flagSoak  = flag.Duration("soak", 0, "run fresh seeds of the simulation for this long")
+	flagUntil = flag.String("until", "", "run seeds from 1 until this invariant is violated, for -soak at most (for mutants)")
 )
 
 const (
-	simFixedSeeds = 60
-	simFreshFor   = 45 * time.Second
+	fixedSeeds = 60
+	freshFor   = 45 * time.Second
 )
 
 func TestSimulation(t *testing.T) {
-	var total simTotals
+	var total totals
 	defer func(start time.Time) { t.Log(total.report(time.Since(start))) }(time.Now())
 	switch {
-	case *simUntil != "":
-		simHunt(t, &total, *simUntil)
-	case *simSeed != 0:
-		w := simRun(t, *simSeed, true)
+	case *flagUntil != "":
+		hunt(t, &total, *flagUntil)
+	case *flagSeed != 0:
+		w := simulate(t, *flagSeed, true)
 		total.add(w)
 		t.Log(w.history())
 		w.report(t)
-	case *simSoak > 0:
-		simFresh(t, &total, *simSoak)
+	case *flagSoak > 0:
+		fresh(t, &total, *flagSoak)
 	default:
-		for seed := uint64(1); seed <= simFixedSeeds && !t.Failed(); seed++ {
-			simMust(t, &total, seed)
+		for seed := uint64(1); seed <= fixedSeeds && !t.Failed(); seed++ {
+			must(t, &total, seed)
 		}
 		if !testing.Short() {
-			simFresh(t, &total, simFreshFor)
+			fresh(t, &total, freshFor)
 		}
 	}
 }
@@ -70,15 +65,15 @@ func TestSimulationIsDeterministic(t *testing.T) {
 		seeds = 6
 	}
 	for seed := range seeds {
-		first, second := simRun(t, seed+1, true).history(), simRun(t, seed+1, true).history()
+		first, second := simulate(t, seed+1, true).history(), simulate(t, seed+1, true).history()
 		if first != second {
-			t.Fatalf("seed %d took two courses:\n%s", seed+1, simDifference(first, second))
+			t.Fatalf("seed %d took two courses:\n%s", seed+1, difference(first, second))
 		}
 	}
 }
 
-// simDifference shows where two traces part.
-func simDifference(a, b string) string {
+// difference shows where two traces part.
+func difference(a, b string) string {
 	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range min(len(as), len(bs)) {
 		if as[i] != bs[i] {
@@ -89,32 +84,32 @@ func simDifference(a, b string) string {
 	return fmt.Sprintf("one is longer: %d and %d lines", len(as), len(bs))
 }
 
-// simFresh runs seeds that nobody has run before.
-func simFresh(t *testing.T, total *simTotals, length time.Duration) {
+// fresh runs seeds that nobody has run before.
+func fresh(t *testing.T, total *totals, length time.Duration) {
 	base := rand.Uint64N(1 << 40)
 	t.Logf("fresh seeds from %d on", base)
 	for seed, start := base, time.Now(); time.Since(start) < length && !t.Failed(); seed++ {
-		simMust(t, total, seed)
+		must(t, total, seed)
 	}
 }
 
-// simMust runs a seed, and once more for its trace if it fails.
-func simMust(t *testing.T, total *simTotals, seed uint64) {
-	w := simRun(t, seed, false)
+// must runs a seed, and once more for its trace if it fails.
+func must(t *testing.T, total *totals, seed uint64) {
+	w := simulate(t, seed, false)
 	total.add(w)
 	if len(w.violations) == 0 {
 		return
 	}
-	again := simRun(t, seed, true)
+	again := simulate(t, seed, true)
 	t.Log(again.history())
 	w.report(t)
 }
 
-// simHunt is the simulation's part in testing a mutant: it fails once the invariant is violated.
-func simHunt(t *testing.T, total *simTotals, invariant string) {
+// hunt is the simulation's part in testing a mutant: it fails once the invariant is violated.
+func hunt(t *testing.T, total *totals, invariant string) {
 	also := map[string]bool{}
-	for seed, start := uint64(1), time.Now(); time.Since(start) < *simSoak; seed++ {
-		w := simRun(t, seed, false)
+	for seed, start := uint64(1), time.Now(); time.Since(start) < *flagSoak; seed++ {
+		w := simulate(t, seed, false)
 		total.add(w)
 		for _, v := range w.violations {
 			also[v.invariant] = true
@@ -126,29 +121,29 @@ func simHunt(t *testing.T, total *simTotals, invariant string) {
 	t.Logf("not caught: %q; violated: %q", invariant, slices.Sorted(maps.Keys(also)))
 }
 
-func simRun(t *testing.T, seed uint64, tracing bool) *simWorld {
-	w := &simWorld{seed: seed, tracing: tracing}
+func simulate(t *testing.T, seed uint64, tracing bool) *world {
+	w := &world{seed: seed, tracing: tracing}
 	synctest.Test(t, func(*testing.T) { w.run() })
 	return w
 }
 
-func (w *simWorld) report(t *testing.T) {
+func (w *world) report(t *testing.T) {
 	for _, v := range w.violations {
 		t.Errorf("%s: %s", v.invariant, v.text)
 	}
 	if t.Failed() {
-		t.Errorf("replay: go test -v -run 'TestSimulation$' -sim.seed=%d .", w.seed)
+		t.Errorf("replay: go test -v ./simulation -run 'TestSimulation$' -seed=%d", w.seed)
 	}
 }
 
-// simTotals is what was simulated.
-type simTotals struct {
+// totals is what was simulated.
+type totals struct {
 	seeds, terms, commits int
 	time                  time.Duration
 	faults                map[string]int
 }
 
-func (s *simTotals) add(w *simWorld) {
+func (s *totals) add(w *world) {
 	if s.faults == nil {
 		s.faults = map[string]int{}
 	}
@@ -161,7 +156,7 @@ func (s *simTotals) add(w *simWorld) {
 	}
 }
 
-func (s *simTotals) report(took time.Duration) string {
+func (s *totals) report(took time.Duration) string {
 	var b strings.Builder
 	all := 0
 	for _, kind := range slices.Sorted(maps.Keys(s.faults)) {

@@ -1,13 +1,17 @@
-package spindle
+package simulation
 
-import "time"
+import (
+	"time"
 
-// simPlan is what a seed's fleet and its world are like. What is assumed of a clock limits it: the rate
+	"github.com/spindle-lock/spindle"
+)
+
+// plan is what a seed's fleet and its world are like. What is assumed of a clock limits it: the rate
 // is off by a hundredth at most, and no machine is suspended and has its wall clock set back within the
 // same lease, since then neither of its clocks tells how much time has passed (see
 // TestSuspendAndAStepBackWithinOneLease). Each kind of fault is there in some seeds only: one that always
 // comes with all others hides behind them.
-type simPlan struct {
+type plan struct {
 	leases    []time.Duration // by slot
 	longest   time.Duration
 	mixed     bool // the leases differ
@@ -41,15 +45,15 @@ type simPlan struct {
 }
 
 // A candidate waits a second for a reply at least: with short leases that is long.
-var simLeases = []time.Duration{200 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, time.Minute}
+var baseLeases = []time.Duration{200 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, time.Minute}
 
-func simPlanOf(d *simDice) simPlan {
-	p := simPlan{mixed: d.chance(0.5), latency: simPick(d, 2*time.Millisecond, 20*time.Millisecond), slowest: 1, fastest: 1}
-	base := simPick(d, simLeases...)
+func planOf(d *dice) plan {
+	p := plan{mixed: d.chance(0.5), latency: pick(d, 2*time.Millisecond, 20*time.Millisecond), slowest: 1, fastest: 1}
+	base := pick(d, baseLeases...)
 	for range 2 + d.below(4) {
 		l := base
 		if p.mixed {
-			l = time.Duration(float64(base) * simPick(d, 1, 1.5, 3, 6))
+			l = time.Duration(float64(base) * pick(d, 1, 1.5, 3, 6))
 		}
 		p.leases = append(p.leases, l)
 		p.longest = max(p.longest, l)
@@ -58,27 +62,27 @@ func simPlanOf(d *simDice) simPlan {
 		p.lockDelay = d.between(0, 2*base)
 	}
 	p.reclaim = d.chance(0.25)
-	p.heartbeat, p.poll = simPick(d, 0, 0, 0, 0.1, 0.5, 0.9), simPick(d, 0, 0, 0.05, 0.05, 0.9)
+	p.heartbeat, p.poll = pick(d, 0, 0, 0, 0.1, 0.5, 0.9), pick(d, 0, 0, 0.05, 0.05, 0.9)
 	if base < 3*time.Second {
 		p.heartbeat = min(p.heartbeat, 0.5) // what is left of the lease is for several round trips
 	}
-	p.uncertainty = simPick(d, 0, 7*time.Millisecond)
+	p.uncertainty = pick(d, 0, 7*time.Millisecond)
 	p.suspends = d.chance(0.5)
 	if d.chance(0.7) {
 		p.slowest, p.fastest = 0.99, 1.01
 	}
 	for _, rate := range []*float64{&p.lost, &p.silent, &p.slow, &p.refused, &p.again, &p.abort} {
 		if d.chance(0.5) {
-			*rate = simPick(d, 0.01, 0.03, 0.1)
+			*rate = pick(d, 0.01, 0.03, 0.1)
 		}
 	}
 	p.moody = d.chance(0.5)
 	if d.chance(0.5) {
-		p.pause = simPick(d, 0.002, 0.01, 0.03)
+		p.pause = pick(d, 0.002, 0.01, 0.03)
 	}
-	p.overrun = simPick(d, 0, 0.3, 0.9)
+	p.overrun = pick(d, 0, 0.3, 0.9)
 	p.driver = map[string]int{}
-	for _, kind := range simDriven {
+	for _, kind := range drivenFaults {
 		if d.chance(0.6) {
 			p.driver[kind] = 1 + d.below(3)
 		}
@@ -88,25 +92,25 @@ func simPlanOf(d *simDice) simPlan {
 	}
 	p.busy, p.idle = d.chance(0.5), d.chance(0.5)
 	if d.chance(0.5) {
-		p.twice = simPick(d, 0.01, 0.1)
+		p.twice = pick(d, 0.01, 0.1)
 	}
 	return p
 }
 
-var simRPCs = []string{"observe", "promise", "claim's read", "claim", "confirm's read", "confirm", "withdraw", "heartbeat", "release", "fenced write"}
+var rpcSteps = []string{"observe", "promise", "claim's read", "claim", "confirm's read", "confirm", "withdraw", "heartbeat", "release", "fenced write"}
 
 // options are those of the Lock in a slot.
-func (p *simPlan) options(slot int, id string) []Option {
+func (p *plan) options(slot int, id string) []spindle.Option {
 	lease := p.leases[slot]
-	opts := []Option{WithID(id), WithLease(lease), WithValue("http://" + id), WithLockDelay(p.lockDelay)}
+	opts := []spindle.Option{spindle.WithID(id), spindle.WithLease(lease), spindle.WithValue("http://" + id), spindle.WithLockDelay(p.lockDelay)}
 	if p.reclaim {
-		opts = append(opts, WithReclaim())
+		opts = append(opts, spindle.WithReclaim())
 	}
 	if p.heartbeat > 0 {
-		opts = append(opts, WithHeartbeat(time.Duration(p.heartbeat*float64(lease))))
+		opts = append(opts, spindle.WithHeartbeat(time.Duration(p.heartbeat*float64(lease))))
 	}
 	if p.poll > 0 {
-		opts = append(opts, WithPoll(time.Duration(p.poll*float64(lease))))
+		opts = append(opts, spindle.WithPoll(time.Duration(p.poll*float64(lease))))
 	}
 	return opts
 }

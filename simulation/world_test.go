@@ -1,4 +1,4 @@
-package spindle
+package simulation
 
 import (
 	"context"
@@ -8,30 +8,31 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/memtable"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 const (
-	simName     = "mylock"
-	simRegister = "register" // what the fenced writes write
-	simSteps    = 120        // of the driver
+	lockName    = "mylock"
+	registerRow = "register" // what the fenced writes write
+	driverSteps = 120        // of the driver
 )
 
 // Rows of other locks, which nobody may touch.
-var simOthers = []string{"mylock_b", "mylock_12", "mylock_0", "mylock_0946684", "mylock_b_1234567890123456", "mylock_12345678901234567"}
+var otherRows = []string{"mylock_b", "mylock_12", "mylock_0", "mylock_0946684", "mylock_b_1234567890123456", "mylock_12345678901234567"}
 
-// simWorld is one run.
-type simWorld struct {
+// world is one run.
+type world struct {
 	seed    uint64
-	plan    simPlan
+	plan    plan
 	tracing bool
 	begun   time.Time
 	store   memtable.Store
 	running sync.WaitGroup // processes and their leader functions
 
 	mu       sync.Mutex // for everything below, for the processes, and held while a request lands
-	slots    []*simProcess
+	slots    []*process
 	starting []bool // by slot: a process is to start
 	started  int
 	sore     []string  // steps that are slow for now
@@ -41,28 +42,28 @@ type simWorld struct {
 	still    bool      // no new faults
 	closed   bool      // no new processes
 
-	actor      *simProcess // whose request is landing; nil: the operator's
-	committed  time.Time   // its commit timestamp
-	newest     table.Token // of all claims
-	largest    Token       // of all terms
-	violations []simViolation
-	trace      []simLine
+	actor      *process      // whose request is landing; nil: the operator's
+	committed  time.Time     // its commit timestamp
+	newest     table.Token   // of all claims
+	largest    spindle.Token // of all terms
+	violations []violation
+	trace      []line
 	terms      int
 	commits    int
 	lasted     time.Duration
 	faults     map[string]int
 }
 
-type simViolation struct{ invariant, text string }
+type violation struct{ invariant, text string }
 
-type simLine struct {
+type line struct {
 	at   time.Duration
 	text string
 }
 
-func (w *simWorld) run() {
+func (w *world) run() {
 	w.begin()
-	for range simSteps {
+	for range driverSteps {
 		w.drive()
 	}
 	w.settle()
@@ -70,12 +71,12 @@ func (w *simWorld) run() {
 	w.lasted = time.Since(w.begun)
 }
 
-func (w *simWorld) begin() {
+func (w *world) begin() {
 	w.begun = time.Now()
-	d := simSeeded(w.seed)
-	w.plan = simPlanOf(&d)
+	d := seeded(w.seed)
+	w.plan = planOf(&d)
 	w.faults = map[string]int{}
-	w.slots, w.starting = make([]*simProcess, len(w.plan.leases)), make([]bool, len(w.plan.leases))
+	w.slots, w.starting = make([]*process, len(w.plan.leases)), make([]bool, len(w.plan.leases))
 	w.store.OnCommit = w.checkCommit
 	w.store.Idle = w.plan.idle
 	w.store.Ahead = func() time.Duration {
@@ -84,7 +85,7 @@ func (w *simWorld) begin() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, name := range append(simOthers, simRegister) {
+	for _, name := range append(otherRows, registerRow) {
 		w.operate(table.Write{Kind: table.Insert, Name: name, Set: []table.Cell{{Column: table.ColWriter, Value: "somebody"}}})
 	}
 	w.tracef(nil, "plan %+v", w.plan)
@@ -94,19 +95,19 @@ func (w *simWorld) begin() {
 }
 
 // dice are the chances of a process at this instant, for one purpose.
-func (w *simWorld) dice(p *simProcess, purpose string, more ...uint64) simDice {
+func (w *world) dice(p *process, purpose string, more ...uint64) dice {
 	var id uint64
 	if p != nil {
 		id = p.id
 	}
-	d := simSeeded(w.seed, id, uint64(time.Since(w.begun)), simHash(purpose))
+	d := seeded(w.seed, id, uint64(time.Since(w.begun)), hashOf(purpose))
 	for _, m := range more {
-		d = simSeeded(uint64(d), m)
+		d = seeded(uint64(d), m)
 	}
 	return d
 }
 
-func simHash(s string) uint64 {
+func hashOf(s string) uint64 {
 	h := uint64(14695981039346656037) // FNV-1a
 	for i := range len(s) {
 		h = (h ^ uint64(s[i])) * 1099511628211
@@ -115,34 +116,34 @@ func simHash(s string) uint64 {
 }
 
 // faulty says whether faults may begin, calm the contrary for callers that do not hold w.mu.
-func (w *simWorld) faulty() bool { return !w.still }
+func (w *world) faulty() bool { return !w.still }
 
-func (w *simWorld) calm() bool {
+func (w *world) calm() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.still
 }
 
 // fault counts a fault that will be over after d.
-func (w *simWorld) fault(kind string, d time.Duration) {
+func (w *world) fault(kind string, d time.Duration) {
 	w.faults[kind]++
 	w.quiet(d)
 }
 
-func (w *simWorld) quiet(d time.Duration) {
+func (w *world) quiet(d time.Duration) {
 	if at := time.Now().Add(d); at.After(w.quietAt) {
 		w.quietAt = at
 	}
 }
 
-func (w *simWorld) note(kind string, d time.Duration) {
+func (w *world) note(kind string, d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fault(kind, d)
 }
 
 // soon checks the invariants once everything that happens at this instant has happened.
-func (w *simWorld) soon() {
+func (w *world) soon() {
 	time.AfterFunc(1, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -150,7 +151,7 @@ func (w *simWorld) soon() {
 	})
 }
 
-func (w *simWorld) tracef(p *simProcess, format string, args ...any) {
+func (w *world) tracef(p *process, format string, args ...any) {
 	if !w.tracing {
 		return
 	}
@@ -158,20 +159,20 @@ func (w *simWorld) tracef(p *simProcess, format string, args ...any) {
 	if p != nil {
 		who = p.name
 	}
-	w.trace = append(w.trace, simLine{time.Since(w.begun), fmt.Sprintf("%-4s ", who) + fmt.Sprintf(format, args...)})
+	w.trace = append(w.trace, line{time.Since(w.begun), fmt.Sprintf("%-4s ", who) + fmt.Sprintf(format, args...)})
 }
 
-func (w *simWorld) violate(invariant, format string, args ...any) {
+func (w *world) violate(invariant, format string, args ...any) {
 	text := fmt.Sprintf("at %.9fs: ", time.Since(w.begun).Seconds()) + fmt.Sprintf(format, args...)
 	w.tracef(nil, "VIOLATION of %q: %s", invariant, text)
-	if !slices.ContainsFunc(w.violations, func(v simViolation) bool { return v.invariant == invariant }) {
-		w.violations = append(w.violations, simViolation{invariant, text})
+	if !slices.ContainsFunc(w.violations, func(v violation) bool { return v.invariant == invariant }) {
+		w.violations = append(w.violations, violation{invariant, text})
 	}
 }
 
 // history is the trace. Lines of one instant are of goroutines that ran side by side.
-func (w *simWorld) history() string {
-	slices.SortStableFunc(w.trace, func(a, b simLine) int {
+func (w *world) history() string {
+	slices.SortStableFunc(w.trace, func(a, b line) int {
 		if a.at != b.at {
 			return int(a.at - b.at)
 		}
@@ -185,34 +186,34 @@ func (w *simWorld) history() string {
 }
 
 // The driver's faults.
-var simDriven = []string{"process stopped", "process crashed", "graceful stop", "network cut", "outage", "wall clock set", "rows deleted", "holder hunted"}
+var drivenFaults = []string{"process stopped", "process crashed", "graceful stop", "network cut", "outage", "wall clock set", "rows deleted", "holder hunted"}
 
 // drive lets some time pass and breaks one thing.
-func (w *simWorld) drive() {
+func (w *world) drive() {
 	d := w.dice(nil, "drive")
 	time.Sleep(d.spread(w.plan.longest/20, 2*w.plan.longest))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d = w.dice(nil, "driver")
 	if w.plan.moody {
-		w.sore = []string{simPick(&d, simRPCs...), simPick(&d, simRPCs...)}
+		w.sore = []string{pick(&d, rpcSteps...), pick(&d, rpcSteps...)}
 	}
-	if kind := simWeighed(&d, w.plan.driver); kind != "" {
+	if kind := weighed(&d, w.plan.driver); kind != "" {
 		w.breakOne(kind, &d)
 	}
 	w.soon()
 }
 
-func simWeighed(d *simDice, weights map[string]int) string {
+func weighed(d *dice, weights map[string]int) string {
 	sum := 0
-	for _, kind := range simDriven {
+	for _, kind := range drivenFaults {
 		sum += weights[kind]
 	}
 	if sum == 0 {
 		return ""
 	}
 	n := d.below(sum)
-	for _, kind := range simDriven {
+	for _, kind := range drivenFaults {
 		if n -= weights[kind]; n < 0 {
 			return kind
 		}
@@ -220,7 +221,7 @@ func simWeighed(d *simDice, weights map[string]int) string {
 	return ""
 }
 
-func (w *simWorld) breakOne(kind string, d *simDice) {
+func (w *world) breakOne(kind string, d *dice) {
 	p := w.victim(d)
 	length := d.spread(w.plan.longest/20, 3*w.plan.longest)
 	switch kind {
@@ -257,8 +258,8 @@ func (w *simWorld) breakOne(kind string, d *simDice) {
 }
 
 // victim is the holder rather than anybody else.
-func (w *simWorld) victim(d *simDice) *simProcess {
-	var live []*simProcess
+func (w *world) victim(d *dice) *process {
+	var live []*process
 	for _, p := range w.slots {
 		if p != nil && !p.dead && !p.ended {
 			live = append(live, p)
@@ -279,12 +280,12 @@ func (w *simWorld) victim(d *simDice) *simProcess {
 
 // pause stops a process (SIGSTOP, a collection of garbage), or suspends its machine, whose monotonic
 // clock then stands still.
-func (w *simWorld) pause(p *simProcess, d *simDice, where string) {
+func (w *world) pause(p *process, d *dice, where string) {
 	if p.paused || p.dead || p.ended {
 		return
 	}
 	length := d.spread(p.lease()/20, 3*w.plan.longest)
-	p.armsLate = where == simClockRead
+	p.armsLate = where == clockRead
 	p.paused, p.suspended = true, w.plan.suspends && d.chance(0.6)
 	p.pausedAt, p.resumes = time.Now(), time.Now().Add(length)
 	kind := "process stopped"
@@ -297,7 +298,7 @@ func (w *simWorld) pause(p *simProcess, d *simDice, where string) {
 }
 
 // resume asks HasLock before anything else of the process runs.
-func (w *simWorld) resume(p *simProcess, length time.Duration) {
+func (w *world) resume(p *process, length time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.paused = false
@@ -315,7 +316,7 @@ func (w *simWorld) resume(p *simProcess, length time.Duration) {
 }
 
 // crash ends a process: nothing of it is sent any more. What it has sent may still land.
-func (w *simWorld) crash(p *simProcess, d *simDice) {
+func (w *world) crash(p *process, d *dice) {
 	w.fault("process crashed", 0)
 	w.tracef(p, "crashes")
 	p.dead = true
@@ -326,7 +327,7 @@ func (w *simWorld) crash(p *simProcess, d *simDice) {
 }
 
 // end tells a process to stop.
-func (w *simWorld) end(p *simProcess, kind string) {
+func (w *world) end(p *process, kind string) {
 	if !p.stoppedAt.IsZero() {
 		return
 	}
@@ -336,14 +337,14 @@ func (w *simWorld) end(p *simProcess, kind string) {
 	p.stop()
 }
 
-func (w *simWorld) restart(slot int, d *simDice) {
+func (w *world) restart(slot int, d *dice) {
 	after := d.spread(w.plan.longest/50, 2*w.plan.longest)
 	w.quiet(after)
 	w.startIn(slot, after)
 }
 
 // startIn lets a process start in a slot, one at most in place of each.
-func (w *simWorld) startIn(slot int, d time.Duration) {
+func (w *world) startIn(slot int, d time.Duration) {
 	if !w.starting[slot] {
 		w.starting[slot] = true
 		w.tryStart(slot, d)
@@ -352,7 +353,7 @@ func (w *simWorld) startIn(slot int, d time.Duration) {
 
 // tryStart starts a process in a slot as soon as the one before it has ended, with its work: that is
 // what WithReclaim asks for.
-func (w *simWorld) tryStart(slot int, d time.Duration) {
+func (w *world) tryStart(slot int, d time.Duration) {
 	time.AfterFunc(d, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -372,7 +373,7 @@ func (w *simWorld) tryStart(slot int, d time.Duration) {
 	})
 }
 
-func (w *simWorld) cutOff(p *simProcess, d *simDice, length time.Duration) {
+func (w *world) cutOff(p *process, d *dice, length time.Duration) {
 	until := time.Now().Add(length)
 	if out := d.chance(0.6); out {
 		p.cutOut = until
@@ -383,7 +384,7 @@ func (w *simWorld) cutOff(p *simProcess, d *simDice, length time.Duration) {
 	w.tracef(p, "network is cut for %v", length)
 }
 
-func (w *simWorld) setClock(p *simProcess, d *simDice) {
+func (w *world) setClock(p *process, d *dice) {
 	by := d.spread(time.Millisecond, 5*time.Hour)
 	if !w.plan.suspends && d.chance(0.6) {
 		by = -by
@@ -403,18 +404,18 @@ func (w *simWorld) setClock(p *simProcess, d *simDice) {
 //   - Whatever leaves neither: only where all leases are the same, every process that runs has seen that
 //     very term, and none starts until it is over. Otherwise it is the operator's override, who has to
 //     know that the holder is gone.
-func (w *simWorld) operator(d *simDice) {
-	s := simStateOf(w.store.Rows())
+func (w *world) operator(d *dice) {
+	s := stateOf(w.store.Rows())
 	var doomed []string
 	lock, stray := s.exists, len(s.leases) > 0
-	what := simPick(d, "lock row", "lock row", "lock row", "lease row", "both")
+	what := pick(d, "lock row", "lock row", "lock row", "lease row", "both")
 	if what != "lease row" && lock {
-		doomed = append(doomed, simName)
+		doomed = append(doomed, lockName)
 		lock = false
 	}
 	if what != "lock row" && stray {
 		for t := range s.leases {
-			doomed = append(doomed, table.LeaseKey(simName, t))
+			doomed = append(doomed, table.LeaseKey(lockName, t))
 		}
 		stray = false
 	}
@@ -444,7 +445,7 @@ func (w *simWorld) operator(d *simDice) {
 
 // haunt lets the operator go for a term that has just begun, most of all while somebody still believes
 // that there is no row.
-func (w *simWorld) haunt() {
+func (w *world) haunt() {
 	d := w.dice(w.actor, "confirmed")
 	if w.still || w.plan.driver["rows deleted"] == 0 {
 		return
@@ -461,7 +462,7 @@ func (w *simWorld) haunt() {
 	}
 }
 
-func (w *simWorld) operatorIn(after time.Duration) {
+func (w *world) operatorIn(after time.Duration) {
 	w.quiet(after)
 	time.AfterFunc(after, func() {
 		w.mu.Lock()
@@ -473,7 +474,7 @@ func (w *simWorld) operatorIn(after time.Duration) {
 
 // strike adds to a deletion what makes it hurt: a holder that does not hear of it, and candidates that
 // hear of it late.
-func (w *simWorld) strike(d *simDice) {
+func (w *world) strike(d *dice) {
 	for _, p := range w.slots {
 		if p != nil && p.held != 0 && d.chance(0.6) {
 			w.cutOff(p, d, d.spread(w.plan.longest/5, 2*w.plan.longest))
@@ -485,9 +486,9 @@ func (w *simWorld) strike(d *simDice) {
 }
 
 // allSaw says whether every process but the holder itself saw that term last.
-func (w *simWorld) allSaw(token table.Token) bool {
+func (w *world) allSaw(token table.Token) bool {
 	for _, p := range w.slots {
-		if p == nil || p.dead || p.ended || p.held == Token(token) && token != 0 {
+		if p == nil || p.dead || p.ended || p.held == spindle.Token(token) && token != 0 {
 			continue
 		}
 		if token == 0 || p.seen != token {
@@ -498,18 +499,18 @@ func (w *simWorld) allSaw(token table.Token) bool {
 }
 
 // disturb lets the holders of other locks beat, in the middle of a transaction. w.mu is held.
-func (w *simWorld) disturb() {
+func (w *world) disturb() {
 	if !w.plan.busy {
 		return
 	}
 	actor := w.actor
-	for _, name := range simOthers {
+	for _, name := range otherRows {
 		w.operate(table.Write{Kind: table.Update, Name: name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: table.Now}}})
 	}
 	w.actor = actor
 }
 
-func (w *simWorld) operate(writes ...table.Write) {
+func (w *world) operate(writes ...table.Write) {
 	w.actor = nil
 	if err := w.store.Commit(context.Background(), "operator", writes); err != nil {
 		panic(err)
@@ -518,7 +519,7 @@ func (w *simWorld) operate(writes ...table.Write) {
 }
 
 // settle ends the faults: from then on there has to be a holder within two leases, who stays.
-func (w *simWorld) settle() {
+func (w *world) settle() {
 	w.mu.Lock()
 	w.still = true
 	w.tracef(nil, "no new faults")
@@ -532,7 +533,7 @@ func (w *simWorld) settle() {
 	}
 	w.mu.Unlock()
 	start := time.Now()
-	var held Token
+	var held spindle.Token
 	for held == 0 && time.Since(start) < bound {
 		time.Sleep(w.plan.longest / 20)
 		held = w.holder()
@@ -550,7 +551,7 @@ func (w *simWorld) settle() {
 	}
 }
 
-func (w *simWorld) awaitQuiet() {
+func (w *world) awaitQuiet() {
 	for {
 		w.mu.Lock()
 		left := time.Until(w.quietAt)
@@ -562,14 +563,14 @@ func (w *simWorld) awaitQuiet() {
 	}
 }
 
-func (w *simWorld) complain(invariant, format string, args ...any) {
+func (w *world) complain(invariant, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.violate(invariant, format, args...)
 }
 
 // holder checks, and returns the token that somebody holds, or 0.
-func (w *simWorld) holder() Token {
+func (w *world) holder() spindle.Token {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.check()
@@ -582,7 +583,7 @@ func (w *simWorld) holder() Token {
 }
 
 // finish stops everybody, and looks at what is left.
-func (w *simWorld) finish() {
+func (w *world) finish() {
 	w.mu.Lock()
 	w.closed = true
 	for _, p := range w.slots {
@@ -604,13 +605,13 @@ func (w *simWorld) finish() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if s := simStateOf(w.store.Rows()); !w.broken() && (s.kind() != "released" || len(s.leases) > 0) {
+	if s := stateOf(w.store.Rows()); !w.broken() && (s.kind() != "released" || len(s.leases) > 0) {
 		w.violate("nothing left over", "the rows at the end are %v", s)
 	}
 }
 
 // abandon crashes what would not end.
-func (w *simWorld) abandon() {
+func (w *world) abandon() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.slots {
@@ -622,4 +623,4 @@ func (w *simWorld) abandon() {
 	}
 }
 
-func (w *simWorld) broken() bool { return len(w.violations) > 0 }
+func (w *world) broken() bool { return len(w.violations) > 0 }

@@ -1,0 +1,13 @@
+// Package simulation runs fleets of real Locks in virtual time, on a table in memory, and breaks whatever
+// can break around them. It has only tests.
+//
+//   - simulation_test.go: how it is run, and replayed
+//   - plan_test.go: what a seed's fleet is like
+//   - world_test.go: the run, and the faults that a driver injects
+//   - process_test.go: a process, its clock and its leader function
+//   - link_test.go: its way to the table
+//   - check_test.go: the invariants
+//   - dice_test.go: chance
+//
+// The mutants in ../mutants show that it finds what it should.
+package simulation
