@@ -31,83 +31,6 @@ import (
 
 const lease = 10 * time.Second
 
-var errCut = errors.New("network is cut")
-
-// link is one candidate's way to the table, with faults.
-type link struct {
-	table.Store
-	lose  func(step string) bool // the request: nothing happens
-	reply func(step string) bool // the reply: it happened, and the caller is not told
-	mu    sync.Mutex
-	count map[string]int
-}
-
-func (l *link) do(ctx context.Context, step string, f func() error) error {
-	l.mu.Lock()
-	if l.count == nil {
-		l.count = map[string]int{}
-	}
-	l.count[step]++
-	lost, silent := l.lose != nil && l.lose(step), l.reply != nil && l.reply(step)
-	l.mu.Unlock()
-	if lost {
-		<-ctx.Done()
-		return errCut
-	}
-	err := f()
-	if silent {
-		<-ctx.Done()
-		return errCut
-	}
-	return err
-}
-
-func (l *link) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) (rows []table.Row, at time.Time, err error) {
-	err = l.do(ctx, step, func() (err error) { rows, at, err = l.Store.Read(ctx, step, bound, keys); return err })
-	return rows, at, err
-}
-
-func (l *link) Commit(ctx context.Context, step string, w []table.Write) error {
-	return l.do(ctx, step, func() error { return l.Store.Commit(ctx, step, w) })
-}
-
-func (l *link) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (at time.Time, err error) {
-	err = l.do(ctx, step, func() (err error) { at, err = l.Store.Transact(ctx, step, fn); return err })
-	return at, err
-}
-
-// cut makes the link lose all requests until it is mended.
-func (l *link) cut() { l.set(func(string) bool { return true }, nil) }
-func (l *link) mend() {
-	l.set(nil, nil)
-}
-
-func (l *link) set(lose, reply func(string) bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lose, l.reply = lose, reply
-}
-
-func (l *link) counts() map[string]int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	c := l.count
-	l.count = map[string]int{}
-	return c
-}
-
-// once is true for the first call with that step.
-func once(step string) func(string) bool {
-	var done bool
-	return func(s string) bool {
-		if s != step || done {
-			return false
-		}
-		done = true
-		return true
-	}
-}
-
 // skewed is a machine's clock: its wall clock may be set, and its monotonic one stopped.
 type skewed struct {
 	elect.SystemClock
@@ -131,7 +54,7 @@ func inVirtualTime(t *testing.T, f func(b *bed)) {
 
 type machine struct {
 	*Lock
-	link  *link
+	link  *memtable.Link
 	clock *skewed
 	stop  context.CancelFunc
 	done  chan error
@@ -165,9 +88,19 @@ func (e *events) last() Event {
 	return e.list[len(e.list)-1]
 }
 
+// refusing answers that step with err.
+func refusing(step string, err error) func(string) error {
+	return func(s string) error {
+		if s == step {
+			return err
+		}
+		return nil
+	}
+}
+
 // machine makes a candidate that is not running yet.
 func (b *bed) machine(id string, opts ...Option) *machine {
-	m := &machine{link: &link{Store: b.store}, clock: &skewed{}, done: make(chan error, 1), seen: &events{}}
+	m := &machine{link: &memtable.Link{Store: b.store}, clock: &skewed{}, done: make(chan error, 1), seen: &events{}}
 	m.Lock = New(nil, "locktable", "mylock", append([]Option{m.seam, WithID(id), WithLogger(slog.New(slog.DiscardHandler)), WithObserver(m.seen.add)}, opts...)...)
 	return m
 }
@@ -194,7 +127,7 @@ func (b *bed) run(m *machine) {
 // end stops the machines and waits for them: virtual time ends with no goroutine left.
 func (b *bed) end(ms ...*machine) {
 	for _, m := range ms {
-		m.link.mend()
+		m.link.Mend()
 		m.stop()
 		<-m.done
 	}
@@ -261,11 +194,11 @@ func TestCostAtRest(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		leader, follower := b.start("a"), b.start("b")
 		time.Sleep(lease)
-		leader.link.counts()
-		follower.link.counts()
+		leader.link.Counts()
+		follower.link.Counts()
 		time.Sleep(100 * lease)
-		assert.InDelta(t, 300, leader.link.counts()["heartbeat"], 2)
-		reads := follower.link.counts()
+		assert.InDelta(t, 300, leader.link.Counts()["heartbeat"], 2)
+		reads := follower.link.Counts()
 		assert.LessOrEqual(t, reads["observe"], 350)
 		assert.Zero(t, reads["promise"], "the promise of a token that was seen is cached")
 		b.end(follower, leader)
@@ -276,7 +209,7 @@ func TestTakeoverAtTheInstantTheLeaseExpires(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		a, c := b.start("a"), b.start("b")
 		time.Sleep(time.Minute)
-		a.link.cut()
+		a.link.Cut()
 		first := a.tok()
 		last := b.store.Rows()["mylock"].Heartbeat
 		b.until(2*lease, c.has)
@@ -297,7 +230,7 @@ func TestAHolderThatIsCutOffStepsDownFirst(t *testing.T) {
 		c := b.start("b")
 		time.Sleep(time.Minute)
 		last := b.store.Rows()["mylock"].Heartbeat
-		a.link.cut()
+		a.link.Cut()
 		b.until(2*lease, func() bool { assert.False(t, a.has() && c.has()); return !a.has() })
 		assert.False(t, c.has())
 		assert.WithinRange(t, ended, last.Add(lease-lease/50), last.Add(lease))
@@ -312,9 +245,9 @@ func TestHeartbeatsThatFailForLessThanALease(t *testing.T) {
 		a, c := b.start("a"), b.start("b")
 		token := a.tok()
 		for range 20 {
-			a.link.cut()
+			a.link.Cut()
 			time.Sleep(lease / 2)
-			a.link.mend()
+			a.link.Mend()
 			b.until(lease/2, func() bool { return a.seen.last().Kind != Jeopardy })
 			time.Sleep(lease)
 			require.Equal(t, token, a.tok())
@@ -328,7 +261,7 @@ func TestHeartbeatsThatFailForLessThanALease(t *testing.T) {
 func TestClaimOfUnknownOutcome(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		a := b.machine("a")
-		a.link.set(nil, once("claim"))
+		a.link.Lose(nil, memtable.Once("claim"))
 		b.run(a)
 		b.until(time.Minute, func() bool { return len(b.store.Rows()) == 1 })
 		require.False(t, a.has())
@@ -341,9 +274,9 @@ func TestClaimOfUnknownOutcome(t *testing.T) {
 }
 
 func TestConfirmOfUnknownOutcomeIsToldByAHeartbeat(t *testing.T) {
-	for name, fault := range map[string]func(*link){
-		"reply lost":   func(l *link) { l.set(nil, once("confirm")) },
-		"request lost": func(l *link) { l.set(once("confirm"), nil) },
+	for name, fault := range map[string]func(*memtable.Link){
+		"reply lost":   func(l *memtable.Link) { l.Lose(nil, memtable.Once("confirm")) },
+		"request lost": func(l *memtable.Link) { l.Lose(memtable.Once("confirm"), nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(b *bed) {
@@ -363,7 +296,7 @@ func TestConfirmOfUnknownOutcomeIsToldByAHeartbeat(t *testing.T) {
 func TestReleaseOfUnknownOutcome(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		a := b.start("a")
-		a.link.set(nil, once("release"))
+		a.link.Lose(nil, memtable.Once("release"))
 		a.stop()
 		assert.NoError(t, <-a.done)
 		assert.Len(t, b.store.Rows(), 1)
@@ -373,7 +306,7 @@ func TestReleaseOfUnknownOutcome(t *testing.T) {
 func TestAReleaseThatFailsIsReported(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		a := b.start("a")
-		a.link.cut()
+		a.link.Cut()
 		a.stop()
 		assert.False(t, func() bool { synctest.Wait(); return a.has() }())
 		start := time.Now()
@@ -412,7 +345,7 @@ func TestWallClockSteps(t *testing.T) {
 				a.clock.wall.Add(int64(step))
 				time.Sleep(10 * lease)
 				require.Equal(t, token, a.tok(), "a step back costs nothing")
-				a.link.cut()
+				a.link.Cut()
 				a.clock.wall.Add(int64(step))
 				last := b.store.Rows()["mylock"].Heartbeat
 				b.until(2*lease, func() bool { return !a.has() })
@@ -450,13 +383,13 @@ func TestTheHoldersLeaseCounts(t *testing.T) {
 		long, short := b.start("long", WithLease(time.Minute)), b.start("short", WithLease(time.Second))
 		time.Sleep(10 * time.Minute)
 		require.True(t, long.has())
-		long.link.cut()
+		long.link.Cut()
 		last := b.store.Rows()["mylock"].Heartbeat
 		b.until(2*time.Minute, func() bool { require.False(t, long.has() && short.has()); return short.has() })
 		assert.False(t, time.Now().Before(last.Add(time.Minute)))
-		long.link.mend()
+		long.link.Mend()
 		time.Sleep(time.Minute)
-		short.link.cut()
+		short.link.Cut()
 		assert.Less(t, b.until(time.Minute, long.has), 2*time.Second, "the short lease is not slept past")
 		b.end(short, long)
 	})
@@ -470,7 +403,7 @@ func TestLockDelay(t *testing.T) {
 		assert.Less(t, b.until(lease, c.has), lease/2, "a released lock is free at once")
 		b.run(a)
 		last := b.store.Rows()["mylock"].Heartbeat
-		c.link.cut()
+		c.link.Cut()
 		b.until(2*time.Minute, a.has)
 		assert.WithinRange(t, time.Now(), last.Add(lease+time.Minute), last.Add(lease+time.Minute+lease/50))
 		b.end(c, a)
@@ -481,7 +414,7 @@ func TestReclaim(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		a := b.start("pod-0", WithReclaim())
 		token := a.tok()
-		a.link.cut() // the process is killed: nothing of it reaches the table again
+		a.link.Cut() // the process is killed: nothing of it reaches the table again
 		again := b.start("pod-0", WithReclaim())
 		assert.Greater(t, again.tok(), token)
 		b.end(again)
@@ -522,12 +455,12 @@ func TestALockRowDeletedUnderAPausedHolder(t *testing.T) {
 		a := b.start("a")
 		time.Sleep(time.Minute)
 		token := a.tok()
-		a.link.cut()
+		a.link.Cut()
 		b.operator(table.Write{Kind: table.Delete, Name: "mylock"})
 		fresh := b.start("b") // knows nothing of a but its stray lease row
 		b.until(2*lease, func() bool { require.False(t, a.has() && fresh.has()); return fresh.has() })
 		assert.NotContains(t, b.store.Rows(), key(token))
-		a.link.mend()
+		a.link.Mend()
 		time.Sleep(lease)
 		assert.False(t, a.has(), "its late heartbeats find no lease row")
 		b.end(a, fresh)
@@ -539,15 +472,15 @@ func TestAHolderThatWasSeenIsWaitedForEvenIfItsRowsVanish(t *testing.T) {
 		first := b.start("first")
 		c := b.start("b")
 		// From now on it sees who holds the lock, but not the lease of one that it has not seen yet.
-		c.link.set(func(step string) bool { return step == "promise" || step == "claim" }, nil)
+		c.link.Lose(func(step string) bool { return step == "promise" || step == "claim" }, nil)
 		first.stop()
 		<-first.done
 		time.Sleep(lease)
 		a := b.start("a")
 		require.True(t, a.has())
 		time.Sleep(lease)
-		c.link.set(func(step string) bool { return step == "promise" }, nil)
-		a.link.cut()
+		c.link.Lose(func(step string) bool { return step == "promise" }, nil)
+		a.link.Cut()
 		b.operator(table.Write{Kind: table.Delete, Name: "mylock"}, table.Write{Kind: table.Delete, Name: key(a.tok())})
 		b.until(3*lease, func() bool { require.False(t, a.has() && c.has()); return c.has() })
 		b.end(a, c)
@@ -559,7 +492,7 @@ func TestATermThatBeganBetweenTwoReadsIsNotDatedBack(t *testing.T) {
 		slow := b.machine("slow", WithPoll(100*time.Millisecond))
 		var holder *machine
 		first := true
-		slow.table.Store = storeFunc{slow.link, func(step string) {
+		slow.link.After(func(step string) {
 			if !first || step != "observe" {
 				return
 			}
@@ -571,8 +504,8 @@ func TestATermThatBeganBetweenTwoReadsIsNotDatedBack(t *testing.T) {
 			require.NoError(t, holder.Run(ctx, holder.done))
 			time.Sleep(3100 * time.Millisecond)
 			require.NoError(t, b.store.Commit(context.Background(), "operator", []table.Write{{Kind: table.Delete, Name: "mylock"}}))
-			holder.link.cut()
-		}}
+			holder.link.Cut()
+		})
 		b.run(slow)
 		b.until(3*lease, func() bool {
 			require.False(t, holder != nil && holder.has() && slow.has(), "two holders")
@@ -580,18 +513,6 @@ func TestATermThatBeganBetweenTwoReadsIsNotDatedBack(t *testing.T) {
 		})
 		b.end(slow, holder)
 	})
-}
-
-// storeFunc calls after when a read has been answered, before the caller sees the answer.
-type storeFunc struct {
-	table.Store
-	after func(step string)
-}
-
-func (s storeFunc) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
-	rows, at, err := s.Store.Read(ctx, step, bound, keys)
-	s.after(step)
-	return rows, at, err
 }
 
 func TestASeenLeaseDoesNotOutliveItsTerm(t *testing.T) {
@@ -626,32 +547,19 @@ func TestAConfirmationThatKeepsFailingIsToldAndTakenSlowly(t *testing.T) {
 		var log strings.Builder
 		a := b.machine("a", WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		denied := errors.New("no permission to insert")
-		a.table.Store = denyStore{a.link, "confirm", denied}
+		a.link.Refuse(refusing("confirm", denied))
 		b.run(a)
 		time.Sleep(10 * time.Minute)
-		assert.LessOrEqual(t, a.link.counts()["claim"], 250)
+		assert.LessOrEqual(t, a.link.Counts()["claim"], 250)
 		assert.Equal(t, 1, strings.Count(log.String(), "no permission to insert"))
 		b.end(a)
 	})
 }
 
-type denyStore struct {
-	table.Store
-	step string
-	err  error
-}
-
-func (s denyStore) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
-	if step == s.step {
-		return time.Time{}, s.err
-	}
-	return s.Store.Transact(ctx, step, fn)
-}
-
 func TestASlowConfirmationLeavesTimeForTheFirstHeartbeat(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		a := b.machine("a", WithLease(time.Second))
-		a.link.set(func(step string) bool {
+		a.link.Lose(func(step string) bool {
 			if step == "confirm" {
 				time.Sleep(700 * time.Millisecond)
 			}
@@ -668,18 +576,17 @@ func TestASlowConfirmationLeavesTimeForTheFirstHeartbeat(t *testing.T) {
 func TestAFailedReleaseTellsItsCause(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		a := b.machine("a")
-		a.table.Store = refuseCommit{a.link}
+		a.link.Refuse(func(step string) error {
+			if step == "release" || step == "heartbeat" {
+				return errors.New("commit refused")
+			}
+			return nil
+		})
 		b.run(a)
 		require.True(t, a.has())
 		a.stop()
 		assert.ErrorContains(t, <-a.done, "commit refused")
 	})
-}
-
-type refuseCommit struct{ table.Store }
-
-func (refuseCommit) Commit(context.Context, string, []table.Write) error {
-	return errors.New("commit refused")
 }
 
 func TestOtherLocksRowsAreLeftAlone(t *testing.T) {
@@ -701,12 +608,12 @@ func TestAnOutageLongerThanALease(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		ms := []*machine{b.start("a"), b.start("b"), b.start("c")}
 		for _, m := range ms {
-			m.link.cut()
+			m.link.Cut()
 		}
 		time.Sleep(10 * time.Hour)
 		for _, m := range ms {
 			require.False(t, m.has())
-			m.link.mend()
+			m.link.Mend()
 		}
 		holders := func() (n int) {
 			for _, m := range ms {
@@ -744,10 +651,10 @@ func TestAHundredCandidates(t *testing.T) {
 			old := holder()
 			require.NotNil(t, old)
 			last := b.store.Rows()["mylock"].Heartbeat
-			old.link.cut()
+			old.link.Cut()
 			b.until(2*lease, func() bool { h := holder(); return h != nil && h != old })
 			assert.WithinRange(t, time.Now(), last.Add(lease), last.Add(lease+lease/50))
-			old.link.mend()
+			old.link.Mend()
 		}
 		b.end(ms...)
 	})
@@ -835,9 +742,9 @@ func TestASlowObserverDelaysNothingAndMissesNothing(t *testing.T) {
 		token := a.tok()
 		time.Sleep(10 * lease)
 		assert.Equal(t, token, a.tok())
-		a.link.cut()
+		a.link.Cut()
 		time.Sleep(lease / 2)
-		a.link.mend()
+		a.link.Mend()
 		time.Sleep(lease)
 		close(stuck)
 		b.end(a)
@@ -863,7 +770,7 @@ func TestAStopDuringAnElectionLeavesNothingHeld(t *testing.T) {
 			inVirtualTime(t, func(b *bed) {
 				a := b.machine("a")
 				ctx, stop := context.WithCancel(context.Background())
-				a.link.set(func(s string) bool {
+				a.link.Lose(func(s string) bool {
 					if s == step {
 						stop()
 					}
@@ -947,40 +854,18 @@ func TestAProblemIsSaidOnceAndAgainWhenItChanges(t *testing.T) {
 		var log strings.Builder
 		a := b.machine("a", WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))))
 		problem := errors.New("table 17 is missing")
-		broken := &brokenStore{Store: b.store, err: problem}
-		a.table.Store = broken
+		a.link.Refuse(refusing("observe", problem))
 		b.run(a)
 		time.Sleep(time.Hour)
-		broken.set(errors.New("permission denied"))
+		a.link.Refuse(refusing("observe", errors.New("permission denied")))
 		time.Sleep(time.Hour)
-		broken.set(nil)
+		a.link.Refuse(nil)
 		b.until(lease, a.has)
 		b.end(a)
 		assert.Equal(t, 1, strings.Count(log.String(), "table 17 is missing"))
 		assert.Equal(t, 1, strings.Count(log.String(), "permission denied"))
 		assert.Equal(t, 5, strings.Count(log.String(), "\n"), log.String()) // and: standing again, elected, lost
 	})
-}
-
-type brokenStore struct {
-	table.Store
-	mu  sync.Mutex
-	err error
-}
-
-func (s *brokenStore) set(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.err = err
-}
-
-func (s *brokenStore) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return nil, time.Time{}, s.err
-	}
-	return s.Store.Read(ctx, step, bound, keys)
 }
 
 func TestAnUnreadablePromiseIsNotGuessedAt(t *testing.T) {
@@ -990,7 +875,7 @@ func TestAnUnreadablePromiseIsNotGuessedAt(t *testing.T) {
 		b.operator(table.Write{Kind: table.Update, Name: key(a.tok()), Set: []table.Cell{{Column: table.ColWriter, Value: "ten seconds"}}})
 		c := b.start("b", WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		time.Sleep(lease)
-		a.link.cut()
+		a.link.Cut()
 		time.Sleep(time.Hour)
 		assert.False(t, c.has())
 		assert.Contains(t, log.String(), "ten seconds")
@@ -1006,7 +891,7 @@ func TestACandidateThatCannotConfirmLeavesTheLockToOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(b *bed) {
 				sick := b.machine("sick", WithLease(lease/2))
-				sick.table.Store = denyStore{sick.link, "confirm", err}
+				sick.link.Refuse(refusing("confirm", err))
 				b.run(sick)
 				well := b.start("well")
 				b.until(5*lease, well.has)
@@ -1019,28 +904,13 @@ func TestACandidateThatCannotConfirmLeavesTheLockToOthers(t *testing.T) {
 	}
 }
 
-// twice runs a transaction again after the first was applied, as a client does whose reply was lost.
-type twice struct {
-	table.Store
-	step string
-}
-
-func (s *twice) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
-	at, err := s.Store.Transact(ctx, step, fn)
-	if step == s.step && err == nil {
-		s.step = ""
-		return s.Store.Transact(ctx, step, fn)
-	}
-	return at, err
-}
-
 func TestAConfirmationThatIsRunTwiceIsNotSupersededByItself(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		a := b.machine("a", WithLockDelay(time.Minute))
-		a.table.Store = &twice{a.link, "confirm"}
+		a.link.Again(memtable.Once("confirm"))
 		b.run(a)
 		b.until(lease/10, a.has)
-		assert.Equal(t, 1, a.link.counts()["claim"])
+		assert.Equal(t, 1, a.link.Counts()["claim"])
 		b.end(a)
 	})
 }
@@ -1072,12 +942,12 @@ func TestHeartbeatsOfLocksThatWereElectedTogetherDriftApart(t *testing.T) {
 		for i := range 50 {
 			m := b.machine(fmt.Sprint(i))
 			m.name = fmt.Sprint("lock", i)
-			m.link.lose = func(step string) bool {
+			m.link.Lose(func(step string) bool {
 				mu.Lock()
 				defer mu.Unlock()
 				beats[time.Now().Truncate(lease/1000)]++
 				return false
-			}
+			}, nil)
 			all = append(all, m)
 			b.run(m)
 		}
@@ -1097,7 +967,7 @@ func TestHeartbeatsOfLocksThatWereElectedTogetherDriftApart(t *testing.T) {
 func TestAStopWithinAnElectionThatIsCutOffTakesSeconds(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		a := b.machine("a", WithLease(time.Hour))
-		a.link.set(func(step string) bool { return step == "confirm" || step == "heartbeat" }, nil)
+		a.link.Lose(func(step string) bool { return step == "confirm" || step == "heartbeat" }, nil)
 		b.run(a)
 		time.Sleep(time.Second)
 		start := time.Now()
@@ -1132,7 +1002,7 @@ func TestATokenThatSomebodyChangedDoesNotShortenTheHoldersLease(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		a, c := b.start("a", WithLease(10*lease)), b.start("c")
 		b.operator(table.Write{Kind: table.Update, Name: "mylock", Set: []table.Cell{{Column: table.ColToken, Value: time.Unix(1, 0)}}})
-		a.link.cut()
+		a.link.Cut()
 		b.until(12*lease, func() bool { require.False(t, a.has() && c.has()); return c.has() })
 		b.end(c, a)
 	})
@@ -1156,13 +1026,13 @@ func TestARowThatSomebodyChangedDoesNotMakeALastingSecondHolder(t *testing.T) {
 func TestAnAbsenceIsOverOnceTheRowIsSeenEvenIfItsPromiseIsNot(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		c := b.machine("b")
-		c.link.set(func(step string) bool { return step == "claim" || step == "promise" }, nil)
+		c.link.Lose(func(step string) bool { return step == "claim" || step == "promise" }, nil)
 		b.run(c) // sees no row, and can't claim
 		time.Sleep(lease)
 		a := b.start("a")
 		time.Sleep(5 * lease) // c sees a's row
-		c.link.mend()
-		a.link.cut()
+		c.link.Mend()
+		a.link.Cut()
 		b.operator(table.Write{Kind: table.Delete, Name: "mylock"}, table.Write{Kind: table.Delete, Name: key(a.tok())})
 		b.until(3*lease, func() bool { require.False(t, a.has() && c.has(), "two holders"); return c.has() })
 		b.end(a, c)

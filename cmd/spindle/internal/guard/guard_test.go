@@ -26,8 +26,6 @@ const (
 	lease = 3 * renew
 )
 
-var errCut = errors.New("the network is cut")
-
 // world is the machines, with one table, and who is active.
 type world struct {
 	t        *testing.T
@@ -69,11 +67,10 @@ func (w *world) who() string {
 // site is a machine: its guard, its way to the table, and its service.
 type site struct {
 	*world
-	table.Store
-	name string
+	memtable.Link // its way to the table
+	name          string
 
 	faults      sync.Mutex
-	cut         bool
 	sick        bool          // checks fail
 	hang        bool          // checks don't return
 	broken      int           // so many deactivations fail
@@ -86,12 +83,12 @@ type site struct {
 }
 
 func (w *world) start(name string) *site {
-	s := &site{world: w, Store: &w.store, name: name, done: make(chan struct{})}
+	s := &site{world: w, Link: memtable.Link{Store: &w.store}, name: name, done: make(chan struct{})}
 	say := func(f string, args ...any) {
 		w.t.Logf("%v %s: %s", time.Now().Format("15:04:05.000"), name, fmt.Sprintf(f, args...))
 	}
 	g := &Guard{
-		Candidate: elect.Candidate{Table: table.Table{Store: s}, Clock: elect.SystemClock{}, Names: []string{"lock"}, ID: name,
+		Candidate: elect.Candidate{Table: table.Table{Store: &s.Link}, Clock: elect.SystemClock{}, Names: []string{"lock"}, ID: name,
 			Promise: table.Promise{Lease: lease}},
 		Service: s, Renew: renew, Confirm: 2, Activation: time.Minute,
 		Say: say, Warn: say,
@@ -162,38 +159,6 @@ func (s *site) Check(ctx context.Context, role Role) error {
 	return nil
 }
 
-func (s *site) lost(ctx context.Context) error {
-	s.faults.Lock()
-	cut := s.cut
-	s.faults.Unlock()
-	if !cut {
-		return nil
-	}
-	<-ctx.Done()
-	return errCut
-}
-
-func (s *site) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
-	if err := s.lost(ctx); err != nil {
-		return nil, time.Time{}, err
-	}
-	return s.Store.Read(ctx, step, bound, keys)
-}
-
-func (s *site) Commit(ctx context.Context, step string, w []table.Write) error {
-	if err := s.lost(ctx); err != nil {
-		return err
-	}
-	return s.Store.Commit(ctx, step, w)
-}
-
-func (s *site) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
-	if err := s.lost(ctx); err != nil {
-		return time.Time{}, err
-	}
-	return s.Store.Transact(ctx, step, fn)
-}
-
 func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) { f(t, &world{t: t}) })
 }
@@ -242,11 +207,11 @@ func TestTheFormerMachineHasTimeToDeactivate(t *testing.T) {
 		b := w.start("b")
 		time.Sleep(10 * time.Second)
 		a.set(func() { a.turnOff = 2*renew - 2*renew/20 - time.Millisecond })
-		a.set(func() { a.cut = true })
+		a.Cut()
 		took := w.until("b")
 		assert.Greater(t, took, lease-renew+2*renew)
 		assert.Less(t, took, lease+2*renew+200*time.Millisecond)
-		a.set(func() { a.cut = false })
+		a.Mend()
 		a.end()
 		b.end()
 	})
@@ -295,12 +260,12 @@ func TestAnUnsettledLockIsNotReleased(t *testing.T) {
 		b := w.start("b")
 		a.set(func() { a.turnOff = 2*renew - 2*renew/20 - time.Millisecond })
 		time.Sleep(10 * time.Second)
-		a.set(func() { a.cut = true })
+		a.Cut()
 		time.Sleep(lease + renew/4) // b has it, and waits
 		b.end()
 		c := w.start("c")
 		assert.Greater(t, w.until("c"), lease)
-		a.set(func() { a.cut = false })
+		a.Mend()
 		a.end()
 		c.end()
 	})
@@ -318,8 +283,12 @@ func TestAHundredFailoversWithRandomFaultsNeverOverlap(t *testing.T) {
 				}
 				for w.count() < 100 {
 					s := sites[r.IntN(len(sites))]
+					s.Mend()
+					if r.IntN(3) == 0 {
+						s.Cut()
+					}
 					s.set(func() {
-						s.cut, s.sick, s.hang, s.broken = r.IntN(3) == 0, r.IntN(4) == 0, r.IntN(6) == 0, 0
+						s.sick, s.hang, s.broken = r.IntN(4) == 0, r.IntN(6) == 0, 0
 						s.turnOff = time.Duration(r.Int64N(int64(2*renew - 2*renew/20)))
 						s.turnOn = time.Duration(r.Int64N(int64(4 * renew)))
 					})
@@ -331,7 +300,8 @@ func TestAHundredFailoversWithRandomFaultsNeverOverlap(t *testing.T) {
 					time.Sleep(time.Duration(r.Int64N(int64(3 * lease))))
 				}
 				for _, s := range sites {
-					s.set(func() { s.cut, s.turnOff = false, 0 })
+					s.Mend()
+					s.set(func() { s.turnOff = 0 })
 					s.end()
 				}
 				assert.Empty(t, w.who())

@@ -1,0 +1,136 @@
+package memtable
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// ErrCut is what a caller is told whose request or reply was lost.
+var ErrCut = errors.New("network is cut")
+
+// Link is one process's way to a table, on which a test loses, refuses and counts. It is a table.Store; all
+// methods may be called from any goroutine.
+type Link struct {
+	table.Store
+
+	mu     sync.Mutex
+	lose   func(step string) bool  // the request: nothing happens
+	reply  func(step string) bool  // the reply: it happened, and the caller is not told
+	refuse func(step string) error // nothing happens, and this is the answer
+	after  func(step string)       // before the caller sees the answer
+	again  func(step string) bool  // a transaction that was applied is run once more
+	count  map[string]int
+}
+
+// Lose makes the link lose requests, or replies, of the steps for which these are true; nil is none. Whose
+// message is lost waits for the end of its ctx.
+func (l *Link) Lose(request, reply func(step string) bool) {
+	l.change(func() { l.lose, l.reply = request, reply })
+}
+
+// Cut makes the link lose all requests until it is mended.
+func (l *Link) Cut() { l.Lose(func(string) bool { return true }, nil) }
+
+// Mend makes the link lose nothing.
+func (l *Link) Mend() { l.Lose(nil, nil) }
+
+// Refuse makes the link answer with that error, unless it is nil.
+func (l *Link) Refuse(answer func(step string) error) { l.change(func() { l.refuse = answer }) }
+
+// After calls f when a step was answered, before its caller sees the answer.
+func (l *Link) After(f func(step string)) { l.change(func() { l.after = f }) }
+
+// Again runs a transaction once more, for which this is true, as a client does that has lost the reply.
+func (l *Link) Again(f func(step string) bool) { l.change(func() { l.again = f }) }
+
+// Counts returns how often each step was sent since it was last called.
+func (l *Link) Counts() map[string]int {
+	counts := map[string]int{}
+	l.change(func() { counts, l.count = l.count, counts })
+	return counts
+}
+
+// Once is true for the first call with that step.
+func Once(step string) func(string) bool {
+	var done bool
+	return func(s string) bool {
+		if s != step || done {
+			return false
+		}
+		done = true
+		return true
+	}
+}
+
+// Only is true for that step.
+func Only(step string) func(string) bool { return func(s string) bool { return s == step } }
+
+func (l *Link) change(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+}
+
+func (l *Link) pass(ctx context.Context, step string, f func() error) error {
+	var lost, silent bool
+	var refused error
+	var after func(string)
+	l.change(func() {
+		if l.count == nil {
+			l.count = map[string]int{}
+		}
+		l.count[step]++
+		lost, silent = l.lose != nil && l.lose(step), l.reply != nil && l.reply(step)
+		if l.refuse != nil {
+			refused = l.refuse(step)
+		}
+		after = l.after
+	})
+	switch {
+	case lost:
+		<-ctx.Done()
+		return ErrCut
+	case refused != nil:
+		return refused
+	}
+	err := f()
+	if silent {
+		<-ctx.Done()
+		return ErrCut
+	}
+	if after != nil {
+		after(step)
+	}
+	return err
+}
+
+// Read implements table.Store.
+func (l *Link) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) (rows []table.Row, at time.Time, err error) {
+	err = l.pass(ctx, step, func() (err error) { rows, at, err = l.Store.Read(ctx, step, bound, keys); return err })
+	return rows, at, err
+}
+
+// Commit implements table.Store.
+func (l *Link) Commit(ctx context.Context, step string, w []table.Write) error {
+	return l.pass(ctx, step, func() error { return l.Store.Commit(ctx, step, w) })
+}
+
+// Transact implements table.Store.
+func (l *Link) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (at time.Time, err error) {
+	err = l.pass(ctx, step, func() (err error) {
+		if at, err = l.Store.Transact(ctx, step, fn); err == nil && l.runsAgain(step) {
+			at, err = l.Store.Transact(ctx, step, fn)
+		}
+		return err
+	})
+	return at, err
+}
+
+func (l *Link) runsAgain(step string) (again bool) {
+	l.change(func() { again = l.again != nil && l.again(step) })
+	return again
+}
