@@ -118,18 +118,20 @@ func (e *elector) begin(t *elect.Term) {
 	token := Token(t.Token())
 	t.Jeopardy = func(err error) {
 		e.log.Warn("jeopardy: a heartbeat failed", "token", token, "left", t.Left(), "err", err)
-		e.emit(Event{Kind: Jeopardy, Token: token, Err: e.wrap("hold", err), Deadline: deadline(t)})
+		e.emit(Event{Kind: Jeopardy, Token: token, Err: e.wrap("hold", err), Deadline: e.deadline(t)})
 	}
 	t.Safe = func() {
 		e.log.Info("safe: a heartbeat was acknowledged again", "token", token)
-		e.emit(Event{Kind: Safe, Token: token, Deadline: deadline(t)})
+		e.emit(Event{Kind: Safe, Token: token, Deadline: e.deadline(t)})
 	}
 	e.term.Store(t)
 	e.log.Info("elected", "token", token)
-	e.emit(Event{Kind: Elected, Token: token, Deadline: deadline(t)})
+	e.emit(Event{Kind: Elected, Token: token, Deadline: e.deadline(t)})
 }
 
-func deadline(t *elect.Term) time.Time { return time.Now().Add(t.Left()) }
+func (e *elector) deadline(t *elect.Term) time.Time {
+	return e.config.Clock.Now().Time().Add(t.Left())
+}
 
 // guard starts the guarded work. Stop is closed when the term can be given up: once ctx has ended, and
 // the work has returned or has had a lease to do so.
@@ -235,7 +237,7 @@ func (e *elector) report(err error, done chan<- error) {
 
 func (e *elector) emit(ev Event) {
 	if e.events != nil {
-		ev.At = time.Now()
+		ev.At = e.config.Clock.Now().Time()
 		e.events.put(ev)
 	}
 }

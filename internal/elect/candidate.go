@@ -63,7 +63,7 @@ func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
 // only makes the candidate more careful, if the next fails.
 func (c *Candidate) observe(ctx context.Context) ([]table.Observation, error) {
 	if c.seen == nil { // the wall clock only bounds the keys that are read
-		return c.Table.Survey(ctx, time.Unix(0, c.Clock.Now().Wall), c.Names...)
+		return c.Table.Survey(ctx, c.Clock.Now().Time(), c.Names...)
 	}
 	observed, err := c.Table.Observe(ctx, c.Names...)
 	if err == nil && slices.ContainsFunc(observed, c.unfamiliar) {

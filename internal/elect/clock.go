@@ -25,6 +25,9 @@ func (i Instant) Since(start Instant) time.Duration {
 	return time.Duration(max(i.Wall-start.Wall, i.Mono-start.Mono))
 }
 
+// Time is what the wall clock says.
+func (i Instant) Time() time.Time { return time.Unix(0, i.Wall) }
+
 // SystemClock is the machine's.
 type SystemClock struct{}
 

@@ -1,0 +1,50 @@
+package spindle
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"unicode"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+)
+
+// problems logs what goes wrong: each kind once, until it goes well again. A single failure is everyday
+// life in a network, and only for Debug, if it may go away by itself.
+type problems struct {
+	log  *slog.Logger
+	row  int // failures in a row
+	said map[string]bool
+}
+
+func (p *problems) note(err error) {
+	p.row++
+	level := slog.LevelDebug
+	if kind := kindOf(err); (p.row > 1 || elect.Lasting(err)) && !p.said[kind] {
+		level = slog.LevelWarn
+		if p.said == nil {
+			p.said = map[string]bool{}
+		}
+		p.said[kind] = true
+	}
+	p.log.Log(context.Background(), level, "can't compete for the lock, trying on", "err", err)
+}
+
+func (p *problems) clear() {
+	if p.said != nil {
+		p.log.Info("competing for the lock again")
+	}
+	p.row, p.said = 0, nil
+}
+
+// kindOf makes messages alike that differ in times, ports or the id of a request.
+func kindOf(err error) string {
+	return spanner.ErrCode(err).String() + strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, spanner.ErrDesc(err))
+}
