@@ -1,6 +1,10 @@
 package spindle
 
-import "time"
+import (
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+)
 
 // EventKind says what an Event is about.
 type EventKind int
@@ -46,4 +50,12 @@ type Event struct {
 	Err      error     // of Lost and Jeopardy
 	Deadline time.Time // of Elected, Jeopardy and Safe: when the term ends unless it is extended, by the local clock
 	Leader   Leader    // of LeaderSeen
+}
+
+func eventOf(e elect.Event) Event {
+	ev := Event{Kind: EventKind(e.Kind), At: e.At, Token: Token(e.Token), Err: e.Err, Deadline: e.Deadline}
+	if ev.Kind == LeaderSeen {
+		ev.Leader = leaderOf(e.Leader)
+	}
+	return ev
 }

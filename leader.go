@@ -31,7 +31,7 @@ func (l *Lock) Leader(ctx context.Context) (Leader, error) {
 	case o.Promise == nil || o.At.Sub(o.Heartbeat) >= o.Promise.Lease:
 		return Leader{}, l.wrap("leader", ErrNoLeader)
 	}
-	return leaderOf(o, *o.Promise), nil
+	return leaderOf(o), nil
 }
 
 // look reads the lock row and the lease row of the leader that was seen last, in one snapshot, and again
@@ -51,6 +51,6 @@ func (l *Lock) look(ctx context.Context) (table.Observation, error) {
 	}
 }
 
-func leaderOf(o table.Observation, p table.Promise) Leader {
-	return Leader{ID: o.Writer, Value: p.Value, Token: Token(o.Token), Heartbeat: o.Heartbeat, Lease: p.Lease}
+func leaderOf(o table.Observation) Leader {
+	return Leader{ID: o.Writer, Value: o.Promise.Value, Token: Token(o.Token), Heartbeat: o.Heartbeat, Lease: o.Promise.Lease}
 }

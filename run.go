@@ -88,8 +88,8 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 // greet tells of a holder that was not seen before.
 func (e *elector) greet(s elect.Sight) {
 	if s.New && s.Free > 0 {
-		e.log.Info("leader seen", "leader", s.Writer, "token", Token(s.Token))
-		e.emit(Event{Kind: LeaderSeen, Token: Token(s.Token), Leader: leaderOf(s.Observation, *s.Promise)})
+		e.log.Info("leader seen", "leader", s.Writer, "token", s.Token)
+		e.emit(LeaderSeen, elect.Event{Token: s.Token, Leader: s.Observation})
 	}
 }
 
@@ -115,18 +115,18 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 }
 
 func (e *elector) begin(t *elect.Term) {
-	token := Token(t.Token())
+	token := t.Token()
 	t.Jeopardy = func(err error) {
 		e.log.Warn("jeopardy: a heartbeat failed", "token", token, "left", t.Left(), "err", err)
-		e.emit(Event{Kind: Jeopardy, Token: token, Err: e.wrap("hold", err), Deadline: e.deadline(t)})
+		e.emit(Jeopardy, elect.Event{Token: token, Err: e.wrap("hold", err), Deadline: e.deadline(t)})
 	}
 	t.Safe = func() {
 		e.log.Info("safe: a heartbeat was acknowledged again", "token", token)
-		e.emit(Event{Kind: Safe, Token: token, Deadline: e.deadline(t)})
+		e.emit(Safe, elect.Event{Token: token, Deadline: e.deadline(t)})
 	}
 	e.term.Store(t)
 	e.log.Info("elected", "token", token)
-	e.emit(Event{Kind: Elected, Token: token, Deadline: e.deadline(t)})
+	e.emit(Elected, elect.Event{Token: token, Deadline: e.deadline(t)})
 }
 
 func (e *elector) deadline(t *elect.Term) time.Time {
@@ -163,8 +163,8 @@ func (e *elector) guard(ctx context.Context, t *elect.Term) (stop, returned <-ch
 // lost ends the term for everybody who asks this lock.
 func (e *elector) lost(t *elect.Term, reason error) {
 	e.term.Store(nil)
-	e.log.Info("lost", "token", Token(t.Token()), "reason", reason)
-	e.emit(Event{Kind: Lost, Token: Token(t.Token()), Err: reason})
+	e.log.Info("lost", "token", t.Token(), "reason", reason)
+	e.emit(Lost, elect.Event{Token: t.Token(), Err: reason})
 }
 
 func (e *elector) release(ctx context.Context, t *elect.Term) error {
@@ -235,9 +235,9 @@ func (e *elector) report(err error, done chan<- error) {
 	}
 }
 
-func (e *elector) emit(ev Event) {
+func (e *elector) emit(kind EventKind, ev elect.Event) {
 	if e.events != nil {
-		ev.At = e.config.Clock.Now().Time()
+		ev.Kind, ev.At = int(kind), e.config.Clock.Now().Time()
 		e.events.put(ev)
 	}
 }

@@ -1,7 +1,6 @@
 package spindle
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/table"
@@ -16,4 +15,4 @@ type Token int64
 func (t Token) Time() time.Time { return table.Token(t).Time() }
 
 // String returns the token as a decimal number.
-func (t Token) String() string { return strconv.FormatInt(int64(t), 10) }
+func (t Token) String() string { return table.Token(t).String() }

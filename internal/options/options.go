@@ -28,7 +28,7 @@ type Config struct {
 	Value     string
 	Reclaim   bool
 	Lead      func(context.Context, table.Token)
-	Observe   func(event any) // of the public package's type
+	Observe   func(elect.Event)
 	Log       *slog.Logger
 
 	Store table.Store // nil: Spanner's. Tests have others.

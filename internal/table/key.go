@@ -23,6 +23,9 @@ func TokenAt(t time.Time) Token {
 // Time returns the commit timestamp.
 func (t Token) Time() time.Time { return time.UnixMicro(int64(t)).UTC() }
 
+// String returns the token as a decimal number.
+func (t Token) String() string { return strconv.FormatInt(int64(t), 10) }
+
 // MaxName is the longest name a lock may have, in bytes. Spanner's own limit of 8 KiB is for a whole
 // key with its encoding, and a lease row's key is 17 bytes longer than the name.
 const MaxName = 4096
