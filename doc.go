@@ -1,17 +1,18 @@
 // Package spindle is leader election and distributed locks on a table in Cloud Spanner.
 //
-// A [Lock] is one candidate for one name. [Lock.Run] stands for it in the background and keeps it with
-// heartbeats; [Lock.HasLock] tells, locally, whether this process holds it now, and under which fencing
-// [Token]. At most one process holds a lock at any instant, as long as no machine's clock runs more
-// than a hundredth too slow: no clock is compared with another's, and expiry is judged by Spanner's
-// alone. Writes in the same database need not even assume that: [Lock.Apply],
-// [Lock.ReadWriteTransaction] and [Lock.Fence] make them fail once the token was superseded.
+// A [Lock] is one candidate for one name. [Lock.Run] competes for the lock in the background and keeps it
+// with heartbeats. [Lock.HasLock] says whether this process holds it now, and under which fencing [Token],
+// without asking Spanner.
 //
-// What is not promised: that a lock always has a holder (after a crash it has none until the lease has
-// expired), that candidates are elected in any order, or that work which neither checks HasLock nor is
-// fenced stops by itself.
+// At most one process holds a lock at any instant, as long as no machine's clock runs more than 1 % slow.
+// No two clocks are compared: expiry is judged by Spanner's clock alone. Fenced writes in the same database
+// don't depend on clocks at all: [Lock.Apply], [Lock.ReadWriteTransaction] and [Lock.Fence] make a commit
+// fail once its token was superseded.
 //
-// The files: spindle.go is the lock; options.go its options; run.go the loop; fence.go the fence; leader.go
-// and event.go what others see. How a lock is won and kept is in internal/elect, the steps on the table in
-// internal/table; package lock is for work that takes turns. The design and its safety argument are in docs/protocol.md.
+// Not promised: that a lock always has a holder (after a crash there is none until the lease has expired),
+// an order among candidates, or that work stops by itself if it neither checks HasLock nor is fenced.
+//
+// The files: spindle.go is the lock, options.go its options, run.go the loop, fence.go the fence; leader.go
+// and event.go are what others see. docs/architecture.md says where everything else is, and docs/protocol.md
+// why it is safe. Package lock is for work that takes turns.
 package spindle

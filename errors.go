@@ -11,21 +11,20 @@ var (
 	// ErrRunning is returned by Run while an earlier Run of the same Lock has not ended.
 	ErrRunning = errors.New("spindle: already running: wait for done before calling Run again")
 
-	// ErrNoLeader is returned by Leader when nobody holds the lock.
+	// ErrNoLeader is returned by Leader if nobody holds the lock.
 	ErrNoLeader = errors.New("nobody holds the lock")
 
-	// ErrFenced is returned by Apply and ReadWriteTransaction when the token is not good any more: the
-	// term was superseded or released, and nothing was written.
+	// ErrFenced is returned by Apply and ReadWriteTransaction if the token's term was superseded or
+	// released. Nothing was written.
 	ErrFenced = errors.New("fenced: the token was superseded or released")
 
-	// ErrSuperseded is a reason why a term ended, in Event.Err of Lost and as the cause of a leader's
-	// ctx: the lock was claimed by another, or somebody deleted its row.
+	// ErrSuperseded: the term ended because another claimed the lock, or somebody deleted its row. It is
+	// in Event.Err of Lost, and the cause of the leader function's ctx.
 	ErrSuperseded = table.ErrSuperseded
 
-	// ErrStopped is a reason why a term ended: Run's ctx did. Event.Err wraps the cause of that too.
+	// ErrStopped: the term ended because Run's ctx did. Event.Err wraps the cause of that too.
 	ErrStopped = errors.New("stopped")
 
-	// ErrExpired is a reason why a term ended: no heartbeat was acknowledged for a lease, by the local
-	// clock.
+	// ErrExpired: the term ended because no heartbeat was acknowledged for a lease, by the local clock.
 	ErrExpired = elect.ErrExpired
 )

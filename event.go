@@ -10,17 +10,16 @@ import (
 type EventKind int
 
 const (
-	// Elected: this Lock holds the lock from now on, under Event.Token.
+	// Elected: this Lock now holds the lock, under Event.Token.
 	Elected EventKind = iota + 1
-	// Lost: the term of Event.Token is over. Event.Err is the reason: ErrSuperseded, ErrExpired, or
-	// ErrStopped for a stop that was asked for.
+	// Lost: the term of Event.Token is over. Event.Err says why: ErrSuperseded, ErrExpired or ErrStopped.
 	Lost
-	// Jeopardy: a heartbeat of the term failed with Event.Err. The lock is still held; it will be lost
-	// at Event.Deadline unless a heartbeat is acknowledged before.
+	// Jeopardy: a heartbeat failed with Event.Err. The lock is still held, and will be lost at
+	// Event.Deadline unless a heartbeat is acknowledged before then.
 	Jeopardy
 	// Safe: a heartbeat was acknowledged again after Jeopardy.
 	Safe
-	// LeaderSeen: another candidate was seen to hold the lock, under a token not seen before.
+	// LeaderSeen: another process holds the lock, under a token that this one had not seen.
 	// Event.Leader describes it.
 	LeaderSeen
 )

@@ -20,7 +20,7 @@ const (
 	maxValue = 64 << 10
 )
 
-// An Option changes one thing about a Lock. What is wrong with one is returned by Run.
+// An Option changes one thing about a Lock. Run returns what is wrong with it.
 type Option func(*options.Config)
 
 // WithDuration is WithLease in milliseconds.
@@ -34,9 +34,9 @@ func WithDuration(ms int64) Option {
 	}
 }
 
-// WithLease sets how long the lock stays with a holder that was not heard of: the longest time that
-// the lock can be without a holder after a crash. The default is 10 s; at least 100 ms and at most
-// 24 h are allowed. Candidates with different leases can share a lock: the holder's counts.
+// WithLease sets how long the lock stays with a holder that is not heard from: after a crash, the lock has
+// no holder for that long at most. The default is 10 s; 100 ms to 24 h are allowed. Candidates with
+// different leases can share a lock: the holder's lease counts.
 func WithLease(d time.Duration) Option {
 	return func(c *options.Config) { setLease(c, fmt.Sprintf("WithLease(%v)", d), d) }
 }
@@ -54,16 +54,17 @@ func setLease(c *options.Config, given string, d time.Duration) {
 	}
 }
 
-// WithHeartbeat sets how often a holder renews its lease: by default every third of it. It must be
-// shorter than the lease by at least a tenth. A heartbeat that fails is tried again sooner.
+// WithHeartbeat sets how often a holder renews its lease, give or take a twentieth at random: by default
+// every third of the lease. At most nine tenths of the lease are allowed. A heartbeat that fails is tried
+// again sooner.
 func WithHeartbeat(d time.Duration) Option {
 	return func(c *options.Config) { setInterval(c, "WithHeartbeat", &c.Heartbeat, d) }
 }
 
-// WithPoll sets how often a candidate looks at the lock while another holds it: by default every
-// third of the lease, less up to a tenth at random. A lease that can expire before that is looked at
-// when it can, or up to a fiftieth of it later, at random, so that of a hundred candidates not all
-// claim at once. It must be shorter than the lease.
+// WithPoll sets how often a candidate looks at the lock while another holds it: by default every third of
+// the lease, less up to a tenth at random. It must be shorter than the lease. If the holder's lease ends
+// before the next poll, the candidate looks then: at random within a fiftieth of the lease after its end,
+// so that many candidates don't all claim at once.
 func WithPoll(d time.Duration) Option {
 	return func(c *options.Config) { setInterval(c, "WithPoll", &c.Poll, d) }
 }
@@ -76,9 +77,9 @@ func setInterval(c *options.Config, what string, at *time.Duration, d time.Durat
 	*at = d
 }
 
-// WithLockDelay leaves the lock free for d after a lease expired before it is claimed, for guarded
-// work whose effects may arrive late and can't be fenced. A lock that was released is claimed at
-// once. The default is 0; at most 24 h are allowed. Every candidate should be given the same.
+// WithLockDelay makes candidates wait for d after a lease has expired before they claim the lock. It is for
+// work whose effects may arrive late and can't be fenced. A lock that was released is claimed at once. The
+// default is 0; at most 24 h are allowed. Give every candidate the same.
 func WithLockDelay(d time.Duration) Option {
 	return func(c *options.Config) {
 		if d < 0 || d > maxLease {
@@ -101,20 +102,19 @@ func WithID(id string) Option {
 	}
 }
 
-// WithReclaim lets a candidate take the lock at once when it finds it held under its own id, instead
-// of waiting for that lease to expire. It is for ids that outlive the process, such as the name of a
-// StatefulSet's pod, and needs WithID.
+// WithReclaim lets a candidate take the lock at once if it is held under the candidate's own id, instead of
+// waiting for that lease to expire. It is for ids that outlive the process, such as the name of a
+// StatefulSet's pod, and needs WithID. A lock delay is not waited for.
 //
-// The contract on the id: whenever a Lock of this name and id runs, every earlier one with that id
-// has ended, and so has its guarded work. Two that run at the same time would take the lock from each
-// other again and again, and both hold it for up to a heartbeat; only fenced writes stay safe then.
-// A lock delay is not waited for.
+// You promise that when a Lock with this name and id runs, every earlier one with that id has ended, and
+// so has its work. Two that run at the same time take the lock from each other again and again, and both
+// hold it for up to a heartbeat interval; only fenced writes are safe then.
 func WithReclaim() Option {
 	return func(c *options.Config) { c.Reclaim = true }
 }
 
-// WithValue publishes a value with each term, such as the address at which the leader is reached.
-// Leader and observers see it. At most 64 KiB of UTF-8.
+// WithValue publishes a value with each term, such as the leader's address. Leader and observers see it. At
+// most 64 KiB of UTF-8.
 func WithValue(value string) Option {
 	return func(c *options.Config) {
 		if len(value) > maxValue || !utf8.ValidString(value) {
@@ -125,13 +125,13 @@ func WithValue(value string) Option {
 	}
 }
 
-// WithLeader runs lead once in each term, in a goroutine of its own. Its ctx ends when the term does:
-// the instant the lock is lost, its deadline passes without an acknowledged heartbeat, or Run's ctx
-// ends; context.Cause tells which (ErrSuperseded, ErrExpired, or the cause of Run's ctx). On a machine
-// that was suspended it ends at the next heartbeat after the resume; HasLock says false at once.
+// WithLeader runs lead once in each term, in a goroutine of its own. Its ctx ends when the lock is lost, when
+// the deadline passes without an acknowledged heartbeat, or when Run's ctx ends. context.Cause says which:
+// ErrSuperseded, ErrExpired, or the cause of Run's ctx. On a machine that was suspended, ctx ends at the
+// first heartbeat after the resume; HasLock says false at once.
 //
-// The lock is not released, and not claimed again, before lead has returned. Returning early does not
-// give the lock up: the term goes on without it. A panic of lead is not recovered.
+// The lock is not released before lead has returned, nor does this process claim it again. If lead returns
+// early the lock is kept: the term goes on without it. A panic of lead is not recovered.
 func WithLeader(lead func(ctx context.Context, token Token)) Option {
 	return func(c *options.Config) {
 		if lead == nil {
@@ -142,8 +142,8 @@ func WithLeader(lead func(ctx context.Context, token Token)) Option {
 	}
 }
 
-// WithObserver calls observe with each Event, one at a time and in order, in a goroutine of its own.
-// However slow it is, it does not delay the lock.
+// WithObserver calls observe with each Event, one at a time and in order, in a goroutine of its own. A slow
+// observer does not delay the lock.
 func WithObserver(observe func(Event)) Option {
 	return func(c *options.Config) {
 		if observe == nil {
@@ -154,8 +154,8 @@ func WithObserver(observe func(Event)) Option {
 	}
 }
 
-// WithLogger sets where the lock logs: terms and problems that need a person at Info and above,
-// everything that repeats at Debug. The default is slog.Default().
+// WithLogger sets where the lock logs. Terms, and problems that need a person, are logged at Info and above;
+// whatever repeats, at Debug. The default is slog.Default().
 func WithLogger(log *slog.Logger) Option {
 	return func(c *options.Config) {
 		if log == nil {

@@ -28,9 +28,9 @@ type Lock struct {
 	leader  atomic.Int64               // the token that Leader saw last
 }
 
-// New returns a Lock on name, in a table that ddl.Create makes, in the database of db. Nothing is
-// started and no RPC is made before Run. What is wrong with the arguments is returned by Run, and by
-// every other method that returns an error.
+// New returns a Lock on name, in a table that ddl.Create makes, in the database of db. It starts nothing
+// and makes no RPC. If an argument is wrong, Run says so, and so does every other method that returns an
+// error.
 //
 // A name has 1 to 4096 bytes of UTF-8 and does not end in _ and 16 or more digits.
 func New(db *spanner.Client, table, name string, opts ...Option) *Lock {
@@ -44,13 +44,12 @@ func New(db *spanner.Client, table, name string, opts ...Option) *Lock {
 	return l
 }
 
-// HasLock reports whether this Lock holds the lock now, and under which token: the zero Token where
-// it does not. It is local: it makes no RPC, takes no lock and allocates nothing.
+// HasLock reports whether this Lock holds the lock now, and under which token: the zero Token if it does
+// not. It is local: no RPC, no mutex, no allocation.
 //
-// True is said only before the local deadline, which no other candidate can have passed: a lease after
-// the last acknowledged heartbeat was sent, less a hundredth for the rate of the clock. What happens
-// between the answer and what is done with it is the caller's: writes that must not land after another
-// holder's are to be fenced with the token.
+// It says true only before the local deadline: a lease after the last acknowledged heartbeat was sent, less
+// 1 % for the rate of the clock. No other candidate can be elected before that. The answer may be stale
+// when you act on it: fence writes that must not land after another holder's.
 func (l *Lock) HasLock() (bool, Token) {
 	t := l.term.Load()
 	if t == nil || !t.Held() {
@@ -59,20 +58,19 @@ func (l *Lock) HasLock() (bool, Token) {
 	return true, Token(t.Token())
 }
 
-// Run stands for the lock in the background until ctx ends, and returns at once: nil, or what is wrong
-// with the arguments of New or Run, with nothing started, or ErrRunning. While another holds the lock,
-// or Spanner can't be reached, it tries on; a lock that is lost is stood for again. Nothing but ctx
-// ends it.
+// Run competes for the lock in the background until ctx ends. It returns at once: nil, ErrRunning, or what
+// is wrong with the arguments of New or Run; with an error, nothing was started. It goes on while another
+// holds the lock, while Spanner can't be reached, and after a loss. Only ctx ends it.
 //
-// When ctx ends, guarded work (WithLeader) is told to stop, and heartbeats go on until it has returned,
-// for at most one lease; then the lock is released, and exactly one value is sent on done, if there is
-// one: nil, or why the lock could not be released, in which case it expires by itself. No goroutine is
-// left then and Run may be called again, unless a leader function or observer has still not returned:
-// Run is ErrRunning until it has. The Spanner client has to live until done. Work that only polls HasLock is not waited for: stop it first, then
-// end ctx.
+// When ctx ends, the leader function (WithLeader) is told to stop. Heartbeats go on until it has returned,
+// for at most one lease. Then the lock is released, and done, if given, receives one value: nil, or why the
+// lock could not be released; it then expires by itself. Now no goroutine is left, the Spanner client may
+// be closed, and Run may be called again. Only if a leader function or observer still has not returned,
+// Run is ErrRunning until it has. Work that only polls HasLock is not waited for: stop it before you end
+// ctx.
 //
-// A done channel with room for one value needs no reader. One without is offered the value for a lease
-// and then given up, with an error in the log.
+// Give done room for one value. An unbuffered channel is offered the value for one lease; then the value is
+// dropped, with an error in the log.
 func (l *Lock) Run(ctx context.Context, done ...chan<- error) error {
 	switch {
 	case l.err != nil:

@@ -38,7 +38,7 @@ const (
 	deactivated          // the deactivation succeeded
 	notDeactivated       // the deactivation failed
 	lockLost             // the lock is not held any more
-	withdrawn            // this machine does not stand for the lock any more, and does not hold it
+	withdrawn            // this machine does not compete for the lock any more, and does not hold it
 	stopAsked            // the guard has to end
 )
 
