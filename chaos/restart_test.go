@@ -3,14 +3,10 @@
 package chaos
 
 import (
-	"strings"
 	"testing"
 	"time"
 
-	database "cloud.google.com/go/spanner/admin/database/apiv1"
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
-	instance "cloud.google.com/go/spanner/admin/instance/apiv1"
-	"cloud.google.com/go/spanner/admin/instance/apiv1/instancepb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -65,32 +61,10 @@ func TestEmulatorComesBackEmpty(t *testing.T) {
 // restart starts an empty emulator and makes the same database in it.
 func restart(t *testing.T, db *spindletest.Database) *emulator.Emulator {
 	t.Helper()
+	const dialect = databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
 	e, err := emulator.Start(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, e.Close()) })
-	project, rest, _ := strings.Cut(db.Path, "/instances/")
-	inst, id, _ := strings.Cut(rest, "/databases/")
-
-	instances, err := instance.NewInstanceAdminClient(t.Context(), e.ClientOptions()...)
-	require.NoError(t, err)
-	defer instances.Close()
-	made, err := instances.CreateInstance(t.Context(), &instancepb.CreateInstanceRequest{
-		Parent: project, InstanceId: inst,
-		Instance: &instancepb.Instance{Config: project + "/instanceConfigs/emulator-config", DisplayName: "spindle", NodeCount: 1},
-	})
-	require.NoError(t, err)
-	_, err = made.Wait(t.Context())
-	require.NoError(t, err)
-
-	databases, err := database.NewDatabaseAdminClient(t.Context(), e.ClientOptions()...)
-	require.NoError(t, err)
-	defer databases.Close()
-	op, err := databases.CreateDatabase(t.Context(), &databasepb.CreateDatabaseRequest{
-		Parent: project + "/instances/" + inst, CreateStatement: "CREATE DATABASE `" + id + "`",
-		ExtraStatements: []string{ddl.Statement(databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL, db.Table), registerGoogleSQL},
-	})
-	require.NoError(t, err)
-	_, err = op.Wait(t.Context())
-	require.NoError(t, err)
+	require.NoError(t, e.CreateDatabaseAgain(t.Context(), db.Path, dialect, ddl.Statement(dialect, db.Table), registerGoogleSQL))
 	return e
 }

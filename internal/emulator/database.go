@@ -11,6 +11,8 @@ import (
 	instance "cloud.google.com/go/spanner/admin/instance/apiv1"
 	"cloud.google.com/go/spanner/admin/instance/apiv1/instancepb"
 	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -23,45 +25,64 @@ const (
 // projects/P/instances/I/databases/D, when it is ready to use. If a statement
 // fails, nothing is left behind.
 func (e *Emulator) CreateDatabase(ctx context.Context, dialect databasepb.DatabaseDialect, statements ...string) (string, error) {
-	parent, err := e.createInstance(ctx)
-	if err != nil {
-		return "", fmt.Errorf("emulator: cannot create an instance: %w", err)
-	}
-	path := parent + "/databases/" + databaseID
-	if err := e.createDatabase(ctx, parent, dialect, statements); err != nil {
-		err = fmt.Errorf("emulator: cannot create a database: %w", err)
-		return "", errors.Join(err, e.DropDatabase(context.WithoutCancel(ctx), path))
-	}
-	return path, nil
+	path := project + "/instances/spindle-" + uuid.NewString() + "/databases/" + databaseID
+	return path, e.CreateDatabaseAgain(ctx, path, dialect, statements...)
 }
 
-// DropDatabase drops a database that CreateDatabase created, with its instance.
+// CreateDatabaseAgain is CreateDatabase with the path of a database that
+// CreateDatabase created, here or on another emulator, and that is gone.
+func (e *Emulator) CreateDatabaseAgain(ctx context.Context, path string, dialect databasepb.DatabaseDialect, statements ...string) error {
+	parent, err := instanceOf(path)
+	if err != nil {
+		return err
+	}
+	if err := e.createInstance(ctx, parent); err != nil {
+		return fmt.Errorf("emulator: cannot create an instance: %w", err)
+	}
+	if err := e.createDatabase(ctx, parent, dialect, statements); err != nil {
+		err = fmt.Errorf("emulator: cannot create a database: %w", err)
+		return errors.Join(err, e.DropDatabase(context.WithoutCancel(ctx), path))
+	}
+	return nil
+}
+
+// DropDatabase drops a database that CreateDatabase created, with its instance. One
+// that is gone, as after the emulator was started again, is no error.
 func (e *Emulator) DropDatabase(ctx context.Context, path string) error {
-	parent, _, ok := strings.Cut(path, "/databases/")
-	if !ok {
-		return fmt.Errorf("emulator: %q is not the path of a database: want projects/P/instances/I/databases/D", path)
+	parent, err := instanceOf(path)
+	if err != nil {
+		return err
 	}
 	admin, err := instance.NewInstanceAdminClient(ctx, e.ClientOptions()...)
 	if err != nil {
 		return fmt.Errorf("emulator: %w", err)
 	}
 	defer admin.Close()
-	if err := admin.DeleteInstance(ctx, &instancepb.DeleteInstanceRequest{Name: parent}); err != nil {
+	err = admin.DeleteInstance(ctx, &instancepb.DeleteInstanceRequest{Name: parent})
+	if err != nil && status.Code(err) != codes.NotFound {
 		return fmt.Errorf("emulator: cannot drop %s: %w", path, err)
 	}
 	return nil
 }
 
-func (e *Emulator) createInstance(ctx context.Context) (string, error) {
+// instanceOf returns projects/P/instances/I of the path of a database.
+func instanceOf(path string) (string, error) {
+	parent, _, ok := strings.Cut(path, "/databases/")
+	if !ok {
+		return "", fmt.Errorf("emulator: %q is not the path of a database: want projects/P/instances/I/databases/D", path)
+	}
+	return parent, nil
+}
+
+func (e *Emulator) createInstance(ctx context.Context, path string) error {
 	admin, err := instance.NewInstanceAdminClient(ctx, e.ClientOptions()...)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer admin.Close()
-	id := "spindle-" + uuid.NewString()
 	op, err := admin.CreateInstance(ctx, &instancepb.CreateInstanceRequest{
 		Parent:     project,
-		InstanceId: id,
+		InstanceId: strings.TrimPrefix(path, project+"/instances/"),
 		Instance: &instancepb.Instance{
 			Config:      project + "/instanceConfigs/emulator-config",
 			DisplayName: "spindle",
@@ -69,10 +90,10 @@ func (e *Emulator) createInstance(ctx context.Context) (string, error) {
 		},
 	})
 	if err != nil {
-		return "", err
+		return err
 	}
 	_, err = op.Wait(ctx)
-	return project + "/instances/" + id, err
+	return err
 }
 
 func (e *Emulator) createDatabase(ctx context.Context, parent string, dialect databasepb.DatabaseDialect, statements []string) error {

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// shared is the emulator that this process shares. It is never closed.
+// shared is the emulator that this process shares. It is not closed while it answers.
 var shared struct {
 	sync.Mutex
 	emulator *Emulator
@@ -22,12 +22,14 @@ var shared struct {
 // way the emulator is not to be closed; [Emulator.Close] leaves one that is
 // shared with other processes alone.
 //
+// An emulator that has died is replaced at the next call. What was in it is lost.
+//
 // Shared blocks while another caller, here or in another package, starts the
 // emulator.
 func Shared(ctx context.Context) (*Emulator, error) {
 	shared.Lock()
 	defer shared.Unlock()
-	if shared.emulator != nil {
+	if shared.emulator != nil && reach(ctx, shared.emulator.addr) == nil {
 		return shared.emulator, nil
 	}
 	e, err := share(ctx)

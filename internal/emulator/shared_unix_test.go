@@ -83,6 +83,18 @@ func TestASharedEmulatorThatDiedIsReplaced(t *testing.T) {
 	requireEnds(t, e.Addr())
 }
 
+func TestAProcessReplacesASharedEmulatorThatDied(t *testing.T) {
+	needEmulator(t)
+	dead, next := started(t), started(t)
+	t.Cleanup(func() { shared.emulator = nil })
+	shared.emulator = dead
+	require.NoError(t, dead.Close())
+	t.Setenv(hostVariable, next.Addr())
+	e, err := Shared(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, next.Addr(), e.Addr())
+}
+
 // The system gives the pid of an ended process to another.
 func TestAProcessWithThePidOfTheOwnerIsNotTheOwner(t *testing.T) {
 	needEmulator(t)
