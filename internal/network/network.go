@@ -2,8 +2,10 @@
 package network
 
 import (
+	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,8 +20,8 @@ type Link struct {
 
 	mu     sync.Mutex
 	target string
-	down   bool // connections are refused
-	conns  map[net.Conn]struct{}
+	down   bool                      // connections are refused
+	conns  map[net.Conn]*atomic.Bool // true: forgotten; one for both ends
 }
 
 // Way is one direction.
@@ -35,7 +37,7 @@ func NewLink(target string) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Link{ln: ln, target: target, conns: map[net.Conn]struct{}{}}
+	l := &Link{ln: ln, target: target, conns: map[net.Conn]*atomic.Bool{}}
 	l.Mend()
 	l.served.Go(l.serve)
 	return l, nil
@@ -59,15 +61,16 @@ func (l *Link) serve() {
 			return
 		}
 		server, err := l.dial()
-		if err != nil || !l.keep(client, server) {
+		forgotten := &atomic.Bool{}
+		if err != nil || !l.keep(forgotten, client, server) {
 			_ = client.Close()
 			if err == nil {
 				_ = server.Close()
 			}
 			continue
 		}
-		l.served.Go(func() { l.copy(server, client, &l.To) })
-		l.served.Go(func() { l.copy(client, server, &l.From) })
+		l.served.Go(func() { l.copy(server, client, &l.To, forgotten) })
+		l.served.Go(func() { l.copy(client, server, &l.From, forgotten) })
 	}
 }
 
@@ -78,29 +81,34 @@ func (l *Link) dial() (net.Conn, error) {
 	return net.Dial("tcp", target)
 }
 
-func (l *Link) keep(conns ...net.Conn) bool {
+func (l *Link) keep(forgotten *atomic.Bool, conns ...net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range conns {
 		if !l.down {
-			l.conns[c] = struct{}{}
+			l.conns[c] = forgotten
 		}
 	}
 	return !l.down
 }
 
-func (l *Link) copy(to, from net.Conn, w *Way) {
-	defer l.drop(to, from)
+func (l *Link) copy(to, from net.Conn, w *Way, forgotten *atomic.Bool) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
 		w.pass()
+		if forgotten.Load() {
+			_, _ = io.Copy(io.Discard, from)
+			l.drop(from) // the other end is not told
+			return
+		}
 		if n > 0 {
-			if _, err := to.Write(buf[:n]); err != nil {
-				return
+			if _, err = to.Write(buf[:n]); err == nil {
+				continue
 			}
 		}
 		if err != nil {
+			l.drop(to, from)
 			return
 		}
 	}
@@ -132,6 +140,16 @@ func (l *Link) Mend() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.down = false
+}
+
+// Forget makes the connections that there are pass nothing any more, as those do that a NAT or a firewall
+// has forgotten: neither end is told. New ones work.
+func (l *Link) Forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, forgotten := range l.conns {
+		forgotten.Store(true)
+	}
 }
 
 // Repoint leads new connections elsewhere.

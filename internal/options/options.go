@@ -16,7 +16,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const defaultLease = 10 * time.Second
+// DefaultLease is that of a lock whose options say nothing of it.
+const DefaultLease = 10 * time.Second
 
 // Config is what the options said. It does not change once it is complete.
 type Config struct {
@@ -39,7 +40,7 @@ type Config struct {
 
 // New applies the options and fills in the defaults.
 func New[O ~func(*Config)](opts []O) Config {
-	c := Config{Lease: defaultLease, Log: slog.Default(), Clock: elect.SystemClock{}}
+	c := Config{Lease: DefaultLease, Log: slog.Default(), Clock: elect.SystemClock{}}
 	for i, opt := range opts {
 		if opt == nil {
 			c.Refuse("option %d is nil: leave it out", i+1)
