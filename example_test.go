@@ -22,13 +22,14 @@ func Example() {
 	if err := ddl.Create(ctx, database, "locktable"); err != nil {
 		log.Fatal(err)
 	}
-	db, err := spanner.NewClient(ctx, database)
+	const lease = 5 * time.Second
+	db, err := spanner.NewClient(ctx, database, spindle.ClientOptions(lease)...)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer db.Close()
 
-	lock := spindle.New(db, "locktable", "mylock", spindle.WithDuration(5000))
+	lock := spindle.New(db, "locktable", "mylock", spindle.WithLease(lease))
 	done := make(chan error, 1)
 	if err := lock.Run(ctx, done); err != nil {
 		log.Fatal(err)

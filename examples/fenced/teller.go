@@ -47,7 +47,7 @@ func (t teller) main(ctx context.Context) error {
 	flag.Parse()
 
 	var err error
-	if t.db, err = spanner.NewClient(ctx, *database); err != nil {
+	if t.db, err = spanner.NewClient(ctx, *database, spindle.ClientOptions(lease)...); err != nil {
 		return err
 	}
 	defer t.db.Close()

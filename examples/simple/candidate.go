@@ -30,7 +30,7 @@ func (c candidate) run(ctx context.Context, observe func(spindle.Event)) error {
 		}
 	}
 	// Not ctx: the client has to outlive it, for the release.
-	db, err := spanner.NewClient(context.Background(), c.database)
+	db, err := spanner.NewClient(context.Background(), c.database, spindle.ClientOptions(c.lease)...)
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ type place struct {
 }
 
 func (s *story) open(ctx context.Context, path, name string, elected func()) (place, error) {
-	db, err := spanner.NewClient(ctx, path)
+	db, err := spanner.NewClient(ctx, path, spindle.ClientOptions(lease)...)
 	if err != nil {
 		return place{}, err
 	}
