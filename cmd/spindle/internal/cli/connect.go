@@ -51,29 +51,31 @@ An emulator needs SPANNER_EMULATOR_HOST=host:port as well. "spindle demo" needs 
 	return nil
 }
 
-// open connects to the database. The client outlives ctx.
-func (o *common) open() (*spanner.Client, error) {
+// open connects to the database. The connection outlives ctx.
+func (o *common) open(opts ...option.ClientOption) (*connection, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	db, err := spanner.NewClientWithConfig(context.Background(), o.db, spanner.ClientConfig{DisableNativeMetrics: true},
-		option.WithGRPCConnectionPool(1), option.WithUserAgent("spindle"))
+	opts = append(opts, option.WithUserAgent("spindle"))
+	c, err := newConnection(o.table, func() (*spanner.Client, error) {
+		return spanner.NewClientWithConfig(context.Background(), o.db, spanner.ClientConfig{DisableNativeMetrics: true}, opts...)
+	})
 	if err != nil {
 		return nil, o.explain(err)
 	}
-	return db, nil
+	return c, nil
 }
 
 // withTable runs what takes a moment on the table.
 func (o *common) withTable(ctx context.Context, do func(context.Context, table.Table) error) error {
-	db, err := o.open()
+	db, err := o.open(option.WithGRPCConnectionPool(1))
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	return o.explain(do(ctx, o.on(db)))
+	return o.explain(do(ctx, db.locks()))
 }
 
 // complete suggests the names of the locks that there are, for a shell.
@@ -91,10 +93,6 @@ func (o *common) complete(c *cobra.Command, args []string, _ string) ([]cobra.Co
 		return err
 	})
 	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
-func (o *common) on(db *spanner.Client) table.Table {
-	return table.Table{Store: table.Spanner{DB: db, Table: o.table}}
 }
 
 // explain adds what to do about an error of the database.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/internal/stage"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -91,12 +92,12 @@ func demonstrate(ctx context.Context, o *common) error {
 	} else {
 		d.lock = "spindle-demo-" + uuid.NewString()[:8]
 	}
-	db, err := o.open()
+	db, err := o.open(spindle.ClientOptions(demoLease)...)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	d.on = o.on(db)
+	d.on = db.locks()
 	defer d.forget(db)
 	defer d.end()
 	return d.explain(d.play(ctx))
@@ -110,9 +111,9 @@ func (d *demo) end() {
 }
 
 // forget removes the lock from a table that others use, unless somebody holds it.
-func (d *demo) forget(db *spanner.Client) {
+func (d *demo) forget(db *connection) {
 	if l, err := d.on.ListOne(context.Background(), d.lock); err == nil && l.State() == table.Released {
-		_, _ = db.Apply(context.Background(), []*spanner.Mutation{spanner.Delete(d.table, spanner.Key{d.lock})})
+		_, _ = db.client().Apply(context.Background(), []*spanner.Mutation{spanner.Delete(d.table, spanner.Key{d.lock})})
 	}
 }
 

@@ -116,7 +116,7 @@ func (x *execution) run(ctx context.Context) error {
 	}
 	x.signals = make(chan os.Signal, 16)
 	signal.Notify(x.signals, passedOn...)
-	db, err := x.open()
+	db, err := x.open(spindle.ClientOptions(x.lease)...)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (x *execution) run(ctx context.Context) error {
 	if err := child.Find(x.args[0]); err != nil {
 		return codeOf(err) // a candidate that can't do the work must not get in the way of others
 	}
-	if err := x.verify(ctx, db); err != nil {
+	if err := x.verify(ctx, db.client()); err != nil {
 		return err
 	}
 	for pause := time.Duration(0); ; {

@@ -110,16 +110,17 @@ func (g *guarding) run(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // so that a second signal ends it at once
-	db, err := g.open()
+	lease := g.renew * time.Duration(g.failures)
+	db, err := g.open(spindle.ClientOptions(lease)...)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	candidate, err := g.candidate(db, g.renew*time.Duration(g.failures))
+	candidate, err := g.candidate(db, lease)
 	if err != nil {
 		return err
 	}
-	if err := g.verify(ctx, db); err != nil {
+	if err := g.verify(ctx, db.client()); err != nil {
 		return err
 	}
 	greet := greeter{standing: &g.standing}

@@ -65,7 +65,7 @@ func printSchema(o *common, dialect string) error {
 }
 
 func initialize(ctx context.Context, o *common) error {
-	db, err := o.open()
+	db, err := o.open(option.WithGRPCConnectionPool(1))
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func initialize(ctx context.Context, o *common) error {
 	defer cancel()
 	var schema *ddl.SchemaError
 	done := "exists, and is right"
-	if err := ddl.Verify(ask, db, o.table); errors.As(err, &schema) {
+	if err := ddl.Verify(ask, db.client(), o.table); errors.As(err, &schema) {
 		// Without the timeout: a change of the schema may take minutes.
 		if err := ddl.Create(ctx, o.db, o.table, option.WithUserAgent("spindle")); err != nil {
 			return o.explain(err)

@@ -34,7 +34,7 @@ func (s *standing) flags(f *pflag.FlagSet) {
 }
 
 // candidate checks the flags, by the rules of the library.
-func (s *standing) candidate(db *spanner.Client, lease time.Duration) (elect.Candidate, error) {
+func (s *standing) candidate(db *connection, lease time.Duration) (elect.Candidate, error) {
 	opts := []spindle.Option{spindle.WithLease(lease), spindle.WithValue(s.value)}
 	if s.id != "" {
 		opts = append(opts, spindle.WithID(s.id))
@@ -43,11 +43,11 @@ func (s *standing) candidate(db *spanner.Client, lease time.Duration) (elect.Can
 	if s.name == "" {
 		return elect.Candidate{}, misuse("which lock? Give it a name with --name or in SPINDLE_NAME")
 	}
-	c.Check(db, s.table, s.name)
+	c.Check(db.client(), s.table, s.name)
 	if err := c.Err(); err != nil {
 		return elect.Candidate{}, misuse("%w", err)
 	}
-	return c.Candidate(s.on(db), s.name), nil
+	return c.Candidate(db.locks(), s.name), nil
 }
 
 // verify says at once what waiting does not mend. A database that can't be reached is waited for.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -76,7 +77,7 @@ func (w *watching) run(ctx context.Context) error {
 	if w.every < 10*time.Millisecond {
 		return misuse("--every %v: at least 10ms", w.every)
 	}
-	db, err := w.open()
+	db, err := w.open(spindle.ClientOptions(0)...)
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,7 @@ func (w *watching) run(ctx context.Context) error {
 	context.AfterFunc(ctx, stop)
 	looks := make(chan look)
 	go func() {
-		t := w.on(db)
+		t := db.locks()
 		for ctx.Err() == nil {
 			l := w.look(ctx, t)
 			select {
