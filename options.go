@@ -17,7 +17,7 @@ const (
 	minLease = 100 * time.Millisecond
 	maxLease = table.MaxLease
 	maxID    = 1 << 10
-	maxValue = 64 << 10
+	maxValue = table.MaxValue
 )
 
 // An Option changes one thing about a Lock. Run returns what is wrong with it.

@@ -9,17 +9,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 
 	"cloud.google.com/go/spanner"
 	database "cloud.google.com/go/spanner/admin/database/apiv1"
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"google.golang.org/api/option"
-)
 
-// identifier is a table's name, which a schema's may precede. Names are written
-// into statements as they are, so nothing else may get through.
-var identifier = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*$`)
+	"github.com/spindle-lock/spindle/internal/table"
+)
 
 const googleSQL = `(
     name      STRING(MAX) NOT NULL,
@@ -100,9 +97,10 @@ func execute(ctx context.Context, path string, dialect databasepb.DatabaseDialec
 	return op.Wait(ctx)
 }
 
-func checkName(table string) error {
-	if !identifier.MatchString(table) {
-		return fmt.Errorf("ddl: %q is not a table's name: want letters, digits and underscores, not starting with a digit, and at most one dot, after the name of a schema", table)
+// checkName lets nothing through that is not a name: it is written into statements as it is.
+func checkName(name string) error {
+	if err := table.CheckTable(name); err != nil {
+		return fmt.Errorf("ddl: %w", err)
 	}
 	return nil
 }

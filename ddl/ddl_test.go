@@ -3,6 +3,7 @@ package ddl_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,7 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
@@ -114,7 +117,7 @@ func TestCreateLeavesAWrongTableAloneAndSaysWhatIsWrong(t *testing.T) {
 	err := ddl.Create(t.Context(), db.Path, "mine", db.ClientOptions()...)
 	var wrong *ddl.SchemaError
 	require.ErrorAs(t, err, &wrong)
-	require.Len(t, wrong.Problems, 3)
+	require.Len(t, wrong.Problems, 4)
 }
 
 func TestCreateSaysWhichDatabaseItCannotUse(t *testing.T) {
@@ -126,11 +129,11 @@ func TestCreateSaysWhichDatabaseItCannotUse(t *testing.T) {
 }
 
 func TestNamesThatAreNoIdentifiersAreRefusedBeforeAnyRPC(t *testing.T) {
-	for _, name := range []string{"", "1a", "a b", "a.b.c", ".a", "a.", "a;b", "a`", "a--", "ä"} {
+	for _, name := range []string{"", "1a", "a b", "a.b.c", ".a", "a.", "a;b", "a`", "a--", "ä", strings.Repeat("a", 129)} {
 		err := ddl.Verify(t.Context(), nil, name) // which would panic if it were used
-		require.ErrorContains(t, err, "is not a table's name", "%q", name)
+		require.ErrorContains(t, err, "is not an identifier", "%q", name)
 		err = ddl.Create(t.Context(), "projects/p/instances/i/databases/d", name)
-		require.ErrorContains(t, err, "is not a table's name", "%q", name)
+		require.ErrorContains(t, err, "is not an identifier", "%q", name)
 	}
 }
 
@@ -145,19 +148,76 @@ func TestVerifyPassesOnTheErrorsOfQueries(t *testing.T) {
 	require.False(t, errors.As(err, &wrong))
 }
 
+// holdAndRelease writes the longest name and value that a lock may have.
+func holdAndRelease(t *testing.T, db *spindletest.Database, table string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	m := lock.New(db.Client, table, strings.Repeat("n", 4096), spindle.WithValue(strings.Repeat("\x00", 64<<10)))
+	require.NoError(t, m.Lock(ctx))
+	require.NoError(t, m.Unlock(ctx))
+}
+
+// A table that Verify passes is one that locks work in, under the same name.
+func TestATableIsTheSameForVerifyAndForLocks(t *testing.T) {
+	needEmulator(t)
+	for dialect, tables := range map[databasepb.DatabaseDialect][]string{
+		googleSQL:  {"LockTable", "LOCKTABLE", "named.mine", "Named.Mine"},
+		postgreSQL: {"LockTable", "LOCKTABLE", "named.mine", "Named.Mine", "public.locktable", "Public.Mine"},
+	} {
+		t.Run(dialect.String(), func(t *testing.T) {
+			opts := []spindletest.Option{spindletest.WithDDL("CREATE SCHEMA named")}
+			if dialect == postgreSQL {
+				opts = append(opts, spindletest.PostgreSQL())
+			}
+			db := spindletest.New(t, opts...)
+			for _, table := range tables {
+				require.NoError(t, ddl.Create(t.Context(), db.Path, table, db.ClientOptions()...))
+				require.NoError(t, ddl.Verify(t.Context(), db.Client, table))
+				holdAndRelease(t, db, table)
+			}
+		})
+	}
+}
+
 func TestVerifyNamesEverythingThatIsWrong(t *testing.T) {
 	needEmulator(t)
-	const rest = `heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true), token TIMESTAMP OPTIONS (allow_commit_timestamp=true), writer STRING(MAX)`
-	const pgRest = `heartbeat SPANNER.COMMIT_TIMESTAMP, token SPANNER.COMMIT_TIMESTAMP, writer varchar`
+	const times, pgTimes = `heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true), token TIMESTAMP OPTIONS (allow_commit_timestamp=true)`,
+		`heartbeat SPANNER.COMMIT_TIMESTAMP, token SPANNER.COMMIT_TIMESTAMP`
+	const rest, pgRest = times + `, writer STRING(MAX)`, pgTimes + `, writer varchar`
 	tests := []struct {
 		behaviour string
 		dialect   databasepb.DatabaseDialect
-		statement string // empty for no table
+		statement string // empty for no table; several are parted by semicolons
 		want      []string
 	}{
 		{"missing table", googleSQL, "", []string{"the table is missing"}},
-		{"bounded strings are fine", googleSQL,
-			"CREATE TABLE t (name STRING(100), heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true), token TIMESTAMP OPTIONS (allow_commit_timestamp=true), writer STRING(36)) PRIMARY KEY (name)", nil},
+		{"strings that are long enough are fine", googleSQL,
+			"CREATE TABLE t (name STRING(4113), " + times + ", writer STRING(393316)) PRIMARY KEY (name)", nil},
+		{"strings that are too short", googleSQL,
+			"CREATE TABLE t (name STRING(4112), " + times + ", writer STRING(0x24)) PRIMARY KEY (name)", []string{
+				"column name is STRING(4112), and up to 4113 characters are written there, want STRING(MAX)",
+				"column writer is STRING(36), and up to 393316 characters are written there, want STRING(MAX)"}},
+		{"a token that is NOT NULL is fine", googleSQL,
+			"CREATE TABLE t (name STRING(MAX), heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true), token TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp=true), writer STRING(MAX)) PRIMARY KEY (name)", nil},
+		{"columns that a release could not make NULL", googleSQL,
+			"CREATE TABLE t (name STRING(MAX), heartbeat TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp=true), token TIMESTAMP OPTIONS (allow_commit_timestamp=true), writer STRING(MAX) NOT NULL) PRIMARY KEY (name)", []string{
+				"column heartbeat is NOT NULL, and a release writes NULL there, want it nullable",
+				"column writer is NOT NULL, and a release writes NULL there, want it nullable"}},
+		{"a generated column", googleSQL,
+			"CREATE TABLE t (name STRING(MAX), " + times + ", writer STRING(MAX) AS (name) STORED) PRIMARY KEY (name)",
+			[]string{"column writer is generated, so it can't be written, want a plain column"}},
+		{"a row deletion policy", googleSQL,
+			"CREATE TABLE t (name STRING(MAX), " + rest + ") PRIMARY KEY (name), ROW DELETION POLICY (OLDER_THAN(heartbeat, INTERVAL 3 DAY))",
+			[]string{"the table has a row deletion policy (OLDER_THAN(heartbeat, INTERVAL 3 DAY)), which would take locks away from holders that are alive, want it dropped: ALTER TABLE t DROP ROW DELETION POLICY"}},
+		{"a parent table", googleSQL,
+			"CREATE TABLE p (name STRING(MAX)) PRIMARY KEY (name);CREATE TABLE t (name STRING(MAX), " + rest + ") PRIMARY KEY (name), INTERLEAVE IN PARENT p",
+			[]string{"the table is interleaved in p, so inserts would need a row there, want a table of its own"}},
+		{"a unique index", googleSQL,
+			"CREATE TABLE t (name STRING(MAX), " + rest + ") PRIMARY KEY (name);CREATE UNIQUE INDEX one ON t (writer, token)",
+			[]string{"index one on (writer, token) is unique, so the rows of two locks could exclude each other, want it dropped or not unique"}},
+		{"indexes that exclude nothing are fine", googleSQL,
+			"CREATE TABLE t (name STRING(MAX), " + rest + ") PRIMARY KEY (name);CREATE INDEX young ON t (token);CREATE UNIQUE INDEX wide ON t (token, name) STORING (heartbeat)", nil},
 		{"columns that can be left out are fine", googleSQL,
 			"CREATE TABLE t (name STRING(MAX) NOT NULL, " + rest + ", a INT64, b INT64 NOT NULL DEFAULT (1), c STRING(MAX) NOT NULL AS (name) STORED) PRIMARY KEY (name)", nil},
 		{"missing columns", googleSQL,
@@ -186,8 +246,34 @@ func TestVerifyNamesEverythingThatIsWrong(t *testing.T) {
 			[]string{"column a is NOT NULL and has no default, so inserts would fail, want it nullable, with a default, or dropped"}},
 
 		{"missing table", postgreSQL, "", []string{"the table is missing"}},
-		{"bounded strings are fine", postgreSQL,
-			"CREATE TABLE t (name varchar(100) PRIMARY KEY, heartbeat SPANNER.COMMIT_TIMESTAMP, token SPANNER.COMMIT_TIMESTAMP, writer text)", nil},
+		{"strings that are long enough are fine", postgreSQL,
+			"CREATE TABLE t (name varchar(4113) PRIMARY KEY, " + pgTimes + ", writer varchar(393316))", nil},
+		{"any text is fine", postgreSQL,
+			"CREATE TABLE t (name text PRIMARY KEY, " + pgTimes + ", writer text)", nil},
+		{"strings that are too short", postgreSQL,
+			"CREATE TABLE t (name varchar(4112) PRIMARY KEY, " + pgTimes + ", writer varchar(36))", []string{
+				"column name is character varying(4112), and up to 4113 characters are written there, want varchar",
+				"column writer is character varying(36), and up to 393316 characters are written there, want varchar"}},
+		{"a token that is NOT NULL is fine", postgreSQL,
+			"CREATE TABLE t (name varchar PRIMARY KEY, heartbeat SPANNER.COMMIT_TIMESTAMP, token SPANNER.COMMIT_TIMESTAMP NOT NULL, writer varchar)", nil},
+		{"columns that a release could not make NULL", postgreSQL,
+			"CREATE TABLE t (name varchar PRIMARY KEY, heartbeat SPANNER.COMMIT_TIMESTAMP NOT NULL, token SPANNER.COMMIT_TIMESTAMP, writer varchar NOT NULL)", []string{
+				"column heartbeat is NOT NULL, and a release writes NULL there, want it nullable",
+				"column writer is NOT NULL, and a release writes NULL there, want it nullable"}},
+		{"a generated column", postgreSQL,
+			"CREATE TABLE t (name varchar PRIMARY KEY, " + pgTimes + ", writer varchar GENERATED ALWAYS AS (name) STORED)",
+			[]string{"column writer is generated, so it can't be written, want a plain column"}},
+		{"a row deletion policy", postgreSQL,
+			"CREATE TABLE t (name varchar PRIMARY KEY, " + pgRest + ") TTL INTERVAL '3 days' ON heartbeat",
+			[]string{"the table has a row deletion policy (INTERVAL '3 DAYS' ON heartbeat), which would take locks away from holders that are alive, want it dropped: ALTER TABLE t DROP TTL"}},
+		{"a parent table", postgreSQL,
+			"CREATE TABLE p (name varchar PRIMARY KEY);CREATE TABLE t (name varchar PRIMARY KEY, " + pgRest + ") INTERLEAVE IN PARENT p",
+			[]string{"the table is interleaved in p, so inserts would need a row there, want a table of its own"}},
+		{"a unique index", postgreSQL,
+			"CREATE TABLE t (name varchar PRIMARY KEY, " + pgRest + ");CREATE UNIQUE INDEX one ON t (writer, token)",
+			[]string{"index one on (writer, token) is unique, so the rows of two locks could exclude each other, want it dropped or not unique"}},
+		{"indexes that exclude nothing are fine", postgreSQL,
+			"CREATE TABLE t (name varchar PRIMARY KEY, " + pgRest + ");CREATE INDEX young ON t (token);CREATE UNIQUE INDEX wide ON t (token, name) INCLUDE (heartbeat)", nil},
 		{"columns that can be left out are fine", postgreSQL,
 			"CREATE TABLE t (name varchar PRIMARY KEY, " + pgRest + ", a bigint, b bigint NOT NULL DEFAULT 1)", nil},
 		{"missing columns", postgreSQL,
@@ -202,8 +288,8 @@ func TestVerifyNamesEverythingThatIsWrong(t *testing.T) {
 				"column token is timestamp with time zone, want SPANNER.COMMIT_TIMESTAMP",
 				"column writer is bytea, want varchar"}},
 		{"another primary key", postgreSQL,
-			"CREATE TABLE t (name varchar, " + pgRest + ", PRIMARY KEY (writer, name))",
-			[]string{"the primary key is (writer, name), want (name)"}},
+			"CREATE TABLE t (name varchar, " + pgRest + ", PRIMARY KEY (token, name))",
+			[]string{"the primary key is (token, name), want (name)"}},
 		{"a further column that inserts would have to give", postgreSQL,
 			"CREATE TABLE t (name varchar PRIMARY KEY, " + pgRest + ", a bigint NOT NULL)",
 			[]string{"column a is NOT NULL and has no default, so inserts would fail, want it nullable, with a default, or dropped"}},
@@ -215,13 +301,14 @@ func TestVerifyNamesEverythingThatIsWrong(t *testing.T) {
 				opts = append(opts, spindletest.PostgreSQL())
 			}
 			if tt.statement != "" {
-				opts = append(opts, spindletest.WithDDL(tt.statement))
+				opts = append(opts, spindletest.WithDDL(strings.Split(tt.statement, ";")...))
 			}
 			db := spindletest.New(t, opts...)
 
 			err := ddl.Verify(t.Context(), db.Client, "t")
 			if tt.want == nil {
 				require.NoError(t, err)
+				holdAndRelease(t, db, "t")
 				return
 			}
 			var wrong *ddl.SchemaError

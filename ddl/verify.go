@@ -3,10 +3,14 @@ package ddl
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"cloud.google.com/go/spanner"
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // A SchemaError says that a table is not a lock table.
@@ -34,13 +38,16 @@ func (e *SchemaError) Error() string {
 
 // Verify reads the schema of a table and returns nil if it is a lock table. If
 // it is not, the error is a [*SchemaError] that names everything wrong with it:
-// a missing table or column, a wrong type, a timestamp that does not allow
-// commit timestamps, another primary key, and any further column that would
-// make inserts fail. Any length will do for the strings, and further columns
-// are fine if they can be left out of an insert.
+// a missing table or column, a wrong type, a string that is too short for the
+// longest name or value of a lock, a timestamp that does not allow commit
+// timestamps, a column that can't be written or be NULL where locks need it, a
+// row deletion policy, another primary key, and whatever else would make
+// inserts fail: a further column that has to be given, a unique index that does
+// not include the name, a parent table. Further columns are fine if they can be
+// left out of an insert.
 //
-// Letter case does not matter in names. Any other error is that of a query. Verify blocks until ctx ends
-// where Spanner can't be reached.
+// Letter case does not matter in names. Any other error is that of a query.
+// Verify blocks until ctx ends where Spanner can't be reached.
 func Verify(ctx context.Context, db *spanner.Client, table string) error {
 	if err := checkName(table); err != nil {
 		return err
@@ -60,28 +67,15 @@ func (t schema) problems(dialect databasepb.DatabaseDialect) []string {
 	if len(t.columns) == 0 {
 		return []string{"the table is missing"}
 	}
-	text, timestamp := typeNames(dialect)
-	required := []struct {
-		name string
-		typ  string
-		ok   func(column) bool
-	}{
-		{"name", text, column.isText},
-		{"heartbeat", timestamp, column.isCommitTimestamp},
-		{"token", timestamp, column.isCommitTimestamp},
-		{"writer", text, column.isText},
-	}
-
 	var problems []string
+	needed := needs(dialect)
 	known := map[string]bool{}
-	for _, want := range required {
+	for _, want := range needed {
 		known[want.name] = true
-		got, ok := t.columns[want.name]
-		switch {
-		case !ok:
+		if got, ok := t.columns[want.name]; ok {
+			problems = append(problems, want.problems(got)...)
+		} else {
 			problems = append(problems, fmt.Sprintf("column %s is missing, want %s", want.name, want.typ))
-		case !want.ok(got):
-			problems = append(problems, fmt.Sprintf("column %s is %s, want %s", want.name, got, want.typ))
 		}
 	}
 	if key := strings.Join(t.key, ", "); key != "name" {
@@ -92,7 +86,61 @@ func (t schema) problems(dialect databasepb.DatabaseDialect) []string {
 			problems = append(problems, fmt.Sprintf("column %s is NOT NULL and has no default, so inserts would fail, want it nullable, with a default, or dropped", name))
 		}
 	}
+	for _, i := range t.unique {
+		if !slices.Contains(i.on, "name") {
+			problems = append(problems, fmt.Sprintf("index %s on (%s) is unique, so the rows of two locks could exclude each other, want it dropped or not unique", i.name, strings.Join(i.on, ", ")))
+		}
+	}
+	if t.parent != "" {
+		problems = append(problems, fmt.Sprintf("the table is interleaved in %s, so inserts would need a row there, want a table of its own", t.parent))
+	}
+	if t.expiry != "" {
+		problems = append(problems, fmt.Sprintf("the table has a row deletion policy (%s), which would take locks away from holders that are alive, want it dropped: ALTER TABLE %s %s",
+			t.expiry, t.table, dropExpiry(dialect)))
+	}
 	return problems
+}
+
+// A need is what locks need of a column.
+type need struct {
+	name, typ string
+	hasType   func(column) bool
+	length    int  // in characters, the longest that is written
+	null      bool // NULL is written
+}
+
+func needs(dialect databasepb.DatabaseDialect) []need {
+	text, timestamp := typeNames(dialect)
+	return []need{
+		{name: "name", typ: text, hasType: column.isText, length: table.MaxKey},
+		{name: "heartbeat", typ: timestamp, hasType: column.isCommitTimestamp, null: true},
+		{name: "token", typ: timestamp, hasType: column.isCommitTimestamp},
+		{name: "writer", typ: text, hasType: column.isText, length: table.MaxWriter, null: true},
+	}
+}
+
+func (n need) problems(got column) []string {
+	if !n.hasType(got) {
+		return []string{fmt.Sprintf("column %s is %s, want %s", n.name, got, n.typ)}
+	}
+	var problems []string
+	if length, bounded := got.length(); bounded && length < n.length {
+		problems = append(problems, fmt.Sprintf("column %s is %s, and up to %d characters are written there, want %s", n.name, got, n.length, n.typ))
+	}
+	if n.null && !got.nullable {
+		problems = append(problems, fmt.Sprintf("column %s is NOT NULL, and a release writes NULL there, want it nullable", n.name))
+	}
+	if got.generated {
+		problems = append(problems, fmt.Sprintf("column %s is generated, so it can't be written, want a plain column", n.name))
+	}
+	return problems
+}
+
+func dropExpiry(dialect databasepb.DatabaseDialect) string {
+	if dialect == databasepb.DatabaseDialect_POSTGRESQL {
+		return "DROP TTL"
+	}
+	return "DROP ROW DELETION POLICY"
 }
 
 func typeNames(dialect databasepb.DatabaseDialect) (text, timestamp string) {
@@ -105,6 +153,13 @@ func typeNames(dialect databasepb.DatabaseDialect) (text, timestamp string) {
 func (c column) isText() bool {
 	typ := strings.ToLower(c.typ)
 	return strings.HasPrefix(typ, "string(") || typ == "text" || strings.HasPrefix(typ, "character varying")
+}
+
+// length is how many characters a text may have, if that is bounded, as in STRING(36) and character varying(36).
+func (c column) length() (n int, bounded bool) {
+	_, length, _ := strings.Cut(strings.TrimSuffix(c.typ, ")"), "(")
+	n, err := strconv.Atoi(length)
+	return n, err == nil
 }
 
 // isCommitTimestamp distinguishes both dialects: in PostgreSQL, the type says

@@ -57,6 +57,7 @@ func FuzzPromise(f *testing.F) {
 	for _, s := range []string{"", `{"lease":"10s"}`, `{"lease":"10s","value":"http://10.0.0.7:8080"}`, `{"lease":"-1s"}`, `{"lease":"25h"}`, `{"lease":1}`, `[]`, `{"lease":"1ns","slots":-1}`} {
 		f.Add(s, int64(time.Second), "value")
 	}
+	f.Add("", int64(MaxLease-1), strings.Repeat("\x00", MaxValue))
 	f.Fuzz(func(t *testing.T, s string, lease int64, value string) {
 		if p, err := parsePromise(s); err == nil && (p.Lease <= 0 || p.Lease > MaxLease) {
 			t.Errorf("%q was read as %v", s, p)
@@ -65,6 +66,9 @@ func FuzzPromise(f *testing.F) {
 			return
 		}
 		p := Promise{Lease: time.Duration(lease), Value: value}
+		if n := utf8.RuneCountInString(p.encode()); len(value) <= MaxValue && n > MaxWriter {
+			t.Errorf("a value of %d bytes takes %d characters, and a table needs to have only %d", len(value), n, MaxWriter)
+		}
 		if back, err := parsePromise(p.encode()); err != nil || back != p {
 			t.Errorf("%v was read back as %v, %v", p, back, err)
 		}

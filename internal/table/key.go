@@ -32,6 +32,9 @@ const MaxName = 4096
 
 const tokenDigits = 16
 
+// MaxKey is the longest key of a lease row.
+const MaxKey = MaxName + len("_") + tokenDigits
+
 var (
 	leaseLike  = regexp.MustCompile(`_[0-9]{16,}$`)
 	identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}(\.[A-Za-z_][A-Za-z0-9_]{0,127})?$`)
@@ -59,6 +62,15 @@ func CheckTable(table string) error {
 		return fmt.Errorf("table name %q is not an identifier: letters, digits and _ are allowed, not starting with a digit, with at most one dot after a schema", table)
 	}
 	return nil
+}
+
+// apiName is what Spanner's API calls a table. It knows those in PostgreSQL's schema public by their names
+// alone; no schema of another kind can be called so, in either dialect.
+func apiName(table string) string {
+	if schema, name, ok := strings.Cut(table, "."); ok && strings.EqualFold(schema, "public") {
+		return name
+	}
+	return table
 }
 
 // LeaseKey returns the key of the lease row of name under token. No lease row has the key of a token

@@ -9,6 +9,13 @@ import (
 // MaxLease is the longest lease. It keeps every sum of leases and times far from overflow.
 const MaxLease = 24 * time.Hour
 
+// MaxValue is the longest value of a holder, in bytes.
+const MaxValue = 64 << 10
+
+// MaxWriter is the longest text in the column writer, in characters: JSON may write six for a byte of a
+// value, as in \u0000. A claimant's id is shorter.
+const MaxWriter = 6*MaxValue + 100
+
 // Promise is what a holder wrote into its lease row when its term began. It never changes.
 type Promise struct {
 	Lease time.Duration // the holder stops by itself when no heartbeat was acknowledged for this long

@@ -56,7 +56,7 @@ func (s Spanner) Read(ctx context.Context, step string, bound Bound, keys Keys) 
 	if bound == Present {
 		txn = txn.WithTimestampBound(spanner.ExactStaleness(0))
 	}
-	rows, err := collect(txn.ReadWithOptions(ctx, s.Table, keys.set(), columns, readOptions(step)))
+	rows, err := collect(txn.ReadWithOptions(ctx, apiName(s.Table), keys.set(), columns, readOptions(step)))
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -131,7 +131,7 @@ func (r *reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
 }
 
 func (r *reader) read(ctx context.Context, keys Keys) ([]Row, error) {
-	return collect(r.txn.ReadWithOptions(ctx, r.Table, keys.set(), columns, readOptions(r.step)))
+	return collect(r.txn.ReadWithOptions(ctx, apiName(r.Table), keys.set(), columns, readOptions(r.step)))
 }
 
 // rollback is for the emulator, which runs one transaction at a time. Nothing depends on it.
@@ -180,17 +180,18 @@ func (s Spanner) mutations(writes []Write) []*spanner.Mutation {
 }
 
 func (s Spanner) mutation(w Write) *spanner.Mutation {
+	table := apiName(s.Table)
 	if w.Kind == Delete {
-		return spanner.Delete(s.Table, spanner.Key{w.Name})
+		return spanner.Delete(table, spanner.Key{w.Name})
 	}
 	cols, vals := []string{ColName}, []any{w.Name}
 	for _, c := range w.Set {
 		cols, vals = append(cols, c.Column), append(vals, value(c.Value))
 	}
 	if w.Kind == Insert {
-		return spanner.Insert(s.Table, cols, vals)
+		return spanner.Insert(table, cols, vals)
 	}
-	return spanner.Update(s.Table, cols, vals)
+	return spanner.Update(table, cols, vals)
 }
 
 func value(v any) any {
