@@ -9,11 +9,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"cloud.google.com/go/spanner"
 	database "cloud.google.com/go/spanner/admin/database/apiv1"
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"google.golang.org/api/option"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -68,15 +72,33 @@ func Create(ctx context.Context, database, table string, opts ...option.ClientOp
 	}
 	defer db.Close()
 
-	err = Verify(ctx, db, table)
-	var schema *SchemaError
-	if !errors.As(err, &schema) || !schema.missing {
-		return err
+	for {
+		err := Verify(ctx, db, table)
+		var schema *SchemaError
+		if !errors.As(err, &schema) || !schema.missing {
+			return err
+		}
+		switch err := execute(ctx, database, schema.dialect, table, opts); {
+		case err != nil && !inTurn(ctx, err):
+			return fmt.Errorf("ddl: cannot create table %s in %s: %w", table, database, err)
+		case err == nil:
+			return Verify(ctx, db, table)
+		}
 	}
-	if err := execute(ctx, database, schema.dialect, table, opts); err != nil {
-		return fmt.Errorf("ddl: cannot create table %s in %s: %w", table, database, err)
+}
+
+// inTurn waits a moment where an emulator refuses to change a schema because somebody else just does: Spanner
+// itself has them wait in a queue. Who that was may have made the table.
+func inTurn(ctx context.Context, err error) bool {
+	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "concurrent schema change") {
+		return false
 	}
-	return Verify(ctx, db, table)
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(50 * time.Millisecond):
+		return true
+	}
 }
 
 // execute runs the statement that creates the table, and waits for its end. The
