@@ -1,8 +1,9 @@
-// Package ddl creates and verifies the lock table.
+// Package ddl creates, verifies and prunes the lock table.
 //
 // The table has one row for each lock. [Statement] is for those who keep their
 // schema in migrations of their own; [Create] is for everyone else; [Verify]
-// tells, at the start of a program, whether the table is right.
+// tells, at the start of a program, whether the table is right. [Prune] removes
+// the rows of locks that are not used any more.
 package ddl
 
 import (

@@ -212,8 +212,8 @@ func (w *world) checkCommit(step string, at time.Time, before, after map[string]
 //	claim      any -> claimed, under its own timestamp as a new token, with no lease row
 //	confirm    claimed -> held under the same token, with its lease row only, which has the promise
 //	heartbeat  held -> held, the heartbeat later and nothing else changed
-//	release    held -> released, with no lease row
-//	withdraw   claimed -> released
+//	release    held -> released, with no lease row, its own timestamp where the token was
+//	withdraw   claimed -> released, the same way
 //
 // "Held" of which the operator took the lease row is left by a claim only, and a lease row of which he
 // took the lock row is deleted by the next claim.
@@ -230,9 +230,9 @@ func allowed(step string, at time.Time, b, a rowState, by *process) bool {
 		return b.kind() == "held" && a.kind() == "held" && a.token == b.token && a.writer == b.writer &&
 			b.only(b.token) && a.only(a.token) && a.heartbeat.After(b.heartbeat)
 	case "release":
-		return b.kind() == "held" && b.only(b.token) && a.kind() == "released" && a.token == b.token && a.writer == "" && a.only(0)
+		return b.kind() == "held" && b.only(b.token) && a.kind() == "released" && a.token == now && a.writer == "" && a.only(0)
 	case "withdraw":
-		return b.kind() == "claimed" && b.writer == by.config.ID && a.kind() == "released" && a.token == b.token && a.writer == "" && len(a.leases) == len(b.leases)
+		return b.kind() == "claimed" && b.writer == by.config.ID && a.kind() == "released" && a.token == now && a.writer == "" && len(a.leases) == len(b.leases)
 	}
 	return false
 }

@@ -130,11 +130,14 @@ func (s *Store) find(keys table.Keys) []table.Row {
 	var found []table.Row
 	for name, row := range s.rows {
 		within := func(r table.Range) bool { return r.From <= name && name <= r.To }
-		if keys.All || slices.Contains(keys.Names, name) || slices.ContainsFunc(keys.Ranges, within) {
+		if keys.All && name > keys.After && !(keys.Busy && row.Heartbeat.IsZero()) || slices.Contains(keys.Names, name) || slices.ContainsFunc(keys.Ranges, within) {
 			found = append(found, row)
 		}
 	}
 	slices.SortFunc(found, func(a, b table.Row) int { return strings.Compare(a.Name, b.Name) })
+	if keys.Limit > 0 {
+		found = found[:min(keys.Limit, len(found))]
+	}
 	return found
 }
 

@@ -122,7 +122,7 @@ func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error
 		var writes []Write
 		for _, name := range names {
 			if bare(rows[name], token) {
-				writes = append(writes, Write{Kind: Update, Name: name, Set: []Cell{{ColHeartbeat, nil}, {ColWriter, nil}}})
+				writes = append(writes, Write{Kind: Update, Name: name, Set: released})
 			}
 		}
 		if writes == nil {

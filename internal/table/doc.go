@@ -5,6 +5,7 @@
 //   - promise.go: what a holder writes into its lease row
 //   - observe.go, claim.go, hold.go: the steps, in the order of docs/protocol.md
 //   - list.go: what an operator sees of the table
+//   - prune.go: how rows that nobody needs are removed
 //
 // Every step takes any number of names and is one commit for all of them.
 package table

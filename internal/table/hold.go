@@ -25,10 +25,14 @@ func (t Table) Release(ctx context.Context, token Token, names ...string) error 
 		writes = append(writes,
 			good(name, token),
 			Write{Kind: Delete, Name: LeaseKey(name, token)},
-			Write{Kind: Update, Name: name, Set: []Cell{{ColHeartbeat, nil}, {ColWriter, nil}}})
+			Write{Kind: Update, Name: name, Set: released})
 	}
 	return t.superseded(ctx, token, names, t.Store.Commit(ctx, "release", writes))
 }
+
+// released is what a lock row says that was given back. Its token is the time of that, which is what Prune
+// goes by, and no lease row has it.
+var released = []Cell{{ColHeartbeat, nil}, {ColToken, Now}, {ColWriter, nil}}
 
 // good makes a commit fail unless name is still held under token.
 func good(name string, token Token) Write { return Write{Kind: Update, Name: LeaseKey(name, token)} }

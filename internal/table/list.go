@@ -47,10 +47,10 @@ func (l Listing) State() State {
 	return Held
 }
 
-// List reads every lock of the table at one instant, in one RPC, in the order of their names. A row that
-// can't be read does not hide the others.
-func (t Table) List(ctx context.Context) ([]Listing, time.Time, error) {
-	rows, at, err := t.Store.Read(ctx, "list", Present, Keys{All: true})
+// List reads every lock of the table at one instant, in the order of their names; without all,
+// released ones are left out. A row that can't be read does not hide the others.
+func (t Table) List(ctx context.Context, all bool) ([]Listing, time.Time, error) {
+	rows, at, err := t.Store.Read(ctx, "list", Present, Keys{All: true, Busy: !all})
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -63,12 +63,12 @@ func (t Table) List(ctx context.Context) ([]Listing, time.Time, error) {
 			names[row.Name] = true
 		}
 	}
-	var all []Listing
+	var found []Listing
 	for name := range names {
-		all = append(all, list(name, at, byName, rows))
+		found = append(found, list(name, at, byName, rows))
 	}
-	slices.SortFunc(all, func(a, b Listing) int { return cmp.Compare(a.Name, b.Name) })
-	return all, at, nil
+	slices.SortFunc(found, func(a, b Listing) int { return cmp.Compare(a.Name, b.Name) })
+	return found, at, nil
 }
 
 // ListOne is List for one name, in one RPC, and another where the local clock is a day behind.

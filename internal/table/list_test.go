@@ -1,6 +1,7 @@
 package table_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,7 +45,7 @@ func TestEveryLockIsListedOnceWithItsState(t *testing.T) {
 		a := hold(t, tab, "a", time.Second)
 		hold(t, tab, "a_12", time.Second)
 
-		all, _, err := tab.List(t.Context())
+		all, _, err := tab.List(t.Context(), true)
 		require.NoError(t, err)
 		states := map[string]table.State{}
 		for _, l := range all {
@@ -63,6 +64,11 @@ func TestEveryLockIsListedOnceWithItsState(t *testing.T) {
 		assert.Equal(t, a, all[0].Token)
 		assert.Equal(t, "at a", all[0].Promise.Value)
 		assert.Contains(t, all[len(all)-2].Strays, orphan)
+
+		busy, _, err := tab.List(t.Context(), false)
+		require.NoError(t, err)
+		assert.Len(t, busy, len(all)-1)
+		assert.False(t, slices.ContainsFunc(busy, func(l table.Listing) bool { return l.State() == table.Released }))
 
 		none, err := tab.ListOne(t.Context(), "none")
 		require.NoError(t, err)

@@ -18,7 +18,7 @@ type Observation struct {
 
 	Exists    bool
 	Heartbeat time.Time // zero: released
-	Token     Token
+	Token     Token     // released: of no term, but the time of the release
 	Writer    string
 
 	// Promise is the holder's, where its lease row was read at the same instant.

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,20 +44,46 @@ var (
 	prompt  = spanner.CommitOptions{MaxCommitDelay: &noDelay}
 )
 
+const page = 50_000 // rows in one answer, where all are read
+
 const noLimit = 1 << 40 // 0 would leave the client's own
 
-func readOptions(step string) *spanner.ReadOptions {
-	return &spanner.ReadOptions{Priority: priority, RequestTag: tag(step), Limit: noLimit,
+func readOptions(step string, keys Keys) *spanner.ReadOptions {
+	return &spanner.ReadOptions{Priority: priority, RequestTag: tag(step), Limit: cmp.Or(keys.Limit, noLimit),
 		OrderBy: sppb.ReadRequest_ORDER_BY_PRIMARY_KEY, DirectedReadOptions: &sppb.DirectedReadOptions{}}
 }
 
-// Read implements Store.
+// Read implements Store. All keys are read in pages of one snapshot: the client may keep a whole answer in
+// memory.
 func (s Spanner) Read(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error) {
-	txn := s.DB.Single()
+	snapshot := spanner.StrongRead()
 	if bound == Present {
-		txn = txn.WithTimestampBound(spanner.ExactStaleness(0))
+		snapshot = spanner.ExactStaleness(0)
 	}
-	rows, err := collect(txn.ReadWithOptions(ctx, apiName(s.Table), keys.set(), columns, readOptions(step)))
+	if !keys.All || keys.Limit > 0 {
+		return s.read(ctx, step, snapshot, keys)
+	}
+	var all []Row
+	for keys.Limit = page; ; {
+		rows, at, err := s.read(ctx, step, snapshot, keys)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		for _, row := range rows {
+			if keys.After = row.Name; !keys.Busy || !row.Heartbeat.IsZero() {
+				all = append(all, row)
+			}
+		}
+		if len(rows) < page {
+			return all, at, nil
+		}
+		snapshot = spanner.ReadTimestamp(at)
+	}
+}
+
+func (s Spanner) read(ctx context.Context, step string, snapshot spanner.TimestampBound, keys Keys) ([]Row, time.Time, error) {
+	txn := s.DB.Single().WithTimestampBound(snapshot)
+	rows, err := collect(txn.ReadWithOptions(ctx, apiName(s.Table), keys.set(), columns, readOptions(step, keys)))
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -131,7 +158,7 @@ func (r *reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
 }
 
 func (r *reader) read(ctx context.Context, keys Keys) ([]Row, error) {
-	return collect(r.txn.ReadWithOptions(ctx, apiName(r.Table), keys.set(), columns, readOptions(r.step)))
+	return collect(r.txn.ReadWithOptions(ctx, apiName(r.Table), keys.set(), columns, readOptions(r.step, keys)))
 }
 
 // rollback is for the emulator, which runs one transaction at a time. Nothing depends on it.
@@ -145,7 +172,7 @@ func tag(step string) string { return "spindle-" + step }
 
 func (k Keys) set() spanner.KeySet {
 	if k.All {
-		return spanner.AllKeys()
+		return spanner.KeyRange{Start: spanner.Key{k.After}, End: spanner.Key{}, Kind: spanner.OpenClosed}
 	}
 	var set []spanner.KeySet
 	for _, r := range k.Ranges {

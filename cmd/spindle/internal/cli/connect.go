@@ -86,7 +86,7 @@ func (o *common) complete(c *cobra.Command, args []string, _ string) ([]cobra.Co
 	}
 	o.timeout = min(o.timeout, 3*time.Second)
 	_ = o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
-		all, _, err := t.List(ctx)
+		all, _, err := t.List(ctx, false)
 		for _, l := range all {
 			names = append(names, cobra.CompletionWithDesc(l.Name, string(l.State())))
 		}

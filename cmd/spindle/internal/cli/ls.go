@@ -22,23 +22,25 @@ const statesHelp = `The states, by Spanner's clock:
 
 func newLs(o *common) *cobra.Command {
 	var f format
+	var everything bool
 	c := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
-		Short:   "List every lock in the table",
-		Long: `Ls lists every lock in the table, as it is at one instant.
+		Short:   "List the locks in the table",
+		Long: `Ls lists the locks in the table, as they are at one instant. Those that were
+released are listed with --all.
 
-SINCE is how long ago the term began, and BEAT how old the last heartbeat is, of
+SINCE is how long ago the term began, or the lock was released, and BEAT how old the last heartbeat is, of
 which there are three in a lease. No clock of yours matters for either. A second
 line has the holder's id and its value, where they don't fit beside the rest.
 
 ` + statesHelp + "\n" + commonCodes,
 		Example: `  spindle ls
-  spindle ls -o json | jq -r 'select(.state != "held") | .name'`,
+  spindle ls --all -o json | jq -r 'select(.state != "held") | .name'`,
 		Args: exactly(0, "none"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
-				all, _, err := t.List(ctx)
+				all, _, err := t.List(ctx, everything)
 				if err != nil {
 					return err
 				}
@@ -47,6 +49,7 @@ line has the holder's id and its value, where they don't fit beside the rest.
 		},
 	}
 	f.flag(c.Flags())
+	c.Flags().BoolVarP(&everything, "all", "a", false, "list released locks, too")
 	return c
 }
 
@@ -60,7 +63,7 @@ func list(p *paper, f format, all []table.Listing) error {
 		return nil
 	}
 	if len(all) == 0 {
-		fmt.Fprintln(os.Stderr, "There are no locks in the table.")
+		fmt.Fprintln(os.Stderr, "There are no locks in the table, apart from released ones that --all shows.")
 		return nil
 	}
 	for _, line := range sheet(p, all) {
@@ -81,6 +84,9 @@ func cells(l table.Listing) []string {
 	since, beat, lease, token := "-", "-", "-", "-"
 	if l.Token != 0 {
 		token, since = spindle.Token(l.Token).String(), short(l.At.Sub(l.Token.Time()))
+	}
+	if l.State() == table.Released {
+		token = "-" // it is of no term
 	}
 	if !l.Heartbeat.IsZero() {
 		beat = short(l.At.Sub(l.Heartbeat))

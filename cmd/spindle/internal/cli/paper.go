@@ -155,6 +155,9 @@ func jsonOf(l table.Listing) lockJSON {
 		since := l.Token.Time()
 		j.Token, j.Since = spindle.Token(l.Token).String(), &since
 	}
+	if l.State() == table.Released {
+		j.Token = "" // it is of no term
+	}
 	if !l.Heartbeat.IsZero() {
 		heartbeat, age := l.Heartbeat.UTC(), l.At.Sub(l.Heartbeat).Seconds()
 		j.Heartbeat, j.AgeSeconds = &heartbeat, &age

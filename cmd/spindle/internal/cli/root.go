@@ -133,7 +133,7 @@ func newRoot() *cobra.Command {
 	}
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 "))
 	o.flags(root.PersistentFlags())
-	root.AddCommand(newInit(o), newExec(o), newGuard(o), newLs(o), newWatch(o), newStatus(o), newRelease(o), newDemo(o))
+	root.AddCommand(newInit(o), newExec(o), newGuard(o), newLs(o), newWatch(o), newStatus(o), newRelease(o), newPrune(o), newDemo(o))
 	commands(root, func(c *cobra.Command) {
 		c.Long = reflow(c.Long, 80)
 		c.Flags().SortFlags = false

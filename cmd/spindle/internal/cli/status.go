@@ -93,7 +93,7 @@ func sentence(l table.Listing) string {
 	case table.Expired:
 		return fmt.Sprintf("%s is free: the lease of %s has expired\n  token %v; last heartbeat %s ago, lease %v", name, show(l.Writer), token, age, l.Promise.Lease)
 	case table.Released:
-		return fmt.Sprintf("%s is free: it was released\n  last token %v", name, token)
+		return fmt.Sprintf("%s is free: it was released %s ago", name, since)
 	case table.Unconfirmed:
 		return fmt.Sprintf("%s is not held: %s has claimed it, %s ago, and may not act yet\n  token %v", name, show(l.Writer), age, token)
 	case table.Orphaned:

@@ -112,7 +112,7 @@ func (w *watching) look(ctx context.Context, t table.Table) (l look) {
 	defer cancel()
 	sent := time.Now()
 	if w.name == "" {
-		l.locks, l.at, l.err = t.List(ctx)
+		l.locks, l.at, l.err = t.List(ctx, true)
 	} else {
 		var one table.Listing
 		one, l.err = t.ListOne(ctx, w.name)

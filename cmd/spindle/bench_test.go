@@ -1,0 +1,55 @@
+//go:build unix
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle/internal/emulator"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+var rowsInTable = flag.Int("rows", 1_000_000, "how many released locks the benchmarks of large tables have")
+
+// BenchmarkLargeTable looks at a table of released locks, and prunes it, by the command.
+func BenchmarkLargeTable(b *testing.B) {
+	db := spindletest.New(b)
+	released := time.Now().Add(-48 * time.Hour)
+	for i := 0; i < *rowsInTable; {
+		var rows []*spanner.Mutation
+		for range min(10_000, *rowsInTable-i) {
+			rows = append(rows, spanner.Insert(db.Table, []string{"name", "token"}, []any{fmt.Sprintf("invoice-%07d", i), released}))
+			i++
+		}
+		if _, err := db.Client.Apply(b.Context(), rows); err != nil {
+			b.Fatal(err)
+		}
+	}
+	e, err := emulator.Shared(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Setenv("SPANNER_EMULATOR_HOST", e.Addr())
+	b.Setenv("SPINDLE_DB", db.Path)
+	b.Setenv("SPINDLE_TIMEOUT", "10m")
+	for _, args := range [][]string{{"ls"}, {"ls", "--all"}, {"status", "invoice-0000001"}, {"prune", "--dry-run"}, {"prune"}} {
+		b.Run(fmt.Sprint(args), func(b *testing.B) {
+			for range b.N {
+				c := exec.CommandContext(b.Context(), "spindle", args...)
+				c.Stderr = os.Stderr
+				if err := c.Run(); err != nil && c.ProcessState.ExitCode() != 3 {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(c.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)/1024, "MiB")
+			}
+		})
+	}
+}

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/api/option"
+)
+
+func newPrune(o *common) *cobra.Command {
+	var older time.Duration
+	var dryRun bool
+	c := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove the rows of locks that were released long ago",
+		Long: `Prune deletes the rows of locks that were released at least --older ago, and not
+claimed since. Age counts from the release, by Spanner's clock, however long the
+lock was held before. Locks that are held, claimed or expired are left alone.
+
+It is safe beside candidates and holders: a lock without a row is free, and tokens
+grow on. Let --older be no shorter than the longest lease: a candidate that saw the
+last holder, and has not looked since, waits one lease for a row that is gone.
+
+It works in batches, and what was deleted before an interruption stays deleted.
+The --timeout is for each batch.
+` + commonCodes,
+		Example: `  spindle prune --dry-run
+  spindle prune --older 168h`,
+		Args: exactly(0, "none"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if older < 0 {
+				return misuse("--older %v: it can't be negative", older)
+			}
+			return prune(c.Context(), o, older, dryRun)
+		},
+	}
+	c.Flags().DurationVar(&older, "older", 24*time.Hour, "how long ago the lock was released, `at least`")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "delete nothing, and print the names")
+	_ = c.Flags().SetAnnotation("dry-run", commandLineOnly, []string{})
+	return c
+}
+
+func prune(ctx context.Context, o *common, older time.Duration, dryRun bool) error {
+	db, err := o.open(option.WithGRPCConnectionPool(1))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(o.timeout, func() { cancel(context.DeadlineExceeded) })
+	defer late.Stop()
+
+	t, pruned := db.locks(), 0
+	for seen, err := range t.Released(ctx, older) {
+		n := len(seen)
+		switch {
+		case err == nil && dryRun:
+			for _, l := range seen {
+				fmt.Println(show(l.Name))
+			}
+		case err == nil:
+			n, err = t.Prune(ctx, seen...)
+		}
+		if pruned += n; err != nil {
+			return stopped(ctx, o, pruned, err)
+		}
+		late.Reset(o.timeout)
+	}
+	if dryRun {
+		fmt.Fprintf(os.Stderr, "%d locks, released %v ago or earlier, would be pruned\n", pruned, older)
+		return nil
+	}
+	fmt.Printf("pruned %d locks, released %v ago or earlier\n", pruned, older)
+	return nil
+}
+
+// stopped says how far it came. The client does not tell why its ctx ended.
+func stopped(ctx context.Context, o *common, pruned int, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	return o.explain(fmt.Errorf("after %d locks: %w", pruned, err))
+}
