@@ -17,14 +17,32 @@ import (
 type Set struct{ mutex }
 
 // All returns a Set of the names, each of which may be a Mutex or a spindle.Lock elsewhere. There must be
-// at least one, and none twice; at most 500, which are claimed in one transaction. Otherwise it is as New.
+// at least one, and none twice; at most 500, which are claimed in one transaction. Each lock gets a copy of
+// the value: names and values together must fit into a commit, of 100 MiB. Otherwise it is as New.
 func All(db *spanner.Client, tableName string, names []string, opts ...spindle.Option) *Set {
 	names = slices.Sorted(slices.Values(names))
 	opts = append(slices.Clip(opts), refuseSet(names))
 	return &Set{mutex{stand: newStand(db, tableName, fmt.Sprintf("set %.200q", names), names, opts), names: names}}
 }
 
-const maxSet = 500
+const (
+	maxSet = 500
+
+	// maxCommit leaves a tenth of the 100 MiB that Spanner takes in one commit for what is not counted
+	// here. The other limit, 80,000 mutations, is far: a confirmation needs six for each name.
+	maxCommit = 90 << 20
+
+	rowOverhead = 512 // of the two rows of a name: columns, times, the table's name, the encoding
+)
+
+// confirmation is about how many bytes the confirmation of a set has.
+func confirmation(names []string, p table.Promise) int {
+	size := 0
+	for _, name := range names {
+		size += 2*len(name) + p.Size() + rowOverhead
+	}
+	return size
+}
 
 func refuseSet(names []string) spindle.Option {
 	return func(c *options.Config) {
@@ -38,6 +56,10 @@ func refuseSet(names []string) spindle.Option {
 			if names[i] == names[i-1] {
 				c.Refuse("the set has %q twice", names[i])
 			}
+		}
+		if size := confirmation(names, table.Promise{Lease: c.Lease, Value: c.Value}); size > maxCommit {
+			c.Refuse("the set has %d names with a value of %d bytes, escaped, for each: one commit would be %d MiB, and at most %d are allowed: shorten WithValue, or take fewer names",
+				len(names), table.Promise{Value: c.Value}.Size(), size>>20, maxCommit>>20)
 		}
 	}
 }

@@ -35,6 +35,9 @@ func (p Promise) encode() string {
 	return string(b)
 }
 
+// Size is how many bytes the promise has in the table. JSON writes some characters as six.
+func (p Promise) Size() int { return len(p.encode()) }
+
 // decodePromise refuses what it can't read: a guess that is too short would make two holders.
 func decodePromise(key, s string) (Promise, error) {
 	p, err := parsePromise(s)
