@@ -10,17 +10,22 @@ import (
 var ErrLost = errors.New("the lock was lost")
 
 // Do takes the lock, runs fn, and gives the lock back in every case, panics included. The context of fn
-// ends the instant the lock is lost, with the cause ErrLost, or when ctx does. Do returns what fn returns,
-// joined with ErrNotHeld where the lock was lost before fn had returned, whether or not fn noticed.
+// ends the instant the lock is lost, or somebody else has it unlocked, with the cause ErrLost, or when ctx
+// does. Do returns what fn returns, joined with ErrNotHeld where the lock was gone before fn had returned,
+// whether or not fn noticed.
+//
+// Of a Mutex or a Set it gives back only what it has taken itself, never what another goroutine has taken
+// since.
 func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) (err error) {
-	if err := l.Lock(ctx); err != nil {
+	own, err := take(ctx, l)
+	if err != nil {
 		return err
 	}
-	work, end := context.WithCancelCause(mark(ctx, l))
-	lost, returned := l.Lost(), make(chan struct{})
+	work, end := context.WithCancelCause(own.mark(ctx))
+	returned := make(chan struct{})
 	go func() {
 		select {
-		case <-lost:
+		case <-own.over:
 			end(ErrLost)
 		case <-returned:
 		}
@@ -31,21 +36,59 @@ func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) (err 
 		// Not for ever: what can't be given back expires.
 		unlock, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		err = errors.Join(err, l.Unlock(unlock))
+		err = errors.Join(err, own.unlock(unlock))
 	}()
 	return fn(work)
+}
+
+// taken is what Do has taken.
+type taken struct {
+	over   <-chan struct{} // closed once it is lost or given back
+	unlock func(context.Context) error
+	m      *mutex // nil if it is not one of this package's
+	turn   *turn
+}
+
+func take(ctx context.Context, l Locker) (taken, error) {
+	switch l := l.(type) {
+	case *Mutex:
+		return l.take(ctx)
+	case *Set:
+		return l.take(ctx)
+	}
+	if err := l.Lock(ctx); err != nil {
+		return taken{}, err
+	}
+	t := taken{over: l.Lost(), unlock: l.Unlock}
+	if within, ok := l.(interface{ self() *mutex }); ok {
+		t.m = within.self()
+		t.turn = t.m.now.Load()
+	}
+	return t, nil
+}
+
+func (m *mutex) self() *mutex { return m }
+
+func (m *mutex) take(ctx context.Context) (taken, error) {
+	t, err := m.lock(ctx)
+	if err != nil {
+		return taken{}, err
+	}
+	return taken{t.over.Done(), func(ctx context.Context) error { return m.unlock(ctx, t) }, m, t}, nil
 }
 
 // inside is the key of what marks the contexts that Do makes.
 type inside struct{ m *mutex }
 
-func (m *mutex) self() *mutex { return m }
-
-func mark(ctx context.Context, l Locker) context.Context {
-	if own, ok := l.(interface{ self() *mutex }); ok {
-		return context.WithValue(ctx, inside{own.self()}, true)
+func (t taken) mark(ctx context.Context) context.Context {
+	if t.m == nil {
+		return ctx
 	}
-	return ctx
+	return context.WithValue(ctx, inside{t.m}, t.turn)
 }
 
-func within(ctx context.Context, m *mutex) bool { return ctx.Value(inside{m}) != nil }
+// within reports whether ctx is of work in Do that has the turn.
+func within(ctx context.Context, m *mutex) bool {
+	t, _ := ctx.Value(inside{m}).(*turn)
+	return t != nil && m.now.Load() == t
+}

@@ -10,10 +10,10 @@
 // Semaphore where a few may work at a time.
 //
 // Goroutines of one process queue fairly, first come first served, and one of them at a time goes to
-// Spanner. Between processes nothing is promised about the order, nor that a Set gets its turn while
+// Spanner; those that find free slots of a Semaphore take them side by side. Between processes nothing is promised about the order, nor that a Set gets its turn while
 // others keep taking parts of it.
 //
 // The files: mutex.go, set.go and semaphore.go are the three; do.go runs a function under one; keeper.go
-// is what they share, queue.go the queue of a process, name.go names made of parts. How a lock is won and
-// kept is in internal/elect.
+// is what they share, queue.go the queue of a process; seek.go and slots.go are how its goroutines take slots
+// side by side; name.go has names made of parts. How a lock is won and kept is in internal/elect.
 package lock

@@ -25,7 +25,9 @@ var (
 )
 
 // permanent reports whether an error will not go away by waiting.
-func permanent(err error) bool { return errors.Is(err, ErrSize) || elect.Lasting(err) }
+func permanent(err error) bool {
+	return errors.Is(err, ErrSize) || errors.Is(err, errFull) || elect.Lasting(err)
+}
 
 // waitedFor is the error of a wait that ctx ended: which, for whom, and what went wrong last.
 func waitedFor(ctx context.Context, waited time.Duration, seen []elect.Sight, last error) error {

@@ -22,7 +22,6 @@ type stand struct {
 	err    error // what is wrong with the arguments; nothing works then
 	table  table.Table
 	fence  table.Spanner
-	clock  elect.Clock
 
 	database func() string // where it stands
 	key      string        // of the queue, within one database
@@ -36,8 +35,8 @@ func newStand(db *spanner.Client, tableName, what string, names []string, opts [
 			c.Refuse("%s is for spindle.New: leave it out here", option)
 		}
 	}
-	s := stand{what: what, config: c, fence: table.Spanner{DB: db, Table: tableName}, clock: elect.SystemClock{}}
-	s.table = table.Table{Store: s.fence}
+	s := stand{what: what, config: c}
+	s.table, s.fence = c.Table(db, tableName)
 	if err := c.Err(); err != nil {
 		s.err = s.wrap("new", err)
 		return s
@@ -61,16 +60,19 @@ func (s *stand) wrap(step string, err error) error {
 // of the time that its next holder has waited for it, and a long wait is not paid for with many reads.
 func (s *stand) acquire(ctx context.Context, names []string, promise table.Promise, choose elect.Choose, try bool) (*elect.Term, error) {
 	c := s.config.Candidate(s.table, names...)
-	c.Clock = s.clock
 	c.Promise = promise
-	start := s.clock.Now()
+	start := s.config.Clock.Now()
 	var seen []elect.Sight
 	var last error
 	for ctx.Err() == nil {
 		step := s.attempt(ctx, &c, choose, s.pause(start))
-		switch {
-		case step.Term != nil:
+		if step.Term != nil {
 			return step.Term, nil
+		}
+		if step.Seen != nil {
+			seen = step.Seen
+		}
+		switch {
 		case ctx.Err() != nil: // the error is that of ctx
 		case step.Err != nil && (try || permanent(step.Err)):
 			return nil, step.Err
@@ -79,12 +81,9 @@ func (s *stand) acquire(ctx context.Context, names []string, promise table.Promi
 		default:
 			last = step.Err
 		}
-		if step.Seen != nil {
-			seen = step.Seen
-		}
-		elect.Sleep(ctx, s.clock, step.Pause)
+		elect.Sleep(ctx, s.config.Clock, step.Pause)
 	}
-	return nil, waitedFor(ctx, s.clock.Now().Since(start), seen, last)
+	return nil, waitedFor(ctx, s.config.Clock.Now().Since(start), seen, last)
 }
 
 // attempt returns when ctx ends, and then gives back in the background what it may still get.
@@ -106,8 +105,8 @@ func (s *stand) attempt(ctx context.Context, c *elect.Candidate, choose elect.Ch
 
 // pause is the patience of one that has waited since start.
 func (s *stand) pause(start elect.Instant) time.Duration {
-	pause := min(max(s.clock.Now().Since(start)/8, 2*time.Millisecond), s.config.Lease/10)
-	return pause/2 + s.clock.Random(pause)
+	pause := min(max(s.config.Clock.Now().Since(start)/8, 2*time.Millisecond), s.config.Lease/10)
+	return pause/2 + s.config.Clock.Random(pause)
 }
 
 // held is a term that keeps itself, until it is given back or lost.
@@ -115,15 +114,17 @@ type held struct {
 	*stand
 	term *elect.Term
 	lost chan struct{}
-	stop chan struct{} // closed to be given back
-	kept chan struct{} // closed when no heartbeat is sent any more
-	left atomic.Bool   // it was given back
+	over context.Context    // ends when it is lost, or begins to be given back
+	end  context.CancelFunc // of over
+	kept chan struct{}      // closed when no heartbeat is sent any more
+	left atomic.Bool        // it is given back
 }
 
 var errGivenBack = errors.New("given back")
 
 func (s *stand) keep(t *elect.Term) *held {
-	h := &held{stand: s, term: t, lost: make(chan struct{}), stop: make(chan struct{}), kept: make(chan struct{})}
+	h := &held{stand: s, term: t, lost: make(chan struct{}), kept: make(chan struct{})}
+	h.over, h.end = context.WithCancel(t.Context())
 	context.AfterFunc(t.Context(), func() {
 		if cause := context.Cause(t.Context()); !errors.Is(cause, errGivenBack) {
 			s.config.Log.Info("lost", "what", s.what, "token", t.Token(), "reason", cause)
@@ -132,7 +133,7 @@ func (s *stand) keep(t *elect.Term) *held {
 	})
 	go func() {
 		defer close(h.kept)
-		if reason := t.Renew(s.config.Heartbeat, h.stop); reason != nil {
+		if reason := t.Renew(s.config.Heartbeat, h.over.Done()); reason != nil {
 			t.End(reason)
 		}
 	}()
@@ -146,12 +147,17 @@ func (h *held) token() spindle.Token {
 	return spindle.Token(h.term.Token())
 }
 
-// giveBack frees the locks, within ctx. What fails is left to expire.
-func (h *held) giveBack(ctx context.Context) error {
+// leave is how giving back begins. It reports true once: to the one who is to give back.
+func (h *held) leave() bool {
 	if !h.left.CompareAndSwap(false, true) {
-		return ErrNotHeld
+		return false
 	}
-	close(h.stop)
+	h.end()
+	return true
+}
+
+// giveBack frees the locks that were left, within ctx. What fails is left to expire.
+func (h *held) giveBack(ctx context.Context) error {
 	select {
 	case <-h.kept:
 	case <-ctx.Done(): // a heartbeat hangs
@@ -159,6 +165,7 @@ func (h *held) giveBack(ctx context.Context) error {
 		return fmt.Errorf("%w: left to expire", ctx.Err())
 	}
 	if !h.term.Held() {
+		h.term.End(elect.ErrExpired) // unless it has ended for another reason
 		return fmt.Errorf("%w: lost before: %w", ErrNotHeld, context.Cause(h.term.Context()))
 	}
 	err := h.term.Release(ctx, errGivenBack)

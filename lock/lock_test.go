@@ -245,6 +245,50 @@ func TestASetIsAllOrNothing(t *testing.T) {
 	})
 }
 
+func TestTheLargestCommitOfASetIsTaken(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		names := make([]string, 500)
+		for i := range names {
+			names[i] = fmt.Sprint("thing-", i)
+		}
+		for value, n := range map[string]int{strings.Repeat("<", 64<<10): 235, strings.Repeat("x", 64<<10): 500} {
+			s := lock.All(db.Client, db.Table, names[:n], quiet, spindle.WithValue(value), spindle.WithLease(time.Minute))
+			require.NoError(t, s.Lock(t.Context()))
+			require.NoError(t, s.Unlock(t.Context()))
+		}
+	})
+}
+
+func TestLockWithinATransactionIsALockOfItsOwn(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		m := lock.New(db.Client, db.Table, "m", quiet)
+		_, err := db.Client.ReadWriteTransaction(ctx, func(ctx context.Context, _ *spanner.ReadWriteTransaction) error {
+			if m.Token() != 0 { // Spanner runs the function again where it aborts the transaction
+				return nil
+			}
+			return m.Lock(ctx)
+		})
+		require.NoError(t, err)
+		assert.NotZero(t, m.Token())
+		require.NoError(t, m.Unlock(t.Context()))
+	})
+}
+
+func TestATableWithoutCommitTimestampsIsToldAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+	db := spindletest.New(t, spindletest.WithDDL(`CREATE TABLE wrong (name STRING(MAX) NOT NULL, heartbeat TIMESTAMP, token TIMESTAMP, writer STRING(MAX)) PRIMARY KEY (name)`))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	err := lock.New(db.Client, "wrong", "m", quiet).Lock(ctx)
+	require.Error(t, err)
+	assert.NotErrorIs(t, err, context.DeadlineExceeded)
+	t.Log(err)
+}
+
 func TestOverlappingSetsDoNotDeadlock(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

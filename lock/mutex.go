@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,7 +43,6 @@ type mutex struct {
 	stand stand
 	names []string
 	now   atomic.Pointer[turn] // nil: not locked
-	mu    sync.Mutex           // one Unlock at a time
 }
 
 // turn is one time of holding, and the turn in this process's queue that goes with it.
@@ -59,15 +57,7 @@ type turn struct {
 // It queues behind the other goroutines of this process, the one that has this value locked included.
 // ErrHeld tells a Lock from within Do of the same Locker, which would wait for itself.
 func (m *mutex) Lock(ctx context.Context) error {
-	if err := m.ready(ctx); err != nil {
-		return err
-	}
-	start := time.Now()
-	q, ok := enter(ctx, m.stand.queue())
-	if !ok {
-		return m.stand.wrap("lock", fmt.Errorf("not acquired in %v: %w%s", time.Since(start).Round(time.Millisecond), ctx.Err(), m.inProcess()))
-	}
-	_, err := m.hold(ctx, q, false)
+	_, err := m.lock(ctx)
 	return err
 }
 
@@ -77,11 +67,24 @@ func (m *mutex) TryLock(ctx context.Context) (bool, error) {
 	if err := m.ready(ctx); err != nil {
 		return false, err
 	}
-	q, ok := tryEnter(m.stand.queue())
-	if !ok {
+	q := tryEnter(m.stand.queue())
+	if q == nil {
 		return false, nil
 	}
-	return m.hold(ctx, q, true)
+	t, err := m.hold(ctx, q, true)
+	return t != nil, err
+}
+
+func (m *mutex) lock(ctx context.Context) (*turn, error) {
+	if err := m.ready(ctx); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	q := enter(ctx, m.stand.queue())
+	if q == nil {
+		return nil, m.stand.wrap("lock", fmt.Errorf("not acquired in %v: %w%s", time.Since(start).Round(time.Millisecond), ctx.Err(), m.inProcess()))
+	}
+	return m.hold(ctx, q, false)
 }
 
 func (m *mutex) ready(ctx context.Context) error {
@@ -104,29 +107,33 @@ func (m *mutex) inProcess() string {
 	return " (another goroutine of this process holds it or is before this one in the queue)"
 }
 
-func (m *mutex) hold(ctx context.Context, q *queue, try bool) (bool, error) {
+func (m *mutex) hold(ctx context.Context, q *queue, try bool) (*turn, error) {
 	promise := table.Promise{Lease: m.stand.config.Lease, Value: m.stand.config.Value}
-	t, err := m.stand.acquire(ctx, m.names, promise, elect.All, try)
-	if t == nil {
+	term, err := m.stand.acquire(ctx, m.names, promise, elect.All, try)
+	if term == nil {
 		q.done()
 		if err != nil {
 			err = m.stand.wrap("lock", err)
 		}
-		return false, err
+		return nil, err
 	}
-	m.now.Store(&turn{m.stand.keep(t), q})
-	return true, nil
+	t := &turn{m.stand.keep(term), q}
+	m.now.Store(t)
+	return t, nil
 }
 
 // Unlock gives the lock back, in one RPC, and lets the next goroutine of this process have its turn. It
 // blocks until that is done, or ctx ends: the lock is left to expire then. The error is ErrNotHeld where
 // the lock is not held: another may have had it since it was lost, and what was done under it may need
 // to be undone or done again.
-func (m *mutex) Unlock(ctx context.Context) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	t := m.now.Load()
-	if t == nil {
+//
+// It is about the turn that this value has when it is called, whichever goroutine took it. Where several
+// share a value, a second Unlock of one can take the lock from another: in Do that is told, and Do itself
+// only ever gives back its own.
+func (m *mutex) Unlock(ctx context.Context) error { return m.unlock(ctx, m.now.Load()) }
+
+func (m *mutex) unlock(ctx context.Context, t *turn) error {
+	if t == nil || !t.leave() {
 		return m.stand.wrap("unlock", ErrNotHeld)
 	}
 	err := t.giveBack(ctx)
@@ -138,7 +145,7 @@ func (m *mutex) Unlock(ctx context.Context) error {
 	return nil
 }
 
-var over = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // Lost returns a channel that is closed the instant the lock is lost: its lease ran out, or another
 // claimed it. Unlock does not close it. Where the lock is not held the channel is closed already.
@@ -146,7 +153,7 @@ func (m *mutex) Lost() <-chan struct{} {
 	if t := m.now.Load(); t != nil {
 		return t.lost
 	}
-	return over
+	return closed
 }
 
 // Token returns the fencing token that the lock is held under, and zero where it is not held or its

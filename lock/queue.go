@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// queues lets one goroutine of this process at a time stand for a lock, in the order in which they came.
+// queues lets the goroutines of this process stand for a lock in the order in which they came.
 var queues = struct {
 	sync.Mutex
 	byKey map[string]*queue
@@ -13,8 +13,9 @@ var queues = struct {
 
 type queue struct {
 	key   string
-	users int           // how many hold or wait for the turn; the queue is forgotten with the last
+	users int           // the queue is forgotten with the last
 	turn  chan struct{} // has room for one: Go serves blocked senders in the order in which they came
+	slots slots
 }
 
 // join returns the queue of that key, to be left once.
@@ -23,7 +24,7 @@ func join(key string) *queue {
 	defer queues.Unlock()
 	q := queues.byKey[key]
 	if q == nil {
-		q = &queue{key: key, turn: make(chan struct{}, 1)}
+		q = &queue{key: key, turn: make(chan struct{}, 1), slots: slots{taken: map[string]bool{}}}
 		queues.byKey[key] = q
 	}
 	q.users++
@@ -38,32 +39,46 @@ func (q *queue) leave() {
 	}
 }
 
-// enter waits for its turn, and reports false where ctx ended first.
-func enter(ctx context.Context, key string) (*queue, bool) {
-	q := join(key)
+// wait waits for its turn, and reports false where ctx ended first.
+func (q *queue) wait(ctx context.Context) bool {
 	select {
 	case q.turn <- struct{}{}:
-		return q, true
+		return true
 	case <-ctx.Done():
-		q.leave()
-		return nil, false
+		return false
 	}
+}
+
+// next gives the turn to the next.
+func (q *queue) next() { <-q.turn }
+
+// waiting reports whether somebody has the turn.
+func (q *queue) waiting() bool { return len(q.turn) > 0 }
+
+// enter joins a queue and waits for its turn: nil where ctx ended first.
+func enter(ctx context.Context, key string) *queue {
+	q := join(key)
+	if !q.wait(ctx) {
+		q.leave()
+		return nil
+	}
+	return q
 }
 
 // tryEnter is enter without the waiting.
-func tryEnter(key string) (*queue, bool) {
+func tryEnter(key string) *queue {
 	q := join(key)
 	select {
 	case q.turn <- struct{}{}:
-		return q, true
+		return q
 	default:
 		q.leave()
-		return nil, false
+		return nil
 	}
 }
 
-// done gives the turn to the next.
+// done gives the turn to the next, and leaves.
 func (q *queue) done() {
-	<-q.turn
+	q.next()
 	q.leave()
 }

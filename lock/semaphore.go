@@ -2,7 +2,9 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -17,7 +19,7 @@ const maxSlots = 1000
 
 // Semaphore lets at most n hold a name at a time. Each holder has a slot, with a lease and a token of its
 // own; the slot of one that crashed frees itself. All methods may be called from any goroutine: those of
-// one process queue, first come first served.
+// one process take free slots side by side, and queue where there is none, first come first served.
 type Semaphore struct {
 	stand stand
 	name  string
@@ -46,18 +48,34 @@ func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...spi
 
 func slot(name string, i int) string { return fmt.Sprintf("%s/slot/%04d", name, i) }
 
+// isSlot tells the slots of a semaphore of whatever size from locks whose names are between them.
+func (s *Semaphore) isSlot(name string) bool {
+	digits, ok := strings.CutPrefix(name, s.name+"/slot/")
+	return ok && len(digits) == 4 && strings.Trim(digits, "0123456789") == ""
+}
+
 // Acquire blocks until a slot is held, or ctx ends: then it returns an error that wraps ctx's, and says
 // who holds the slots. What waiting does not mend, such as ErrSize or a missing table, it returns at once.
 func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	q, ok := enter(ctx, s.stand.queue())
-	if !ok {
-		return nil, s.stand.wrap("acquire", fmt.Errorf("not acquired: %w (other goroutines of this process were before this one)", ctx.Err()))
+	k := s.seek()
+	for inLine := k.queue.waiting(); ; inLine = true {
+		if inLine && !k.line(ctx) {
+			k.quit()
+			return nil, s.stand.wrap("acquire", fmt.Errorf("not acquired: %w (other goroutines of this process were before this one)", ctx.Err()))
+		}
+		p, err := k.acquire(ctx, false)
+		switch {
+		case errors.Is(err, errFull): // and it was not its turn to wait
+		case err != nil:
+			k.quit()
+			return nil, s.stand.wrap("acquire", err)
+		default:
+			return p, nil
+		}
 	}
-	defer q.done()
-	return s.acquire(ctx, false)
 }
 
 // TryAcquire takes a slot if one is free, and reports whether it did. It waits for nobody.
@@ -65,13 +83,21 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (*Permit, bool, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, false, err
 	}
-	q, ok := tryEnter(s.stand.queue())
-	if !ok {
+	k := s.seek()
+	if k.queue.waiting() {
+		k.quit()
 		return nil, false, nil
 	}
-	defer q.done()
-	p, err := s.acquire(ctx, true)
-	return p, p != nil, err
+	p, err := k.acquire(ctx, true)
+	switch {
+	case errors.Is(err, errFull):
+		k.quit()
+		return nil, false, nil
+	case err != nil:
+		k.quit()
+		return nil, false, s.stand.wrap("acquire", err)
+	}
+	return p, true, nil
 }
 
 func (s *Semaphore) ready(ctx context.Context) error {
@@ -84,82 +110,61 @@ func (s *Semaphore) ready(ctx context.Context) error {
 	return nil
 }
 
-func (s *Semaphore) acquire(ctx context.Context, try bool) (*Permit, error) {
-	config := s.stand.config
-	promise := table.Promise{Lease: config.Lease, Value: config.Value, Slots: len(s.slots)}
-	t, err := s.stand.acquire(ctx, s.slots, promise, s.choose, try)
-	switch {
-	case err != nil:
-		return nil, s.stand.wrap("acquire", err)
-	case t == nil:
-		return nil, nil
-	}
-	p := &Permit{held: s.stand.keep(t), slot: t.Names()[0]}
-	if err := s.agree(ctx); err != nil {
-		_ = p.Release(context.WithoutCancel(ctx))
-		return nil, s.stand.wrap("acquire", err)
-	}
-	return p, nil
-}
-
-// choose takes any slot that is free.
-func (s *Semaphore) choose(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
-	wait := seen[0].Free
-	var free []elect.Sight
-	for _, o := range seen {
-		if o.Held() && o.Promise != nil && o.Free > 0 && o.Promise.Slots != len(s.slots) {
-			return nil, 0, s.disagree(o.Observation)
-		}
-		wait = min(wait, o.Free)
-		if o.Free <= 0 {
-			free = append(free, o)
-		}
-	}
-	if free == nil {
-		return nil, wait, nil
-	}
-	return []elect.Sight{free[s.stand.clock.Random(time.Duration(len(free)))]}, 0, nil
-}
-
 // agree looks at all slots that others hold, once one is held here: of two that disagree and have taken
-// different slots at the same time, one at least sees the other.
-func (s *Semaphore) agree(ctx context.Context) error {
-	start := s.stand.clock.Now()
-	holders, err := s.holders(ctx)
-	for err != nil && !elect.Lasting(err) && ctx.Err() == nil {
-		elect.Sleep(ctx, s.stand.clock, s.stand.pause(start))
-		holders, err = s.holders(ctx)
+// different slots at the same time, one at least sees the other. It ends with ctx, and once the slot is
+// not held any more.
+func (s *Semaphore) agree(ctx context.Context, h *held, try bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(h.over, cancel)()
+	start := s.stand.config.Clock.Now()
+	for {
+		holders, err := s.holders(ctx)
+		switch {
+		case err == nil:
+			return s.compare(holders)
+		case try || elect.Lasting(err) || ctx.Err() != nil:
+			return fmt.Errorf("who holds the other slots is not known: %w", err)
+		}
+		elect.Sleep(ctx, s.stand.config.Clock, s.stand.pause(start))
 	}
-	if err != nil {
-		return err
-	}
+}
+
+func (s *Semaphore) holders(ctx context.Context) ([]table.Observation, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(max(s.stand.config.Lease/3, time.Second), 10*time.Second))
+	defer cancel()
+	all := table.Range{From: slot(s.name, 0), To: s.name + "/slot/9999_9999999999999999"}
+	return s.stand.table.Holders(ctx, all, s.isSlot)
+}
+
+func (s *Semaphore) compare(holders []table.Observation) error {
 	for _, o := range holders {
-		if o.Promise.Slots != len(s.slots) {
-			return s.disagree(o)
+		if s.disagrees(o) {
+			return fmt.Errorf("%w: it has %d slots here, and %d for %s, who holds %q", ErrSize, len(s.slots), o.Promise.Slots, o.Writer, o.Name)
 		}
 	}
 	return nil
 }
 
-func (s *Semaphore) holders(ctx context.Context) ([]table.Observation, error) {
-	ctx, cancel := context.WithTimeout(ctx, max(s.stand.config.Lease/3, time.Second))
-	defer cancel()
-	return s.stand.table.Holders(ctx, table.Range{From: slot(s.name, 0), To: s.name + "/slot/9999_9999999999999999"})
-}
-
-func (s *Semaphore) disagree(o table.Observation) error {
-	return fmt.Errorf("%w: it has %d slots here, and %d for %s, who holds %q", ErrSize, len(s.slots), o.Promise.Slots, o.Writer, o.Name)
+// disagrees tells the holders of a semaphore of another size. A mutex may have the name of a slot, too.
+func (s *Semaphore) disagrees(o table.Observation) bool {
+	return o.Promise.Slots != 0 && o.Promise.Slots != len(s.slots)
 }
 
 // Permit is a slot of a semaphore, from Acquire to Release. It renews itself in the background.
 type Permit struct {
 	held *held
 	slot string
+	quit func() // lets others of this process have the slot
 }
 
 // Release gives the slot back, in one RPC. It blocks until that is done, or ctx ends: the slot is left to
 // expire then. The error is ErrNotHeld where the slot was lost meanwhile, or given back before.
 func (p *Permit) Release(ctx context.Context) error {
+	if !p.held.leave() {
+		return p.held.wrap("release", ErrNotHeld)
+	}
+	defer p.quit()
 	if err := p.held.giveBack(ctx); err != nil {
 		return p.held.wrap("release", err)
 	}

@@ -140,15 +140,16 @@ func (t Table) Good(ctx context.Context, token Token, names ...string) (bool, er
 	return len(rows) == len(names), err
 }
 
-// Holders reads the locks with names in the range that are held, with their promises, in one RPC.
-func (t Table) Holders(ctx context.Context, r Range) ([]Observation, error) {
+// Holders reads the locks in the range that are held, with their promises, in one RPC. Other locks' names
+// may be in the range too: is tells the names that are meant.
+func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) ([]Observation, error) {
 	rows, at, err := t.Store.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for _, row := range rows {
-		if !leaseLike.MatchString(row.Name) {
+		if is(row.Name) {
 			names = append(names, row.Name)
 		}
 	}

@@ -1,0 +1,169 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+var silent = spindle.WithLogger(slog.New(slog.DiscardHandler))
+
+// way is what lies between a process and the table: it takes time, and notes what passes.
+type way struct {
+	table.Store
+	takes time.Duration // each step
+
+	mu    sync.Mutex
+	steps []string
+	at    []time.Time
+}
+
+// pass fails where ctx has ended before: the end of ctx calls back nothing that was sent.
+func (w *way) pass(ctx context.Context, step string) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	w.mu.Lock()
+	w.steps, w.at = append(w.steps, step), append(w.at, time.Now())
+	w.mu.Unlock()
+	time.Sleep(w.takes)
+	return nil
+}
+
+func (w *way) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	if err := w.pass(ctx, step); err != nil {
+		return nil, time.Time{}, err
+	}
+	return w.Store.Read(context.WithoutCancel(ctx), step, bound, keys)
+}
+
+func (w *way) Commit(ctx context.Context, step string, writes []table.Write) error {
+	if err := w.pass(ctx, step); err != nil {
+		return err
+	}
+	return w.Store.Commit(context.WithoutCancel(ctx), step, writes)
+}
+
+func (w *way) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+	if err := w.pass(ctx, step); err != nil {
+		return time.Time{}, err
+	}
+	return w.Store.Transact(context.WithoutCancel(ctx), step, fn)
+}
+
+// bed is a table, and processes that use it.
+type bed struct {
+	*testing.T
+	store     *memtable.Store
+	processes []*process
+}
+
+// process is a link to the table, and a queue of its own.
+type process struct {
+	memtable.Link
+	*way
+	id    int64
+	clock elect.Clock
+}
+
+var lastProcess atomic.Int64 // of all tests: queues are of a real process
+
+func inVirtualTime(t *testing.T, f func(b *bed)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{T: t, store: &memtable.Store{}}
+		f(b)
+		for _, p := range b.processes {
+			p.Cut() // what is still held is lost
+		}
+		time.Sleep(24 * time.Hour) // whatever hangs ends with its time-out
+	})
+}
+
+func (b *bed) process() *process {
+	p := &process{way: &way{Store: b.store}, id: lastProcess.Add(1), clock: elect.SystemClock{}}
+	p.Link.Store = p.way
+	b.processes = append(b.processes, p)
+	return p
+}
+
+func (p *process) options(opts []spindle.Option) []spindle.Option {
+	return append(opts, silent, func(c *options.Config) { c.Store, c.Clock = &p.Link, p.clock })
+}
+
+func (p *process) connect(s *stand) {
+	s.database = func() string { return fmt.Sprint("process ", p.id) }
+}
+
+func (p *process) mutex(name string, opts ...spindle.Option) *Mutex {
+	m := New(&spanner.Client{}, "locktable", name, p.options(opts)...)
+	p.connect(&m.stand)
+	return m
+}
+
+func (p *process) set(names ...string) *Set {
+	s := All(&spanner.Client{}, "locktable", names, p.options(nil)...)
+	p.connect(&s.stand)
+	return s
+}
+
+func (p *process) semaphore(name string, n int, opts ...spindle.Option) *Semaphore {
+	s := NewSemaphore(&spanner.Client{}, "locktable", name, n, p.options(opts)...)
+	p.connect(&s.stand)
+	return s
+}
+
+// lose takes a lock away from its holder, as an operator would.
+func (b *bed) lose(name string, token spindle.Token) {
+	b.Helper()
+	if err := b.store.Commit(b.Context(), "operator", []table.Write{{Kind: table.Delete, Name: table.LeaseKey(name, table.Token(token))}}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func within1s(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, time.Second)
+}
+
+// failing is the answer of these steps, each time.
+func failing(err error, steps ...string) func(string) error {
+	return func(step string) error {
+		if slices.Contains(steps, step) {
+			return err
+		}
+		return nil
+	}
+}
+
+func refused(code codes.Code) error {
+	return spanner.ToSpannerError(status.Error(code, "refused here"))
+}
+
+// stepping is a machine's clock whose wall clock can be set, and whose choices are the last of what there is.
+type stepping struct {
+	elect.SystemClock
+	wall atomic.Int64
+}
+
+func (c *stepping) Now() elect.Instant {
+	i := c.SystemClock.Now()
+	i.Wall += c.wall.Load()
+	return i
+}
+
+func (c *stepping) Random(d time.Duration) time.Duration { return d - 1 }

@@ -1,0 +1,379 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+func TestATryWhoseCtxEndsSaysSo(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		p.Cut()
+		ctx, cancel := within1s(b.Context())
+		defer cancel()
+		_, err := p.mutex("m").TryLock(ctx)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		ctx, cancel = within1s(b.Context())
+		defer cancel()
+		_, _, err = p.semaphore("s", 2).TryAcquire(ctx)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
+func TestWhatWaitingDoesNotMendIsReturnedAtOnce(t *testing.T) {
+	for _, step := range []string{"observe", "claim", "confirm"} {
+		for _, code := range []codes.Code{codes.PermissionDenied, codes.FailedPrecondition, codes.InvalidArgument} {
+			t.Run(step+" "+code.String(), func(t *testing.T) {
+				inVirtualTime(t, func(b *bed) {
+					p := b.process()
+					p.Refuse(failing(refused(code), step))
+					ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+					defer cancel()
+					start := time.Now()
+					assert.ErrorContains(t, p.mutex("m").Lock(ctx), "refused here")
+					_, err := p.semaphore("s", 2).Acquire(ctx)
+					assert.ErrorContains(t, err, "refused here")
+					assert.Less(t, time.Since(start), time.Second)
+				})
+			})
+		}
+	}
+}
+
+func TestAMutexThatCanNotConfirmLeavesTheLockToOthers(t *testing.T) {
+	for _, err := range []error{refused(codes.FailedPrecondition), refused(codes.Internal), nil} {
+		inVirtualTime(t, func(b *bed) {
+			sick, healthy := b.process(), b.process()
+			sick.takes = 5 * time.Millisecond
+			sick.Refuse(failing(err, "confirm", "heartbeat"))
+			if err == nil {
+				sick.Lose(func(step string) bool { return step == "confirm" || step == "heartbeat" }, nil)
+			}
+			ctx, cancel := context.WithCancel(b.Context())
+			go func() {
+				m := sick.mutex("m", spindle.WithLease(5*time.Second))
+				for ctx.Err() == nil {
+					_ = m.Lock(ctx)
+					time.Sleep(time.Second)
+				}
+			}()
+			time.Sleep(time.Second)
+			start := time.Now()
+			m := healthy.mutex("m")
+			require.NoError(t, m.Lock(b.Context()))
+			assert.Less(t, time.Since(start), 30*time.Second, "three leases, while another that can't confirm goes on trying: %v", err)
+			cancel()
+			require.NoError(t, m.Unlock(b.Context()))
+		})
+	}
+}
+
+func TestWaitersDoNotClaimAtTheSameInstant(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		crashed := b.process()
+		holder := crashed.mutex("m")
+		require.NoError(t, holder.Lock(b.Context()))
+		ctx, cancel := context.WithCancel(b.Context())
+		var waiters []*process
+		var all sync.WaitGroup
+		for range 200 {
+			p := b.process()
+			p.takes = 5 * time.Millisecond
+			waiters = append(waiters, p)
+			all.Go(func() {
+				if m := p.mutex("m"); m.Lock(ctx) == nil {
+					<-ctx.Done()
+					_ = m.Unlock(b.Context())
+				}
+			})
+		}
+		time.Sleep(2 * time.Second)
+		crashed.Cut()
+		time.Sleep(12 * time.Second)
+		cancel()
+		all.Wait()
+		claims, most := map[time.Time]int{}, 0
+		for _, p := range waiters {
+			for i, step := range p.steps {
+				if at := p.at[i].Truncate(10 * time.Millisecond); step == "claim" {
+					claims[at]++
+					most = max(most, claims[at])
+				}
+			}
+		}
+		assert.NotZero(t, most)
+		assert.Less(t, most, 50, "claims of 200 waiters within 10 ms")
+		_ = holder.Unlock(b.Context())
+	})
+}
+
+func TestAClaimThatCtxLeftBehindIsGivenBack(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		p.takes = 100 * time.Millisecond
+		ctx, cancel := context.WithTimeout(b.Context(), 250*time.Millisecond) // in the middle of the confirmation
+		defer cancel()
+		start := time.Now()
+		require.ErrorIs(t, p.mutex("m").Lock(ctx), context.DeadlineExceeded)
+		require.Equal(t, 250*time.Millisecond, time.Since(start))
+		time.Sleep(200 * time.Millisecond)
+		require.Equal(t, []string{"observe", "claim", "confirm", "release"}, p.steps)
+		ok, err := b.process().mutex("m").TryLock(b.Context())
+		require.NoError(t, err)
+		assert.True(t, ok)
+	})
+}
+
+func TestTheNextGoroutineGoesOnceTheLockIsGivenBack(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		p.takes = 10 * time.Millisecond
+		m := p.mutex("m")
+		require.NoError(t, m.Lock(b.Context()))
+		var all sync.WaitGroup
+		all.Go(func() { assert.NoError(t, m.Lock(b.Context())) })
+		synctest.Wait()
+		require.NoError(t, m.Unlock(b.Context()))
+		all.Wait()
+		assert.NotZero(t, m.Token(), "what the first gave back is not what the second holds")
+		assert.Equal(t, []string{"observe", "claim", "confirm", "release", "observe", "claim", "confirm"}, p.steps)
+		require.NoError(t, m.Unlock(b.Context()))
+	})
+}
+
+func TestGoroutinesHaveTheirTurnsInOrder(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		m, s := p.mutex("m"), p.semaphore("s", 1)
+		require.NoError(t, m.Lock(b.Context()))
+		first, err := s.Acquire(b.Context())
+		require.NoError(t, err)
+		var locked, acquired []int
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				assert.NoError(t, m.Lock(b.Context()))
+				locked = append(locked, i)
+				time.Sleep(time.Millisecond)
+				assert.NoError(t, m.Unlock(b.Context()))
+			})
+			all.Go(func() {
+				slot, err := s.Acquire(b.Context())
+				assert.NoError(t, err)
+				acquired = append(acquired, i)
+				time.Sleep(time.Millisecond)
+				assert.NoError(t, slot.Release(b.Context()))
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.NoError(t, m.Unlock(b.Context()))
+		require.NoError(t, first.Release(b.Context()))
+		all.Wait()
+		order := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}
+		assert.Equal(t, order, locked)
+		assert.Equal(t, order, acquired)
+		assert.NotContains(t, queues.byKey, m.stand.queue(), "queues that nobody stands in are forgotten")
+		assert.NotContains(t, queues.byKey, s.stand.queue())
+	})
+}
+
+func TestOfTwoUnlocksOfATurnOneIsTold(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		p.takes = 10 * time.Millisecond
+		m := p.mutex("m")
+		require.NoError(t, m.Lock(b.Context()))
+		var all sync.WaitGroup
+		all.Go(func() { assert.NoError(t, m.Lock(b.Context())) }) // the next in the queue
+		var first error
+		all.Go(func() { first = m.Unlock(b.Context()) })
+		time.Sleep(5 * time.Millisecond)
+		assert.ErrorIs(t, m.Unlock(b.Context()), ErrNotHeld)
+		all.Wait()
+		assert.NoError(t, first)
+		assert.NotZero(t, m.Token(), "the second Unlock was not about the next one's turn")
+		require.NoError(t, m.Unlock(b.Context()))
+	})
+}
+
+func TestUnlockOfALostLockSaysSo(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		m := p.mutex("m")
+		require.NoError(t, m.Lock(b.Context()))
+		lost := m.Lost()
+		b.lose("m", m.Token())
+		<-lost
+		steps := len(p.steps)
+		assert.ErrorIs(t, m.Unlock(b.Context()), ErrNotHeld)
+		assert.Len(t, p.steps, steps, "nothing is asked of Spanner")
+
+		require.NoError(t, m.Lock(b.Context()))
+		b.lose("m", m.Token())
+		assert.ErrorIs(t, m.Unlock(b.Context()), ErrNotHeld, "it finds out by itself")
+	})
+}
+
+func TestALockIsNotHeldAfterItsDeadline(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		clock := &stepping{}
+		p.clock = clock
+		m := p.mutex("m")
+		require.NoError(t, m.Lock(b.Context()))
+		lost := m.Lost()
+		synctest.Wait()
+		clock.wall.Add(int64(time.Hour)) // the machine was suspended, and no timer has run yet
+		assert.Zero(t, m.Token())
+		err := m.Unlock(b.Context())
+		assert.ErrorIs(t, err, ErrNotHeld)
+		assert.ErrorContains(t, err, "lease expired")
+		<-lost
+	})
+}
+
+func TestALockThatIsCutOffIsLostAtItsDeadline(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		m := p.mutex("m", spindle.WithLease(10*time.Second))
+		start := time.Now()
+		require.NoError(t, m.Lock(b.Context()))
+		p.Cut()
+		<-m.Lost()
+		assert.Equal(t, 9900*time.Millisecond, time.Since(start))
+		assert.Zero(t, m.Token())
+		p.Mend()
+		assert.ErrorIs(t, m.Unlock(b.Context()), ErrNotHeld)
+	})
+}
+
+func TestALostSetIsGivenBack(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		s := b.process().set("a", "b", "c")
+		require.NoError(t, s.Lock(b.Context()))
+		b.lose("b", s.Token())
+		require.ErrorIs(t, s.Unlock(b.Context()), ErrNotHeld)
+		for _, name := range []string{"a", "c"} {
+			m := b.process().mutex(name)
+			ok, err := m.TryLock(b.Context())
+			require.NoError(t, err)
+			assert.True(t, ok, "%s was still held", name)
+			require.NoError(t, m.Unlock(b.Context()))
+		}
+	})
+}
+
+func TestDoGivesBackWhenItsCtxHasEnded(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		m := b.process().mutex("m")
+		ctx, cancel := context.WithCancel(b.Context())
+		require.NoError(t, Do(ctx, m, func(context.Context) error { cancel(); return nil }))
+		ok, err := b.process().mutex("m").TryLock(b.Context())
+		require.NoError(t, err)
+		assert.True(t, ok)
+	})
+}
+
+func TestDoIsToldWhenItsLockIsUnlockedByAnother(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		for _, l := range []Locker{b.process().mutex("m"), b.process().set("a", "b"), &struct{ *Mutex }{b.process().mutex("embedded")}} {
+			require.NoError(t, l.Lock(b.Context()))
+			working, unlocked, taken := make(chan context.Context), make(chan bool), make(chan bool)
+			var all sync.WaitGroup
+			own := errors.New("own")
+			all.Go(func() {
+				err := Do(b.Context(), l, func(ctx context.Context) error {
+					working <- ctx
+					<-unlocked
+					<-taken
+					return own
+				})
+				assert.ErrorIs(t, err, own)
+				assert.ErrorIs(t, err, ErrNotHeld)
+			})
+			synctest.Wait()
+			require.NoError(t, l.Unlock(b.Context()))
+			work := <-working
+			require.NoError(t, l.Unlock(b.Context())) // as a deferred one does, by mistake
+			close(unlocked)
+			if _, foreign := l.(*struct{ *Mutex }); foreign {
+				close(taken) // no handle to its turn: only that it is not held is known
+				all.Wait()
+				continue
+			}
+			<-work.Done()
+			assert.ErrorIs(t, context.Cause(work), ErrLost)
+			require.NoError(t, l.Lock(b.Context()), "a third has its turn")
+			third := l.(interface{ Token() spindle.Token }).Token()
+			close(taken)
+			all.Wait()
+			assert.Equal(t, third, l.(interface{ Token() spindle.Token }).Token(), "Do gave back what it did not have")
+			require.NoError(t, l.Unlock(b.Context()))
+		}
+	})
+}
+
+func TestErrHeldIsForWorkThatHoldsTheLock(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		m := b.process().mutex("m")
+		other := b.process().mutex("other")
+		var later context.Context
+		require.NoError(t, Do(b.Context(), m, func(ctx context.Context) error {
+			return Do(ctx, other, func(ctx context.Context) error {
+				assert.ErrorIs(t, m.Lock(ctx), ErrHeld)
+				assert.ErrorIs(t, other.Lock(ctx), ErrHeld)
+				_, err := m.TryLock(ctx)
+				assert.ErrorIs(t, err, ErrHeld)
+				later = context.WithoutCancel(ctx)
+				return nil
+			})
+		}))
+		require.NoError(t, m.Lock(later), "work that outlives Do does not hold the lock")
+		require.NoError(t, m.Unlock(later))
+	})
+}
+
+func TestNamesOfPartsAreNames(t *testing.T) {
+	for _, parts := range [][]string{
+		{"tenant", "guild_123456789012345678"}, {"order_1700000000000000"}, {"a_1700000000000000", "b"},
+		{"a", "_1700000000000000"}, {"a_", "1700000000000000"}, {"a_17000000000000001700000000000000"},
+	} {
+		assert.NoError(t, table.CheckName(Name(parts...)), "%q", parts)
+	}
+	assert.Equal(t, "a_1700000000000000/b", Name("a_1700000000000000", "b"), "escaped only where it must be")
+	assert.NotEqual(t, Name("a_1700000000000000"), Name("a%5F1700000000000000"))
+}
+
+func TestALargeSetIsRefused(t *testing.T) {
+	names := make([]string, maxSet)
+	for i := range names {
+		names[i] = fmt.Sprint("thing-", i)
+	}
+	for value, says := range map[string]string{
+		strings.Repeat("x", 64<<10):    "",
+		strings.Repeat("<", 64<<10):    "at most 90 are allowed",
+		strings.Repeat("\x00", 64<<10): "at most 90 are allowed",
+	} {
+		s := All(&spanner.Client{}, "locktable", names, spindle.WithValue(value))
+		if says == "" {
+			assert.NoError(t, s.stand.err)
+		} else {
+			assert.ErrorContains(t, s.stand.err, says)
+		}
+		assert.NoError(t, All(&spanner.Client{}, "locktable", names[:200], spindle.WithValue(value)).stand.err)
+	}
+}

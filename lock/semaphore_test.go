@@ -1,0 +1,213 @@
+package lock
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+)
+
+// cutOffWhileItAgrees cuts the process off when it has its slot, and has not seen the others yet.
+func cutOffWhileItAgrees(p *process) {
+	p.After(func(step string) {
+		if step == "confirm" {
+			p.Cut()
+		}
+	})
+}
+
+func TestTryAcquireWaitsForNoOutage(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		cutOffWhileItAgrees(p)
+		start := time.Now()
+		_, ok, err := p.semaphore("s", 3, spindle.WithLease(time.Hour)).TryAcquire(b.Context())
+		assert.False(t, ok)
+		assert.Error(t, err)
+		assert.LessOrEqual(t, time.Since(start), 10*time.Second)
+		p.After(nil)
+		p.Mend()
+		time.Sleep(time.Minute) // well within the lease
+		for name, row := range b.store.Rows() {
+			assert.Zero(t, row.Heartbeat, "%s was given back", name)
+		}
+	})
+}
+
+func TestAcquireEndsWithItsCtx(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		cutOffWhileItAgrees(p)
+		ctx, cancel := within1s(b.Context())
+		defer cancel()
+		start := time.Now()
+		_, err := p.semaphore("s", 3, spindle.WithLease(10*time.Minute)).Acquire(ctx)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Second, time.Since(start))
+	})
+}
+
+func TestAcquireGoesOnWhenASlotIsLostBeforeItIsAgreedOn(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		cutOffWhileItAgrees(p)
+		time.AfterFunc(time.Minute, func() { p.After(nil); p.Mend() })
+		s := p.semaphore("s", 1)
+		slot, err := s.Acquire(b.Context())
+		require.NoError(t, err)
+		assert.NotZero(t, slot.Token(), "what Acquire returns is held")
+		require.NoError(t, slot.Release(b.Context()))
+		assert.NotContains(t, queues.byKey, s.stand.queue())
+	})
+}
+
+func TestFreeSlotsAreTakenSideBySide(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		p.takes = 10 * time.Millisecond
+		var all sync.WaitGroup
+		var got atomic.Int32
+		start := time.Now()
+		for i := range 100 {
+			all.Go(func() {
+				s := p.semaphore("s", 100)
+				slot, ok := (*Permit)(nil), true
+				var err error
+				if i%2 == 0 {
+					slot, err = s.Acquire(b.Context())
+				} else {
+					slot, ok, err = s.TryAcquire(b.Context())
+				}
+				assert.NoError(t, err)
+				assert.Equal(t, 40*time.Millisecond, time.Since(start), "a look, a claim, a confirmation, and a look at the others")
+				if ok {
+					got.Add(1)
+					time.Sleep(time.Minute)
+					assert.NoError(t, slot.Release(b.Context()))
+				}
+			})
+		}
+		all.Wait()
+		assert.EqualValues(t, 100, got.Load())
+	})
+}
+
+func TestThoseWhoFindNoSlotQueue(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		holder, p := b.process(), b.process()
+		var held []*Permit
+		for range 100 {
+			slot, err := holder.semaphore("s", 100).Acquire(b.Context())
+			require.NoError(t, err)
+			held = append(held, slot)
+		}
+		p.takes = 10 * time.Millisecond
+		s := p.semaphore("s", 100)
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		var last time.Time
+		for range 100 {
+			all.Go(func() {
+				slot, err := s.Acquire(b.Context())
+				assert.NoError(t, err)
+				mu.Lock()
+				last = time.Now()
+				mu.Unlock()
+				time.Sleep(time.Minute)
+				assert.NoError(t, slot.Release(b.Context()))
+			})
+		}
+		time.Sleep(time.Minute)
+		looks := len(p.steps)
+		assert.Less(t, looks, 100+120, "one of the queue looks at a time, and less often the longer it waits")
+		_, ok, err := s.TryAcquire(b.Context())
+		require.NoError(t, err)
+		assert.False(t, ok)
+		assert.Len(t, p.steps, looks, "who tries does not go before those who wait")
+		free := time.Now()
+		for _, slot := range held {
+			require.NoError(t, slot.Release(b.Context()))
+		}
+		all.Wait()
+		assert.Less(t, last.Sub(free), 3*time.Second, "each gives its turn to the next once it has chosen a slot")
+	})
+}
+
+func TestTryAcquireOfAFullSemaphoreSaysSo(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		s := p.semaphore("s", 2)
+		first, err := s.Acquire(b.Context())
+		require.NoError(t, err)
+		_, ok, err := s.TryAcquire(b.Context())
+		require.NoError(t, err)
+		require.True(t, ok)
+		for _, full := range []*Semaphore{s, b.process().semaphore("s", 2)} {
+			_, ok, err = full.TryAcquire(b.Context())
+			require.NoError(t, err)
+			assert.False(t, ok)
+		}
+		require.NoError(t, first.Release(b.Context()))
+		_, ok, err = s.TryAcquire(b.Context())
+		require.NoError(t, err)
+		assert.True(t, ok)
+	})
+}
+
+func TestASemaphoreMindsOnlyItsSlots(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		ctx := b.Context()
+		require.NoError(t, b.process().mutex(Name("parking", "slot", "0042")).Lock(ctx))
+		require.NoError(t, b.process().mutex("parking/slot/0001").Lock(ctx), "this is one of its slots, which is taken then")
+		require.NoError(t, b.process().mutex("parking/slot/0001_b").Lock(ctx))
+		_, err := b.process().semaphore("parking/slot/0001", 2).Acquire(ctx)
+		require.NoError(t, err)
+		for range 2 {
+			_, ok, err := b.process().semaphore("parking", 3).TryAcquire(ctx)
+			require.NoError(t, err)
+			assert.True(t, ok)
+		}
+		_, ok, err := b.process().semaphore("parking", 3).TryAcquire(ctx)
+		require.NoError(t, err)
+		assert.False(t, ok, "two of three slots, and the mutex")
+	})
+}
+
+func TestOfTwoSizesOneIsTold(t *testing.T) {
+	for _, size := range []int{5, maxSlots} { // both choose their last slot, so neither sees the other at first
+		inVirtualTime(t, func(b *bed) {
+			ctx := b.Context()
+			large, small := b.process(), b.process()
+			large.clock, small.clock = &stepping{}, &stepping{}
+			_, err := large.semaphore("s", size, spindle.WithID("large")).Acquire(ctx)
+			require.NoError(t, err)
+			_, err = small.semaphore("s", 3).Acquire(ctx)
+			require.ErrorIs(t, err, ErrSize)
+			assert.ErrorContains(t, err, "for large")
+			_, _, err = small.semaphore("s", 3).TryAcquire(ctx)
+			require.ErrorIs(t, err, ErrSize)
+			time.Sleep(time.Millisecond)
+			assert.Zero(t, b.store.Rows()["s/slot/0002"].Heartbeat, "given back")
+			_, err = small.semaphore("s", size).Acquire(ctx)
+			require.NoError(t, err)
+		})
+	}
+}
+
+func TestASemaphoreHasAtMostAThousandSlots(t *testing.T) {
+	for n, says := range map[int]string{1: "", maxSlots: "", maxSlots + 1: "a semaphore of 1001", 0: "a semaphore of 0"} {
+		s := NewSemaphore(&spanner.Client{}, "locktable", "s", n)
+		if says == "" {
+			assert.NoError(t, s.stand.err)
+		} else {
+			assert.ErrorContains(t, s.stand.err, says)
+		}
+	}
+}

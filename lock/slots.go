@@ -1,0 +1,48 @@
+package lock
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+)
+
+// slots are those of one semaphore that goroutines of this process are about to claim or hold. What one of
+// them has looked at may be older than what another has claimed since.
+type slots struct {
+	mu    sync.Mutex
+	taken map[string]bool
+}
+
+// A pick is the slot that one goroutine has chosen.
+type pick struct {
+	of   *slots
+	slot string // or ""
+	over bool
+}
+
+// from chooses one of the free slots that nobody else in this process has, in place of the one that it
+// chose before. It reports false if there is none.
+func (p *pick) from(free []elect.Sight, c elect.Clock) (elect.Sight, bool) {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	delete(p.of.taken, p.slot)
+	p.slot = ""
+	free = slices.DeleteFunc(slices.Clone(free), func(s elect.Sight) bool { return p.of.taken[s.Name] })
+	if p.over || len(free) == 0 {
+		return elect.Sight{}, false
+	}
+	chosen := free[c.Random(time.Duration(len(free)))]
+	p.slot = chosen.Name
+	p.of.taken[p.slot] = true
+	return chosen, true
+}
+
+// drop leaves the slot to the others of this process. A look that ctx left behind chooses none any more.
+func (p *pick) drop() {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	delete(p.of.taken, p.slot)
+	p.slot, p.over = "", true
+}
