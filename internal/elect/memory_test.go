@@ -1,0 +1,135 @@
+package elect
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+var origin = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+const (
+	tokenOne = table.Token(1_900_000_000_000_000)
+	tokenTwo = tokenOne + 1
+)
+
+// The observations of one lock, all of the same instant.
+func absent(strays map[table.Token]table.Promise) table.Observation {
+	return table.Observation{Name: "m", At: origin, Strays: strays}
+}
+
+func released() table.Observation {
+	return table.Observation{Name: "m", At: origin, Exists: true, Token: tokenOne}
+}
+
+func bareClaim(ago time.Duration) table.Observation {
+	at := origin.Add(-ago)
+	return table.Observation{Name: "m", At: origin, Exists: true, Token: table.TokenAt(at), Heartbeat: at, Writer: "w"}
+}
+
+func heldBy(token table.Token, ago time.Duration, p *table.Promise) table.Observation {
+	return table.Observation{Name: "m", At: origin, Exists: true, Token: token, Heartbeat: origin.Add(-ago), Writer: "w", Promise: p}
+}
+
+func stray(token table.Token, lease time.Duration) map[table.Token]table.Promise {
+	return map[table.Token]table.Promise{token: {Lease: lease}}
+}
+
+func later(o table.Observation, d time.Duration) table.Observation {
+	o.At = o.At.Add(d)
+	return o
+}
+
+// TestWhenALockIsFree says, of a candidate with a lease of 10 s and a lock delay where one is given, how
+// long after the last of the observations the lock can be claimed.
+func TestWhenALockIsFree(t *testing.T) {
+	const s = time.Second
+	minute := &table.Promise{Lease: time.Minute}
+	delayed := rules{lease: 10 * s, delay: 5 * s, id: "me"}
+	plain := rules{lease: 10 * s, id: "me"}
+	own := rules{lease: 10 * s, id: "me", own: tokenOne}
+	ownDelayed := rules{lease: 10 * s, delay: 5 * s, id: "me", own: tokenOne}
+	reclaims := rules{lease: 10 * s, delay: 5 * s, id: "w", reclaim: true}
+	for _, c := range []struct {
+		name string
+		r    rules
+		seen []table.Observation
+		free time.Duration
+	}{
+		{"never claimed", delayed, []table.Observation{absent(nil)}, 0},
+		{"released", delayed, []table.Observation{released()}, 0},
+		{"released, after it was held", delayed, []table.Observation{heldBy(tokenOne, s, minute), released()}, 0},
+		{"held: the holder's lease counts", plain, []table.Observation{heldBy(tokenOne, 20*s, minute)}, 40 * s},
+		{"held: and the lock delay", delayed, []table.Observation{heldBy(tokenOne, 20*s, minute)}, 45 * s},
+		{"held: by a promise that was read before", plain, []table.Observation{heldBy(tokenOne, 20*s, minute), heldBy(tokenOne, s, nil)}, 59 * s},
+		{"held by another, whose promise is not known", plain, []table.Observation{heldBy(tokenOne, 20*s, minute), heldBy(tokenTwo, 2*s, nil)}, 8 * s},
+		{"held, the promise not known, with a stray", plain, []table.Observation{{Name: "m", At: origin, Exists: true, Token: tokenTwo, Heartbeat: origin, Strays: stray(tokenOne, time.Minute)}}, 60 * s},
+		{"expired", plain, []table.Observation{heldBy(tokenOne, 61*s, minute)}, -s},
+		{"expired, within the lock delay", delayed, []table.Observation{heldBy(tokenOne, 61*s, minute)}, 4 * s},
+		{"a bare claim promised nothing", delayed, []table.Observation{bareClaim(3 * s)}, 7 * s},
+		{"its own last term", own, []table.Observation{heldBy(tokenOne, 0, minute)}, 0},
+		{"its own last term, with a lock delay", ownDelayed, []table.Observation{heldBy(tokenOne, 0, minute)}, 65 * s},
+		{"another's term after its own", own, []table.Observation{heldBy(tokenTwo, 0, minute)}, 60 * s},
+		{"its own id, to be reclaimed", reclaims, []table.Observation{heldBy(tokenOne, 0, minute)}, 0},
+		{"another's id, not to be reclaimed", rules{lease: 10 * s, id: "me", reclaim: true}, []table.Observation{heldBy(tokenOne, 0, minute)}, 60 * s},
+		{"gone, with a stray", plain, []table.Observation{absent(stray(tokenOne, time.Minute))}, 60 * s},
+		{"gone, with a stray, and the lock delay", delayed, []table.Observation{absent(stray(tokenOne, time.Minute))}, 65 * s},
+		{"gone, with its own stray", own, []table.Observation{absent(stray(tokenOne, time.Minute))}, 0},
+		{"gone, after a holder was seen", plain, []table.Observation{heldBy(tokenOne, 20*s, minute), absent(nil)}, 60 * s},
+		{"gone, after a holder was seen, and the lock delay", delayed, []table.Observation{heldBy(tokenOne, 20*s, minute), absent(nil)}, 65 * s},
+		{"gone for a while: from when that was first seen", plain, []table.Observation{heldBy(tokenOne, 20*s, minute), absent(nil), later(absent(nil), 50*s)}, 10 * s},
+		{"gone for a while, then another stray", plain, []table.Observation{absent(stray(tokenOne, time.Minute)), later(absent(stray(tokenTwo, time.Minute)), 50*s)}, 60 * s},
+		{"gone, back, and gone again", plain, []table.Observation{heldBy(tokenOne, 0, minute), absent(nil), later(heldBy(tokenOne, 0, nil), 30*s), later(absent(nil), 50*s)}, 60 * s},
+		{"gone, after it was released", delayed, []table.Observation{heldBy(tokenOne, 0, minute), released(), absent(nil)}, 0},
+		{"gone, after a bare claim over a holder", plain, []table.Observation{heldBy(tokenOne, 0, minute), bareClaim(0), absent(nil)}, 60 * s},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var m memory
+			for _, o := range c.seen {
+				m.learn(o, c.r)
+			}
+			last := c.seen[len(c.seen)-1]
+			before := m
+			assert.Equal(t, c.free, m.freeIn(last, c.r))
+			assert.Equal(t, before, m, "to ask changes nothing")
+		})
+	}
+}
+
+func TestAHolderIsNewOnce(t *testing.T) {
+	var m memory
+	r := rules{lease: lease}
+	p := &table.Promise{Lease: lease}
+	assert.False(t, m.learn(bareClaim(0), r), "a claimant is no holder yet")
+	assert.True(t, m.learn(heldBy(tokenOne, 0, p), r))
+	assert.False(t, m.learn(heldBy(tokenOne, 0, p), r))
+	assert.False(t, m.learn(heldBy(tokenOne, 0, nil), r))
+	assert.False(t, m.learn(released(), r))
+	assert.True(t, m.learn(heldBy(tokenTwo, 0, p), r))
+	assert.Nil(t, m.promiseOf(tokenOne), "a promise is of one token")
+}
+
+func TestALapsedLockIsToldFromOneThatWasGivenBack(t *testing.T) {
+	r, p := rules{lease: lease}, &table.Promise{Lease: lease}
+	for _, c := range []struct {
+		seen   []table.Observation
+		lapsed bool
+	}{
+		{[]table.Observation{absent(nil)}, false},
+		{[]table.Observation{released()}, false},
+		{[]table.Observation{heldBy(tokenOne, time.Hour, p)}, true},
+		{[]table.Observation{heldBy(tokenOne, time.Hour, p), released()}, false},
+		{[]table.Observation{heldBy(tokenOne, time.Hour, p), absent(nil)}, true},
+		{[]table.Observation{bareClaim(time.Hour)}, true},
+		{[]table.Observation{absent(stray(tokenOne, lease))}, true},
+	} {
+		var m memory
+		for _, o := range c.seen {
+			m.learn(o, r)
+		}
+		assert.Equal(t, c.lapsed, m.lapsed(c.seen[len(c.seen)-1]), "%v", c.seen)
+	}
+}

@@ -1,0 +1,100 @@
+package elect
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+func TestCandidatesComeAtDifferentTimesToALeaseThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memtable.Store{}
+		holder := candidate("holder", store, "m").Try(t.Context(), All, lease/3)
+		require.NotNil(t, holder.Term)
+		defer holder.Term.End(nil)
+		time.Sleep(lease - time.Second)
+		first, last := lease, time.Duration(0)
+		instants := map[time.Duration]bool{}
+		for range 50 {
+			step := candidate("c", store, "m").Try(t.Context(), All, lease/3)
+			require.Nil(t, step.Term)
+			first, last = min(first, step.Pause), max(last, step.Pause)
+			instants[step.Pause] = true
+		}
+		assert.GreaterOrEqual(t, first, time.Second, "not before the lease has ended")
+		assert.LessOrEqual(t, last, time.Second+lease/50)
+		assert.Greater(t, last-first, lease/100)
+		assert.Greater(t, len(instants), 40)
+	})
+}
+
+func TestThoseWhoLoseAClaimSpreadMoreEachTime(t *testing.T) {
+	c := candidate("c", nil, "m")
+	widest := func() (most time.Duration) {
+		for range 200 {
+			most = max(most, c.spread(nil))
+		}
+		return most
+	}
+	assert.LessOrEqual(t, widest(), lease/50)
+	c.contests = 2
+	assert.Greater(t, widest(), lease/50)
+	c.contests = 100
+	assert.LessOrEqual(t, widest(), lease/4)
+}
+
+func TestALockWhoseLeaseRowCanNotBeReadStaysTaken(t *testing.T) {
+	for name, damage := range map[string]func(key string) []table.Write{
+		"held":   func(string) []table.Write { return nil },
+		"orphan": func(string) []table.Write { return []table.Write{{Kind: table.Delete, Name: "m"}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &memtable.Store{}
+				holder := candidate("holder", store, "m").Try(t.Context(), All, lease/3)
+				require.NotNil(t, holder.Term)
+				defer holder.Term.End(nil)
+				familiar := candidate("familiar", store, "m")
+				familiar.Promise.Lease = time.Second
+				_, err := familiar.Look(t.Context())
+				require.NoError(t, err)
+				key := table.LeaseKey("m", holder.Term.Token())
+				require.NoError(t, store.Commit(t.Context(), "operator", append(damage(key),
+					table.Write{Kind: table.Update, Name: key, Set: []table.Cell{{Column: table.ColWriter, Value: "{"}}})))
+				time.Sleep(time.Hour)
+				stranger := candidate("stranger", store, "m")
+				stranger.Promise.Lease = time.Second
+				for range 3 {
+					step := stranger.Try(t.Context(), All, lease/3)
+					assert.Nil(t, step.Term)
+					assert.ErrorContains(t, step.Err, "stays taken")
+					time.Sleep(time.Hour)
+				}
+			})
+		})
+	}
+}
+
+func TestAnAbortedClaimIsAnotherThatWasFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		aborting := &memtable.Link{Store: &memtable.Store{}}
+		aborting.Refuse(func(step string) error {
+			if step == "claim" {
+				return table.ErrAborted
+			}
+			return nil
+		})
+		c := candidate("c", aborting, "m")
+		step := c.Try(t.Context(), All, lease/3)
+		assert.Nil(t, step.Term)
+		assert.NoError(t, step.Err, "no reason to complain")
+		assert.LessOrEqual(t, step.Pause, lease/10, "but to look again")
+		assert.Equal(t, map[string]int{"observe": 1, "claim": 1}, aborting.Counts(), "it is not run again")
+	})
+}

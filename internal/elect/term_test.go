@@ -1,0 +1,66 @@
+package elect
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+func TestATermThatHasEndedHasNothingLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memtable.Store{}
+		term := candidate("a", store, "m").Try(t.Context(), All, lease/3).Term
+		require.NotNil(t, term)
+		assert.Equal(t, lease-lease/100, term.Left())
+		time.Sleep(time.Second)
+		assert.Equal(t, lease-lease/100-time.Second, term.Left())
+		term.End(ErrExpired)
+		assert.Negative(t, term.Left())
+		assert.False(t, term.Held())
+		assert.ErrorIs(t, context.Cause(term.Context()), ErrExpired)
+		start := time.Now()
+		_, err := term.Beat(lease / 3)
+		assert.ErrorIs(t, err, ErrExpired)
+		assert.Error(t, term.Release(t.Context(), nil), "it is left to expire")
+		assert.Zero(t, time.Since(start))
+		assert.NotZero(t, store.Rows()["m"].Heartbeat)
+	})
+}
+
+func TestATermEndsWhileAHeartbeatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := &memtable.Link{Store: &memtable.Store{}}
+		term := candidate("a", link, "m").Try(t.Context(), All, lease/3).Term
+		require.NotNil(t, term)
+		start := time.Now()
+		link.Cut()
+		go func() { _ = term.Renew(lease/3, nil) }()
+		<-term.Context().Done()
+		assert.Equal(t, lease-lease/100, time.Since(start))
+		assert.False(t, term.Held())
+		time.Sleep(lease)
+	})
+}
+
+func TestAReleaseThatIsNotAnsweredIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memtable.Store{}
+		link := &memtable.Link{Store: store}
+		term := candidate("a", link, "m").Try(t.Context(), All, lease/3).Term
+		require.NotNil(t, term)
+		link.Lose(nil, memtable.Once("release"))
+		assert.NoError(t, term.Release(t.Context(), nil), "the first attempt did it")
+
+		term = candidate("a", link, "m").Try(t.Context(), All, lease/3).Term
+		require.NotNil(t, term)
+		require.NoError(t, store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Delete, Name: table.LeaseKey("m", term.Token())}}))
+		assert.ErrorIs(t, term.Release(t.Context(), nil), table.ErrSuperseded, "it was lost before the first attempt")
+	})
+}

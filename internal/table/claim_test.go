@@ -1,0 +1,89 @@
+package table_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// between changes the table after a transaction has read it.
+type between struct {
+	*memtable.Store
+	change func()
+	runs   int
+}
+
+func (b *between) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+	b.runs++
+	return b.Store.Transact(ctx, step, func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+		writes, err := fn(ctx, r)
+		b.change()
+		return writes, err
+	})
+}
+
+func TestAClaimThatIsAbortedHasBeenOvertaken(t *testing.T) {
+	ctx := t.Context()
+	store := &memtable.Store{}
+	overtaken := &between{Store: store}
+	mine := table.Table{Store: overtaken}
+	seen, err := mine.Survey(ctx, time.Now(), "m")
+	require.NoError(t, err)
+	overtaken.change = func() {
+		_, err := table.Table{Store: store}.Claim(ctx, "another", seen...)
+		require.NoError(t, err)
+	}
+	_, err = mine.Claim(ctx, "me", seen...)
+	assert.ErrorIs(t, err, table.ErrChanged)
+	assert.ErrorIs(t, err, table.ErrAborted)
+	assert.Equal(t, 1, overtaken.runs, "a claim is never run again: what it observed is void")
+	assert.Equal(t, "another", store.Rows()["m"].Writer)
+}
+
+// held returns a table in which m is held, with what its lease row says replaced.
+func held(t *testing.T, says string) (table.Table, *memtable.Store, table.Token) {
+	store := &memtable.Store{}
+	tab := table.Table{Store: store}
+	seen, err := tab.Survey(t.Context(), time.Now(), "m")
+	require.NoError(t, err)
+	token, err := tab.Claim(t.Context(), "holder", seen...)
+	require.NoError(t, err)
+	require.NoError(t, tab.Confirm(t.Context(), token, table.Promise{Lease: time.Minute}, "m"))
+	require.NoError(t, store.Commit(t.Context(), "operator", []table.Write{
+		{Kind: table.Update, Name: table.LeaseKey("m", token), Set: []table.Cell{{Column: table.ColWriter, Value: says}}}}))
+	return tab, store, token
+}
+
+func TestWhatALeaseRowSaysIsNotGuessedAt(t *testing.T) {
+	for _, says := range []string{"", "{", `{"lease":""}`, `{"lease":"-1s"}`, `{"lease":"25h"}`} {
+		tab, store, token := held(t, says)
+		ctx := t.Context()
+		_, err := tab.Survey(ctx, time.Now(), "m")
+		assert.ErrorContains(t, err, "stays taken", "%q", says)
+		_, err = tab.Inspect(ctx, table.Observation{Name: "m", Token: token})
+		assert.ErrorContains(t, err, "stays taken", "%q", says)
+		require.NoError(t, store.Commit(ctx, "operator", []table.Write{{Kind: table.Delete, Name: "m"}}))
+		_, err = tab.Survey(ctx, time.Now(), "m")
+		assert.ErrorContains(t, err, "stays taken", "a stray: %q", says)
+	}
+}
+
+func TestHoldersAreThoseThatAreMeant(t *testing.T) {
+	ctx := t.Context()
+	tab, store, _ := held(t, "{")
+	all := table.Range{From: "a", To: "z"}
+	holders, err := tab.Holders(ctx, all, func(name string) bool { return name == "other" })
+	require.NoError(t, err, "what another lock's row says does not matter")
+	assert.Empty(t, holders)
+	_, err = tab.Holders(ctx, all, func(name string) bool { return name == "m" })
+	assert.Error(t, err)
+	assert.False(t, errors.Is(err, table.ErrMissing))
+	assert.Len(t, store.Rows(), 2)
+}
