@@ -76,7 +76,11 @@ func overlayOf(t *testing.T, m mutant, dir string) []byte {
 	replace := map[string]string{}
 	for i, e := range m.edits {
 		path := filepath.Join(root(t), e.file)
-		source, err := os.ReadFile(path)
+		now := path
+		if earlier, edited := replace[path]; edited {
+			now = earlier
+		}
+		source, err := os.ReadFile(now)
 		if err != nil {
 			t.Fatal(err)
 		}

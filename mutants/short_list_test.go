@@ -1,0 +1,149 @@
+//go:build mutants
+
+package mutants
+
+// shortMutant is a mutant that a test without an emulator must catch, outside of the elector's simulation.
+type shortMutant struct {
+	mutant
+	pkg string // of the test
+}
+
+const (
+	keeperGo    = "lock/keeper.go"
+	mutexGo     = "lock/mutex.go"
+	doGo        = "lock/do.go"
+	queueGo     = "lock/queue.go"
+	seekGo      = "lock/seek.go"
+	slotsGo     = "lock/slots.go"
+	semaphoreGo = "lock/semaphore.go"
+	setGo       = "lock/set.go"
+	nameGo      = "lock/name.go"
+	stepGo      = "internal/elect/step.go"
+	leaderGo    = "leader.go"
+)
+
+func of(pkg string, mutants ...mutant) []shortMutant {
+	all := make([]shortMutant, len(mutants))
+	for i, m := range mutants {
+		all[i] = shortMutant{m, pkg}
+	}
+	return all
+}
+
+// Here breaks is the test that must fail.
+var (
+	lockMutants = of("./lock",
+		one("the next goroutine goes before the lock is given back", "TestTheNextGoroutineGoesOnceTheLockIsGivenBack", mutexGo,
+			"\terr := t.giveBack(ctx)\n\tm.now.Store(nil)\n\tt.queue.done()\n", "\tt.queue.done()\n\terr := t.giveBack(ctx)\n\tm.now.CompareAndSwap(t, nil)\n"),
+		one("Unlock of whatever the value has by then", "TestOfTwoUnlocksOfATurnOneIsTold", mutexGo,
+			"\tif t == nil || !t.leave() {", "\tif t != nil && t.left.Load() {\n\t\t<-t.kept\n\t\ttime.Sleep(time.Second)\n\t\tt = m.now.Load()\n\t}\n\tif t == nil || !t.leave() {"),
+		one("Unlock that does not notice a lost lock", "TestUnlockOfALostLockSaysSo", keeperGo,
+			"\tif !h.term.Held() {", "\tif false {"),
+		one("Unlock of an expired lock without a cause", "TestALockIsNotHeldAfterItsDeadline", keeperGo,
+			"\t\th.term.End(elect.ErrExpired)", "\t\t_ = elect.ErrExpired"),
+		one("token after the deadline", "TestALockIsNotHeldAfterItsDeadline", keeperGo,
+			"if h.left.Load() || !h.term.Held() {", "if h.left.Load() {"),
+		one("a loss that is not told", "TestALockThatIsCutOffIsLostAtItsDeadline", keeperGo,
+			"\t\t\tclose(h.lost)\n", ""),
+		one("a claim that ctx left behind is kept", "TestAClaimThatCtxLeftBehindIsGivenBack", keeperGo,
+			"if step := <-taken; step.Term != nil {", "if step := <-taken; step.Term != nil && false {"),
+		one("waiting for what does not mend", "TestWhatWaitingDoesNotMendIsReturnedAtOnce", keeperGo,
+			"(try || permanent(step.Err))", "(try || errors.Is(step.Err, errFull))"),
+		one("a lost set is not given back", "TestALostSetIsGivenBack", termGo,
+			"\t\t\tt.releaseRest(ctx)\n", ""),
+		one("a set that waits for its first free lock only", "TestSimulation", stepGo,
+			"wait = max(wait, s.Free)", "wait = min(max(wait, 0), s.Free)"),
+		one("a set that beats for its first name only", "TestSimulation", holdGo,
+			"\tfor _, name := range names {\n\t\twrites = append(writes, good(name, token), Write{", "\tfor _, name := range names[:1] {\n\t\twrites = append(writes, good(name, token), Write{"),
+		one("deadline counted from the reply", "TestSimulation", termGo,
+			"\tt.acknowledged.Store(&sent)\n\tt.deadline.Reset(", "\tnow := t.clock.Now()\n\tt.acknowledged.Store(&now)\n\tt.deadline.Reset("),
+		one("release that does not check", "TestSimulation", holdGo,
+			"\t\t\tgood(name, token),\n", ""),
+		one("heartbeat without the lease row check", "TestSimulation", holdGo,
+			"writes = append(writes, good(name, token), Write{", "writes = append(writes, Write{"),
+		one("bare claim that fails never given up", "TestSimulation", electGo,
+			"\t\t\tc.withdraw(running, token, names)\n", "\t\t\tc.own = token\n"),
+		one("a set of any size", "TestALargeSetIsRefused", setGo,
+			"size > maxCommit {", "size > maxCommit<<10 {"),
+		one("a value's size before it is escaped", "TestALargeSetIsRefused", setGo,
+			"2*len(name) + p.Size() + rowOverhead", "2*len(name) + len(p.Value) + rowOverhead"),
+		one("names that end like lease rows", "TestNamesOfPartsAreNames", nameGo,
+			"leaseLike.ReplaceAllString(strings.Join(escaped, \"/\"), \"%5F$1\")", "strings.Join(escaped, \"/\")"),
+
+		one("Do unlocks with its own ctx", "TestDoGivesBackWhenItsCtxHasEnded", doGo,
+			"context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)", "context.WithTimeout(ctx, 10*time.Second)"),
+		one("Do gives back another's turn", "TestDoIsToldWhenItsLockIsUnlockedByAnother", doGo,
+			"return m.unlock(ctx, t) }", "return m.Unlock(ctx) }"),
+		one("Do is not told of another's Unlock", "TestDoIsToldWhenItsLockIsUnlockedByAnother", doGo,
+			"return taken{t.over.Done(),", "return taken{t.lost,"),
+		one("ErrHeld after Do", "TestErrHeldIsForWorkThatHoldsTheLock", doGo,
+			"return t != nil && m.now.Load() == t", "return t != nil"),
+
+		mutant{"a queue that is not fair", "TestGoroutinesHaveTheirTurnsInOrder", []edit{
+			{queueGo, "import (\n", "import (\n\t\"math/rand/v2\"\n\t\"time\"\n"},
+			{queueGo, "\tselect {\n\tcase q.turn <- struct{}{}:\n\t\treturn true\n\tcase <-ctx.Done():\n\t\treturn false\n\t}\n",
+				"\tfor ctx.Err() == nil {\n\t\tselect {\n\t\tcase q.turn <- struct{}{}:\n\t\t\treturn true\n\t\tcase <-time.After(rand.N(50 * time.Millisecond)):\n\t\t}\n\t}\n\treturn false\n"},
+		}},
+		one("a queue for free slots", "TestFreeSlotsAreTakenSideBySide", semaphoreGo,
+			"for inLine := k.queue.waiting();", "for inLine := true;"),
+		one("a turn that is kept until the slot is given back", "TestThoseWhoFindNoSlotQueue", seekGo,
+			"\t\tk.pass()\n\t\treturn []elect.Sight{chosen}", "\t\treturn []elect.Sight{chosen}"),
+		one("goroutines that choose the same slot", "TestFreeSlotsAreTakenSideBySide", slotsGo,
+			"return p.of.taken[s.Name] })", "return false })"),
+		one("one slot more", "TestTryAcquireOfAFullSemaphoreSaysSo", semaphoreGo,
+			"for i := range min(max(n, 0), maxSlots) {", "for i := range min(max(n, 0), maxSlots) + 1 {"),
+		one("a semaphore of 1001", "TestASemaphoreHasAtMostAThousandSlots", semaphoreGo,
+			"if n < 1 || n > maxSlots {", "if n < 1 || n > maxSlots+1 {"),
+		one("semaphores that do not look at each other", "TestOfTwoSizesOneIsTold", seekGo,
+			"if err = k.agree(ctx, p.held, try); err == nil", "if err == nil"),
+		one("holders of high slots not seen", "TestOfTwoSizesOneIsTold", semaphoreGo,
+			"\"/slot/9999_9999999999999999\"", "\"/slot/0002_9999999999999999\""),
+		one("a slot that is not agreed on is kept", "TestOfTwoSizesOneIsTold", seekGo,
+			"\t\t\tif p.held.leave() {", "\t\t\tif false {"),
+		one("other locks taken for slots", "TestASemaphoreMindsOnlyItsSlots", semaphoreGo,
+			"return ok && len(digits) == 4 &&", "return ok || len(digits) == 4 &&"),
+		one("a mutex taken for a semaphore of another size", "TestASemaphoreMindsOnlyItsSlots", semaphoreGo,
+			"return o.Promise.Slots != 0 && ", "return "),
+		one("TryAcquire that waits out an outage", "TestTryAcquireWaitsForNoOutage", semaphoreGo,
+			"case try || elect.Lasting(err)", "case elect.Lasting(err)"),
+		one("a slot that was lost is handed out", "TestAcquireGoesOnWhenASlotIsLostBeforeItIsAgreedOn", seekGo,
+			"if !lost || try {", "if true {"),
+	)
+
+	electMutants = of("./internal/elect",
+		one("spread zero", "TestCandidatesComeAtDifferentTimesToALeaseThatEnds", stepGo,
+			"return c.Clock.Random(min(lease/50<<min(c.contests, 8), lease/4) + 1)", "return 0 * lease"),
+		one("a spread that does not grow with the crowd", "TestThoseWhoLoseAClaimSpreadMoreEachTime", stepGo,
+			"lease/50<<min(c.contests, 8)", "lease/50"),
+		one("a promise that can't be read is ignored", "TestALockWhoseLeaseRowCanNotBeReadStaysTaken", observeGo,
+			"\t\t\to.Promise = &p\n\t\t\treturn o, err\n", "\t\t\tif err == nil {\n\t\t\t\to.Promise = &p\n\t\t\t}\n\t\t\treturn o, nil\n"),
+		one("strays that can't be read are ignored", "TestALockWhoseLeaseRowCanNotBeReadStaysTaken", observeGo,
+			"\t\t\tp, err := decodePromise(row.Name, row.Writer)\n\t\t\tif err != nil {\n\t\t\t\treturn nil, err\n", "\t\t\tp, err := decodePromise(row.Name, row.Writer)\n\t\t\tif err != nil {\n\t\t\t\tcontinue\n"),
+		one("lock delay not waited for after an absence", "TestWhenALockIsFree", memoryGo,
+			"m.absent.Add(m.guard + r.delay)", "m.absent.Add(m.guard)"),
+		one("a bare claim ends the term before it", "TestWhenALockIsFree", memoryGo,
+			"m.guard = max(m.guard, r.lease)", "m.guard = r.lease"),
+		one("an absence that begins anew with each look", "TestWhenALockIsFree", memoryGo,
+			"if m.absent.IsZero() || !m.knows(o.Strays) {", "if true {"),
+		one("its own stray is waited for", "TestWhenALockIsFree", memoryGo,
+			"\t\tif token != r.own {", "\t\tif true {"),
+		one("an ended term has nothing left, and is not over", "TestATermThatHasEndedHasNothingLeft", termGo,
+			"\t\treturn -1\n", "\t\treturn 0\n"),
+		one("an ended term has a lease left", "TestATermThatHasEndedHasNothingLeft", termGo,
+			"\t\treturn -1\n", "\t\treturn t.lease\n"),
+		one("a release that was superseded is one that was done", "TestAReleaseThatIsNotAnsweredIsTriedAgain", termGo,
+			"unknown && errors.Is(err, table.ErrSuperseded):", "errors.Is(err, table.ErrSuperseded) && (unknown || true):"),
+	)
+
+	tableMutants = of("./internal/table",
+		one("an aborted claim is run again", "TestAClaimThatIsAbortedHasBeenOvertaken", claimGo,
+			"\t\treturn 0, fmt.Errorf(\"%w: %w\", ErrChanged, err)\n", "\t\treturn t.Claim(ctx, id, seen...)\n"),
+		one("an aborted claim is an error", "TestAClaimThatIsAbortedHasBeenOvertaken", claimGo,
+			"\t\treturn 0, fmt.Errorf(\"%w: %w\", ErrChanged, err)\n", "\t\treturn 0, err\n"),
+	)
+
+	rootMutants = of(".",
+		one("a leader whose lease has ended", "TestNobodyLeadsOnceTheLeaseHasEnded", leaderGo,
+			"o.Promise == nil || o.At.Sub(o.Heartbeat) >= o.Promise.Lease:", "o.Promise == nil:"),
+	)
+)
