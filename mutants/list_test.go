@@ -65,7 +65,7 @@ var mutants = []mutant{
 		"return s.mutation(good(name, token))", "return s.mutation(Write{Kind: Delete, Name: LeaseKey(name, token)})"),
 	one("fence that only reads", "fence", linkGo,
 		"\tp.rpc(ctx, \"fenced write\", true, func() reply {\n", `
-	if good, err := table.Table{Store: link{p}}.Good(ctx, table.Token(token), lockName); !good || err != nil {
+	if good, err := (table.Table{Store: link{p}}).Good(ctx, table.Token(token), lockName); !good || err != nil {
 		return
 	}
 	writes = writes[1:]
