@@ -48,9 +48,21 @@ const page = 50_000 // rows in one answer, where all are read
 
 const noLimit = 1 << 40 // 0 would leave the client's own
 
-func readOptions(step string, keys Keys) *spanner.ReadOptions {
+func readOptions(step string, keys Keys, directed *sppb.DirectedReadOptions) *spanner.ReadOptions {
 	return &spanner.ReadOptions{Priority: priority, RequestTag: tag(step), Limit: cmp.Or(keys.Limit, noLimit),
-		OrderBy: sppb.ReadRequest_ORDER_BY_PRIMARY_KEY, DirectedReadOptions: &sppb.DirectedReadOptions{}}
+		OrderBy: sppb.ReadRequest_ORDER_BY_PRIMARY_KEY, DirectedReadOptions: directed}
+}
+
+// Directed reads are what a client's setting can only be replaced by, not taken away: by undirected, which
+// asks for no replica. Spanner says that directed reads are for read-only transactions, and not whether
+// these count as such. So each read has a second try with what the first did not say, if it is refused:
+// a snapshot without them, since a replica of the client's choice answers the same, only from elsewhere; a
+// transaction with them, where the client's own would be refused.
+var undirected = &sppb.DirectedReadOptions{}
+
+func refusedOptions(err error) bool {
+	code := spanner.ErrCode(err)
+	return code == codes.InvalidArgument || code == codes.FailedPrecondition
 }
 
 // Read implements Store. All keys are read in pages of one snapshot: the client may keep a whole answer in
@@ -82,8 +94,16 @@ func (s Spanner) Read(ctx context.Context, step string, bound Bound, keys Keys) 
 }
 
 func (s Spanner) read(ctx context.Context, step string, snapshot spanner.TimestampBound, keys Keys) ([]Row, time.Time, error) {
-	txn := s.DB.Single().WithTimestampBound(snapshot)
-	rows, err := collect(txn.ReadWithOptions(ctx, apiName(s.Table), keys.set(), columns, readOptions(step, keys)))
+	rows, at, err := s.snapshot(ctx, snapshot, keys, readOptions(step, keys, undirected))
+	if refusedOptions(err) {
+		return s.snapshot(ctx, snapshot, keys, readOptions(step, keys, nil))
+	}
+	return rows, at, err
+}
+
+func (s Spanner) snapshot(ctx context.Context, bound spanner.TimestampBound, keys Keys, opts *spanner.ReadOptions) ([]Row, time.Time, error) {
+	txn := s.DB.Single().WithTimestampBound(bound)
+	rows, err := collect(txn.ReadWithOptions(ctx, apiName(s.Table), keys.set(), columns, opts))
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -139,10 +159,24 @@ type reader struct {
 	step string
 }
 
-// Read implements Reader. The client calls every error of the first read, with which the transaction
-// begins, an abort: it is read again in one that has begun, to see what it is.
+// Read implements Reader.
 func (r *reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
-	rows, err := r.read(ctx, keys)
+	rows, err := r.readTwice(ctx, keys, nil)
+	if refusedOptions(err) {
+		if rows, second := r.readTwice(ctx, keys, undirected); second == nil {
+			return rows, nil
+		}
+	}
+	if spanner.ErrCode(err) == codes.Aborted {
+		err = fmt.Errorf("%w: %w", ErrAborted, err)
+	}
+	return rows, err
+}
+
+// readTwice reads again in a transaction that has begun, to see what an error is: the client calls every
+// error of the first read, with which the transaction begins, an abort.
+func (r *reader) readTwice(ctx context.Context, keys Keys, directed *sppb.DirectedReadOptions) ([]Row, error) {
+	rows, err := r.read(ctx, keys, directed)
 	if spanner.ErrCode(err) != codes.Aborted {
 		return rows, err
 	}
@@ -151,14 +185,11 @@ func (r *reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
 		return nil, cause
 	}
 	r.txn = again
-	if rows, err = r.read(ctx, keys); spanner.ErrCode(err) == codes.Aborted {
-		err = fmt.Errorf("%w: %w", ErrAborted, err)
-	}
-	return rows, err
+	return r.read(ctx, keys, directed)
 }
 
-func (r *reader) read(ctx context.Context, keys Keys) ([]Row, error) {
-	return collect(r.txn.ReadWithOptions(ctx, apiName(r.Table), keys.set(), columns, readOptions(r.step, keys)))
+func (r *reader) read(ctx context.Context, keys Keys, directed *sppb.DirectedReadOptions) ([]Row, error) {
+	return collect(r.txn.ReadWithOptions(ctx, apiName(r.Table), keys.set(), columns, readOptions(r.step, keys, directed)))
 }
 
 // rollback is for the emulator, which runs one transaction at a time. Nothing depends on it.
