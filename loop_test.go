@@ -1038,3 +1038,50 @@ func TestAnAbsenceIsOverOnceTheRowIsSeenEvenIfItsPromiseIsNot(t *testing.T) {
 		b.end(a, c)
 	})
 }
+
+// A strong read may answer with the time of the last write. Whoever judges an expiry must not ask for that:
+// once a holder is dead, nobody else writes.
+func TestALeaseExpiresWhileNobodyWrites(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		b.store.Idle = true
+		a, c := b.start("a"), b.start("b")
+		time.Sleep(time.Minute)
+		a.link.Cut()
+		first := a.tok()
+		last := b.store.Rows()["mylock"].Heartbeat
+		b.until(2*lease, func() bool { assert.False(t, a.has() && c.has()); return c.has() })
+		assert.WithinRange(t, time.Now(), last.Add(lease), last.Add(lease+lease/50))
+		assert.Greater(t, c.tok(), first)
+
+		c.link.Cut()
+		time.Sleep(2 * lease)
+		_, err := b.machine("onlooker").Leader(context.Background())
+		assert.ErrorIs(t, err, ErrNoLeader, "what an operator sees is of the present too")
+		b.end(a, c)
+	})
+}
+
+// An answer that says that something was not found, and not what, decides nothing: the lease row does.
+func TestAnUnclearAnswerToAHeartbeatIsDecidedByTheLeaseRow(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		a := b.machine("a")
+		b.run(a)
+		token := a.tok()
+		require.NotZero(t, token)
+
+		a.link.Refuse(refusing("heartbeat", table.ErrNotFound))
+		time.Sleep(lease / 2)
+		assert.Equal(t, token, a.tok(), "the lease row is there")
+		a.link.Refuse(nil)
+		b.until(lease/2, func() bool { return a.seen.last().Kind == Safe })
+		assert.Equal(t, token, a.tok())
+
+		a.link.Refuse(refusing("heartbeat", table.ErrNotFound))
+		b.operator(table.Write{Kind: table.Delete, Name: table.LeaseKey("mylock", table.Token(token))})
+		b.until(lease/2, func() bool { return a.tok() != token })
+		lost := a.seen.list[slices.IndexFunc(a.seen.list, func(e Event) bool { return e.Kind == Lost })]
+		assert.ErrorIs(t, lost.Err, ErrSuperseded, "the lease row is gone")
+		a.link.Refuse(nil)
+		b.end(a)
+	})
+}

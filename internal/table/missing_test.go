@@ -1,0 +1,63 @@
+package table
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// A term ends at once when its lease row is gone, and not because the client lost its session.
+func TestOnlyAMissingRowTableOrDatabaseEndsATerm(t *testing.T) {
+	const path = "projects/p/instances/i/databases/d"
+	kind := func(name string) string { return "type.googleapis.com/google.spanner." + name }
+	for _, e := range []struct {
+		code     codes.Code
+		message  string
+		resource string
+		missing  bool
+	}{
+		{codes.NotFound, "Row [mylock_1763645616123456] in table locktable is missing. Row cannot be updated.", "", true},
+		{codes.NotFound, "Table locktable: Row {String(\"mylock_1763645616123456\")} not found.", "", true},
+		{codes.NotFound, "Row [my\nlock_1763645616123456] in table locktable is missing", "", true},
+		{codes.NotFound, "Table not found: locktable", "", true},
+		{codes.InvalidArgument, "Table not found: locktable", "", true},
+		{codes.NotFound, "Database not found: " + path, "", true},
+		{codes.NotFound, "Database not found: " + path, kind("admin.database.v1.Database"), true},
+		{codes.NotFound, "Instance not found: projects/p/instances/i", kind("admin.instance.v1.Instance"), true},
+
+		{codes.NotFound, "Session not found: " + path + "/sessions/s", kind("v1.Session"), false},
+		{codes.NotFound, "Session not found: " + path + "/sessions/s", "", false},
+		{codes.NotFound, "Session was concurrently deleted", "", false},
+		{codes.NotFound, "Transaction not found: 17", "", false},
+		{codes.NotFound, "Row [x] in table locktable is missing", kind("v1.Session"), false}, // the kind is the stronger sign
+		{codes.NotFound, "Session not found: a row of it is missing", "", false},
+		{codes.NotFound, "", "", false},
+		{codes.InvalidArgument, "Invalid transaction ID", "", false},
+		{codes.FailedPrecondition, "Table not found: locktable", "", false},
+		{codes.Unavailable, "Row [x] in table locktable is missing", "", false},
+	} {
+		st := status.New(e.code, e.message)
+		if e.resource != "" {
+			var err error
+			st, err = st.WithDetails(&errdetails.ResourceInfo{ResourceType: e.resource})
+			require.NoError(t, err)
+		}
+		for how, err := range map[string]error{
+			"as it comes":          st.Err(),
+			"of the client":        spanner.ToSpannerError(st.Err()),
+			"wrapped by us":        fmt.Errorf("heartbeat: %w", st.Err()),
+			"of the client, wraps": fmt.Errorf("heartbeat: %w", spanner.ToSpannerError(st.Err())),
+		} {
+			assert.Equal(t, e.missing, Missing(err), "%s, %s: %v %s", e.message, how, e.code, e.resource)
+		}
+	}
+	assert.False(t, Missing(nil))
+	assert.False(t, Missing(context.Canceled))
+}
