@@ -26,14 +26,14 @@ const priority = sppb.RequestOptions_PRIORITY_HIGH
 
 var columns = []string{ColName, ColHeartbeat, ColToken, ColWriter}
 
-// errNoTimestamp is the error of a commit that was answered without a commit timestamp: with one of
+// ErrNoTimestamp is the error of a commit that was answered without a commit timestamp: with one of
 // Spanner's tokens, say, that ask for another request before anything is committed.
-var errNoTimestamp = errors.New("the commit was answered without a timestamp: whether it was applied is not known")
+var ErrNoTimestamp = errors.New("the commit was answered without a timestamp: whether it was applied is not known")
 
 // Acknowledged is the outcome of a commit: without a timestamp nothing is known to be committed.
 func Acknowledged(at time.Time, err error) (time.Time, error) {
 	if err == nil && at.IsZero() {
-		return at, errNoTimestamp
+		return at, ErrNoTimestamp
 	}
 	return at, err
 }

@@ -14,12 +14,13 @@ import (
 
 // The exit codes. Those of exec are its program's own, and these.
 const (
-	failed     = 1  // it could not be done
-	misused    = 2  // the command line is wrong
-	statusFree = 3  // status: nobody holds it
-	statusElse = 4  // status: another holds it
-	notInTime  = 75 // exec: not acquired in time; EX_TEMPFAIL
-	lost       = 76 // exec: the lock was lost
+	failed       = 1  // it could not be done
+	misused      = 2  // the command line is wrong
+	statusFree   = 3  // status: nobody holds it
+	statusElse   = 4  // status: another holds it
+	doctorFailed = 3  // doctor: something does not hold
+	notInTime    = 75 // exec: not acquired in time; EX_TEMPFAIL
+	lost         = 76 // exec: the lock was lost
 )
 
 // An exit is an error with an exit code. One without an error is silent.
@@ -119,7 +120,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:               "spindle",
 		Short:             "Run a program on exactly one machine, and see who holds what",
-		Long:              rootHelp + "\n" + commonCodes + "\nexec and status have more: see their help.",
+		Long:              rootHelp + "\n" + commonCodes + "\nexec, status and doctor have more: see their help.",
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return fromEnvironment(c.Flags()) },
@@ -133,7 +134,7 @@ func newRoot() *cobra.Command {
 	}
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 "))
 	o.flags(root.PersistentFlags())
-	root.AddCommand(newInit(o), newExec(o), newGuard(o), newLs(o), newWatch(o), newStatus(o), newRelease(o), newPrune(o), newDemo(o))
+	root.AddCommand(newInit(o), newDoctor(o), newExec(o), newGuard(o), newLs(o), newWatch(o), newStatus(o), newRelease(o), newPrune(o), newDemo(o))
 	commands(root, func(c *cobra.Command) {
 		c.Long = reflow(c.Long, 80)
 		c.Flags().SortFlags = false

@@ -1,0 +1,93 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// RoundTrip is how long one kind of request took, of so many that were sent one after the other.
+type RoundTrip struct {
+	P50 time.Duration `json:"p50_ns"`
+	P99 time.Duration `json:"p99_ns"`
+	N   int           `json:"n"`
+}
+
+func (r RoundTrip) String() string {
+	return fmt.Sprintf("p50 %v, p99 %v of %d", round(r.P50), round(r.P99), r.N)
+}
+
+func roundTripOf(took []time.Duration) RoundTrip {
+	slices.Sort(took)
+	at := func(percent int) time.Duration { return took[(len(took)-1)*percent/100] }
+	if len(took) < 100 {
+		return RoundTrip{P50: at(50), P99: took[len(took)-1], N: len(took)}
+	}
+	return RoundTrip{P50: at(50), P99: at(99), N: len(took)}
+}
+
+// RoundTrips are those of the requests that locks are made of.
+type RoundTrips struct {
+	Read        RoundTrip `json:"read"`        // an observation
+	Commit      RoundTrip `json:"commit"`      // a heartbeat: a blind commit
+	Transaction RoundTrip `json:"transaction"` // a claim or a confirmation: a read and a commit
+}
+
+// Lease is the shortest lease that the round trips allow: ten elections, each an observation, a claim and a
+// confirmation, as slow as the slowest that were seen.
+//
+// So a takeover takes no more than a tenth of the lease longer than the lease itself. And a heartbeat, which is sent
+// each third of a lease and is less than an election, may take six times as long as the slowest that was seen and
+// still leave time for another one. It is about the database alone: a lease also has to be longer than the pauses of
+// the process that you want to survive, and than a fail-over of the database, which take seconds.
+func (r RoundTrips) Lease() time.Duration {
+	const step = 100 * time.Millisecond // the shortest lease that there is
+	election := r.Read.P99 + 2*r.Transaction.P99
+	heartbeat := r.Commit.P99
+	return (10*max(election, heartbeat) + step - 1) / step * step
+}
+
+const (
+	defaultLease  = 10 * time.Second
+	commitsALease = 3.0 // heartbeats, at the default interval
+	readsALease   = 3.1 // observations of one that waits; the tenth is jitter
+	month         = 30 * 24 * time.Hour
+)
+
+// Cost is what one lock costs at a lease, in 30 days in which it does not change hands. Spanner is paid for by
+// what it is provisioned with, not by requests: what share of that a request takes depends on the instance, so the
+// report has no money in it.
+type Cost struct {
+	Lease   time.Duration `json:"lease_ns"`
+	Commits int64         `json:"commits_a_month"` // of the holder
+	Reads   int64         `json:"reads_a_month"`   // of each other candidate
+}
+
+// Price is what the lock costs a month with one candidate beside the holder, given what you reckon that a million
+// commits and a million reads cost.
+func (c Cost) Price(millionCommits, millionReads float64) float64 {
+	return float64(c.Commits)/1e6*millionCommits + float64(c.Reads)/1e6*millionReads
+}
+
+func costOf(lease time.Duration) Cost {
+	leases := float64(month) / float64(lease)
+	return Cost{Lease: lease, Commits: int64(leases * commitsALease), Reads: int64(leases * readsALease)}
+}
+
+func (r RoundTrips) costs() []Cost {
+	costs := []Cost{costOf(r.Lease())}
+	if r.Lease() != defaultLease {
+		costs = append(costs, costOf(defaultLease))
+	}
+	return costs
+}
+
+func round(d time.Duration) time.Duration {
+	switch {
+	case d.Abs() >= time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d.Abs() >= 10*time.Millisecond:
+		return d.Round(100 * time.Microsecond)
+	}
+	return d.Round(time.Microsecond)
+}

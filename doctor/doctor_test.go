@@ -1,0 +1,470 @@
+package doctor_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/spindle-lock/spindle/doctor"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+// liar stands between a client and the emulator, and breaks one thing that Spanner promises.
+type liar struct {
+	commit func(req *sppb.CommitRequest, reply *sppb.CommitResponse, do func() error) error
+	read   func(req *sppb.ReadRequest) error                                // before it is sent
+	time   func(req *sppb.ReadRequest, at *timestamppb.Timestamp) time.Time // of a snapshot
+}
+
+func (l *liar) options() []option.ClientOption {
+	return []option.ClientOption{
+		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(
+			func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				do := func() error { return invoke(ctx, method, req, reply, cc, opts...) }
+				if r, ok := req.(*sppb.CommitRequest); ok && l.commit != nil {
+					return l.commit(r, reply.(*sppb.CommitResponse), do)
+				}
+				return do()
+			})),
+		option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(
+			func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+				s, err := streamer(ctx, desc, cc, method, opts...)
+				return &stream{ClientStream: s, liar: l}, err
+			})),
+	}
+}
+
+type stream struct {
+	grpc.ClientStream
+	liar *liar
+	req  *sppb.ReadRequest
+}
+
+func (s *stream) SendMsg(m any) error {
+	s.req, _ = m.(*sppb.ReadRequest)
+	if s.req != nil && s.liar.read != nil {
+		if err := s.liar.read(s.req); err != nil {
+			return err
+		}
+	}
+	return s.ClientStream.SendMsg(m)
+}
+
+func (s *stream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if part, ok := m.(*sppb.PartialResultSet); ok && err == nil && s.req != nil && s.liar.time != nil {
+		if txn := part.GetMetadata().GetTransaction(); txn.GetReadTimestamp() != nil {
+			txn.ReadTimestamp = timestamppb.New(s.liar.time(s.req, txn.ReadTimestamp))
+		}
+	}
+	return err
+}
+
+func connect(t *testing.T, db *spindletest.Database, l *liar) *spanner.Client {
+	t.Helper()
+	client, err := spanner.NewClientWithConfig(context.Background(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true},
+		append(db.ClientOptions(), l.options()...)...)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+type dialect int
+
+const (
+	googleSQL dialect = iota
+	postgreSQL
+)
+
+// database makes a database with further tables, of statements in each of the dialects.
+func (d dialect) database(t *testing.T, statements ...string) *spindletest.Database {
+	var opts []spindletest.Option
+	if d == postgreSQL {
+		opts = append(opts, spindletest.PostgreSQL())
+	}
+	if statements != nil {
+		opts = append(opts, spindletest.WithDDL(statements[d]))
+	}
+	return spindletest.New(t, opts...)
+}
+
+func needEmulator(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+}
+
+func inBothDialects(t *testing.T, f func(t *testing.T, d dialect)) {
+	needEmulator(t)
+	t.Run("GoogleSQL", func(t *testing.T) { f(t, googleSQL) })
+	t.Run("PostgreSQL", func(t *testing.T) { f(t, postgreSQL) })
+}
+
+func requireEmpty(t *testing.T, db *spindletest.Database) {
+	t.Helper()
+	var names []string
+	require.NoError(t, db.Client.Single().Read(t.Context(), db.Table, spanner.AllKeys(), []string{"name"}).Do(func(r *spanner.Row) error {
+		var name string
+		names = append(names, name)
+		return r.Columns(&names[len(names)-1])
+	}))
+	require.Empty(t, names, "rows are left behind")
+}
+
+func TestEveryAssumptionHoldsOnTheEmulator(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, d dialect) {
+		db := d.database(t)
+		report, err := doctor.Run(t.Context(), db.Client, db.Table)
+		require.NoError(t, err)
+		require.NoError(t, report.Err())
+		for _, c := range report.Checks {
+			assert.Equal(t, doctor.OK, c.Verdict, "%+v", c)
+			assert.NotEmpty(t, c.Found, c.Name)
+		}
+		require.Len(t, report.Costs, 2)
+		assert.EqualValues(t, 777600, report.Costs[1].Commits, "three in 10 s, for 30 days")
+		requireEmpty(t, db)
+
+		text, err := json.Marshal(report)
+		require.NoError(t, err)
+		var back doctor.Report
+		require.NoError(t, json.Unmarshal(text, &back))
+		assert.Equal(t, report, back)
+	})
+}
+
+func isKeyOnly(m *sppb.Mutation) bool { return len(m.GetUpdate().GetColumns()) == 1 }
+
+// without takes mutations out of a commit.
+func without(r *sppb.CommitRequest, drop func(i int, m *sppb.Mutation) bool) {
+	var kept []*sppb.Mutation
+	for i, m := range r.GetMutations() {
+		if !drop(i, m) {
+			kept = append(kept, m)
+		}
+	}
+	r.Mutations = kept
+}
+
+func tag(r *sppb.CommitRequest) string { return r.GetRequestOptions().GetTransactionTag() }
+
+func isPresent(r *sppb.ReadRequest) bool {
+	return r.GetTransaction().GetSingleUse().GetReadOnly().GetExactStaleness() != nil
+}
+
+func isStrong(r *sppb.ReadRequest) bool {
+	return r.GetTransaction().GetSingleUse().GetReadOnly().GetStrong()
+}
+
+// frozen is a clock of snapshots that has stopped.
+func frozen(which func(*sppb.ReadRequest) bool) func(*sppb.ReadRequest, *timestamppb.Timestamp) time.Time {
+	var stopped atomic.Pointer[time.Time]
+	return func(r *sppb.ReadRequest, at *timestamppb.Timestamp) time.Time {
+		now := at.AsTime()
+		if !which(r) {
+			return now
+		}
+		stopped.CompareAndSwap(nil, &now)
+		return *stopped.Load()
+	}
+}
+
+func shifted(which func(*sppb.ReadRequest) bool, by time.Duration) func(*sppb.ReadRequest, *timestamppb.Timestamp) time.Time {
+	return func(r *sppb.ReadRequest, at *timestamppb.Timestamp) time.Time {
+		if !which(r) {
+			return at.AsTime()
+		}
+		return at.AsTime().Add(by)
+	}
+}
+
+// asIfIdle is a strong read's time as a server may choose it while nobody writes: that of the last commit.
+func asIfIdle() *liar {
+	var last atomic.Pointer[time.Time]
+	return &liar{
+		commit: func(_ *sppb.CommitRequest, reply *sppb.CommitResponse, do func() error) error {
+			err := do()
+			if at := reply.GetCommitTimestamp(); at != nil {
+				t := at.AsTime()
+				last.Store(&t)
+			}
+			return err
+		},
+		time: func(r *sppb.ReadRequest, at *timestamppb.Timestamp) time.Time {
+			if t := last.Load(); isStrong(r) && t != nil {
+				return *t
+			}
+			return at.AsTime()
+		},
+	}
+}
+
+// clock is Spanner's time as a machine sees it whose own clock runs at that rate.
+func clock(rate float64) func(*sppb.ReadRequest, *timestamppb.Timestamp) time.Time {
+	var mu sync.Mutex
+	var start time.Time
+	return func(r *sppb.ReadRequest, at *timestamppb.Timestamp) time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		if start.IsZero() {
+			start = at.AsTime()
+		}
+		if !isPresent(r) {
+			return at.AsTime()
+		}
+		return start.Add(time.Duration(float64(at.AsTime().Sub(start)) / rate))
+	}
+}
+
+func denying(message string, which func(*sppb.CommitRequest) bool) *liar {
+	return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+		if which(r) {
+			return status.Error(codes.PermissionDenied, message)
+		}
+		return do()
+	}}
+}
+
+// Each case breaks one assumption, whatever the rest of the database does right.
+var broken = []struct {
+	name    string
+	liar    func() *liar
+	check   string
+	verdict doctor.Verdict
+	says    string
+}{
+	{"commits are not allowed", func() *liar {
+		return denying("Caller is missing IAM permission spanner.databases.write on resource d.", func(r *sppb.CommitRequest) bool { return r.GetSingleUseTransaction() != nil })
+	}, "permissions", doctor.Failed, "missing: spanner.databases.write;"},
+	{"deletes are not allowed to the role", func() *liar {
+		return denying("Role r does not have required privileges on table locktable.", func(r *sppb.CommitRequest) bool {
+			return r.GetSingleUseTransaction() != nil && len(r.GetMutations()) == 1 && r.GetMutations()[0].GetDelete() != nil
+		})
+	}, "permissions", doctor.Failed, "missing: spanner.databases.write (DELETE, for a database role);"},
+	{"transactions are not allowed", func() *liar {
+		return &liar{read: func(r *sppb.ReadRequest) error {
+			if r.GetTransaction().GetSingleUse() == nil {
+				return status.Error(codes.PermissionDenied, "Caller is missing IAM permission spanner.databases.beginOrRollbackReadWriteTransaction on resource d.")
+			}
+			return nil
+		}}
+	}, "permissions", doctor.Failed, "missing: spanner.databases.beginOrRollbackReadWriteTransaction;"},
+	{"replies have no timestamp", func() *liar {
+		return &liar{commit: func(_ *sppb.CommitRequest, reply *sppb.CommitResponse, do func() error) error {
+			err := do()
+			reply.CommitTimestamp = nil
+			return err
+		}}
+	}, "replies", doctor.Failed, "without a timestamp"},
+	{"timestamps are not what is stored", func() *liar {
+		return &liar{commit: func(_ *sppb.CommitRequest, reply *sppb.CommitResponse, do func() error) error {
+			err := do()
+			if err == nil {
+				reply.CommitTimestamp = timestamppb.New(reply.CommitTimestamp.AsTime().Add(time.Microsecond))
+			}
+			return err
+		}}
+	}, "commit timestamps", doctor.Failed, "and stored"},
+	{"key-only updates are ignored", func() *liar {
+		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+			without(r, func(_ int, m *sppb.Mutation) bool { return isKeyOnly(m) })
+			return do()
+		}}
+	}, "key-only update", doctor.Failed, "that does not exist was committed"},
+	{"key-only updates are refused", func() *liar {
+		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+			for _, m := range r.GetMutations() {
+				if isKeyOnly(m) {
+					return status.Error(codes.FailedPrecondition, "an update has to have values")
+				}
+			}
+			return do()
+		}}
+	}, "key-only update", doctor.Failed, "an update has to have values"},
+	{"refusals don't say what is missing", func() *liar {
+		return &liar{commit: func(_ *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+			err := do()
+			if status.Code(err) == codes.NotFound {
+				return status.Error(codes.NotFound, "not found")
+			}
+			return err
+		}}
+	}, "key-only update", doctor.Warning, "is not known to be about a row"},
+	{"an update of what the same commit deletes is left out", func() *liar {
+		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+			ms := r.GetMutations()
+			without(r, func(i int, m *sppb.Mutation) bool { return isKeyOnly(m) && i+1 < len(ms) && ms[i+1].GetDelete() != nil })
+			return do()
+		}}
+	}, "release", doctor.Failed, "was committed"},
+	{"a fence is not serialised against a claim", func() *liar {
+		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+			if tag(r) == "spindle-doctor-fence" {
+				without(r, func(_ int, m *sppb.Mutation) bool { return isKeyOnly(m) })
+			}
+			return do()
+		}}
+	}, "fence", doctor.Failed, "a claim superseded that token"},
+	{"a transaction that was overtaken is committed", func() *liar {
+		return &liar{commit: func(r *sppb.CommitRequest, reply *sppb.CommitResponse, do func() error) error {
+			err := do()
+			if tag(r) == "spindle-doctor-optimistic" && status.Code(err) == codes.Aborted {
+				proto.Reset(reply)
+				reply.CommitTimestamp = timestamppb.New(time.Now().Truncate(time.Microsecond))
+				return nil
+			}
+			return err
+		}}
+	}, "optimistic", doctor.Failed, "after what it had read was changed"},
+	{"optimistic transactions are refused", func() *liar {
+		return &liar{read: func(r *sppb.ReadRequest) error {
+			if r.GetTransaction().GetSingleUse() == nil {
+				return status.Error(codes.InvalidArgument, "read lock mode OPTIMISTIC is not supported")
+			}
+			return nil
+		}}
+	}, "optimistic", doctor.Failed, "OPTIMISTIC is not supported"},
+	{"a transaction locks what it reads", func() *liar {
+		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+			if tag(r) == "spindle-doctor-overtake" {
+				return status.Error(codes.DeadlineExceeded, "it waits for a lock")
+			}
+			return do()
+		}}
+	}, "optimistic", doctor.Warning, "waited for a transaction that had only read"},
+	{"heartbeats of a superseded holder are accepted", func() *liar {
+		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+			if tag(r) == "spindle-heartbeat" {
+				without(r, func(_ int, m *sppb.Mutation) bool { return isKeyOnly(m) })
+			}
+			return do()
+		}}
+	}, "cycle", doctor.Failed, "the heartbeat of a holder that was superseded"},
+	{"reads at the present don't advance", func() *liar { return &liar{time: frozen(isPresent)} }, "present", doctor.Failed, "advanced by 0s"},
+	{"reads at the present are of the past", func() *liar { return &liar{time: shifted(isPresent, -3*time.Second)} }, "present", doctor.Warning, "behind"},
+	{"strong reads don't advance", asIfIdle, "strong", doctor.Note, "advanced by 0s"},
+	{"strong reads are of the past", func() *liar { return &liar{time: shifted(isStrong, -time.Minute)} }, "strong", doctor.Failed, "before a commit that was acknowledged"},
+	{"the clock is too slow", func() *liar { return &liar{time: clock(0.95)} }, "clock", doctor.Failed, "slow"},
+	{"rows can't be deleted at the end", func() *liar {
+		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+			if n := len(r.GetMutations()); n > 1 && r.GetMutations()[0].GetDelete() != nil && r.GetMutations()[n-1].GetDelete() != nil {
+				return status.Error(codes.FailedPrecondition, "not now")
+			}
+			return do()
+		}}
+	}, "clean-up", doctor.Warning, "not now"},
+}
+
+func TestWhatIsBrokenIsNamedAndNothingElse(t *testing.T) {
+	needEmulator(t)
+	for i, b := range broken {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			db := dialect(i % 2).database(t) // what is between them and the client knows no dialect
+			report, err := doctor.Run(t.Context(), connect(t, db, b.liar()), db.Table)
+			require.NoError(t, err)
+			for _, c := range report.Checks {
+				if c.Name == b.check {
+					assert.Equal(t, b.verdict, c.Verdict, "%+v", c)
+					assert.Contains(t, c.Found, b.says)
+					assert.NotEmpty(t, c.Means)
+					assert.NotEmpty(t, c.Do)
+					continue
+				}
+				assert.Contains(t, []doctor.Verdict{doctor.OK, doctor.NotChecked}, c.Verdict, "%+v", c)
+			}
+			assert.Equal(t, b.verdict != doctor.Failed, report.OK())
+		})
+	}
+}
+
+func TestAWrongTableIsNamed(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, d dialect) {
+		db := d.database(t, "CREATE TABLE wrong (name STRING(36)) PRIMARY KEY (name)", "CREATE TABLE wrong (name varchar(36) PRIMARY KEY)")
+		for tableName, says := range map[string]string{"wrong": "column heartbeat is missing", "nowhere": "the table is missing"} {
+			report, err := doctor.Run(t.Context(), db.Client, tableName)
+			require.NoError(t, err)
+			assert.ErrorContains(t, report.Err(), says)
+			for _, c := range report.Checks {
+				if c.Name != "table" {
+					assert.NotEqual(t, doctor.Failed, c.Verdict, "%+v", c)
+				}
+			}
+		}
+	})
+}
+
+func TestBadArgumentsAndAnAbsentDatabaseAreErrors(t *testing.T) {
+	_, err := doctor.Run(t.Context(), nil, "locktable")
+	assert.ErrorContains(t, err, "client is nil")
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+	db := spindletest.New(t)
+	_, err = doctor.Run(t.Context(), db.Client, "a b")
+	assert.ErrorContains(t, err, "not an identifier")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("no time"))
+	report, err := doctor.Run(ctx, db.Client, db.Table)
+	assert.ErrorContains(t, err, "no time")
+	for _, c := range report.Checks {
+		assert.Equal(t, doctor.NotChecked, c.Verdict)
+	}
+}
+
+// A run is interrupted after each of its first commits, and then at some of the others.
+func TestNothingIsLeftBehindByARunThatIsInterrupted(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, d dialect) {
+		db := d.database(t)
+		for after := int64(1); after < 100; after += 1 + after/4 {
+			ctx, cancel := context.WithCancel(t.Context())
+			var commits atomic.Int64
+			client := connect(t, db, &liar{commit: func(_ *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+				if commits.Add(1) == after {
+					cancel()
+				}
+				return do()
+			}})
+			_, err := doctor.Run(ctx, client, db.Table)
+			require.ErrorIs(t, err, context.Canceled)
+			requireEmpty(t, db)
+			cancel()
+		}
+	})
+}
+
+func TestWhatAKilledRunLeftIsDeletedOnceItIsOld(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, d dialect) {
+		db := d.database(t)
+		row := func(name string, age time.Duration) *spanner.Mutation {
+			return spanner.Insert(db.Table, []string{"name", "token"}, []any{name, time.Now().Add(-age)})
+		}
+		_, err := db.Client.Apply(t.Context(), []*spanner.Mutation{
+			row("spindle-doctor/old/cycle", time.Hour), row("spindle-doctor/running/cycle", time.Minute), row("spindle-doctors", time.Hour), row("mylock", time.Hour)})
+		require.NoError(t, err)
+		_, err = doctor.Run(t.Context(), db.Client, db.Table)
+		require.NoError(t, err)
+		var names []string
+		require.NoError(t, db.Client.Single().Read(t.Context(), db.Table, spanner.AllKeys(), []string{"name"}).Do(func(r *spanner.Row) error {
+			names = append(names, "")
+			return r.Columns(&names[len(names)-1])
+		}))
+		assert.Equal(t, []string{"mylock", "spindle-doctor/running/cycle", "spindle-doctors"}, names)
+	})
+}

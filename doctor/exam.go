@@ -1,0 +1,265 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// exam is one run of all probes.
+type exam struct {
+	*recorder
+	table table.Table
+	base  string // what the names of all rows of this run begin with
+	made  map[string]Check
+	gap   error // why the first check that could not be made was not
+
+	roundTrips *RoundTrips
+	clock      *Clock
+}
+
+// probe finds out about one assumption. What it needs is not looked at a second time: with that missing, it
+// would fail for a reason that is told elsewhere.
+type probe struct {
+	name  string
+	needs []string
+	run   func(*exam, context.Context) (found string, err error)
+	means string // if it fails
+	do    string
+}
+
+// finding is what a probe returns for anything but an assumption that holds.
+type finding struct {
+	verdict          Verdict
+	found, means, do string // empty: the probe's own
+}
+
+func (f *finding) Error() string { return f.found }
+
+func broken(format string, args ...any) error {
+	return &finding{verdict: Failed, found: fmt.Sprintf(format, args...)}
+}
+
+const (
+	prefix    = "spindle-doctor/"
+	prefixEnd = "spindle-doctor0" // the first key that is after all that begin so
+	stale     = 10 * limit        // no run is as long as that
+)
+
+func newExam(ctx context.Context, db *spanner.Client, tableName string) *exam {
+	r := &recorder{spanner: table.Spanner{DB: db, Table: tableName}, within: ctx}
+	return &exam{recorder: r, table: table.Table{Store: r}, base: prefix + uuid.NewString(), made: map[string]Check{}}
+}
+
+// run makes every check that can be made. Its error says why the others could not.
+func (e *exam) run(ctx context.Context) error {
+	if err := e.reach(ctx); err != nil {
+		return err
+	}
+	defer e.cleanUp(ctx)
+	for _, p := range probes {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		e.made[p.name] = e.check(ctx, p)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return e.gap
+}
+
+var schemaMissing = regexp.MustCompile(`^(Table|Column) not found`)
+
+// reach fails if nothing can be found out at all.
+func (e *exam) reach(ctx context.Context) error {
+	_, _, err := e.Read(ctx, "doctor", table.Strong, table.Keys{Names: []string{e.base}})
+	switch code := spanner.ErrCode(err); {
+	case code == codes.PermissionDenied, code == codes.InvalidArgument, code == codes.FailedPrecondition,
+		code == codes.NotFound && schemaMissing.MatchString(spanner.ErrDesc(err)):
+		return nil // that is for the checks to tell
+	}
+	return err
+}
+
+func (e *exam) check(ctx context.Context, p probe) Check {
+	if need := e.missing(p); need != "" {
+		return Check{Name: p.name, Verdict: NotChecked, Found: fmt.Sprintf("it can't be told as long as %q is not ok", need)}
+	}
+	found, err := p.run(e, ctx)
+	var f *finding
+	switch {
+	case err == nil:
+		return Check{Name: p.name, Verdict: OK, Found: found}
+	case errors.As(err, &f):
+		return Check{Name: p.name, Verdict: f.verdict, Found: f.found, Means: cmp.Or(f.means, p.means), Do: cmp.Or(f.do, p.do)}
+	case errors.Is(err, table.ErrNoTimestamp), isDenied(err): // that is a check of its own
+		return Check{Name: p.name, Verdict: NotChecked, Found: oneLine(err)}
+	case passing(err):
+		e.gap = cmp.Or(e.gap, fmt.Errorf("%q could not be checked: %w", p.name, err))
+		return Check{Name: p.name, Verdict: NotChecked, Found: oneLine(err)}
+	}
+	return Check{Name: p.name, Verdict: Failed, Found: oneLine(err), Means: p.means, Do: p.do}
+}
+
+// missing is the first need of a probe that is not met, or "".
+func (e *exam) missing(p probe) string {
+	for _, need := range p.needs {
+		if need == checkReplies && e.unanswered > 0 || need == checkPermissions && len(e.denied) > 0 {
+			return need
+		}
+		if v := e.made[need].Verdict; v == Failed || v == NotChecked && need != checkTable {
+			return need // a schema that may not be read is no reason to stop
+		}
+	}
+	return ""
+}
+
+// errNotTheQuestion is the error of a step that a probe only needs to ask what it is about.
+var errNotTheQuestion = errors.New("it could not be tried")
+
+// passing tells errors that say nothing about an assumption.
+func passing(err error) bool {
+	switch spanner.ErrCode(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.Internal, codes.ResourceExhausted:
+		return true
+	}
+	return errors.Is(err, errNotTheQuestion) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		overrun(err) || errors.Is(err, table.ErrNotFound)
+}
+
+// checks are all that were made and those that were not, in their order.
+func (e *exam) checks() []Check {
+	var all []Check
+	for _, p := range probes {
+		c, ok := e.made[p.name]
+		switch {
+		case p.name == checkReplies:
+			c = e.replies()
+		case !ok:
+			c = Check{Name: p.name, Verdict: NotChecked, Found: "it did not come to that"}
+		}
+		all = append(all, c)
+	}
+	if c, ok := e.made[checkCleanUp]; ok {
+		all = append(all, c)
+	}
+	return all
+}
+
+// replies is about every commit of the run.
+func (e *exam) replies() Check {
+	c := Check{Name: checkReplies, Verdict: OK, Found: "each commit that was answered has its timestamp"}
+	switch {
+	case e.unanswered > 0:
+		c.Verdict, c.Found = Failed, fmt.Sprintf("%d commits were answered without a timestamp", e.unanswered)
+		c.Means = "whether such a commit was applied is not known, so nobody becomes or stays the holder by it"
+		c.Do = "use the newest cloud.google.com/go/spanner; Spanner asks such clients for a second request that they don't send"
+	case e.made[checkPermissions].Verdict != OK:
+		c.Verdict, c.Found = NotChecked, "there was no commit"
+	}
+	return c
+}
+
+var permission = regexp.MustCompile(`\bspanner\.[a-z]+\.[A-Za-z]+`)
+
+// lacks are the permissions that were missing, by what Spanner says or else by what the step needs.
+func lacks(denied []denial, needed map[string]string) []string {
+	var all []string
+	for _, d := range denied {
+		names := permission.FindAllString(d.message, -1)
+		if names == nil {
+			names = []string{cmp.Or(needed[d.step], d.step)}
+		}
+		for _, name := range names {
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
+}
+
+// cleanUp deletes the rows of this run, and those of runs that were killed.
+func (e *exam) cleanUp(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attempt)
+	defer cancel()
+	clean := &recorder{spanner: e.spanner, within: ctx}
+	c := Check{Name: checkCleanUp, Verdict: OK, Found: "no row of this run is left"}
+	old, err := clean.sweep(ctx, e.base)
+	switch {
+	case len(clean.denied) > 0, err != nil && table.Missing(err):
+		c.Found = "nothing was written"
+	case err != nil:
+		c.Verdict, c.Found = Warning, oneLine(err)
+		c.Means = "rows whose names begin with " + e.base + " may be left: they are no locks of anybody"
+		c.Do = "run it again: it deletes what others left ten minutes before"
+	case old > 0:
+		c.Found += fmt.Sprintf(", nor the %d of runs that were killed", old)
+	}
+	e.made[checkCleanUp] = c
+}
+
+// sweep deletes rows until none is left, and says how many were not of this run. Their age is that of their
+// tokens, by Spanner's clock.
+func (r *recorder) sweep(ctx context.Context, base string) (old int, err error) {
+	for {
+		rows, at, err := r.Read(ctx, "doctor", table.Strong, table.Keys{Ranges: []table.Range{{From: prefix, To: prefixEnd}}})
+		if err != nil {
+			return old, err
+		}
+		var writes []table.Write
+		for _, row := range rows {
+			mine := strings.HasPrefix(row.Name, base)
+			if !mine && (at.Sub(row.Token) < stale || !strings.HasPrefix(row.Name, prefix)) {
+				continue
+			}
+			if !mine {
+				old++
+			}
+			writes = append(writes, table.Write{Kind: table.Delete, Name: row.Name})
+		}
+		if writes == nil {
+			return old, nil
+		}
+		if err := r.Commit(ctx, "doctor", writes); err != nil {
+			return old, err
+		}
+	}
+}
+
+// write makes a row of this run, or changes it, in a blind commit.
+func (e *exam) write(ctx context.Context, kind table.Kind, name, writer string) error {
+	return e.Commit(ctx, "doctor", []table.Write{{Kind: kind, Name: name,
+		Set: []table.Cell{{Column: table.ColHeartbeat, Value: table.Now}, {Column: table.ColToken, Value: table.Now}, {Column: table.ColWriter, Value: writer}}}})
+}
+
+// row reads a row of this run, which has to exist.
+func (e *exam) row(ctx context.Context, name string) (table.Row, error) {
+	rows, _, err := e.Read(ctx, "doctor", table.Strong, table.Keys{Names: []string{name}})
+	if err != nil {
+		return table.Row{}, err
+	}
+	if len(rows) != 1 {
+		return table.Row{}, broken("a strong read does not show row %q, which was committed before", name)
+	}
+	return rows[0], nil
+}
+
+func (e *exam) pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,325 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"google.golang.org/grpc/codes"
+
+	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// The names of the checks.
+const (
+	checkTable       = "table"
+	checkPermissions = "permissions"
+	checkReplies     = "replies"
+	checkTimestamps  = "commit timestamps"
+	checkUpdate      = "key-only update"
+	checkRelease     = "release"
+	checkFence       = "fence"
+	checkOptimistic  = "optimistic"
+	checkCycle       = "cycle"
+	checkPresent     = "present"
+	checkStrong      = "strong"
+	checkClock       = "clock"
+	checkRoundTrips  = "round trips"
+	checkCleanUp     = "clean-up"
+)
+
+var (
+	allowed    = []string{checkTable, checkPermissions, checkReplies}
+	timed      = append(slices.Clip(allowed), checkTimestamps)
+	tellTeam   = "don't use locks on this database, and report it with this text: it contradicts what Spanner documents"
+	unfenced   = "writes of a holder that was superseded may land in its successor's term"
+	anOutlaw   = "two processes may hold a lock at once"
+	noExpiry   = "the lease of a holder that is dead never expires: locks stay safe, and nobody takes over"
+	slowOnly   = "locks are safe, and slower than they should be"
+	roleAdvice = "grant roles/spanner.databaseUser on the database, or SELECT, INSERT, UPDATE and DELETE on the table to the database role"
+)
+
+var probes = []probe{
+	{name: checkTable, run: (*exam).schema, means: "claims or releases will fail", do: "spindle init makes the table where it is missing; ddl.Verify lists what has to be altered"},
+	{name: checkPermissions, needs: []string{checkTable}, run: (*exam).permissions, means: "this process can't compete for locks", do: roleAdvice},
+	{name: checkReplies, needs: []string{checkTable}, run: func(*exam, context.Context) (string, error) { return "", nil }}, // told at the end
+	{name: checkTimestamps, needs: allowed, run: (*exam).timestamps, means: "tokens may repeat or go back, and a claim may not be recognised by its own claimant", do: tellTeam},
+	{name: checkUpdate, needs: allowed, run: (*exam).keyOnlyUpdate, means: unfenced, do: tellTeam},
+	{name: checkRelease, needs: append(slices.Clip(allowed), checkUpdate), run: (*exam).lateRelease, means: "a release that lands again, late, may free a lock that somebody else holds by then", do: tellTeam},
+	{name: checkOptimistic, needs: allowed, run: (*exam).optimistic, means: anOutlaw, do: tellTeam},
+	{name: checkFence, needs: append(slices.Clip(timed), checkUpdate, checkOptimistic), run: (*exam).race, means: unfenced, do: tellTeam},
+	{name: checkCycle, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic), run: (*exam).cycle, means: "locks don't work here", do: tellTeam},
+	{name: checkPresent, needs: timed, run: (*exam).present, means: noExpiry, do: tellTeam},
+	{name: checkStrong, needs: timed, run: (*exam).strong, means: "whether a token is good can't be told, so a holder may stay one that was superseded, and be fenced", do: tellTeam},
+	{name: checkClock, needs: []string{checkTable, checkPermissions, checkPresent}, run: (*exam).clockRate, means: "a holder whose clock is too slow answers HasLock with true when another may have the lock already; the fence is not affected", do: "mend the clock of this machine: look at its time source, and for a virtual machine at its host"},
+	{name: checkRoundTrips, needs: append(slices.Clip(allowed), checkOptimistic), run: (*exam).measure, means: "which lease this database allows is not known", do: "run it again"},
+}
+
+func (e *exam) schema(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*attempt)
+	defer cancel()
+	err := ddl.Verify(ctx, e.spanner.DB, e.spanner.Table)
+	var wrong *ddl.SchemaError
+	switch {
+	case errors.As(err, &wrong):
+		return "", broken("%s", strings.Join(wrong.Problems, "; "))
+	case isDenied(err):
+		return "", &finding{NotChecked, "the schema may not be read: " + oneLine(err), "competing for locks does not need that",
+			"grant roles/spanner.databaseReader, or have somebody who may run spindle init"}
+	}
+	return "its schema is that of a lock table", err
+}
+
+// permissions takes a step of each kind that a candidate takes, and looks at nothing but whether it may.
+func (e *exam) permissions(ctx context.Context) (string, error) {
+	name := e.base + "/permissions"
+	const read, begin, insert, update, remove = "doctor-read", "doctor-transaction", "doctor-insert", "doctor-update", "doctor-delete"
+	commit := func(step string, kind table.Kind, set ...table.Cell) error {
+		return e.Commit(ctx, step, []table.Write{{Kind: kind, Name: name, Set: set}})
+	}
+	heartbeat := table.Cell{Column: table.ColHeartbeat, Value: table.Now}
+	_, _, errRead := e.Read(ctx, read, table.Present, table.Keys{Names: []string{name}})
+	errs := []error{
+		errRead,
+		commit(insert, table.Insert, heartbeat, table.Cell{Column: table.ColToken, Value: table.Now}),
+		commit(update, table.Update, heartbeat),
+		commit(update, table.Update), // a fence
+		commit(remove, table.Delete),
+	}
+	errs = append(errs, again(func() error {
+		_, err := e.Transact(ctx, begin, func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+			_, err := r.Read(ctx, table.Keys{Names: []string{name}})
+			return []table.Write{{Kind: table.Delete, Name: name}}, err
+		})
+		return err
+	}))
+	if missing := lacks(e.denied, map[string]string{
+		read:   "spanner.databases.read (SELECT, for a database role)",
+		begin:  "spanner.databases.beginOrRollbackReadWriteTransaction",
+		insert: "spanner.databases.write (INSERT, for a database role)",
+		update: "spanner.databases.write (UPDATE, for a database role)",
+		remove: "spanner.databases.write (DELETE, for a database role)",
+	}); missing != nil {
+		return "", broken("missing: %s; Spanner says: %s", strings.Join(missing, ", "), e.denied[0].message)
+	}
+	if i := slices.IndexFunc(errs, passing); i >= 0 {
+		return "", errs[i]
+	}
+	return "reads, blind commits and transactions are allowed", nil
+}
+
+// timestamps commits blindly and in transactions, in turn.
+func (e *exam) timestamps(ctx context.Context) (string, error) {
+	const n = 10
+	name := e.base + "/timestamps"
+	if err := e.write(ctx, table.Insert, name, ""); err != nil {
+		return "", err
+	}
+	var last time.Time
+	for i := range n {
+		at, err := e.apply(ctx, "doctor-timestamps", i%2 == 0, spanner.Update(e.spanner.Table, []string{table.ColName, table.ColToken}, []any{name, spanner.CommitTimestamp}))
+		if err != nil {
+			return "", err
+		}
+		row, err := e.row(ctx, name)
+		switch {
+		case err != nil:
+			return "", err
+		case !row.Token.Equal(at):
+			return "", broken("a commit returned %v and stored %v", at.UTC(), row.Token)
+		case at.Nanosecond()%1000 != 0:
+			return "", broken("a commit has the timestamp %v, which is no number of microseconds", at.UTC())
+		case !at.After(last):
+			return "", broken("a commit after %v has the timestamp %v", last.UTC(), at.UTC())
+		}
+		last = at
+	}
+	return fmt.Sprintf("%d commits in a row: in order, in microseconds, stored as they were returned", n), nil
+}
+
+func (e *exam) keyOnlyUpdate(ctx context.Context) (string, error) {
+	name := e.base + "/update"
+	if err := e.write(ctx, table.Insert, name, "before"); err != nil {
+		return "", err
+	}
+	before, err := e.row(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	unchanged := func(after string) error {
+		if row, err := e.row(ctx, name); err != nil || row != before {
+			return errors.Join(err, broken("%s changed a row", after))
+		}
+		return nil
+	}
+	if err := e.Commit(ctx, "doctor-update", []table.Write{{Kind: table.Update, Name: name}}); err != nil {
+		return "", err
+	}
+	if err := unchanged("an update of nothing but the key"); err != nil {
+		return "", err
+	}
+	err = e.Commit(ctx, "doctor-update", []table.Write{
+		{Kind: table.Update, Name: name, Set: []table.Cell{{Column: table.ColWriter, Value: "after"}}},
+		{Kind: table.Update, Name: name + "/missing"}})
+	switch {
+	case err == nil:
+		return "", broken("an update of a row that does not exist was committed")
+	case errors.Is(err, table.ErrMissing):
+		return "of an existing row it changes nothing, of a missing one it fails the whole commit", unchanged("a commit that was refused")
+	case spanner.ErrCode(err) == codes.NotFound:
+		return "", &finding{Warning, "the refusal is not known to be about a row: " + oneLine(err), slowOnly + ": a holder that was superseded reads its lease row to be sure",
+			"report it with this text"}
+	}
+	return "", err
+}
+
+// never is a token under which nothing was ever held.
+const never table.Token = 1
+
+// lateRelease sends the release of a term that is over, as a duplicate of one would arrive.
+func (e *exam) lateRelease(ctx context.Context) (string, error) {
+	name := e.base + "/release"
+	if err := e.write(ctx, table.Insert, name, "somebody else"); err != nil {
+		return "", err
+	}
+	before, err := e.row(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	switch err := e.table.Release(ctx, never, name); {
+	case err == nil:
+		return "", broken("the release of a lease row that does not exist was committed")
+	case !errors.Is(err, table.ErrSuperseded):
+		return "", err
+	}
+	after, err := e.row(ctx, name)
+	if err == nil && after != before {
+		err = broken("a release that was refused changed the lock row")
+	}
+	return "without its lease row it fails, and changes nothing", err
+}
+
+// optimistic overtakes a transaction between its read and its commit, and sees whether that had to wait.
+func (e *exam) optimistic(ctx context.Context) (string, error) {
+	name := e.base + "/optimistic"
+	if err := e.write(ctx, table.Insert, name, ""); err != nil {
+		return "", err
+	}
+	var took time.Duration
+	var overtaken error
+	_, err := e.Transact(ctx, "doctor-optimistic", func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+		if _, err := r.Read(ctx, table.Keys{Names: []string{name}}); err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		start := time.Now()
+		overtaken = e.spanner.Commit(ctx, "doctor-overtake", []table.Write{{Kind: table.Update, Name: name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: table.Now}}}})
+		took = time.Since(start)
+		return []table.Write{{Kind: table.Update, Name: name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: nil}}}}, nil
+	})
+	switch {
+	case overtaken != nil && spanner.ErrCode(overtaken) == codes.DeadlineExceeded:
+		return "", &finding{Warning, fmt.Sprintf("a commit waited for a transaction that had only read, for %v", round(took)),
+			"a candidate that dies in the middle of a claim holds heartbeats and claims up until Spanner aborts its transaction, after ten seconds",
+			"choose leases of 30 s or more, and report it with this text"}
+	case overtaken != nil:
+		return "", overtaken
+	case err == nil:
+		return "", broken("a transaction was committed after what it had read was changed")
+	case !errors.Is(err, table.ErrAborted):
+		return "", err
+	}
+	return fmt.Sprintf("accepted; one that was overtaken is aborted, and held nobody up (%v)", round(took)), nil
+}
+
+// patience is how long a commit may take that has no reason to wait.
+const patience = 2 * time.Second
+
+// cycle takes a lock through its life, with each step as locks take it.
+func (e *exam) cycle(ctx context.Context) (string, error) {
+	name := e.base + "/cycle"
+	first, err := e.elect(ctx, "first", name)
+	if err != nil {
+		return "", err
+	}
+	if err := e.table.Heartbeat(ctx, first, name); err != nil {
+		return "", fmt.Errorf("heartbeat: %w", err)
+	}
+	second, err := e.elect(ctx, "second", name)
+	if err != nil {
+		return "", err
+	}
+	if second <= first {
+		return "", broken("the token of the second term, %d, is not larger than that of the first, %d", second, first)
+	}
+	for step, err := range map[string]error{"heartbeat": e.table.Heartbeat(ctx, first, name), "release": e.table.Release(ctx, first, name)} {
+		if !errors.Is(err, table.ErrSuperseded) {
+			return "", broken("the %s of a holder that was superseded ended with: %v", step, err)
+		}
+	}
+	switch good, err := e.table.Good(ctx, second, name); {
+	case err != nil:
+		return "", err
+	case !good:
+		return "", broken("the token of a holder is not good")
+	}
+	if err := e.table.Release(ctx, second, name); err != nil {
+		return "", fmt.Errorf("release: %w", err)
+	}
+	seen, err := e.table.Survey(ctx, time.Now(), name)
+	if err == nil && (!seen[0].Heartbeat.IsZero() || len(seen[0].Strays) > 0) {
+		err = broken("a lock that was released is still taken")
+	}
+	return "claimed, confirmed, kept, superseded and released", err
+}
+
+// elect makes id the holder of a lock, whoever has it.
+func (e *exam) elect(ctx context.Context, id, name string) (table.Token, error) {
+	token, err := e.claim(ctx, id, name)
+	if err != nil {
+		return 0, err
+	}
+	confirm := func() error { return e.table.Confirm(ctx, token, table.Promise{Lease: limit}, name) }
+	if err := again(confirm); err != nil {
+		return 0, fmt.Errorf("confirm: %w", err)
+	}
+	return token, nil
+}
+
+func (e *exam) claim(ctx context.Context, id, name string) (token table.Token, err error) {
+	err = again(func() error {
+		seen, err := e.table.Observe(ctx, name)
+		if err != nil {
+			return fmt.Errorf("observe: %w", err)
+		}
+		if token, err = e.table.Claim(ctx, id, seen...); err != nil {
+			return fmt.Errorf("claim: %w", err)
+		}
+		return nil
+	})
+	return token, err
+}
+
+// again makes several tries of a transaction that others get in the way of. They are for the emulator, which
+// runs one at a time: it aborts others, or has forgotten them.
+func again(try func() error) (err error) {
+	for range 20 {
+		if err = try(); !overrun(err) {
+			break
+		}
+	}
+	return err
+}
+
+// overrun tells a transaction that another was in the way of.
+func overrun(err error) bool {
+	code := spanner.ErrCode(err)
+	return errors.Is(err, table.ErrAborted) ||
+		(code == codes.FailedPrecondition || code == codes.NotFound) && strings.Contains(spanner.ErrDesc(err), "ransaction")
+}

@@ -1,0 +1,81 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+const (
+	rounds = 5
+	lead   = 30 * time.Millisecond // for fenced commits to get going before the claim
+)
+
+// race has fenced commits race against a claim that supersedes their token, several times: each of them has
+// to have the earlier timestamp, or to be refused.
+func (e *exam) race(ctx context.Context) (string, error) {
+	var landed, refused int
+	for i := range rounds {
+		name := fmt.Sprintf("%s/fence/%d", e.base, i)
+		token, err := e.elect(ctx, "first", name)
+		if err != nil {
+			return "", fmt.Errorf("%w: %w", errNotTheQuestion, err)
+		}
+		var writers sync.WaitGroup
+		fenced := []*fencedWriter{{blind: true}, {blind: false}}
+		over := make(chan struct{})
+		for n, w := range fenced {
+			writers.Go(func() { w.write(ctx, e, name, fmt.Sprintf("%s/by/%d", name, n), token, over) })
+		}
+		e.pause(ctx, lead)
+		next, err := e.claim(ctx, "second", name)
+		close(over)
+		writers.Wait()
+		if err != nil {
+			return "", fmt.Errorf("%w: %w", errNotTheQuestion, err)
+		}
+		for _, w := range fenced {
+			if w.last >= next {
+				return "", broken("a commit fenced by token %d has the timestamp %d, and a claim superseded that token at %d", token, w.last, next)
+			}
+			landed, refused = landed+w.landed, refused+w.refused
+		}
+	}
+	if landed == 0 {
+		return "", fmt.Errorf("%w: no fenced commit landed before its token was superseded", errNotTheQuestion)
+	}
+	return fmt.Sprintf("%d claims against fenced commits: %d landed before their token was superseded, %d were refused after it", rounds, landed, refused), nil
+}
+
+// fencedWriter is the holder of a token that goes on writing.
+type fencedWriter struct {
+	blind           bool
+	landed, refused int
+	last            table.Token // the timestamp of the last commit that landed
+}
+
+// write writes until the fence refuses it, and at least once after over is closed.
+func (w *fencedWriter) write(ctx context.Context, e *exam, lock, row string, token table.Token, over <-chan struct{}) {
+	for last := false; !last && ctx.Err() == nil; {
+		select {
+		case <-over:
+			last = true
+		default:
+		}
+		at, err := e.apply(ctx, "doctor-fence", w.blind, e.spanner.Fence(lock, token),
+			spanner.InsertOrUpdate(e.spanner.Table, []string{table.ColName, table.ColToken}, []any{row, spanner.CommitTimestamp}))
+		switch {
+		case err == nil:
+			w.landed++
+			w.last = table.TokenAt(at)
+		case table.Missing(err):
+			w.refused++
+			return
+		}
+	}
+}

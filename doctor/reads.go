@@ -1,0 +1,206 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// idle is how long nothing is written, to see whether the time of a read advances.
+const idle = 50 * time.Millisecond
+
+// advance is how far the time of reads goes on while this process writes nothing.
+func (e *exam) advance(ctx context.Context, bound table.Bound) (time.Duration, error) {
+	keys := table.Keys{Names: []string{e.base}}
+	_, first, err := e.Read(ctx, "doctor-read", bound, keys)
+	if err != nil {
+		return 0, err
+	}
+	e.pause(ctx, idle)
+	_, second, err := e.Read(ctx, "doctor-read", bound, keys)
+	return second.Sub(first), err
+}
+
+// shown commits and reads, and says by how much the read was of an earlier time. It fails if the read is
+// of a later time and does not show the commit.
+func (e *exam) shown(ctx context.Context, bound table.Bound) (behind time.Duration, err error) {
+	name := e.base + "/shown"
+	at, err := e.apply(ctx, "doctor", true, spanner.InsertOrUpdate(e.spanner.Table, []string{table.ColName, table.ColToken}, []any{name, spanner.CommitTimestamp}))
+	if err != nil {
+		return 0, err
+	}
+	rows, of, err := e.Read(ctx, "doctor-read", bound, table.Keys{Names: []string{name}})
+	switch {
+	case err != nil:
+		return 0, err
+	case of.Before(at):
+		return at.Sub(of), nil
+	case len(rows) != 1 || !rows[0].Token.Equal(at):
+		return 0, &finding{verdict: Failed, found: fmt.Sprintf("a read of %v does not show what was committed at %v", of.UTC(), at.UTC()),
+			means: anOutlaw + ", as a candidate may judge by a heartbeat that is not the last"}
+	}
+	return 0, nil
+}
+
+func (e *exam) present(ctx context.Context) (string, error) {
+	on, err := e.advance(ctx, table.Present)
+	switch {
+	case err != nil:
+		return "", err
+	case on < idle/2:
+		return "", broken("in %v without writes the time of a read at the present advanced by %v", idle, round(on))
+	}
+	var worst time.Duration
+	for range 5 {
+		behind, err := e.shown(ctx, table.Present)
+		if err != nil {
+			return "", err
+		}
+		worst = max(worst, behind)
+	}
+	found := fmt.Sprintf("in %v without writes it advanced by %v", idle, round(on))
+	switch {
+	case worst > time.Second:
+		return "", &finding{Warning, fmt.Sprintf("reads at the present are up to %v behind what was committed before", round(worst)),
+			slowOnly + ": each takeover takes that much longer", "report it with this text"}
+	case worst > 0:
+		return found + fmt.Sprintf("; up to %v behind what was committed before, which only delays a takeover", round(worst)), nil
+	}
+	return found + ", and shows what was committed before", nil
+}
+
+func (e *exam) strong(ctx context.Context) (string, error) {
+	for range 5 {
+		behind, err := e.shown(ctx, table.Strong)
+		switch {
+		case err != nil:
+			return "", err
+		case behind > 0:
+			return "", broken("a strong read is of %v before a commit that was acknowledged when it began", round(behind))
+		}
+	}
+	on, err := e.advance(ctx, table.Strong)
+	switch {
+	case err != nil:
+		return "", err
+	case on < idle/2:
+		return "", &finding{Note, fmt.Sprintf("strong reads show what was committed before; in %v without writes their time advanced by %v", idle, round(on)),
+			"nothing: an expiry is judged by reads at the present", "nothing"}
+	}
+	return fmt.Sprintf("they show what was committed before, and in %v without writes their time advanced by %v", idle, round(on)), nil
+}
+
+// Clock is this machine's clock beside Spanner's, over the run.
+type Clock struct {
+	Offset time.Duration `json:"offset_ns"` // of Spanner's from this machine's; it does not matter
+	Drift  float64       `json:"drift"`     // 0.01: this machine's clock runs a hundredth too slow
+	Within float64       `json:"within"`    // how exactly the drift is known
+	Over   time.Duration `json:"over_ns"`   // how long the clocks were compared
+}
+
+const (
+	maxDrift  = 0.01 // what a holder's deadline allows for
+	precision = maxDrift / 2
+)
+
+// clockRate compares the clocks at two instants, so far apart that the round trips blur it by less than matters.
+func (e *exam) clockRate(ctx context.Context) (string, error) {
+	first, err := e.instant(ctx)
+	if err != nil {
+		return "", err
+	}
+	blur := float64(first.received.Sub(first.sent))
+	e.pause(ctx, min(max(time.Duration(blur/precision), time.Second), 20*time.Second))
+	last, err := e.instant(ctx)
+	if err != nil {
+		return "", err
+	}
+	c := drift(first, last)
+	e.clock = &c
+	found := fmt.Sprintf("%+.2f%% ± %.2f%% over %v, offset %v", 100*c.Drift, 100*c.Within, round(c.Over), round(c.Offset))
+	switch {
+	case c.Drift-c.Within > maxDrift:
+		return "", broken("this machine's clock runs slow against Spanner's: %s", found)
+	case c.Drift+c.Within < -maxDrift:
+		return "", &finding{Warning, "this machine's clock runs fast against Spanner's: " + found,
+			"a holder gives its lock up too early; it is never held by two", "mend the clock of this machine"}
+	case c.Within > maxDrift:
+		return "", &finding{Note, "the round trips are too slow to tell: " + found, "it is not known whether this machine's clock runs a hundredth too slow", "run it again, nearer to the database"}
+	}
+	return found + ", which does not matter", nil
+}
+
+// sample is an instant by both clocks: Spanner's was somewhere between these two of the local one.
+type sample struct {
+	sent, received time.Time
+	at             time.Time
+}
+
+// instant is the quickest of a few samples.
+func (e *exam) instant(ctx context.Context) (best sample, err error) {
+	for i := range 5 {
+		s := sample{sent: time.Now()}
+		if _, s.at, err = e.Read(ctx, "doctor-read", table.Present, table.Keys{Names: []string{e.base}}); err != nil {
+			return sample{}, err
+		}
+		s.received = time.Now()
+		if i == 0 || s.received.Sub(s.sent) < best.received.Sub(best.sent) {
+			best = s
+		}
+	}
+	return best, nil
+}
+
+// drift is how much more time has passed by Spanner's clock than by this machine's, as a share of it.
+func drift(first, last sample) Clock {
+	passed := float64(last.at.Sub(first.at))
+	longest, shortest := last.received.Sub(first.sent), last.sent.Sub(first.received)
+	low, high := passed/float64(longest)-1, passed/float64(max(shortest, 1))-1
+	return Clock{
+		Offset: last.at.Sub(last.sent.Add(last.received.Sub(last.sent) / 2)),
+		Drift:  (low + high) / 2, Within: (high - low) / 2, Over: (longest + shortest) / 2,
+	}
+}
+
+const (
+	trips     = 30
+	tripsTime = 10 * time.Second // for all of them, on a slow network
+	enough    = 5
+)
+
+// measure sends requests of each kind one after the other.
+func (e *exam) measure(ctx context.Context) (string, error) {
+	name := e.base + "/round-trips"
+	if err := e.write(ctx, table.Insert, name, ""); err != nil {
+		return "", err
+	}
+	keys := table.Keys{Names: []string{name}}
+	beat := []table.Write{{Kind: table.Update, Name: name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: table.Now}}}}
+	kinds := []func() error{
+		func() error { _, _, err := e.Read(ctx, "doctor-read", table.Present, keys); return err },
+		func() error { return e.Commit(ctx, "doctor", beat) },
+		func() error {
+			_, err := e.Transact(ctx, "doctor", func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+				_, err := r.Read(ctx, keys)
+				return beat, err
+			})
+			return err
+		},
+	}
+	took := make([][]time.Duration, len(kinds))
+	for start := time.Now(); len(took[0]) < trips && (len(took[0]) < enough || time.Since(start) < tripsTime); {
+		for i, do := range kinds {
+			sent := time.Now()
+			if err := do(); err != nil && !overrun(err) {
+				return "", err
+			}
+			took[i] = append(took[i], time.Since(sent))
+		}
+	}
+	e.roundTrips = &RoundTrips{roundTripOf(took[0]), roundTripOf(took[1]), roundTripOf(took[2])}
+	return fmt.Sprintf("read %v; commit %v; transaction %v; they allow a lease of %v", e.roundTrips.Read, e.roundTrips.Commit, e.roundTrips.Transaction, e.roundTrips.Lease()), nil
+}
