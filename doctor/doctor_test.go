@@ -432,7 +432,7 @@ func TestBadArgumentsAndAnAbsentDatabaseAreErrors(t *testing.T) {
 func TestNothingIsLeftBehindByARunThatIsInterrupted(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, d dialect) {
 		db := d.database(t)
-		for after := int64(1); after < 100; after += 1 + after/4 {
+		for after := int64(1); after < 100; after += 1 + after/2 {
 			ctx, cancel := context.WithCancel(t.Context())
 			var commits atomic.Int64
 			client := connect(t, db, &liar{commit: func(_ *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
