@@ -50,6 +50,9 @@ func newStand(db *spanner.Client, tableName, what string, names []string, opts [
 func (s *stand) queue() string { return s.database() + " " + s.key }
 
 func (s *stand) wrap(step string, err error) error {
+	if elect.Nested(err) {
+		err = fmt.Errorf("%w: its ctx is that of a transaction's function; give it a ctx from outside of it", err)
+	}
 	return fmt.Errorf("lock: %s: %s: %w", step, s.what, err)
 }
 

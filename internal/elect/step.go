@@ -82,13 +82,16 @@ func (c *Candidate) spread(seen []Sight) time.Duration {
 }
 
 // Lasting reports whether an error will not go away by itself: something is missing, not allowed or wrong,
-// unless it is the transaction.
+// and it is not just a transaction that is lost.
 func Lasting(err error) bool {
 	switch spanner.ErrCode(err) {
 	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented:
 		return true
 	case codes.NotFound, codes.FailedPrecondition:
-		return !strings.Contains(spanner.ErrDesc(err), "ransaction")
+		return !strings.Contains(spanner.ErrDesc(err), "ransaction") || Nested(err)
 	}
 	return false
 }
+
+// Nested reports whether err says that the ctx is that of a transaction's function.
+func Nested(err error) bool { return strings.Contains(spanner.ErrDesc(err), "nested transactions") }
