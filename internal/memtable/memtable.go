@@ -1,6 +1,7 @@
 // Package memtable is a lock table in memory, with Spanner's semantics as far as the protocol relies
 // on them: strong reads with a timestamp, commit timestamps that grow, serializable transactions, and
-// commits that are all or nothing. It is for tests in virtual time, which no emulator knows of.
+// commits that are all or nothing. It is for tests in virtual time, which no emulator knows of. Locking
+// adds the time that messages, locks and commits take.
 package memtable
 
 import (
@@ -99,10 +100,21 @@ type Transaction struct {
 func (t *Transaction) Commit(step string, writes []table.Write) (time.Time, error) {
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
-	if !t.current() {
-		return time.Time{}, fmt.Errorf("%w: what it read has changed", table.ErrAborted)
+	if err := t.current(); err != nil {
+		return time.Time{}, err
 	}
 	return t.store.commit(step, writes)
+}
+
+// Check returns the error that Commit would fail with now.
+func (t *Transaction) Check(writes []table.Write) error {
+	t.store.mu.Lock()
+	defer t.store.mu.Unlock()
+	if err := t.current(); err != nil {
+		return err
+	}
+	_, err := t.store.after(writes, t.store.last)
+	return err
 }
 
 // Read implements table.Reader.
@@ -117,13 +129,13 @@ func (t *Transaction) Read(ctx context.Context, keys table.Keys) ([]table.Row, e
 	return rows, nil
 }
 
-func (t *Transaction) current() bool {
+func (t *Transaction) current() error {
 	for i, keys := range t.keys {
 		if !slices.Equal(t.store.find(keys), t.seen[i]) {
-			return false
+			return fmt.Errorf("%w: what it read has changed", table.ErrAborted)
 		}
 	}
-	return true
+	return nil
 }
 
 func (s *Store) find(keys table.Keys) []table.Row {
@@ -146,20 +158,29 @@ func (s *Store) commit(step string, writes []table.Write) (time.Time, error) {
 	if !at.After(s.last) {
 		at = s.last.Add(time.Microsecond)
 	}
-	after := maps.Clone(s.rows)
-	if after == nil {
-		after = map[string]table.Row{}
-	}
-	for _, w := range writes {
-		if err := apply(after, w, at); err != nil {
-			return time.Time{}, err
-		}
+	after, err := s.after(writes, at)
+	if err != nil {
+		return time.Time{}, err
 	}
 	if s.OnCommit != nil {
 		s.OnCommit(step, at, s.rows, after)
 	}
 	s.rows, s.last = after, at
 	return at, nil
+}
+
+// after are the rows as the writes would leave them.
+func (s *Store) after(writes []table.Write, at time.Time) (map[string]table.Row, error) {
+	rows := maps.Clone(s.rows)
+	if rows == nil {
+		rows = map[string]table.Row{}
+	}
+	for _, w := range writes {
+		if err := apply(rows, w, at); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
 }
 
 func apply(rows map[string]table.Row, w table.Write, at time.Time) error {

@@ -1,0 +1,134 @@
+package memtable
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// span is a key or a range of keys that is locked, with the gaps between the rows that exist.
+type span struct {
+	table.Range
+	exclusive bool
+}
+
+func spans(keys table.Keys, exclusive bool) []span {
+	var all []span
+	for _, name := range keys.Names {
+		all = append(all, span{table.Range{From: name, To: name}, exclusive})
+	}
+	for _, r := range keys.Ranges {
+		all = append(all, span{r, exclusive})
+	}
+	if keys.All {
+		all = append(all, span{table.Range{To: "\U0010FFFF"}, exclusive})
+	}
+	return all
+}
+
+func written(writes []table.Write) []span {
+	var keys table.Keys
+	for _, w := range writes {
+		keys.Names = append(keys.Names, w.Name)
+	}
+	return spans(keys, true)
+}
+
+func conflict(as, bs []span) bool {
+	for _, a := range as {
+		for _, b := range bs {
+			if (a.exclusive || b.exclusive) && a.From <= b.To && b.From <= a.To {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// locks are given first come, first served.
+type locks struct {
+	mu    sync.Mutex
+	queue []*locker
+}
+
+// locker is a transaction that has locks or waits for some.
+type locker struct {
+	held, wanted []span
+	given        chan struct{} // closed when what is wanted is held
+}
+
+// acquire waits until l holds the spans too. Of two that hold something that the other wants, the one
+// that asks last is aborted. Unless it returns nil, l holds nothing any more.
+func (ls *locks) acquire(ctx context.Context, l *locker, spans []span) error {
+	given, err := ls.ask(l, spans)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-given:
+		return nil
+	case <-ctx.Done():
+		ls.release(l)
+		return ctx.Err()
+	}
+}
+
+func (ls *locks) ask(l *locker, spans []span) (given chan struct{}, err error) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l.wanted, l.given = spans, make(chan struct{})
+	if l.held == nil {
+		ls.queue = append(ls.queue, l)
+	} else if ls.circle(l) {
+		ls.remove(l)
+		return nil, fmt.Errorf("%w: another waits for its locks and has those that it wants", table.ErrAborted)
+	}
+	ls.give(slices.Index(ls.queue, l))
+	return l.given, nil
+}
+
+func (ls *locks) circle(l *locker) bool {
+	return slices.ContainsFunc(ls.queue, func(o *locker) bool {
+		return o != l && conflict(l.wanted, o.held) && conflict(l.held, o.wanted)
+	})
+}
+
+// release frees all that l holds, and wants.
+func (ls *locks) release(l *locker) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.remove(l)
+}
+
+func (ls *locks) remove(l *locker) {
+	if i := slices.Index(ls.queue, l); i >= 0 {
+		ls.queue = slices.Delete(ls.queue, i, i+1)
+	}
+	for i := range ls.queue {
+		ls.give(i)
+	}
+}
+
+func (ls *locks) give(i int) {
+	l := ls.queue[i]
+	if l.wanted == nil || ls.blocked(i) {
+		return
+	}
+	l.held, l.wanted = append(l.held, l.wanted...), nil
+	close(l.given)
+}
+
+// blocked reports whether another holds what the i-th wants, or came before it and wants that too. Who
+// holds something already waits only for those that do as well: the others may be waiting for it.
+func (ls *locks) blocked(i int) bool {
+	l := ls.queue[i]
+	for j, o := range ls.queue {
+		if j != i && (conflict(l.wanted, o.held) || j < i && l.held == nil && conflict(l.wanted, o.wanted)) {
+			return true
+		}
+	}
+	return false
+}
