@@ -1,0 +1,186 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// The tests of this file let crowds wait for one mutex in virtual time, each waiter in a process of its
+// own, on a model of Spanner's locks at five milliseconds for each round trip. Chance is left in, so they
+// state bounds.
+
+type crowd struct {
+	t       *testing.T
+	spanner *memtable.Locking
+	lease   time.Duration
+	locked  chan *waiter
+	all     sync.WaitGroup
+	ctx     context.Context
+
+	mu     sync.Mutex
+	beats  map[spindle.Token]time.Time // the last heartbeat under each token
+	claims []time.Time
+}
+
+// waiter is a mutex in a process that may crash.
+type waiter struct {
+	*Mutex
+	table.Store
+	crashed atomic.Bool
+	crowd   *crowd
+}
+
+func (w *waiter) Commit(ctx context.Context, step string, writes []table.Write) error {
+	if w.crashed.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return w.Store.Commit(ctx, step, writes)
+}
+
+func (w *waiter) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+	if step == "claim" {
+		w.crowd.mu.Lock()
+		w.crowd.claims = append(w.crowd.claims, time.Now())
+		w.crowd.mu.Unlock()
+	}
+	return w.Store.Transact(ctx, step, fn)
+}
+
+// inACrowd has one mutex held, then n more wait for it. Whoever has it is sent to locked.
+func inACrowd(t *testing.T, n int, lease time.Duration, f func(c *crowd, holder *waiter)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memtable.Store{}
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		c := &crowd{t: t, spanner: memtable.NewLocking(store), lease: lease, locked: make(chan *waiter, n+1), ctx: ctx, beats: map[spindle.Token]time.Time{}}
+		store.OnCommit = func(step string, at time.Time, _, after map[string]table.Row) {
+			if step == "confirm" || step == "heartbeat" {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.beats[spindle.Token(table.TokenAt(after["m"].Token))] = at
+			}
+		}
+		c.join(0)
+		holder := c.next(lease)
+		for i := range n {
+			c.join(i + 1)
+		}
+		f(c, holder)
+		cancel()
+		c.all.Wait()
+		time.Sleep(time.Hour) // whatever hangs ends with its time-out
+	})
+}
+
+func (c *crowd) join(process int) {
+	w := &waiter{Store: c.spanner, crowd: c}
+	w.Mutex = New(&spanner.Client{}, "locktable", "m", spindle.WithLease(c.lease), spindle.WithLogger(slog.New(slog.DiscardHandler)))
+	w.stand.table = table.Table{Store: w}
+	w.stand.database = func() string { return fmt.Sprint("process ", process) }
+	w.stand.clock = elect.SystemClock{}
+	c.all.Go(func() {
+		if w.Lock(c.ctx) == nil {
+			c.locked <- w
+			<-c.ctx.Done()
+			_ = w.Unlock(context.Background())
+		}
+	})
+}
+
+func (c *crowd) next(limit time.Duration) *waiter {
+	c.t.Helper()
+	select {
+	case w := <-c.locked:
+		return w
+	case <-time.After(limit):
+		require.FailNow(c.t, "nobody has the mutex", "for %v", limit)
+		return nil
+	}
+}
+
+// since is the time since the last heartbeat under a token.
+func (c *crowd) since(token spindle.Token) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Since(c.beats[token])
+}
+
+// most is the largest number of claims within d.
+func (c *crowd) most(d time.Duration) (most int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first := 0
+	for i, at := range c.claims {
+		for at.Sub(c.claims[first]) >= d {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
+}
+
+func TestAMutexWithACrowdOfWaitersIsHandedOn(t *testing.T) {
+	const lease = 10 * time.Second
+	inACrowd(t, 2000, lease, func(c *crowd, holder *waiter) {
+		time.Sleep(time.Second)
+		var worst time.Duration
+		turns := 0
+		for start := time.Now(); time.Since(start) < 4*time.Second; turns++ {
+			free := time.Now()
+			require.NoError(t, holder.Unlock(context.Background()))
+			holder = c.next(lease)
+			worst = max(worst, time.Since(free))
+		}
+		t.Logf("%d turns in 4s, the longest time between two %v; at most %d claims within 10ms", turns, worst, c.most(10*time.Millisecond))
+		assert.Less(t, worst, lease/20)
+	})
+}
+
+func TestACrowdOfWaitersOutlivesAHolder(t *testing.T) {
+	const lease = time.Second
+	inACrowd(t, 300, lease, func(c *crowd, holder *waiter) {
+		var took []time.Duration
+		for range 7 {
+			time.Sleep(2 * lease)
+			token := holder.Token()
+			holder.crashed.Store(true)
+			holder = c.next(20 * lease)
+			took = append(took, c.since(token))
+		}
+		slices.Sort(took)
+		t.Logf("median %v, worst %v", took[len(took)/2], took[len(took)-1])
+		assert.Less(t, took[len(took)/2], lease+3*lease/10, "the median")
+		assert.Less(t, took[len(took)-1], 3*lease, "the worst")
+	})
+}
+
+func TestACrowdOfWaitersDoesNotClaimAtOnce(t *testing.T) {
+	const lease = 10 * time.Second
+	inACrowd(t, 200, lease, func(c *crowd, holder *waiter) {
+		time.Sleep(2 * time.Second)
+		c.mu.Lock()
+		c.claims = nil
+		c.mu.Unlock()
+		holder.crashed.Store(true)
+		c.next(2 * lease)
+		t.Logf("%d claims, at most %d within 10ms", len(c.claims), c.most(10*time.Millisecond))
+		assert.Less(t, c.most(10*time.Millisecond), 50, "claims of 200 waiters within 10 ms")
+	})
+}
