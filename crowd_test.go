@@ -103,12 +103,12 @@ func (c *crowd) vacancies(holder *machine, rounds int) []time.Duration {
 	for i := range rounds {
 		time.Sleep(2*c.lease + time.Duration(i)*c.lease/3/time.Duration(rounds))
 		old, token := holder, holder.tok()
-		old.link.cut()
+		old.link.Cut()
 		holder = c.next(20 * c.lease)
 		require.NotNil(c.t, holder, "nobody was elected for 20 leases")
 		took = append(took, c.since(token))
 		assert.Equal(c.t, 1, c.holders())
-		old.link.mend()
+		old.link.Mend()
 	}
 	slices.Sort(took)
 	return took
@@ -150,7 +150,7 @@ func TestACrowdWithPessimisticReadsDoesNotElect(t *testing.T) {
 		c.start(c.machines[1:]...)
 		time.Sleep(3 * c.lease)
 		require.True(t, holder.has())
-		holder.link.cut()
+		holder.link.Cut()
 		assert.Nil(t, c.next(4*c.lease), "elected")
 		b.end(c.machines...)
 	})
@@ -183,7 +183,7 @@ func vacancyAfterADeath(t *testing.T, pessimistic bool) (took time.Duration) {
 		victim.link.Store = d
 		c.start(victim)
 		b.until(c.lease, d.died.Load)
-		victim.link.cut()
+		victim.link.Cut()
 		start := time.Now()
 		c.start(c.join("other"))
 		require.NotNil(t, c.next(time.Minute))

@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -91,10 +90,8 @@ func inACrowd(t *testing.T, n int, lease time.Duration, f func(c *crowd, holder 
 
 func (c *crowd) join(process int) {
 	w := &waiter{Store: c.spanner, crowd: c}
-	w.Mutex = New(&spanner.Client{}, "locktable", "m", spindle.WithLease(c.lease), spindle.WithLogger(slog.New(slog.DiscardHandler)))
-	w.stand.table = table.Table{Store: w}
+	w.Mutex = New(&spanner.Client{}, "locktable", "m", spindle.WithLease(c.lease), silent, func(c *options.Config) { c.Store = w })
 	w.stand.database = func() string { return fmt.Sprint("process ", process) }
-	w.stand.clock = elect.SystemClock{}
 	c.all.Go(func() {
 		if w.Lock(c.ctx) == nil {
 			c.locked <- w
