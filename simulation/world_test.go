@@ -186,7 +186,7 @@ func (w *world) history() string {
 }
 
 // The driver's faults.
-var drivenFaults = []string{"process stopped", "process crashed", "graceful stop", "network cut", "outage", "wall clock set", "rows deleted", "holder hunted"}
+var drivenFaults = []string{"process stopped", "process crashed", "graceful stop", "network cut", "outage", "wall clock set", "rows deleted", "holder hunted", "row pruned"}
 
 // drive lets some time pass and breaks one thing.
 func (w *world) drive() {
@@ -233,6 +233,9 @@ func (w *world) breakOne(kind string, d *dice) {
 	case "rows deleted":
 		w.operator(d)
 		return
+	case "row pruned":
+		w.prune()
+		return
 	}
 	if p == nil {
 		return
@@ -254,6 +257,14 @@ func (w *world) breakOne(kind string, d *dice) {
 	case "holder hunted": // a holder that is cut off and does not notice
 		w.cutOff(p, d, length)
 		w.pause(p, d, "anywhere")
+	}
+}
+
+// prune deletes the lock row if it is released, however long ago.
+func (w *world) prune() {
+	if s := stateOf(w.store.Rows()); s.kind() == "released" && len(s.leases) == 0 {
+		w.fault("row pruned", w.plan.longest) // whoever saw the holder and not the release waits a lease
+		w.operate(table.Write{Kind: table.Delete, Name: lockName})
 	}
 }
 
