@@ -8,9 +8,10 @@
  *   RECLAIM            all candidates run with WithReclaim and keep their id over a restart
  *   LIVENESS           with `calm`, after which nothing fails any more
  *   STABLE             (with LIVENESS) nobody stops by himself when calm, and the holder stays
+ *   SICK               candidate 0 can claim, but none of its confirmations is ever applied
  *   NOTHING_LATE       fewer faults, for three candidates: what the caller gives up on is lost, no duplicates
  *   MUTANT_...         one thing broken, see the list below
- *   LIMIT_...          what the protocol does not stand: the lease row deleted by hand
+ *   LIMIT_...          what the protocol does not stand
  *   TOP                only the assertions on what a user sees: holders and fenced writes
  *
  * Faults. All are unlimited in number; none is scheduled, each may happen at any point.
@@ -20,9 +21,10 @@
  *   lost request, lost reply, timeout
  *                the caller may give up on any RPC. What it sent stays under way and lands at any later
  *                time (= the reply was lost, or the request was late) or never (= the request was lost)
- *   duplicates   every heartbeat, confirmation and release that was sent may be applied again at any later
- *                time, any number of times. (Spanner says exactly once for the confirmation; the model
- *                does not count on it.) A claim is applied once: a second time it finds another row
+ *   duplicates   every heartbeat, confirmation, withdrawal and release that was sent may be applied again at
+ *                any later time, any number of times. (Spanner says exactly once for the transactions among
+ *                them; the model does not count on it.) A claim is applied once: a second time it finds
+ *                another row
  *
  * Abstractions, and why nothing is lost:
  *   tokens       are names. The protocol compares tokens only for equality, and the commit timestamps of a
@@ -38,12 +40,13 @@
  *                find it: obs[i]. Any commit that writes the row takes that away. It is the same since
  *                no two commits on a row have the same timestamp; (token, NULL) is written once per token
  *   old messages of a token that was superseded or released are forgotten: the text of the steps below
- *                shows that they find no lease row (heartbeat, release) or no bare claim (confirm), and
- *                never will. The mutants keep them, since there this need not be so
+ *                shows that they find no lease row (heartbeat, release) or no bare claim (confirm, withdraw),
+ *                and never will. The mutants keep them, since there this need not be so
  *   commits      are one step, whatever happens inside Spanner: they are serializable, commit timestamps are
  *                in that order and between the request and the reply by true time (external consistency)
- *   reads        that fail are not modelled: a look that is never answered changes nothing. A reply that is
- *                late is the candidate going on late
+ *   looks        are one step. A look of several reads goes by the last, and what it learned from one before
+ *                only matters where the last fails: that is a step of its own, where it can matter at all. A
+ *                reply that is late is the candidate going on late
  */
 
 #ifndef N
@@ -74,22 +77,31 @@
  *   MUTANT_CLAIM_IGNORES_HEARTBEAT    table.Claim compares only the token
  *   MUTANT_CONFIRM_IGNORES_TOKEN      table.Confirm without token == T
  *   MUTANT_CONFIRM_IGNORES_HEARTBEAT  table.Confirm without heartbeat == T
- *   MUTANT_OWN_LEASE                  Candidate.freeIn returns the candidate's own lease
+ *   MUTANT_OWN_LEASE                  memory.learn: the guard is the candidate's own lease
  *   MUTANT_RELEASE_UNCHECKED          table.Release without good()
+ *   MUTANT_WITHDRAW_UNCHECKED         table.Withdraw without bare()
  *   MUTANT_CLAIM_KEEPS_LEASE_ROW      table.claim does not delete the superseded lease row
  *   MUTANT_FENCE_READS                Lock.Fence: read the lease row, then write, in two steps
- *   MUTANT_NEVER_EXPIRES              Candidate.freeIn: a term ends only by release (for liveness)
- *   MUTANT_ABSENT_IS_FREE             Candidate.absentFor returns 0 (needs OPERATOR)
- *   MUTANT_CLAIM_TAKES_STRAYS         table.claim does not ask for o.Strays (needs OPERATOR)
- *   MUTANT_STRAYS_READ_LATER          table.Observe finds strays in a second read (needs OPERATOR)
- *   MUTANT_EXTEND_REVIVES             Term.extend does not ask whether the deadline has passed: not found,
- *                                     and harmless, see README.md
+ *   MUTANT_NEVER_EXPIRES              memory.freeIn: a term ends only by release (for liveness)
+ *   MUTANT_NEVER_GIVEN_UP             Candidate.Claim remembers a claim that failed as its own, and does not
+ *                                     withdraw or rest (needs SICK)
+ *   MUTANT_NO_REST                    Candidate.withdraw does not rest (needs SICK)
+ *   MUTANT_ABSENT_IS_FREE             memory.freeIn returns 0 if there is no row (needs OPERATOR)
+ *   MUTANT_CLAIM_TAKES_STRAYS         table.claim does not ask whether strays are known (needs OPERATOR)
+ *   MUTANT_CLAIM_KEEPS_STRAYS         table.claim does not delete o.Strays (needs OPERATOR)
+ *   MUTANT_STRAYS_READ_LATER          Candidate.observe goes by the absence of one read and the strays of the
+ *                                     next (needs OPERATOR)
+ * Not found, and harmless, see README.md:
+ *   MUTANT_EXTEND_REVIVES             Term.extend does not ask whether the deadline has passed
+ *   MUTANT_REFUSAL_BELIEVED           Candidate.confirm sends no heartbeat after a refusal
+ *   MUTANT_OWN_UNCONFIRMED            Candidate.Claim remembers a claim that failed as its own
  */
 
 /* Which of the simplifications below that are sound for the protocol a mutant has to do without. */
 #if defined(MUTANT_HEARTBEAT_UNCHECKED) || defined(MUTANT_RELEASE_UNCHECKED) \
  || defined(MUTANT_CONFIRM_IGNORES_TOKEN) || defined(MUTANT_CONFIRM_IGNORES_HEARTBEAT) \
- || defined(MUTANT_CLAIM_KEEPS_LEASE_ROW)
+ || defined(MUTANT_CLAIM_KEEPS_LEASE_ROW) || defined(MUTANT_CLAIM_KEEPS_STRAYS) \
+ || defined(MUTANT_WITHDRAW_UNCHECKED) || defined(LIMIT_CLAIM_HOURS_LATE)
 #define REMEMBER
 #endif
 
@@ -119,7 +131,7 @@ byte age;          /* now - heartbeat, at most LMAX */
 short leases;      /* the lease rows: bit t for mylock_t. Its promise is lease(owner(t)) */
 
 /* Under way: sent, and neither certainly applied nor certainly lost. */
-short lateHb, lateRel, lateConf; /* bit t: a heartbeat, release, confirmation under token t */
+short lateHb, lateRel, lateConf, lateWith; /* bit t: a heartbeat, release, confirmation, withdrawal under token t */
 byte lateClaim[N];               /* a claim on which candidate i gave up: its obs */
 
 /* ---- the candidates ---- */
@@ -127,23 +139,29 @@ byte lateClaim[N];               /* a claim on which candidate i gave up: its ob
 byte pc[N];       /* where elector.run is */
 #define DEAD 0    /* the process has crashed */
 #define LOOK 1    /* Candidate.Look: about to observe */
-#define PROMISE 2 /* Candidate.readPromises: about to read the lease row */
 #define CLAIM 3   /* Candidate.Claim: about to claim, or the claim is under way */
 #define CONF 4    /* Candidate.confirm: claimed, about to take the time and send the confirmation */
 #define CONFX 5   /*   sent */
 #define CONFR 6   /*   applied, the reply is under way */
-#define PROBE 7   /* Candidate.confirm: outcome unknown, about to take the time and send a heartbeat */
+#define PROBE 7   /* Candidate.confirm: not acknowledged, about to take the time and send a heartbeat */
 #define PROBEX 8
 #define PROBER 9
 #define HOLD 10   /* Term.Renew: between two heartbeats */
-#define BEATX 11  /* Term.beat: sent */
+#define BEATX 11  /* Term.Beat: sent */
 #define BEATR 12  /*   applied, the reply is under way */
 #define STOP 13   /* Term.Release: stepped down, about to release, or the release is under way */
 #define SLEEP 14  /* only when calm: elect.Sleep until the next tick */
 #define IDLE 15   /* only when calm: as HOLD, until the next tick */
-#define STRAYS 16 /* only MUTANT_STRAYS_READ_LATER */
+#define WITH 16   /* Candidate.withdraw: about to withdraw, or the withdrawal is under way */
+#define FREE 17   /*   refused: about to release, or the release is under way */
+#define REST 18   /* only when calm: Candidate.restLeft. While faults can happen it may look at any time */
+#define RETRY 19  /* only SICK: Candidate.confirm, between two attempts, until the next tick */
+#define STRAYS 2  /* only MUTANT_STRAYS_READ_LATER */
 
-byte tok[N];      /* the token of the last claim that was acknowledged: Candidate.own, Term.token */
+byte tok[N];      /* of the claim or the term, and then Candidate.own: only of a term that began. (That a claim
+                     which fails leaves the own token of the term before it makes no difference: its lock row and
+                     lease row are gone, for good) */
+bool refused[N];  /* the confirmation was refused, and a heartbeat is to tell */
 byte left[N];     /* Term.Left: time until the local deadline. Not 0 = HasLock says true */
 byte sent[N];     /* what left would become if the request under way is acknowledged: lease - since(sent) */
 byte obs[N];      /* the row that was observed, when about to claim: */
@@ -152,7 +170,9 @@ byte obs[N];      /* the row that was observed, when about to claim: */
 #define BEATEN 2  /*   the token is, the heartbeat is another (only mutants tell it from OTHER) */
 #define OTHER 3   /*   it is not */
 #define ABSENT 4  /*   there was no row */
-byte oage[N];     /* R - heartbeat of the observation, while the promise is read */
+#ifdef MUTANT_STRAYS_READ_LATER
+byte oage[N];     /* now - o.At, while the strays are read */
+#endif
 
 #ifdef OPERATOR
 /* memory: what is remembered for the case that the row vanishes. */
@@ -258,10 +278,21 @@ inline forget() {
 #ifndef REMEMBER
 	lateHb = 0;
 	lateRel = 0;
-	lateConf = 0
+	lateConf = 0;
+	lateWith = 0
 #else
 	skip
 #endif
+}
+
+/* Something of token x is sent, and stays under way. What can't have an effect any more is forgotten. */
+#ifdef REMEMBER
+#define canLand(x) late
+#else
+#define canLand(x) (late && row && rtok == (x) && hb != RELEASED)
+#endif
+inline underWay(messages, x) {
+	if :: canLand(x) -> messages = messages | bit(x) :: else fi
 }
 
 /* Candidate i needs its last token only to know it when it sees it in the row or as a stray. */
@@ -276,7 +307,7 @@ inline disown(i) {
 inline fresh(i) {
 	u = 0;
 	for (t : i * K + 1 .. i * K + K) {
-		ok = t != rtok && t != newest && ((leases | lateHb | lateRel | lateConf) & bit(t)) == 0;
+		ok = t != rtok && t != newest && ((leases | lateHb | lateRel | lateConf | lateWith) & bit(t)) == 0;
 		for (k : 0 .. N - 1) {
 			ok = ok && tok[k] != t;
 #ifdef MUTANT_FENCE_READS
@@ -290,6 +321,16 @@ inline fresh(i) {
 	}
 }
 
+#ifdef OPERATOR
+/* Lease rows were deleted, for good. */
+inline unknow() {
+	for (k : 0 .. N - 1) {
+		known[k] = known[k] & leases;
+		lateKnown[k] = lateKnown[k] & leases
+	}
+}
+#endif
+
 /* What table.Claim asks of the row: that it is still what was seen as o. */
 #ifdef MUTANT_CLAIM_IGNORES_HEARTBEAT
 #define unchanged(o) ((o) == SAME || (o) == BEATEN)
@@ -297,7 +338,8 @@ inline fresh(i) {
 #define unchanged(o) ((o) == SAME)
 #endif
 
-/* What table.claim asks of the lease rows where there is no lock row: that the strays s are all. */
+/* What table.claim asks of the lease rows where there is no lock row: that the strays s are all. It reads
+ * only those of terms that began since the observation, which finds the same: no others came since. */
 #ifdef MUTANT_CLAIM_TAKES_STRAYS
 #define nobodyElse(s) true
 #else
@@ -305,10 +347,11 @@ inline fresh(i) {
 #endif
 
 /* table.Claim by candidate i of what it saw as o (and strays s): u = the token, 0 = ErrChanged. */
-inline doClaim(i, o, s) {
+#define doClaim(i, o, s) doClaimIf(i, o, s, nobodyElse(s))
+inline doClaimIf(i, o, s, may) {
 	u = 0;
 	if
-	:: (row && unchanged(o)) || (!row && o == ABSENT && nobodyElse(s)) ->
+	:: (row && unchanged(o)) || (!row && o == ABSENT && (may)) ->
 		fresh(i);
 		names_used_up = u == 0;
 #if !defined(REMEMBER) && !defined(MUTANT_FENCE_READS)
@@ -318,7 +361,10 @@ inline doClaim(i, o, s) {
 		:: names_used_up /* in a mutant: don't look any further */
 		:: else ->
 #ifndef MUTANT_CLAIM_KEEPS_LEASE_ROW
-			leases = 0; /* every lease row of the lock */
+			if :: row -> leases = leases & ~bit(rtok) :: else fi;
+#endif
+#ifndef MUTANT_CLAIM_KEEPS_STRAYS
+			leases = leases & ~(s);
 #endif
 			row = true;
 			rtok = u;
@@ -331,16 +377,13 @@ inline doClaim(i, o, s) {
 #ifndef REMEMBER
 			for (k : 0 .. N - 1) {
 				if
-				:: pc[k] == LOOK || pc[k] == PROMISE || pc[k] == CLAIM || pc[k] == SLEEP -> disown(k)
+				:: pc[k] == LOOK || pc[k] == CLAIM || pc[k] == SLEEP || pc[k] == REST -> disown(k)
 				:: else
 				fi
 			}
 #endif
 #ifdef OPERATOR
-			for (k : 0 .. N - 1) { /* these rows are gone, for good */
-				known[k] = known[k] & leases;
-				lateKnown[k] = lateKnown[k] & leases
-			}
+			unknow();
 #endif
 			assertRows()
 		fi
@@ -348,7 +391,7 @@ inline doClaim(i, o, s) {
 	fi
 }
 
-/* What table.Confirm asks of the row: that it is the bare claim. */
+/* table.bare: what table.Confirm asks of the row. */
 #ifdef MUTANT_CONFIRM_IGNORES_TOKEN
 #define bareClaim(x) (row && hb == BARE)
 #else
@@ -368,6 +411,12 @@ inline doClaim(i, o, s) {
 #define beatable(x) (row && good(x))
 #endif
 
+#ifdef MUTANT_WITHDRAW_UNCHECKED
+#define withdrawable(x) row
+#else
+#define withdrawable(x) (row && rtok == (x) && hb == BARE)
+#endif
+
 #ifdef MUTANT_RELEASE_UNCHECKED
 #define releasable(x) row
 #else
@@ -383,6 +432,10 @@ inline doConfirm(x) {
 		hb = LIVE;
 		age = 0;
 		beaten();
+#ifndef REMEMBER
+		lateConf = 0; /* it is not bare any more */
+		lateWith = 0;
+#endif
 		assertRows()
 	:: else
 	fi
@@ -407,6 +460,24 @@ inline doRelease(x) {
 	if
 	:: ok ->
 		leases = leases & ~bit(x);
+#ifdef LIMIT_CLAIM_HOURS_LATE
+		unknow();
+#endif
+		hb = RELEASED;
+		age = 0;
+		if :: x == newest -> over = true :: else fi;
+		beaten();
+		forget();
+		assertRows()
+	:: else
+	fi
+}
+
+/* table.Withdraw under token x: ok = applied, else ErrSuperseded. */
+inline doWithdraw(x) {
+	ok = withdrawable(x);
+	if
+	:: ok ->
 		hb = RELEASED;
 		age = 0;
 		if :: x == newest -> over = true :: else fi;
@@ -423,8 +494,7 @@ inline doRelease(x) {
  * may look again at any moment, sooner than the real one: SLEEP is only for liveness. */
 inline wait(i) {
 	pc[i] = (calm -> SLEEP : LOOK);
-	obs[i] = NONE;
-	oage[i] = 0
+	obs[i] = NONE
 }
 
 /* a new elect.Candidate: nothing is remembered. */
@@ -433,7 +503,7 @@ inline forgetAll(i) {
 	left[i] = 0;
 	sent[i] = 0;
 	obs[i] = NONE;
-	oage[i] = 0;
+	refused[i] = false;
 #ifdef OPERATOR
 	gone[i] = false;
 	goneAge[i] = 0;
@@ -446,11 +516,45 @@ inline forgetAll(i) {
 inline stepDown(i) {
 	left[i] = 0;
 	sent[i] = 0;
+	refused[i] = false;
 	pc[i] = LOOK;
 #ifndef REMEMBER
 	disown(i);
 #endif
 }
+
+/* Candidate.Claim: the claim was not confirmed, and is not remembered. */
+inline failed(i) {
+	sent[i] = 0;
+	refused[i] = false;
+#if defined(MUTANT_OWN_UNCONFIRMED) || defined(MUTANT_NEVER_GIVEN_UP)
+	disown(i)
+#else
+	tok[i] = 0
+#endif
+}
+
+/* Candidate.withdraw is over. */
+inline rest(i) {
+	failed(i);
+#ifdef MUTANT_NO_REST
+	wait(i)
+#else
+	if
+	:: calm ->
+		sent[i] = lease(i);
+		pc[i] = REST
+	:: else -> pc[i] = LOOK
+	fi
+#endif
+}
+
+/* Candidate.confirm fails, not because another was first. */
+#ifdef MUTANT_NEVER_GIVEN_UP
+#define giveUp(i) failed(i); pc[i] = LOOK
+#else
+#define giveUp(i) sent[i] = 0; refused[i] = false; pc[i] = WITH
+#endif
 
 /* elect.newTerm: the confirmation, or a heartbeat that stands for it, was acknowledged. */
 inline elected(i) {
@@ -458,10 +562,11 @@ inline elected(i) {
 	sent[i] = lease(i);
 #endif
 	if
-	:: sent[i] == 0 -> stepDown(i) /* too late: Term.beat says ErrExpired, HasLock never said true */
+	:: sent[i] == 0 -> stepDown(i) /* too late: Term.Beat says ErrExpired, HasLock never said true */
 	:: else ->
 		left[i] = sent[i];
 		sent[i] = 0;
+		refused[i] = false;
 		pc[i] = HOLD;
 		assertAlone(i);
 		assertNewest(i)
@@ -501,22 +606,34 @@ inline send(i, next) {
 #define EXPIRES true
 #endif
 
-/* Candidate.freeIn, once the lease is known: l is the lease that counts, a is R - heartbeat. */
-inline standOn(i, l, a) {
-#ifdef OPERATOR
-	guard[i] = l;
-#endif
+/* memory.freeIn, with the lease l that counts. */
+inline standOn(i, l) {
 	if
-	:: a >= l && EXPIRES ->
-		oage[i] = 0;
-		pc[i] = CLAIM
+	:: age >= (l) && EXPIRES -> pc[i] = CLAIM
 	:: else -> wait(i)
 	fi
 }
 
 #ifdef OPERATOR
-/* Candidate.absentFor: sa is now - o.At, ga is o.At - memory.absent. */
-inline absentFor(i, sa, ga) {
+/* memory.fear: u = the larger of u and the leases of the strays but its own. */
+inline fear(i) {
+	for (t : 1 .. NT) {
+		if
+		:: (leases & bit(t)) != 0 && t != tok[i] && lease(owner(t)) > u -> u = lease(owner(t))
+		:: else
+		fi
+	}
+}
+
+/* memory.learn of a row, which starts with this: absence and strays are forgotten. */
+inline present(i) {
+	gone[i] = false;
+	goneAge[i] = 0;
+	known[i] = 0
+}
+
+/* memory.miss and memory.freeIn: sa is now - o.At, ga is o.At - memory.absent. */
+inline absent(i, sa, ga) {
 	if
 	:: !gone[i] || (leases & ~known[i]) != 0 ->
 		ok = false; /* absence is counted from this look on */
@@ -526,12 +643,9 @@ inline absentFor(i, sa, ga) {
 	:: else ->
 		ok = true
 	fi;
-	for (t : 1 .. NT) {
-		if
-		:: (leases & bit(t)) != 0 && t != tok[i] && lease(owner(t)) > guard[i] -> guard[i] = lease(owner(t))
-		:: else
-		fi
-	}
+	u = guard[i];
+	fear(i);
+	guard[i] = u;
 	if
 #ifdef MUTANT_ABSENT_IS_FREE
 	:: true ->
@@ -545,11 +659,17 @@ inline absentFor(i, sa, ga) {
 }
 #endif
 
-/* A claim of its own, which it does not hold any more; or (WithReclaim) one under its own id. */
+/* memory.freeIn: its own last term, which is over; or (WithReclaim) whatever is under its own id. */
 #ifdef RECLAIM
 #define mine(i) (rtok == tok[i] || owner(rtok) == i)
 #else
 #define mine(i) (rtok == tok[i])
+#endif
+
+#ifdef SICK
+#define sick(i) ((i) == 0)
+#else
+#define sick(i) false
 #endif
 
 proctype candidate(byte me) {
@@ -564,83 +684,74 @@ proctype candidate(byte me) {
 		pc[me] = DEAD
 	}
 
-	/* table.Observe and Candidate.freeIn: there is a row. */
+	/* Candidate.Look: there is a row. That a promise is cached is not modelled: as long as the row has that
+	 * token and is not released, its lease row is there. */
 	:: d_step { pc[me] == LOOK && row ->
-		printf("candidate %d: table.Observe: token %d, heartbeat %d (0 released, 1 bare claim, 2 live), %d ticks ago\n", me, rtok, hb, age);
+		printf("candidate %d: Candidate.Look: token %d, heartbeat %d (0 released, 1 bare claim, 2 live), %d ticks ago, lease rows %x (bit = token)\n", me, rtok, hb, age, leases);
+#ifndef MUTANT_OWN_LEASE
+		u = (hb == LIVE && good(rtok) -> lease(owner(rtok)) : lease(me));
+#else
+		u = lease(me);
+#endif
 #ifdef OPERATOR
-		gone[me] = false;
-		goneAge[me] = 0;
-		known[me] = 0;
-		guard[me] = (hb == RELEASED || (hb == LIVE && !mine(me)) -> 0 : guard[me]); /* LIVE: set with the promise */
+		present(me);
+		if
+		:: hb == RELEASED -> guard[me] = 0
+		:: hb == BARE && guard[me] < u -> guard[me] = u
+		:: hb == LIVE ->
+			if
+			:: !good(rtok) -> /* Candidate.incomplete: strays are read, and may tell of a holder */
+				known[me] = leases;
+				fear(me)
+			:: else
+			fi;
+			guard[me] = u
+		:: else
+		fi;
 #endif
 		obs[me] = SAME;
 		if
-		:: hb == RELEASED -> pc[me] = CLAIM
-		:: hb != RELEASED && mine(me) -> pc[me] = CLAIM
-		:: hb == BARE && !mine(me) -> standOn(me, lease(me), age) /* nothing was promised: its own lease */
-		:: hb == LIVE && !mine(me) ->
-			oage[me] = age;
-			pc[me] = PROMISE
+		:: hb == RELEASED || mine(me) -> pc[me] = CLAIM
+		:: else -> standOn(me, u) /* a bare claim promised nothing: its own lease */
 		fi;
 		end()
 	}
-
-	/* table.Promises and Candidate.readPromises: a second read, later than the first. That a promise is cached is
-	 * not modelled: as long as the row has that token and is not released, a second look finds the same. */
-	:: d_step { pc[me] == PROMISE ->
-		printf("candidate %d: table.Promises: lease rows %x (bit = token)\n", me, leases);
-		if
-		:: obs[me] == SAME ->
-			if
-#ifndef MUTANT_OWN_LEASE
-			:: (leases & bit(rtok)) != 0 -> standOn(me, lease(owner(rtok)), oage[me])
-#endif
-			:: else -> standOn(me, lease(me), oage[me])
-			fi
-		/* The row has changed since. The lease row that is read is the old token's; whether it is still
-		 * there decides on the lease, but the claim will fail either way, so: the shorter wait. */
-		:: else ->
-#ifdef MUTANT_CLAIM_IGNORES_HEARTBEAT
-			standOn(me, lease(me), oage[me])
-#else
 #ifdef OPERATOR
-			/* The promise was seen, or not: then the guard is its own lease. */
-			guard[me] = lease(me);
-#endif
-			wait(me)
-#endif
-		fi;
-		end()
+	/* Candidate.observe: a holder that was not seen before, and the next read fails. */
+	:: d_step { !calm && pc[me] == LOOK && row && hb == LIVE && (gone[me] || guard[me] != lease(me)) ->
+		printf("candidate %d: Candidate.Look: a holder, whose promise can't be read\n", me);
+		present(me);
+		guard[me] = lease(me)
 	}
+#endif
 
 #ifndef OPERATOR
-	/* table.Observe: there is no row. Nobody deletes rows here, so there never was one. */
+	/* Candidate.Look: there is no row. Nobody deletes rows here, so there never was one. */
 	:: d_step { pc[me] == LOOK && !row ->
-		printf("candidate %d: table.Observe: no row, lease rows %x (bit = token)\n", me, leases);
+		printf("candidate %d: Candidate.Look: no row, lease rows %x (bit = token)\n", me, leases);
 		obs[me] = ABSENT;
 		pc[me] = CLAIM
 	}
 #else
 #ifndef MUTANT_STRAYS_READ_LATER
-	/* table.Observe and Candidate.absentFor: there is no row, and these are the stray lease rows at the
+	/* Candidate.Look: there is no row, and these are the stray lease rows at the
 	 * same timestamp. */
-	:: d_step { pc[me] == LOOK && !row -> printf("candidate %d: table.Observe: no row, lease rows %x (bit = token)\n", me, leases); absentFor(me, 0, goneAge[me]); end() }
+	:: d_step { pc[me] == LOOK && !row -> printf("candidate %d: Candidate.Look: no row, lease rows %x (bit = token)\n", me, leases); absent(me, 0, goneAge[me]); end() }
 #else
 	/* The same in two reads. */
 	:: d_step { pc[me] == LOOK && !row ->
-		printf("candidate %d: table.Observe: no row, lease rows %x (bit = token)\n", me, leases);
+		printf("candidate %d: Candidate.Look: no row, lease rows %x (bit = token)\n", me, leases);
 		oage[me] = 0;
 		sent[me] = goneAge[me]; /* o.At - memory.absent; sent is not used otherwise here */
 		pc[me] = STRAYS;
 		end()
 	}
 	:: d_step { pc[me] == STRAYS ->
-		printf("candidate %d: table.Observe: second read: lease rows %x (bit = token)\n", me, leases);
-		k = oage[me];
-		u = sent[me];
+		printf("candidate %d: Candidate.Look: second read: lease rows %x (bit = token)\n", me, leases);
+		k = sent[me];
+		absent(me, oage[me], k);
 		oage[me] = 0;
 		sent[me] = 0;
-		absentFor(me, k, u);
 		end()
 	}
 #endif
@@ -666,6 +777,7 @@ proctype candidate(byte me) {
 			guard[me] = 0;
 			known[me] = 0;
 #endif
+			sent[me] = (sick(me) -> lease(me) : 0); /* how long it tries to confirm */
 			pc[me] = CONF
 		:: else ->
 			printf("candidate %d: table.Claim: ErrChanged\n", me);
@@ -690,22 +802,35 @@ proctype candidate(byte me) {
 	}
 
 	/* Candidate.confirm: the time is taken, and the confirmation sent. */
-	:: d_step { pc[me] == CONF ->
+	:: d_step { pc[me] == CONF && !sick(me) ->
 		printf("candidate %d: Candidate.confirm: takes the time, sends\n", me);
-		if :: late -> lateConf = lateConf | bit(tok[me]) :: else fi;
+		underWay(lateConf, tok[me]);
 		send(me, CONFX)
 	}
-	/* table.Confirm */
+#ifdef SICK
+	/* Candidate.confirm: it can't, and tries again for up to a lease. */
+	:: d_step { pc[me] == CONF && sick(me) && sent[me] > 0 -> printf("candidate %d: Candidate.confirm: fails\n", me); pc[me] = RETRY }
+	:: d_step { pc[me] == CONF && sick(me) -> printf("candidate %d: Candidate.confirm: gives up\n", me); giveUp(me); end() }
+#endif
+	/* table.Confirm. Refused: also where a copy of it was first. */
 	:: d_step { pc[me] == CONFX ->
 		doConfirm(tok[me]);
 		printf("candidate %d: table.Confirm under token %d: %d (1 applied, 0 refused)\n", me, tok[me], ok);
+		sent[me] = (ok -> sent[me] : 0);
 		if
 		:: ok -> pc[me] = CONFR
-		:: else -> stepDown(me) /* ErrSuperseded; also where a copy of it was first */
+		:: else ->
+#ifdef MUTANT_REFUSAL_BELIEVED
+			failed(me);
+			pc[me] = LOOK
+#else
+			refused[me] = true;
+			pc[me] = PROBE
+#endif
 		fi;
 		end()
 	}
-	/* Candidate.confirm: no reply. */
+	/* Candidate.confirm: no reply, or another error. */
 	:: d_step { !calm && pc[me] == CONFX ->
 		printf("candidate %d: table.Confirm: no reply\n", me);
 		sent[me] = 0;
@@ -713,36 +838,76 @@ proctype candidate(byte me) {
 	}
 	:: d_step { pc[me] == CONFR -> printf("candidate %d: table.Confirm: acknowledged, token %d\n", me, tok[me]); elected(me); end() }
 
-	/* Candidate.confirm: the outcome is unknown, a heartbeat tells. */
+	/* Candidate.confirm: a heartbeat tells. */
 	:: d_step { pc[me] == PROBE ->
 		printf("candidate %d: Candidate.confirm: takes the time, sends a heartbeat to know\n", me);
-		if :: late -> lateHb = lateHb | bit(tok[me]) :: else fi;
+		underWay(lateHb, tok[me]);
 		send(me, PROBEX);
 		end()
 	}
+	/* table.Heartbeat. NOT_FOUND: with the refusal, another was first; without, nothing is known but that it is not
+	 * confirmed yet: again, or it gives up after a lease. */
 	:: d_step { pc[me] == PROBEX ->
 		doHeartbeat(tok[me]);
 		printf("candidate %d: table.Heartbeat under token %d: %d (1 applied, 0 NOT_FOUND)\n", me, tok[me], ok);
+		sent[me] = (ok -> sent[me] : 0);
 		if
 		:: ok -> pc[me] = PROBER
-		:: else -> stepDown(me) /* ErrSuperseded */
+		:: !ok && refused[me] ->
+			failed(me);
+			pc[me] = LOOK
+		:: !ok && !refused[me] -> pc[me] = CONF
 		fi;
 		end()
 	}
-	:: d_step { !calm && pc[me] == PROBEX -> printf("candidate %d: table.Heartbeat: no reply\n", me); /* no reply: again */
+	/* No reply: again. */
+	:: d_step { !calm && pc[me] == PROBEX ->
+		printf("candidate %d: table.Heartbeat: no reply\n", me);
 		sent[me] = 0;
-		pc[me] = PROBE
+		refused[me] = false;
+		pc[me] = CONF
 	}
-	:: d_step { !calm && pc[me] == PROBE -> printf("candidate %d: Candidate.confirm: gives up\n", me); stepDown(me); end() } /* given up after a lease */
+	/* It gives up after a lease, or at once after an error that will not go away by itself. */
+	:: d_step { !calm && (pc[me] == PROBE || pc[me] == CONF) && !refused[me] -> printf("candidate %d: Candidate.confirm: gives up\n", me); giveUp(me); end() }
 	:: d_step { pc[me] == PROBER -> printf("candidate %d: table.Heartbeat: acknowledged, so confirmed, token %d\n", me, tok[me]); elected(me); end() }
 
-	/* Term.beat: the time is taken, and the heartbeat sent. */
+	/* table.Withdraw. Refused: it may have been confirmed after all. */
+	:: d_step { pc[me] == WITH ->
+		doWithdraw(tok[me]);
+		printf("candidate %d: table.Withdraw under token %d: %d (1 applied, 0 refused)\n", me, tok[me], ok);
+		if
+		:: ok -> rest(me)
+		:: else -> pc[me] = FREE
+		fi;
+		end()
+	}
+	:: d_step { !calm && pc[me] == WITH ->
+		printf("candidate %d: table.Withdraw: no reply, the withdrawal is under way\n", me);
+		underWay(lateWith, tok[me]);
+		rest(me);
+		end()
+	}
+	/* Candidate.withdraw: table.Release. */
+	:: d_step { pc[me] == FREE ->
+		doRelease(tok[me]);
+		printf("candidate %d: table.Release under token %d: %d (1 applied, 0 refused)\n", me, tok[me], ok);
+		rest(me);
+		end()
+	}
+	:: d_step { !calm && pc[me] == FREE ->
+		printf("candidate %d: table.Release: no reply, the release is under way\n", me);
+		underWay(lateRel, tok[me]);
+		rest(me);
+		end()
+	}
+
+	/* Term.Beat: the time is taken, and the heartbeat sent. */
 	:: d_step { pc[me] == HOLD ->
-		printf("candidate %d: Term.beat: %d left, takes the time, sends\n", me, left[me]);
+		printf("candidate %d: Term.Beat: %d left, takes the time, sends\n", me, left[me]);
 		if
 		:: left[me] == 0 -> stepDown(me) /* ErrExpired */
 		:: else ->
-			if :: late -> lateHb = lateHb | bit(tok[me]) :: else fi;
+			underWay(lateHb, tok[me]);
 			send(me, BEATX)
 		fi;
 		end()
@@ -790,7 +955,7 @@ proctype candidate(byte me) {
 	 * a later attempt that counts is the first one under way for longer.) */
 	:: d_step { !calm && pc[me] == STOP ->
 		printf("candidate %d: table.Release: no reply, the release is under way\n", me);
-		if :: late -> lateRel = lateRel | bit(tok[me]) :: else fi;
+		underWay(lateRel, tok[me]);
 		forgetAll(me);
 		pc[me] = LOOK
 	}
@@ -829,19 +994,28 @@ inline tick() {
 #ifdef OPERATOR
 		if :: guard[k] > 0 && gone[k] && goneAge[k] < LMAX -> goneAge[k]++ :: else fi;
 #endif
-		if :: pc[k] == SLEEP -> pc[k] = LOOK :: pc[k] == IDLE -> pc[k] = HOLD :: else fi
+		if
+		:: pc[k] == SLEEP || (pc[k] == REST && sent[k] == 0) -> pc[k] = LOOK
+		:: pc[k] == IDLE -> pc[k] = HOLD
+		:: pc[k] == RETRY -> pc[k] = CONF
+		:: else
+		fi
 	}
 	end()
 }
 
-#define waits(i) (pc[i] == SLEEP || pc[i] == IDLE || pc[i] == DEAD)
+#define waits(i) (pc[i] == SLEEP || pc[i] == REST || pc[i] == RETRY || pc[i] == IDLE || pc[i] == DEAD)
 #if N == 3
 #define allWait (waits(0) && waits(1) && waits(2))
 #define someAlive (pc[0] != DEAD || pc[1] != DEAD || pc[2] != DEAD)
 #define someHolder (left[0] > 0 || left[1] > 0 || left[2] > 0)
 #else
 #define allWait (waits(0) && waits(1))
+#ifdef SICK
+#define someAlive (pc[1] != DEAD)
+#else
 #define someAlive (pc[0] != DEAD || pc[1] != DEAD)
+#endif
 #define someHolder (left[0] > 0 || left[1] > 0)
 #endif
 
@@ -849,6 +1023,7 @@ inline tick() {
 #define LATE(x) \
 	:: d_step { (lateHb & bit(x)) != 0 -> doHeartbeat(x); printf("a late heartbeat under token %d lands: %d (1 applied, 0 NOT_FOUND)\n", x, ok); if :: calm -> lateHb = lateHb & ~bit(x) :: else fi; end() } \
 	:: d_step { (lateConf & bit(x)) != 0 -> doConfirm(x); printf("a late confirmation of token %d lands: %d (1 applied, 0 refused)\n", x, ok); if :: calm -> lateConf = lateConf & ~bit(x) :: else fi; end() } \
+	:: d_step { (lateWith & bit(x)) != 0 -> doWithdraw(x); printf("a late withdrawal of token %d lands: %d (1 applied, 0 refused)\n", x, ok); if :: calm -> lateWith = lateWith & ~bit(x) :: else fi; end() } \
 	:: d_step { (lateRel & bit(x)) != 0 -> doRelease(x); printf("a late release of token %d lands: %d (1 applied, 0 NOT_FOUND)\n", x, ok); lateRel = lateRel & ~bit(x); end() }
 
 /* The claim on which candidate i gave up lands. Its token is nobody's. */
@@ -858,6 +1033,14 @@ inline tick() {
 #else
 #define LATECLAIM(i) \
 	:: d_step { lateClaim[i] != NONE -> doClaim(i, lateClaim[i], 0); printf("a late claim of candidate %d lands: token %d (0 refused)\n", i, u); lateClaim[i] = NONE; end() }
+#endif
+
+/* ... more than an hour after it was observed: table.claim did not read the lease rows of later terms. */
+#ifdef LIMIT_CLAIM_HOURS_LATE
+#define VERYLATECLAIM(i) \
+	:: d_step { lateClaim[i] == ABSENT && !row -> doClaimIf(i, ABSENT, lateKnown[i], true); printf("a claim of candidate %d lands, more than an hour late: token %d\n", i, u); lateClaim[i] = NONE; lateKnown[i] = 0; end() }
+#else
+#define VERYLATECLAIM(i)
 #endif
 
 /* A write fenced with token x is committed, whoever sent it and however long ago: Lock.Fence. It
@@ -877,6 +1060,8 @@ proctype world() {
 #endif
 	LATECLAIM(0)
 	LATECLAIM(1)
+	VERYLATECLAIM(0)
+	VERYLATECLAIM(1)
 	LATE(1) LATE(2) LATE(3) LATE(4) LATE(5) LATE(6)
 	FENCED(1) FENCED(2) FENCED(3) FENCED(4) FENCED(5) FENCED(6)
 #if N == 3
