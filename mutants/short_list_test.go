@@ -126,7 +126,7 @@ var (
 		one("an absence that begins anew with each look", "TestWhenALockIsFree", memoryGo,
 			"if m.absent.IsZero() || !m.knows(o.Strays) {", "if true {"),
 		one("its own stray is waited for", "TestWhenALockIsFree", memoryGo,
-			"\t\tif token != r.own {", "\t\tif true {"),
+			"\t\tif token != r.own {", "\t\tif token != r.own || true {"),
 		one("an ended term has nothing left, and is not over", "TestATermThatHasEndedHasNothingLeft", termGo,
 			"\t\treturn -1\n", "\t\treturn 0\n"),
 		one("an ended term has a lease left", "TestATermThatHasEndedHasNothingLeft", termGo,
