@@ -2,8 +2,10 @@
 package docs
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -53,4 +55,30 @@ func roomOf(path string) string {
 		return "."
 	}
 	return strings.TrimPrefix(path, module+"/")
+}
+
+// TestTheTestsThatDocumentsNameExist keeps tables such as that of faults true.
+func TestTheTestsThatDocumentsNameExist(t *testing.T) {
+	tests := map[string]bool{}
+	require.NoError(t, filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, f := range regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`).FindAllStringSubmatch(string(source), -1) {
+			tests[f[1]] = true
+		}
+		return err
+	}))
+	documents, err := filepath.Glob("../*.md")
+	require.NoError(t, err)
+	here, err := filepath.Glob("*.md")
+	require.NoError(t, err)
+	for _, document := range append(documents, here...) {
+		text, err := os.ReadFile(document)
+		require.NoError(t, err)
+		for _, name := range regexp.MustCompile("`((?:Test|Benchmark|Fuzz)[A-Z]\\w+)`").FindAllStringSubmatch(string(text), -1) {
+			assert.True(t, tests[name[1]], "%s names %s, which does not exist", document, name[1])
+		}
+	}
 }

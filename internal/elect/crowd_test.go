@@ -1,4 +1,4 @@
-package spindle
+package elect_test
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
 	"github.com/spindle-lock/spindle/internal/memtable"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -21,19 +23,24 @@ import (
 
 // crowd is candidates for one lock, all with the same lease.
 type crowd struct {
-	*bed
+	*fleet.Fleet
 	spanner  *memtable.Locking
 	lease    time.Duration
-	machines []*machine
-	elected  chan *machine
+	machines []*fleet.Machine
+	elected  chan *fleet.Machine
 
 	mu    sync.Mutex
 	beats map[time.Time]time.Time // the last heartbeat under each token
 }
 
-func (b *bed) crowd(n int, lease time.Duration) *crowd {
-	c := &crowd{bed: b, spanner: memtable.NewLocking(b.store), lease: lease, elected: make(chan *machine, n+2), beats: map[time.Time]time.Time{}}
-	b.store.OnCommit = func(step string, at time.Time, _, after map[string]table.Row) {
+func crowdOn(b *fleet.Fleet, n int, lease time.Duration) *crowd {
+	return crowdOf(b, n, lease, func(int) string { return fleet.Name })
+}
+
+// crowdOf has a lock for each candidate, by its number.
+func crowdOf(b *fleet.Fleet, n int, lease time.Duration, name func(int) string) *crowd {
+	c := &crowd{Fleet: b, spanner: memtable.NewLocking(b.Store), lease: lease, elected: make(chan *fleet.Machine, n+2), beats: map[time.Time]time.Time{}}
+	b.Store.OnCommit = func(step string, at time.Time, _, after map[string]table.Row) {
 		if step == "confirm" || step == "heartbeat" {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -41,36 +48,36 @@ func (b *bed) crowd(n int, lease time.Duration) *crowd {
 		}
 	}
 	for i := range n {
-		c.join(fmt.Sprint("m", i))
+		c.join(name(i), fmt.Sprint("m", i))
 	}
 	return c
 }
 
 // join adds a candidate that does not run yet.
-func (c *crowd) join(id string) *machine {
-	var m *machine
-	m = c.machine(id, WithLease(c.lease), WithObserver(func(ev Event) {
-		if ev.Kind == Elected {
+func (c *crowd) join(name, id string) *fleet.Machine {
+	var m *fleet.Machine
+	m = c.Named(name, id, spindle.WithLease(c.lease), spindle.WithObserver(func(ev spindle.Event) {
+		if ev.Kind == spindle.Elected {
 			c.elected <- m
 		}
 	}))
-	m.link.Store = c.spanner
+	m.Link.Store = c.spanner
 	c.machines = append(c.machines, m)
 	return m
 }
 
 // start lets them run from one instant on.
-func (c *crowd) start(ms ...*machine) {
+func (c *crowd) start(ms ...*fleet.Machine) {
 	for _, m := range ms {
 		ctx, stop := context.WithCancel(context.Background())
-		m.stop = stop
-		c.t.Cleanup(stop)
-		require.NoError(c.t, m.Run(ctx, m.done))
+		m.Stop = stop
+		c.T.Cleanup(stop)
+		require.NoError(c.T, m.Run(ctx, m.Done))
 	}
 }
 
 // next waits for the next to be elected, or returns nil.
-func (c *crowd) next(limit time.Duration) *machine {
+func (c *crowd) next(limit time.Duration) *fleet.Machine {
 	select {
 	case m := <-c.elected:
 		return m
@@ -81,7 +88,7 @@ func (c *crowd) next(limit time.Duration) *machine {
 
 func (c *crowd) holders() (n int) {
 	for _, m := range c.machines {
-		if m.has() {
+		if m.Has() {
 			n++
 		}
 	}
@@ -89,7 +96,7 @@ func (c *crowd) holders() (n int) {
 }
 
 // since is how long ago the last heartbeat under a token was.
-func (c *crowd) since(token Token) time.Duration {
+func (c *crowd) since(token spindle.Token) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Since(c.beats[table.Token(token).Time()])
@@ -97,18 +104,18 @@ func (c *crowd) since(token Token) time.Duration {
 
 // vacancies crashes the holder again and again, at any time between two heartbeats, and returns how long
 // after its last heartbeat there was another, in order.
-func (c *crowd) vacancies(holder *machine, rounds int) []time.Duration {
-	c.t.Helper()
+func (c *crowd) vacancies(holder *fleet.Machine, rounds int) []time.Duration {
+	c.T.Helper()
 	var took []time.Duration
 	for i := range rounds {
 		time.Sleep(2*c.lease + time.Duration(i)*c.lease/3/time.Duration(rounds))
-		old, token := holder, holder.tok()
-		old.link.Cut()
+		old, token := holder, holder.Token()
+		old.Link.Cut()
 		holder = c.next(20 * c.lease)
-		require.NotNil(c.t, holder, "nobody was elected for 20 leases")
+		require.NotNil(c.T, holder, "nobody was elected for 20 leases")
 		took = append(took, c.since(token))
-		assert.Equal(c.t, 1, c.holders())
-		old.link.Mend()
+		assert.Equal(c.T, 1, c.holders())
+		old.Link.Mend()
 	}
 	slices.Sort(took)
 	return took
@@ -120,8 +127,8 @@ func TestACrowdHasAHolderSoonAfterACrash(t *testing.T) {
 		lease time.Duration
 	}{{3, 200 * time.Millisecond}, {100, 200 * time.Millisecond}, {1000, time.Second}} {
 		t.Run(fmt.Sprintf("%d at %v", s.n, s.lease), func(t *testing.T) {
-			inVirtualTime(t, func(b *bed) {
-				c := b.crowd(s.n, s.lease)
+			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+				c := crowdOn(b, s.n, s.lease)
 				start := time.Now()
 				c.start(c.machines...)
 				holder := c.next(10 * s.lease)
@@ -133,7 +140,7 @@ func TestACrowdHasAHolderSoonAfterACrash(t *testing.T) {
 				assert.Less(t, inLeases(first), 1.3)
 				assert.Less(t, inLeases(took[len(took)/2]), 1.3, "the median")
 				assert.Less(t, inLeases(took[len(took)-1]), 3., "the worst")
-				b.end(c.machines...)
+				b.End(c.machines...)
 			})
 		})
 	}
@@ -141,18 +148,18 @@ func TestACrowdHasAHolderSoonAfterACrash(t *testing.T) {
 
 // A model in which a crowd elects whatever it does would show nothing.
 func TestACrowdWithPessimisticReadsDoesNotElect(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		c := b.crowd(1000, time.Second)
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		c := crowdOn(b, 1000, time.Second)
 		c.spanner.Pessimistic = true
 		c.start(c.machines[0])
 		holder := c.next(c.lease)
 		require.NotNil(t, holder)
 		c.start(c.machines[1:]...)
 		time.Sleep(3 * c.lease)
-		require.True(t, holder.has())
-		holder.link.Cut()
+		require.True(t, holder.Has())
+		holder.Link.Cut()
 		assert.Nil(t, c.next(4*c.lease), "elected")
-		b.end(c.machines...)
+		b.End(c.machines...)
 	})
 }
 
@@ -175,20 +182,20 @@ func (d *dying) Transact(ctx context.Context, step string, fn func(context.Conte
 
 // vacancyAfterADeath is how long nobody is elected if the first to claim dies in the middle of it.
 func vacancyAfterADeath(t *testing.T, pessimistic bool) (took time.Duration) {
-	inVirtualTime(t, func(b *bed) {
-		c := b.crowd(0, time.Second)
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		c := crowdOn(b, 0, time.Second)
 		c.spanner.Pessimistic = pessimistic
-		victim := c.join("victim")
+		victim := c.join(fleet.Name, "victim")
 		d := &dying{Store: c.spanner}
-		victim.link.Store = d
+		victim.Link.Store = d
 		c.start(victim)
-		b.until(c.lease, d.died.Load)
-		victim.link.Cut()
+		b.Until(c.lease, d.died.Load)
+		victim.Link.Cut()
 		start := time.Now()
-		c.start(c.join("other"))
+		c.start(c.join(fleet.Name, "other"))
 		require.NotNil(t, c.next(time.Minute))
 		took = time.Since(start)
-		b.end(c.machines...)
+		b.End(c.machines...)
 	})
 	return took
 }
@@ -201,10 +208,9 @@ func TestACandidateThatDiesInTheMiddleOfItsClaimDelaysNobody(t *testing.T) {
 func TestAClaimDoesNotWaitForLocksWithSimilarNames(t *testing.T) {
 	for name, n := range map[string]int{"job_%04d": 400, "job_%d": 180} {
 		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(b *bed) {
-				c := b.crowd(n, time.Second)
-				for i, m := range c.machines {
-					m.Lock.name = fmt.Sprintf(name, i)
+			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+				c := crowdOf(b, n, time.Second, func(i int) string { return fmt.Sprintf(name, i) })
+				for _, m := range c.machines {
 					c.start(m)
 					time.Sleep(c.lease / 3 / time.Duration(n)) // so that there is always one that beats
 				}
@@ -212,14 +218,13 @@ func TestAClaimDoesNotWaitForLocksWithSimilarNames(t *testing.T) {
 					require.NotNil(t, c.next(c.lease))
 				}
 				time.Sleep(3 * c.lease)
-				a := c.join("a")
-				a.Lock.name = "job"
+				a := c.join("job", "a")
 				start := time.Now()
 				c.start(a)
 				require.Equal(t, a, c.next(time.Minute))
 				assert.Less(t, time.Since(start), 50*time.Millisecond)
 				assert.Equal(t, n+1, c.holders(), "a lock beside it was lost")
-				b.end(c.machines...)
+				b.End(c.machines...)
 			})
 		})
 	}

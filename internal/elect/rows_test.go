@@ -1,0 +1,217 @@
+package elect_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+func TestAtMostTwoRowsAndOneAfterRelease(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a", spindle.WithValue("http://a"))
+		rows := b.Store.Rows()
+		require.Len(t, rows, 2)
+		leaseRow := rows[table.LeaseKey("mylock", table.Token(a.Token()))]
+		assert.JSONEq(t, `{"lease":"10s","value":"http://a"}`, leaseRow.Writer)
+		b.End(a)
+		rows = b.Store.Rows()
+		require.Len(t, rows, 1)
+		assert.True(t, rows["mylock"].Heartbeat.IsZero())
+		assert.Empty(t, rows["mylock"].Writer)
+	})
+}
+
+func TestRowsDeletedUnderAHolder(t *testing.T) {
+	cases := map[string]func(spindle.Token) []table.Write{
+		"lock row":  func(spindle.Token) []table.Write { return []table.Write{{Kind: table.Delete, Name: "mylock"}} },
+		"lease row": func(k spindle.Token) []table.Write { return []table.Write{{Kind: table.Delete, Name: fleet.Key(k)}} },
+		"both": func(k spindle.Token) []table.Write {
+			return []table.Write{{Kind: table.Delete, Name: fleet.Key(k)}, {Kind: table.Delete, Name: "mylock"}}
+		},
+	}
+	for name, rows := range cases {
+		t.Run(name, func(t *testing.T) {
+			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+				a, c := b.Start("a"), b.Start("b")
+				time.Sleep(time.Minute)
+				token := a.Token()
+				b.Operator(rows(token)...)
+				b.Until(2*fleet.Lease, func() bool {
+					require.False(t, a.Has() && c.Has())
+					return a.Token() > token || c.Token() > token
+				})
+				assert.Contains(t, a.Seen.Kinds(), "lost")
+				assert.ErrorIs(t, a.Seen.All()[1].Err, spindle.ErrSuperseded)
+				b.End(a, c)
+			})
+		})
+	}
+}
+
+func TestALockRowDeletedUnderAPausedHolder(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a")
+		time.Sleep(time.Minute)
+		token := a.Token()
+		a.Link.Cut()
+		b.Operator(table.Write{Kind: table.Delete, Name: "mylock"})
+		fresh := b.Start("b") // knows nothing of a but its stray lease row
+		b.Until(2*fleet.Lease, func() bool { require.False(t, a.Has() && fresh.Has()); return fresh.Has() })
+		assert.NotContains(t, b.Store.Rows(), fleet.Key(token))
+		a.Link.Mend()
+		time.Sleep(fleet.Lease)
+		assert.False(t, a.Has(), "its late heartbeats find no lease row")
+		b.End(a, fresh)
+	})
+}
+
+func TestAHolderThatWasSeenIsWaitedForEvenIfItsRowsVanish(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		first := b.Start("first")
+		c := b.Start("b")
+		// From now on it sees who holds the lock, but not the lease of one that it has not seen yet.
+		c.Link.Lose(func(step string) bool { return step == "promise" || step == "claim" }, nil)
+		first.Stop()
+		<-first.Done
+		time.Sleep(fleet.Lease)
+		a := b.Start("a")
+		require.True(t, a.Has())
+		time.Sleep(fleet.Lease)
+		c.Link.Lose(func(step string) bool { return step == "promise" }, nil)
+		a.Link.Cut()
+		b.Operator(table.Write{Kind: table.Delete, Name: "mylock"}, table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})
+		b.Until(3*fleet.Lease, func() bool { require.False(t, a.Has() && c.Has()); return c.Has() })
+		b.End(a, c)
+	})
+}
+
+func TestATermThatBeganBetweenTwoReadsIsNotDatedBack(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		slow := b.Machine("slow", spindle.WithPoll(100*time.Millisecond))
+		var holder *fleet.Machine
+		first := true
+		slow.Link.After(func(step string) {
+			if !first || step != "observe" {
+				return
+			}
+			// After its first read, which found no row, its machine stands still for a while.
+			first = false
+			holder = b.Machine("b", spindle.WithLease(3*time.Second))
+			ctx, stop := context.WithCancel(context.Background())
+			holder.Stop = stop
+			require.NoError(t, holder.Run(ctx, holder.Done))
+			time.Sleep(3100 * time.Millisecond)
+			require.NoError(t, b.Store.Commit(context.Background(), "operator", []table.Write{{Kind: table.Delete, Name: "mylock"}}))
+			holder.Link.Cut()
+		})
+		b.Run(slow)
+		b.Until(3*fleet.Lease, func() bool {
+			require.False(t, holder != nil && holder.Has() && slow.Has(), "two holders")
+			return slow.Has()
+		})
+		b.End(slow, holder)
+	})
+}
+
+func TestASeenLeaseDoesNotOutliveItsTerm(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a, c := b.Start("a", spindle.WithLease(time.Hour)), b.Start("b")
+		a.Stop()
+		<-a.Done
+		b.Until(fleet.Lease, c.Has)
+		time.Sleep(time.Hour)
+		b.Operator(table.Write{Kind: table.Delete, Name: "mylock"})
+		token := c.Token()
+		b.Until(fleet.Lease, func() bool { return c.Token() > token }) // the lease of a term long past is not waited for
+		b.End(c)
+	})
+}
+
+func TestALostTokenColumnDoesNotMakeTwoHolders(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a")
+		b.Operator(table.Write{Kind: table.Update, Name: "mylock", Set: []table.Cell{{Column: table.ColToken, Value: nil}}})
+		c := b.Start("b")
+		for range 10000 {
+			time.Sleep(fleet.Lease / 100)
+			require.False(t, a.Has() && c.Has())
+		}
+		b.End(a, c)
+	})
+}
+
+func TestOtherLocksRowsAreLeftAlone(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		for _, name := range []string{"mylock_b", "mylock_12", "mylock_5", "mylock_b_1234567890123456", "mylock_12345678901234567"} {
+			b.Operator(table.Write{Kind: table.Insert, Name: name, Set: []table.Cell{{Column: table.ColWriter, Value: "somebody"}}})
+		}
+		a := b.Start("a")
+		assert.True(t, a.Has())
+		assert.Len(t, b.Store.Rows(), 7)
+		b.End(a)
+		assert.Len(t, b.Store.Rows(), 6)
+	})
+}
+
+func TestATokenThatSomebodyChangedDoesNotShortenTheHoldersLease(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a, c := b.Start("a", spindle.WithLease(10*fleet.Lease)), b.Start("c")
+		b.Operator(table.Write{Kind: table.Update, Name: "mylock", Set: []table.Cell{{Column: table.ColToken, Value: time.Unix(1, 0)}}})
+		a.Link.Cut()
+		b.Until(12*fleet.Lease, func() bool { require.False(t, a.Has() && c.Has()); return c.Has() })
+		b.End(c, a)
+	})
+}
+
+func TestARowThatSomebodyChangedDoesNotMakeALastingSecondHolder(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a")
+		b.Operator(table.Write{Kind: table.Update, Name: "mylock", Set: []table.Cell{
+			{Column: table.ColToken, Value: time.Unix(1, 0)}, {Column: table.ColHeartbeat, Value: time.Unix(2, 0)}}})
+		c := b.Start("c")
+		require.True(t, c.Has(), "the row says that its lease is over")
+		time.Sleep(fleet.Lease)
+		assert.False(t, a.Has(), "its next heartbeat tells")
+		b.End(c, a)
+	})
+}
+
+func TestAnAbsenceIsOverOnceTheRowIsSeenEvenIfItsPromiseIsNot(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		c := b.Machine("b")
+		c.Link.Lose(func(step string) bool { return step == "claim" || step == "promise" }, nil)
+		b.Run(c) // sees no row, and can't claim
+		time.Sleep(fleet.Lease)
+		a := b.Start("a")
+		time.Sleep(5 * fleet.Lease) // c sees a's row
+		c.Link.Mend()
+		a.Link.Cut()
+		b.Operator(table.Write{Kind: table.Delete, Name: "mylock"}, table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})
+		b.Until(3*fleet.Lease, func() bool { require.False(t, a.Has() && c.Has(), "two holders"); return c.Has() })
+		b.End(a, c)
+	})
+}
+
+func TestAnUnreadablePromiseIsNotGuessedAt(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		var log strings.Builder
+		a := b.Start("a")
+		b.Operator(table.Write{Kind: table.Update, Name: fleet.Key(a.Token()), Set: []table.Cell{{Column: table.ColWriter, Value: "ten seconds"}}})
+		c := b.Start("b", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		time.Sleep(fleet.Lease)
+		a.Link.Cut()
+		time.Sleep(time.Hour)
+		assert.False(t, c.Has())
+		assert.Contains(t, log.String(), "ten seconds")
+		b.End(a, c)
+	})
+}
