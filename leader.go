@@ -43,7 +43,7 @@ func (l *Lock) look(ctx context.Context) (table.Observation, error) {
 		if err != nil {
 			return o, err
 		}
-		if known := o.Token; seen[0].Token == known || !seen[0].Held() {
+		if known := o.Token; seen[0].Token == known || !seen[0].Confirmed() {
 			return seen[0], nil
 		}
 		o = seen[0]

@@ -100,7 +100,7 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 		return e.release(ctx, t)
 	}
 	e.begin(t)
-	stop, returned := e.guard(ctx, t)
+	stop, returned := e.work(ctx, t)
 	if reason := t.Renew(e.config.Heartbeat, stop); reason != nil {
 		t.End(reason)
 		e.lost(t, reason)
@@ -133,9 +133,9 @@ func (e *elector) deadline(t *elect.Term) time.Time {
 	return e.config.Clock.Now().Time().Add(t.Left())
 }
 
-// guard starts the guarded work. Stop is closed when the term can be given up: once ctx has ended, and
+// work starts the leader function. Stop is closed when the term can be given up: once ctx has ended, and
 // the work has returned or has had a lease to do so.
-func (e *elector) guard(ctx context.Context, t *elect.Term) (stop, returned <-chan struct{}) {
+func (e *elector) work(ctx context.Context, t *elect.Term) (stop, returned <-chan struct{}) {
 	work := make(chan struct{})
 	if e.config.Lead == nil {
 		close(work)

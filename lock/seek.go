@@ -94,7 +94,7 @@ func (k *seeker) choose(seen []elect.Sight) ([]elect.Sight, time.Duration, error
 			continue
 		}
 		wait = min(wait, o.Free)
-		if o.Held() && o.Promise != nil {
+		if o.Confirmed() && o.Promise != nil {
 			if err := k.compare([]table.Observation{o.Observation}); err != nil {
 				return nil, 0, err
 			}

@@ -79,7 +79,7 @@ func (c *Candidate) observe(ctx context.Context) ([]table.Observation, error) {
 
 // unfamiliar tells a holder whose promise is not known.
 func (c *Candidate) unfamiliar(o table.Observation) bool {
-	return o.Held() && o.Promise == nil && c.memory(o.Name).promiseOf(o.Token) == nil
+	return o.Confirmed() && o.Promise == nil && c.memory(o.Name).promiseOf(o.Token) == nil
 }
 
 // incomplete tells a lock that has no row, or is held and has no lease row: strays may tell by whom.

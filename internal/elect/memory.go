@@ -11,9 +11,9 @@ type memory struct {
 	holder  table.Token    // whose promise it is
 	promise *table.Promise // nil: none was read
 
-	// guard is the lease of the holder that was seen last, as long as nothing has shown that its term
+	// feared is the lease of the holder that was seen last, as long as nothing has shown that its term
 	// is over. Rows that vanish under a holder do not end its term before its deadline.
-	guard  time.Duration
+	feared time.Duration
 	absent time.Time // since when, by Spanner's clock, the lock row is known to be gone
 	strays map[table.Token]table.Promise
 	taken  bool // when the lock row was seen last, it was not released
@@ -38,17 +38,17 @@ func (m *memory) learn(o table.Observation, r rules) bool {
 	m.taken = !o.Heartbeat.IsZero()
 	switch {
 	case o.Heartbeat.IsZero():
-		m.guard = 0
-	case !o.Held():
-		m.guard = max(m.guard, r.lease) // a bare claim does not show that the term before it is over
+		m.feared = 0
+	case !o.Confirmed():
+		m.feared = max(m.feared, r.lease) // a bare claim does not show that the term before it is over
 	case o.Promise == nil && m.promiseOf(o.Token) == nil:
-		m.guard = r.lease // stands in for a promise that can't be read, or was deleted
+		m.feared = r.lease // stands in for a promise that can't be read, or was deleted
 		m.fear(o, r)
 	case o.Promise == nil:
-		m.guard = m.promise.Lease
+		m.feared = m.promise.Lease
 	default:
 		isNew := m.promiseOf(o.Token) == nil
-		m.holder, m.promise, m.guard = o.Token, o.Promise, o.Promise.Lease
+		m.holder, m.promise, m.feared = o.Token, o.Promise, o.Promise.Lease
 		return isNew
 	}
 	return false
@@ -76,7 +76,7 @@ func (m *memory) knows(strays map[table.Token]table.Promise) bool {
 func (m *memory) fear(o table.Observation, r rules) {
 	for token, p := range o.Strays {
 		if token != r.own {
-			m.guard = max(m.guard, p.Lease)
+			m.feared = max(m.feared, p.Lease)
 		}
 	}
 }
@@ -93,20 +93,20 @@ func (m *memory) promiseOf(token table.Token) *table.Promise {
 // protocol. It changes nothing.
 func (m *memory) freeIn(o table.Observation, r rules) time.Duration {
 	switch {
-	case !o.Exists && m.guard == 0:
+	case !o.Exists && m.feared == 0:
 		return 0 // nobody had it, or its last holder gave it back
 	case !o.Exists:
-		return m.absent.Add(m.guard + r.delay).Sub(o.At)
+		return m.absent.Add(m.feared + r.delay).Sub(o.At)
 	case o.Heartbeat.IsZero():
 		return 0 // released
 	case r.reclaim && o.Writer == r.id:
 		return 0
 	case o.Token == r.own && r.own != 0 && r.delay == 0:
 		return 0
-	case !o.Held():
+	case !o.Confirmed():
 		return o.Heartbeat.Add(r.lease).Sub(o.At) // a bare claim promised nothing
 	}
-	return o.Heartbeat.Add(m.guard + r.delay).Sub(o.At)
+	return o.Heartbeat.Add(m.feared + r.delay).Sub(o.At)
 }
 
 // lapsed tells a lock that was given back, or never held, from one whose last holder may be at work still.

@@ -44,7 +44,7 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, patience time.Durati
 	if err != nil {
 		return Step{Err: err, Pause: c.retry.Pause(c.Clock)}
 	}
-	if slices.ContainsFunc(seen, func(s Sight) bool { return s.Held() && s.Free > 0 }) {
+	if slices.ContainsFunc(seen, func(s Sight) bool { return s.Confirmed() && s.Free > 0 }) {
 		c.contests = 0
 	}
 	claim, wait, err := choose(seen)

@@ -34,6 +34,16 @@ func (t Table) Release(ctx context.Context, token Token, names ...string) error 
 // goes by, and no lease row has it.
 var released = []Cell{{ColHeartbeat, nil}, {ColToken, Now}, {ColWriter, nil}}
 
+// Good reports whether all names are held under token.
+func (t Table) Good(ctx context.Context, token Token, names ...string) (bool, error) {
+	var keys Keys
+	for _, name := range names {
+		keys.Names = append(keys.Names, LeaseKey(name, token))
+	}
+	rows, _, err := t.Store.Read(ctx, "good", Strong, keys)
+	return len(rows) == len(names), err
+}
+
 // good makes a commit fail unless name is still held under token.
 func good(name string, token Token) Write { return Write{Kind: Update, Name: LeaseKey(name, token)} }
 

@@ -39,7 +39,7 @@ func (l Listing) State() State {
 		return Free
 	case l.Heartbeat.IsZero():
 		return Released
-	case !l.Held() || l.Promise == nil:
+	case !l.Confirmed() || l.Promise == nil:
 		return Unconfirmed
 	case l.At.Sub(l.Heartbeat) >= l.Promise.Lease:
 		return Expired
@@ -84,6 +84,25 @@ func (t Table) ListOne(ctx context.Context, name string) (Listing, error) {
 		}
 		about = at
 	}
+}
+
+// Holders reads the locks in the range that are held, with their promises, in one RPC. Other locks' names
+// may be in the range too: is tells the names that are meant.
+func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) ([]Observation, error) {
+	rows, at, err := t.Store.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, row := range rows {
+		if is(row.Name) {
+			names = append(names, row.Name)
+		}
+	}
+	all, err := observations(rows, at, names)
+	return slices.DeleteFunc(all, func(o Observation) bool {
+		return o.Promise == nil || at.Sub(o.Heartbeat) >= o.Promise.Lease
+	}), err
 }
 
 func list(name string, at time.Time, byName map[string]Row, rows []Row) Listing {

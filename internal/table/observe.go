@@ -6,11 +6,6 @@ import (
 	"time"
 )
 
-// Table runs the steps of the protocol on a store.
-type Table struct {
-	Store Store
-}
-
 // Observation is what a lock row said at one instant of Spanner's time.
 type Observation struct {
 	Name string
@@ -30,9 +25,9 @@ type Observation struct {
 	Strays map[Token]Promise
 }
 
-// Held tells a holder's row from a released one and from a bare claim. A claim writes its own commit
+// Confirmed tells a holder's row from a released one and from a bare claim. A claim writes its own commit
 // timestamp as token and heartbeat, and the confirmation is a later commit.
-func (o Observation) Held() bool { return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) != o.Token }
+func (o Observation) Confirmed() bool { return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) != o.Token }
 
 // Observe reads the lock rows of the names, at one instant, in one RPC.
 func (t Table) Observe(ctx context.Context, names ...string) ([]Observation, error) {
@@ -85,7 +80,7 @@ func observation(name string, at time.Time, byName map[string]Row, rows []Row) (
 	o := Observation{Name: name, At: at}
 	if row, exists := byName[name]; exists {
 		o.Exists, o.Heartbeat, o.Token, o.Writer = true, row.Heartbeat, TokenAt(row.Token), row.Writer
-		if !o.Held() {
+		if !o.Confirmed() {
 			return o, nil
 		}
 		if leaseRow, ok := byName[LeaseKey(name, o.Token)]; ok {
@@ -128,33 +123,4 @@ func index(rows []Row) map[string]Row {
 		byName[row.Name] = row
 	}
 	return byName
-}
-
-// Good reports whether all names are held under token.
-func (t Table) Good(ctx context.Context, token Token, names ...string) (bool, error) {
-	var keys Keys
-	for _, name := range names {
-		keys.Names = append(keys.Names, LeaseKey(name, token))
-	}
-	rows, _, err := t.Store.Read(ctx, "good", Strong, keys)
-	return len(rows) == len(names), err
-}
-
-// Holders reads the locks in the range that are held, with their promises, in one RPC. Other locks' names
-// may be in the range too: is tells the names that are meant.
-func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) ([]Observation, error) {
-	rows, at, err := t.Store.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, row := range rows {
-		if is(row.Name) {
-			names = append(names, row.Name)
-		}
-	}
-	all, err := observations(rows, at, names)
-	return slices.DeleteFunc(all, func(o Observation) bool {
-		return o.Promise == nil || at.Sub(o.Heartbeat) >= o.Promise.Lease
-	}), err
 }

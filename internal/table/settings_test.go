@@ -99,7 +99,7 @@ func cycle(t *testing.T, tab table.Table) {
 		require.True(t, good)
 		held, err := tab.Observe(ctx, "a", "b")
 		require.NoError(t, err)
-		require.True(t, held[0].Held() && held[1].Held())
+		require.True(t, held[0].Confirmed() && held[1].Confirmed())
 		require.NoError(t, tab.Release(ctx, token, "a", "b"))
 		seen, err = tab.Observe(ctx, "a", "b")
 		require.NoError(t, err)

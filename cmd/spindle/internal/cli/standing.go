@@ -93,7 +93,7 @@ func (g *greeter) see(step elect.Step) {
 		complain("competing for %s again", g.name)
 	}
 	for _, s := range step.Seen {
-		if s.Held() && s.Free > 0 && s.Token != g.seen {
+		if s.Confirmed() && s.Free > 0 && s.Token != g.seen {
 			g.seen = s.Token
 			g.say("waiting for %s: held by %s, token %v", g.name, show(s.Writer), spindle.Token(s.Token))
 		}

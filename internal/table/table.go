@@ -4,8 +4,13 @@
 //   - store.go: what the protocol asks of Spanner, as an interface; spanner.go answers it
 //   - promise.go: what a holder writes into its lease row
 //   - observe.go, claim.go, hold.go: the steps, in the order of docs/protocol.md
-//   - list.go: what an operator sees of the table
+//   - missing.go: what an error says about rows; list.go: what an operator sees of the table
 //   - prune.go: how rows that nobody needs are removed
 //
 // Every step takes any number of names and is one commit for all of them.
 package table
+
+// Table runs the steps of the protocol on a store.
+type Table struct {
+	Store Store
+}
