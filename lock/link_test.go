@@ -46,6 +46,25 @@ func (w *way) pass(ctx context.Context, step string) error {
 	return nil
 }
 
+// sent are the steps that were sent until now.
+func (w *way) sent() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.steps)
+}
+
+// when is when a step was sent, each time.
+func (w *way) when(step string) (at []time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, s := range w.steps {
+		if s == step {
+			at = append(at, w.at[i])
+		}
+	}
+	return at
+}
+
 func (w *way) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
 	if err := w.pass(ctx, step); err != nil {
 		return nil, time.Time{}, err

@@ -125,12 +125,12 @@ func TestThoseWhoFindNoSlotQueue(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Minute)
-		looks := len(p.steps)
+		looks := len(p.sent())
 		assert.Less(t, looks, 100+120, "one of the queue looks at a time, and less often the longer it waits")
 		_, ok, err := s.TryAcquire(b.Context())
 		require.NoError(t, err)
 		assert.False(t, ok)
-		assert.Len(t, p.steps, looks, "who tries does not go before those who wait")
+		assert.Len(t, p.sent(), looks, "who tries does not go before those who wait")
 		free := time.Now()
 		for _, slot := range held {
 			require.NoError(t, slot.Release(b.Context()))

@@ -292,7 +292,11 @@ func (w *world) take(ctx context.Context, u int, who user, opts []spindle.Option
 // turn takes, holds for a moment, and gives back, or crashes in the meantime.
 func (w *world) turn(u int, who user, n int) {
 	wire, opts := w.connect(u, who, n)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*simLease)
+	patience := 10 * simLease
+	if who.sick {
+		patience = 2 * time.Minute // the whole run, unless the error lasts
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	token, names, giveBack, err := w.take(ctx, u, who, opts)
 	switch {
