@@ -2,22 +2,12 @@ package spindle
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"math"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
-)
-
-const (
-	minLease = 100 * time.Millisecond
-	maxLease = table.MaxLease
-	maxID    = 1 << 10
-	maxValue = table.MaxValue
 )
 
 // An Option changes one thing about a Lock. Run returns what is wrong with it.
@@ -25,40 +15,21 @@ type Option func(*options.Config)
 
 // WithDuration is WithLease in milliseconds.
 func WithDuration(ms int64) Option {
-	return func(c *options.Config) {
-		if ms > math.MaxInt64/int64(time.Millisecond) || ms < math.MinInt64/int64(time.Millisecond) {
-			c.Refuse("WithDuration(%d): the lease is given in milliseconds and is at most %v", ms, maxLease)
-			return
-		}
-		setLease(c, fmt.Sprintf("WithDuration(%d)", ms), time.Duration(ms)*time.Millisecond)
-	}
+	return func(c *options.Config) { c.SetDuration(ms) }
 }
 
 // WithLease sets how long the lock stays with a holder that is not heard from: after a crash, the lock has
 // no holder for that long at most. The default is 10 s; 100 ms to 24 h are allowed. Candidates with
 // different leases can share a lock: the holder's lease counts.
 func WithLease(d time.Duration) Option {
-	return func(c *options.Config) { setLease(c, fmt.Sprintf("WithLease(%v)", d), d) }
-}
-
-func setLease(c *options.Config, given string, d time.Duration) {
-	switch {
-	case d > 0 && d < time.Millisecond:
-		c.Refuse("%s: the lease must be at least %v; a bare number is in nanoseconds: WithLease(%d*time.Millisecond) or WithDuration(%d) may be meant", given, minLease, int64(d), int64(d))
-	case d < minLease:
-		c.Refuse("%s: the lease must be at least %v", given, minLease)
-	case d > maxLease:
-		c.Refuse("%s: the lease is %v and must be at most %v", given, d, maxLease)
-	default:
-		c.Lease = d
-	}
+	return func(c *options.Config) { c.SetLease(d) }
 }
 
 // WithHeartbeat sets how often a holder renews its lease, give or take a twentieth at random: by default
 // every third of the lease. At most nine tenths of the lease are allowed. A heartbeat that fails is tried
 // again sooner.
 func WithHeartbeat(d time.Duration) Option {
-	return func(c *options.Config) { setInterval(c, "WithHeartbeat", &c.Heartbeat, d) }
+	return func(c *options.Config) { c.SetHeartbeat(d) }
 }
 
 // WithPoll sets how often a candidate looks at the lock while another holds it: by default every third of
@@ -66,40 +37,20 @@ func WithHeartbeat(d time.Duration) Option {
 // before the next poll, the candidate looks then: at random within a fiftieth of the lease after its end,
 // so that many candidates don't all claim at once.
 func WithPoll(d time.Duration) Option {
-	return func(c *options.Config) { setInterval(c, "WithPoll", &c.Poll, d) }
-}
-
-func setInterval(c *options.Config, what string, at *time.Duration, d time.Duration) {
-	if d < time.Millisecond {
-		c.Refuse("%s(%v) must be at least 1ms; a bare number is in nanoseconds", what, d)
-		return
-	}
-	*at = d
+	return func(c *options.Config) { c.SetPoll(d) }
 }
 
 // WithLockDelay makes candidates wait for d after a lease has expired before they claim the lock. It is for
 // work whose effects may arrive late and can't be fenced. A lock that was released is claimed at once. The
 // default is 0; at most 24 h are allowed. Give every candidate the same.
 func WithLockDelay(d time.Duration) Option {
-	return func(c *options.Config) {
-		if d < 0 || d > maxLease {
-			c.Refuse("WithLockDelay(%v) must be between 0 and %v", d, maxLease)
-			return
-		}
-		c.LockDelay = d
-	}
+	return func(c *options.Config) { c.SetLockDelay(d) }
 }
 
 // WithID sets the id that other candidates see as the holder's. The default is unique and readable:
 // host, process id and a UUID.
 func WithID(id string) Option {
-	return func(c *options.Config) {
-		if id == "" || len(id) > maxID || !utf8.ValidString(id) {
-			c.Refuse("WithID(%.40q): the id must be 1 to %d bytes of UTF-8, and has %d bytes", id, maxID, len(id))
-			return
-		}
-		c.ID = id
-	}
+	return func(c *options.Config) { c.SetID(id) }
 }
 
 // WithReclaim lets a candidate take the lock at once if it is held under the candidate's own id, instead of
@@ -116,13 +67,7 @@ func WithReclaim() Option {
 // WithValue publishes a value with each term, such as the leader's address. Leader and observers see it. At
 // most 64 KiB of UTF-8.
 func WithValue(value string) Option {
-	return func(c *options.Config) {
-		if len(value) > maxValue || !utf8.ValidString(value) {
-			c.Refuse("WithValue(%.40q): the value must be at most %d bytes of UTF-8, and has %d bytes", value, maxValue, len(value))
-			return
-		}
-		c.Value = value
-	}
+	return func(c *options.Config) { c.SetValue(value) }
 }
 
 // WithLeader runs lead once in each term, in a goroutine of its own. Its ctx ends when the lock is lost, when

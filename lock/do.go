@@ -9,13 +9,12 @@ import (
 // ErrLost is the cause of the context of a function in Do whose lock was lost.
 var ErrLost = errors.New("the lock was lost")
 
-// Do takes the lock, runs fn, and gives the lock back in every case, panics included. The context of fn
-// ends the instant the lock is lost, or somebody else has it unlocked, with the cause ErrLost, or when ctx
-// does. Do returns what fn returns, joined with ErrNotHeld where the lock was gone before fn had returned,
-// whether or not fn noticed.
+// Do takes the lock, runs fn, and gives the lock back in every case, panics included. The context of fn ends
+// when ctx does, or, with the cause ErrLost, the instant the lock is lost or somebody else unlocks it. Do
+// returns what fn returns, joined with ErrNotHeld if the lock was gone before fn returned, whether or not fn
+// noticed.
 //
-// Of a Mutex or a Set it gives back only what it has taken itself, never what another goroutine has taken
-// since.
+// It gives back only what it has taken itself, never what another goroutine has taken since.
 func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) (err error) {
 	own, err := take(ctx, l)
 	if err != nil {

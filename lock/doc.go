@@ -5,15 +5,15 @@
 // while they are held, lost when that fails for a lease, with a fencing token for writes in the same
 // database. A Mutex and a spindle.Lock of one name exclude each other.
 //
-// Use spindle.New where a process should hold a lock for as long as it lives and others stand by; a Mutex
-// around pieces of work that take turns; a Set where a piece of work needs several things at once; a
-// Semaphore where a few may work at a time.
+// Use spindle.New if a process should hold a lock for as long as it lives, with others on standby; a Mutex
+// around pieces of work that take turns; a Set if a piece of work needs several things at once; a Semaphore
+// if a few may work at a time.
 //
-// Goroutines of one process queue fairly, first come first served, and one of them at a time goes to
-// Spanner; those that find free slots of a Semaphore take them side by side. Between processes nothing is promised about the order, nor that a Set gets its turn while
-// others keep taking parts of it.
+// Goroutines of one process queue first come, first served, and one of them at a time asks Spanner. Free slots
+// of a Semaphore are taken side by side. Between processes no order is promised, nor that a Set gets its
+// turn while others keep taking parts of it.
 //
-// The files: mutex.go, set.go and semaphore.go are the three; do.go runs a function under one; keeper.go
-// is what they share, queue.go the queue of a process; seek.go and slots.go are how its goroutines take slots
+// The files: mutex.go, set.go and semaphore.go are the three; do.go runs a function under one;
+// contender.go is how they compete for locks and held.go how they hold them; queue.go the queue of a process; seek.go and slots.go are how its goroutines take slots
 // side by side; name.go has names made of parts. How a lock is won and kept is in internal/elect.
 package lock

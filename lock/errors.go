@@ -11,16 +11,16 @@ import (
 )
 
 var (
-	// ErrNotHeld is returned by Unlock and Release when the lock is not held: it was never taken, it was
-	// given back already, or it was lost meanwhile.
+	// ErrNotHeld is returned by Unlock and Release if the lock is not held: it was never taken, was given
+	// back already, or was lost meanwhile.
 	ErrNotHeld = errors.New("not held")
 
-	// ErrHeld is returned by Lock when the work that it was called from, in Do, holds the lock itself:
-	// it would wait for itself.
+	// ErrHeld is returned by Lock if it is called from work in Do that holds the lock itself: it would wait
+	// for itself.
 	ErrHeld = errors.New("already held by the work that asks for it")
 
-	// ErrSize is returned by Acquire and TryAcquire when another process holds a slot of a semaphore of
-	// this name and another size.
+	// ErrSize is returned by Acquire and TryAcquire if another process holds a slot of a semaphore with this
+	// name and another size.
 	ErrSize = errors.New("semaphores of one name disagree about their size")
 )
 

@@ -122,29 +122,19 @@ func (b *bed) process() *process {
 }
 
 func (p *process) options(opts []spindle.Option) []spindle.Option {
-	return append(opts, silent, func(c *options.Config) { c.Store, c.Clock = &p.Link, p.clock })
-}
-
-func (p *process) connect(s *stand) {
-	s.database = func() string { return fmt.Sprint("process ", p.id) }
+	return append(opts, silent, func(c *options.Config) { c.Store, c.Clock, c.Process = &p.Link, p.clock, fmt.Sprint("process ", p.id) })
 }
 
 func (p *process) mutex(name string, opts ...spindle.Option) *Mutex {
-	m := New(&spanner.Client{}, "locktable", name, p.options(opts)...)
-	p.connect(&m.stand)
-	return m
+	return New(nil, "locktable", name, p.options(opts)...)
 }
 
 func (p *process) set(names ...string) *Set {
-	s := All(&spanner.Client{}, "locktable", names, p.options(nil)...)
-	p.connect(&s.stand)
-	return s
+	return All(nil, "locktable", names, p.options(nil)...)
 }
 
 func (p *process) semaphore(name string, n int, opts ...spindle.Option) *Semaphore {
-	s := NewSemaphore(&spanner.Client{}, "locktable", name, n, p.options(opts)...)
-	p.connect(&s.stand)
-	return s
+	return NewSemaphore(nil, "locktable", name, n, p.options(opts)...)
 }
 
 // lose takes a lock away from its holder, as an operator would.

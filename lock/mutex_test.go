@@ -187,8 +187,8 @@ func TestGoroutinesHaveTheirTurnsInOrder(t *testing.T) {
 		order := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}
 		assert.Equal(t, order, locked)
 		assert.Equal(t, order, acquired)
-		assert.NotContains(t, queues.byKey, m.stand.queue(), "queues that nobody stands in are forgotten")
-		assert.NotContains(t, queues.byKey, s.stand.queue())
+		assert.NotContains(t, queues.byKey, m.contender.queue(), "queues that nobody waits in are forgotten")
+		assert.NotContains(t, queues.byKey, s.contender.queue())
 	})
 }
 
@@ -371,10 +371,10 @@ func TestALargeSetIsRefused(t *testing.T) {
 	} {
 		s := All(&spanner.Client{}, "locktable", names, spindle.WithValue(value))
 		if says == "" {
-			assert.NoError(t, s.stand.err)
+			assert.NoError(t, s.contender.err)
 		} else {
-			assert.ErrorContains(t, s.stand.err, says)
+			assert.ErrorContains(t, s.contender.err, says)
 		}
-		assert.NoError(t, All(&spanner.Client{}, "locktable", names[:200], spindle.WithValue(value)).stand.err)
+		assert.NoError(t, All(&spanner.Client{}, "locktable", names[:200], spindle.WithValue(value)).contender.err)
 	}
 }

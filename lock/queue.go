@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// queues lets the goroutines of this process stand for a lock in the order in which they came.
+// queues lets the goroutines of this process compete for a lock in the order in which they came.
 var queues = struct {
 	sync.Mutex
 	byKey map[string]*queue
@@ -39,7 +39,7 @@ func (q *queue) leave() {
 	}
 }
 
-// wait waits for its turn, and reports false where ctx ended first.
+// wait waits for its turn, and reports false if ctx ended first.
 func (q *queue) wait(ctx context.Context) bool {
 	select {
 	case q.turn <- struct{}{}:
@@ -55,7 +55,7 @@ func (q *queue) next() { <-q.turn }
 // waiting reports whether somebody has the turn.
 func (q *queue) waiting() bool { return len(q.turn) > 0 }
 
-// enter joins a queue and waits for its turn: nil where ctx ended first.
+// enter joins a queue and waits for its turn: nil if ctx ended first.
 func enter(ctx context.Context, key string) *queue {
 	q := join(key)
 	if !q.wait(ctx) {

@@ -25,7 +25,7 @@ type seeker struct {
 var errFull = errors.New("no slot is free")
 
 func (s *Semaphore) seek() *seeker {
-	q := join(s.stand.queue())
+	q := join(s.contender.queue())
 	k := &seeker{Semaphore: s, queue: q, pick: pick{of: &q.slots}}
 	k.quit = sync.OnceFunc(func() {
 		k.pick.drop()
@@ -50,18 +50,18 @@ func (k *seeker) pass() {
 // acquire returns a slot that is held and agreed on. A slot that is not agreed on is given back in the
 // background. One that is lost in the meantime is no reason to give up, unless try is set.
 func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
-	config := k.stand.config
+	config := k.contender.config
 	promise := table.Promise{Lease: config.Lease, Value: config.Value, Slots: len(k.slots)}
-	start := k.stand.config.Clock.Now()
+	start := k.contender.config.Clock.Now()
 	for {
-		t, err := k.stand.acquire(ctx, k.slots, promise, k.choose, try)
+		t, err := k.contender.acquire(ctx, k.slots, promise, k.choose, try)
 		if err != nil {
 			return nil, err
 		}
 		if t == nil { // another process was first at that slot: others may be free
 			continue
 		}
-		p := &Permit{held: k.stand.keep(t), slot: t.Names()[0], quit: k.quit}
+		p := &Permit{held: k.contender.keep(t), slot: t.Names()[0], quit: k.quit}
 		if err = k.agree(ctx, p.held, try); err == nil && p.Token() != 0 {
 			context.AfterFunc(t.Context(), k.quit)
 			return p, nil
@@ -74,7 +74,7 @@ func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 		}()
 		switch {
 		case ctx.Err() != nil:
-			return nil, waitedFor(ctx, k.stand.config.Clock.Now().Since(start), nil, err)
+			return nil, waitedFor(ctx, k.contender.config.Clock.Now().Since(start), nil, err)
 		case err == nil:
 			err = ErrLost
 		}
@@ -86,7 +86,7 @@ func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 
 // choose takes any slot that is free, but for those that others of this process have chosen.
 func (k *seeker) choose(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
-	wait := k.stand.config.Lease
+	wait := k.contender.config.Lease
 	var free []elect.Sight
 	for _, o := range seen {
 		if o.Free <= 0 {
@@ -100,7 +100,7 @@ func (k *seeker) choose(seen []elect.Sight) ([]elect.Sight, time.Duration, error
 			}
 		}
 	}
-	if chosen, ok := k.pick.from(free, k.stand.config.Clock); ok {
+	if chosen, ok := k.pick.from(free, k.contender.config.Clock); ok {
 		k.pass()
 		return []elect.Sight{chosen}, 0, nil
 	}

@@ -17,32 +17,31 @@ import (
 
 const maxSlots = 1000
 
-// Semaphore lets at most n hold a name at a time. Each holder has a slot, with a lease and a token of its
-// own; the slot of one that crashed frees itself. All methods may be called from any goroutine: those of
-// one process take free slots side by side, and queue where there is none, first come first served.
+// Semaphore lets at most n hold a name at a time. Each holder has a slot, with a lease and a token of its own;
+// after a crash the slot frees itself. All methods may be called from any goroutine. Those of one process
+// take free slots side by side, and queue first come, first served, if there is none.
 type Semaphore struct {
-	stand stand
-	name  string
-	slots []string
+	contender contender
+	name      string
+	slots     []string
 }
 
-// NewSemaphore returns a Semaphore of n slots on name, in a table that ddl.Create makes; n is 1 to 1000.
-// The slots are locks named name/slot/0000 and so on. It makes no RPC; what is wrong with the arguments
-// is returned by Acquire and TryAcquire. The options are those of New.
+// NewSemaphore returns a Semaphore of n slots on name, in a table that ddl.Create makes; n is 1 to 1000. The
+// slots are locks named name/slot/0000 and so on. It makes no RPC. If an argument is wrong, Acquire and
+// TryAcquire say so. The options are those of New.
 //
-// All that use the name have to agree about n: ErrSize tells those that do not while others hold a slot.
+// All processes must give the same n. One that gives another gets ErrSize while others hold a slot.
 func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...spindle.Option) *Semaphore {
 	s := &Semaphore{name: name}
 	for i := range min(max(n, 0), maxSlots) {
 		s.slots = append(s.slots, slot(name, i))
 	}
-	opts = append([]spindle.Option{func(c *options.Config) {
+	s.contender = newContender(db, tableName, fmt.Sprintf("semaphore %.64q", name), []string{name}, opts, func(c *options.Config) {
 		if n < 1 || n > maxSlots {
 			c.Refuse("a semaphore of %d: it needs 1 to %d slots", n, maxSlots)
 		}
-	}}, opts...)
-	s.stand = newStand(db, tableName, fmt.Sprintf("semaphore %.64q", name), []string{name}, opts)
-	s.stand.key += " semaphore"
+	})
+	s.contender.key += " semaphore"
 	return s
 }
 
@@ -54,8 +53,8 @@ func (s *Semaphore) isSlot(name string) bool {
 	return ok && len(digits) == 4 && strings.Trim(digits, "0123456789") == ""
 }
 
-// Acquire blocks until a slot is held, or ctx ends: then it returns an error that wraps ctx's, and says
-// who holds the slots. What waiting does not mend, such as ErrSize or a missing table, it returns at once.
+// Acquire blocks until a slot is held or ctx ends. The error then wraps ctx's and says who holds the slots.
+// Errors that waiting can't fix, such as ErrSize or a missing table, are returned at once.
 func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -64,14 +63,14 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) {
 	for inLine := k.queue.waiting(); ; inLine = true {
 		if inLine && !k.line(ctx) {
 			k.quit()
-			return nil, s.stand.wrap("acquire", fmt.Errorf("not acquired: %w (other goroutines of this process were before this one)", ctx.Err()))
+			return nil, s.contender.wrap("acquire", fmt.Errorf("not acquired: %w (other goroutines of this process were before this one)", ctx.Err()))
 		}
 		p, err := k.acquire(ctx, false)
 		switch {
 		case errors.Is(err, errFull): // and it was not its turn to wait
 		case err != nil:
 			k.quit()
-			return nil, s.stand.wrap("acquire", err)
+			return nil, s.contender.wrap("acquire", err)
 		default:
 			return p, nil
 		}
@@ -95,17 +94,17 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (*Permit, bool, error) {
 		return nil, false, nil
 	case err != nil:
 		k.quit()
-		return nil, false, s.stand.wrap("acquire", err)
+		return nil, false, s.contender.wrap("acquire", err)
 	}
 	return p, true, nil
 }
 
 func (s *Semaphore) ready(ctx context.Context) error {
 	switch {
-	case s.stand.err != nil:
-		return s.stand.err
+	case s.contender.err != nil:
+		return s.contender.err
 	case ctx.Err() != nil:
-		return s.stand.wrap("acquire", fmt.Errorf("ctx had ended before: %w", ctx.Err()))
+		return s.contender.wrap("acquire", fmt.Errorf("ctx had ended before: %w", ctx.Err()))
 	}
 	return nil
 }
@@ -117,7 +116,7 @@ func (s *Semaphore) agree(ctx context.Context, h *held, try bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(h.over, cancel)()
-	start := s.stand.config.Clock.Now()
+	start := s.contender.config.Clock.Now()
 	for {
 		holders, err := s.holders(ctx)
 		switch {
@@ -126,15 +125,15 @@ func (s *Semaphore) agree(ctx context.Context, h *held, try bool) error {
 		case try || elect.Lasting(err) || ctx.Err() != nil:
 			return fmt.Errorf("who holds the other slots is not known: %w", err)
 		}
-		elect.Sleep(ctx, s.stand.config.Clock, s.stand.pause(start))
+		elect.Sleep(ctx, s.contender.config.Clock, s.contender.pause(start))
 	}
 }
 
 func (s *Semaphore) holders(ctx context.Context) ([]table.Observation, error) {
-	ctx, cancel := context.WithTimeout(ctx, min(max(s.stand.config.Lease/3, time.Second), 10*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, min(max(s.contender.config.Lease/3, time.Second), 10*time.Second))
 	defer cancel()
 	all := table.Range{From: slot(s.name, 0), To: s.name + "/slot/9999_9999999999999999"}
-	return s.stand.table.Holders(ctx, all, s.isSlot)
+	return s.contender.table.Holders(ctx, all, s.isSlot)
 }
 
 func (s *Semaphore) compare(holders []table.Observation) error {

@@ -64,7 +64,7 @@ func TestAcquireGoesOnWhenASlotIsLostBeforeItIsAgreedOn(t *testing.T) {
 		require.NoError(t, err)
 		assert.NotZero(t, slot.Token(), "what Acquire returns is held")
 		require.NoError(t, slot.Release(b.Context()))
-		assert.NotContains(t, queues.byKey, s.stand.queue())
+		assert.NotContains(t, queues.byKey, s.contender.queue())
 	})
 }
 
@@ -205,9 +205,9 @@ func TestASemaphoreHasAtMostAThousandSlots(t *testing.T) {
 	for n, says := range map[int]string{1: "", maxSlots: "", maxSlots + 1: "a semaphore of 1001", 0: "a semaphore of 0"} {
 		s := NewSemaphore(&spanner.Client{}, "locktable", "s", n)
 		if says == "" {
-			assert.NoError(t, s.stand.err)
+			assert.NoError(t, s.contender.err)
 		} else {
-			assert.ErrorContains(t, s.stand.err, says)
+			assert.ErrorContains(t, s.contender.err, says)
 		}
 	}
 }

@@ -21,8 +21,7 @@ type Set struct{ mutex }
 // the value: names and values together must fit into a commit, of 100 MiB. Otherwise it is as New.
 func All(db *spanner.Client, tableName string, names []string, opts ...spindle.Option) *Set {
 	names = slices.Sorted(slices.Values(names))
-	opts = append(slices.Clip(opts), refuseSet(names))
-	return &Set{mutex{stand: newStand(db, tableName, fmt.Sprintf("set %.200q", names), names, opts), names: names}}
+	return &Set{mutex{contender: newContender(db, tableName, fmt.Sprintf("set %.200q", names), names, opts, refuseSet(names)), names: names}}
 }
 
 const (
@@ -44,7 +43,7 @@ func confirmation(names []string, p table.Promise) int {
 	return size
 }
 
-func refuseSet(names []string) spindle.Option {
+func refuseSet(names []string) func(*options.Config) {
 	return func(c *options.Config) {
 		switch {
 		case len(names) == 0:
@@ -69,7 +68,7 @@ func refuseSet(names []string) spindle.Option {
 func (s *Set) Fence() []*spanner.Mutation {
 	var ms []*spanner.Mutation
 	for _, name := range s.names {
-		ms = append(ms, s.stand.fence.Fence(name, table.Token(s.Token())))
+		ms = append(ms, s.contender.fence.Fence(name, table.Token(s.Token())))
 	}
 	return ms
 }

@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"cloud.google.com/go/spanner"
 	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
@@ -259,22 +258,20 @@ func (w *world) connect(u int, who user, turn int) (*wire, []spindle.Option) {
 	w.wires[u] = wire
 	clock := simClock{dice: newDice(w.seed, uint64(u)<<32|uint64(turn)|1<<31)}
 	return wire, []spindle.Option{silent, spindle.WithLease(lease),
-		func(c *options.Config) { c.Store, c.Clock = wire, clock }}
+		func(c *options.Config) { c.Store, c.Clock, c.Process = wire, clock, fmt.Sprint("process ", who.home) }}
 }
 
 // take takes what a user takes in its turn: how it is asked for, and how it is given back.
 func (w *world) take(ctx context.Context, u int, who user, opts []spindle.Option) (token func() spindle.Token, names []string, giveBack func(context.Context) error, err error) {
-	home := func() string { return fmt.Sprint("process ", who.home) }
 	if who.slots > 0 {
-		s := NewSemaphore(&spanner.Client{}, "locktable", who.names[0], who.slots, opts...)
-		s.stand.database = home
+		s := NewSemaphore(nil, "locktable", who.names[0], who.slots, opts...)
 		p, err := s.Acquire(ctx)
 		if err != nil {
 			return nil, nil, nil, err
 		}
 		return p.Token, []string{strings.Replace(who.names[0], "m", "m semaphore", 1)}, p.Release, nil
 	}
-	m := &New(&spanner.Client{}, "locktable", who.names[0], opts...).mutex
+	m := &New(nil, "locktable", who.names[0], opts...).mutex
 	if len(who.names) > 1 {
 		var some []string
 		for i, name := range who.names {
@@ -282,9 +279,8 @@ func (w *world) take(ctx context.Context, u int, who user, opts []spindle.Option
 				some = append(some, name)
 			}
 		}
-		m = &All(&spanner.Client{}, "locktable", some, opts...).mutex
+		m = &All(nil, "locktable", some, opts...).mutex
 	}
-	m.stand.database = home
 	err = m.Lock(ctx)
 	return m.Token, m.names, m.Unlock, err
 }

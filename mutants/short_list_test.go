@@ -9,7 +9,8 @@ type shortMutant struct {
 }
 
 const (
-	keeperGo    = "lock/keeper.go"
+	contenderGo = "lock/contender.go"
+	heldGo      = "lock/held.go"
 	mutexGo     = "lock/mutex.go"
 	doGo        = "lock/do.go"
 	queueGo     = "lock/queue.go"
@@ -37,17 +38,17 @@ var (
 			"\terr := t.giveBack(ctx)\n\tm.now.Store(nil)\n\tt.queue.done()\n", "\tt.queue.done()\n\terr := t.giveBack(ctx)\n\tm.now.CompareAndSwap(t, nil)\n"),
 		one("Unlock of whatever the value has by then", "TestOfTwoUnlocksOfATurnOneIsTold", mutexGo,
 			"\tif t == nil || !t.leave() {", "\tif t != nil && t.left.Load() {\n\t\t<-t.kept\n\t\ttime.Sleep(time.Second)\n\t\tt = m.now.Load()\n\t}\n\tif t == nil || !t.leave() {"),
-		one("Unlock that does not notice a lost lock", "TestUnlockOfALostLockSaysSo", keeperGo,
+		one("Unlock that does not notice a lost lock", "TestUnlockOfALostLockSaysSo", heldGo,
 			"\tif !h.term.Held() {", "\tif false {"),
-		one("Unlock of an expired lock without a cause", "TestALockIsNotHeldAfterItsDeadline", keeperGo,
+		one("Unlock of an expired lock without a cause", "TestALockIsNotHeldAfterItsDeadline", heldGo,
 			"\t\th.term.End(elect.ErrExpired)", "\t\t_ = elect.ErrExpired"),
-		one("token after the deadline", "TestALockIsNotHeldAfterItsDeadline", keeperGo,
+		one("token after the deadline", "TestALockIsNotHeldAfterItsDeadline", heldGo,
 			"if h.left.Load() || !h.term.Held() {", "if h.left.Load() {"),
-		one("a loss that is not told", "TestALockThatIsCutOffIsLostAtItsDeadline", keeperGo,
+		one("a loss that is not told", "TestALockThatIsCutOffIsLostAtItsDeadline", heldGo,
 			"\t\t\tclose(h.lost)\n", ""),
-		one("a claim that ctx left behind is kept", "TestAClaimThatCtxLeftBehindIsGivenBack", keeperGo,
+		one("a claim that ctx left behind is kept", "TestAClaimThatCtxLeftBehindIsGivenBack", contenderGo,
 			"if step := <-taken; step.Term != nil {", "if step := <-taken; step.Term != nil && false {"),
-		one("waiting for what does not mend", "TestWhatWaitingDoesNotMendIsReturnedAtOnce", keeperGo,
+		one("waiting for what does not mend", "TestWhatWaitingDoesNotMendIsReturnedAtOnce", contenderGo,
 			"(try || permanent(step.Err))", "(try || errors.Is(step.Err, errFull))"),
 		one("a lost set is not given back", "TestALostSetIsGivenBack", termGo,
 			"\t\t\tt.releaseRest(ctx)\n", ""),

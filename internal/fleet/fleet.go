@@ -52,7 +52,9 @@ type Machine struct {
 }
 
 // Machine makes one whose candidate does not run yet.
-func (f *Fleet) Machine(id string, opts ...spindle.Option) *Machine { return f.Named(Name, id, opts...) }
+func (f *Fleet) Machine(id string, opts ...spindle.Option) *Machine {
+	return f.Named(Name, id, opts...)
+}
 
 // Named is Machine for another lock.
 func (f *Fleet) Named(name, id string, opts ...spindle.Option) *Machine {

@@ -1,9 +1,10 @@
-// Package options is what the options of the public packages say.
+// Package options is what the options of the public packages say, checked (check.go), and what is made of it:
+// the table that they are about and candidates on it.
 package options
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -32,8 +33,10 @@ type Config struct {
 	Observe   func(elect.Event)
 	Log       *slog.Logger
 
-	Store table.Store // nil: Spanner's. Tests have others.
-	Clock elect.Clock // the machine's, but in tests
+	// What tests have others of.
+	Store   table.Store // nil: Spanner's
+	Clock   elect.Clock // the machine's
+	Process string      // with a Store: whose goroutines queue for it
 
 	wrong []error
 }
@@ -48,29 +51,10 @@ func New[O ~func(*Config)](opts []O) Config {
 		}
 		opt(&c)
 	}
-	c.complete()
+	c.checkTogether()
+	c.ID = cmp.Or(c.ID, defaultID())
+	c.Heartbeat, c.Poll = cmp.Or(c.Heartbeat, c.Lease/3), cmp.Or(c.Poll, c.Lease/3)
 	return c
-}
-
-func (c *Config) complete() {
-	if c.ID == "" {
-		if c.Reclaim {
-			c.Refuse("WithReclaim() needs WithID: the default id is never that of an earlier process")
-		}
-		c.ID = defaultID()
-	}
-	if c.Heartbeat == 0 {
-		c.Heartbeat = c.Lease / 3
-	}
-	if c.Poll == 0 {
-		c.Poll = c.Lease / 3
-	}
-	if c.Heartbeat > c.Lease-c.Lease/10 {
-		c.Refuse("WithHeartbeat(%v) must be shorter than the lease of %v, by a tenth at least: a third of it is usual", c.Heartbeat, c.Lease)
-	}
-	if c.Poll >= c.Lease {
-		c.Refuse("WithPoll(%v) must be shorter than the lease of %v: a third of it is usual", c.Poll, c.Lease)
-	}
 }
 
 func defaultID() string {
@@ -80,25 +64,6 @@ func defaultID() string {
 	}
 	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), uuid.NewString())
 }
-
-// Refuse notes something that is wrong.
-func (c *Config) Refuse(format string, args ...any) {
-	c.wrong = append(c.wrong, fmt.Errorf(format, args...))
-}
-
-// Check refuses what is wrong with the other arguments of a constructor.
-func (c *Config) Check(db *spanner.Client, tableName string, names ...string) {
-	if db == nil && c.Store == nil {
-		c.Refuse("the Spanner client is nil: make one with spanner.NewClient")
-	}
-	c.wrong = append(c.wrong, table.CheckTable(tableName))
-	for _, name := range names {
-		c.wrong = append(c.wrong, table.CheckName(name))
-	}
-}
-
-// Err is all that is wrong, or nil.
-func (c *Config) Err() error { return errors.Join(c.wrong...) }
 
 // Table returns the lock table, and what makes its fences.
 func (c *Config) Table(db *spanner.Client, name string) (table.Table, table.Spanner) {

@@ -27,7 +27,9 @@ type Observation struct {
 
 // Confirmed tells a holder's row from a released one and from a bare claim. A claim writes its own commit
 // timestamp as token and heartbeat, and the confirmation is a later commit.
-func (o Observation) Confirmed() bool { return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) != o.Token }
+func (o Observation) Confirmed() bool {
+	return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) != o.Token
+}
 
 // Observe reads the lock rows of the names, at one instant, in one RPC.
 func (t Table) Observe(ctx context.Context, names ...string) ([]Observation, error) {

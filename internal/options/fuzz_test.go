@@ -1,12 +1,10 @@
-package spindle
+package options
 
 import (
 	"math"
 	"testing"
 	"time"
 	"unicode/utf8"
-
-	"cloud.google.com/go/spanner"
 )
 
 // Options that are accepted are within bounds, so that no sum of times overflows and a term has time for
@@ -16,12 +14,17 @@ func FuzzOptions(f *testing.F) {
 	f.Add(int64(math.MaxInt64), int64(1), int64(-1), int64(math.MaxInt64), "", "\xff")
 	f.Add(int64(100), int64(90_000_000), int64(99_000_000), int64(math.MinInt64), "a", "")
 	f.Fuzz(func(t *testing.T, ms, heartbeat, poll, delay int64, id, value string) {
-		l := New(&spanner.Client{}, "locktable", "mylock", WithDuration(ms), WithHeartbeat(time.Duration(heartbeat)),
-			WithPoll(time.Duration(poll)), WithLockDelay(time.Duration(delay)), WithID(id), WithValue(value))
-		if l.err != nil {
+		c := New([]func(*Config){func(c *Config) {
+			c.SetDuration(ms)
+			c.SetHeartbeat(time.Duration(heartbeat))
+			c.SetPoll(time.Duration(poll))
+			c.SetLockDelay(time.Duration(delay))
+			c.SetID(id)
+			c.SetValue(value)
+		}})
+		if c.Err() != nil {
 			return
 		}
-		c := l.config
 		if c.Lease < minLease || c.Lease > maxLease || c.Lease != time.Duration(ms)*time.Millisecond {
 			t.Errorf("lease %v of %d ms was accepted", c.Lease, ms)
 		}

@@ -1,0 +1,118 @@
+package options
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+	"unicode/utf8"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+const (
+	minLease = 100 * time.Millisecond
+	maxLease = table.MaxLease
+	maxID    = 1 << 10
+	maxValue = table.MaxValue
+)
+
+// SetLease is WithLease.
+func (c *Config) SetLease(d time.Duration) { c.setLease(fmt.Sprintf("WithLease(%v)", d), d) }
+
+// SetDuration is WithDuration.
+func (c *Config) SetDuration(ms int64) {
+	if ms > math.MaxInt64/int64(time.Millisecond) || ms < math.MinInt64/int64(time.Millisecond) {
+		c.Refuse("WithDuration(%d): the lease is given in milliseconds and is at most %v", ms, maxLease)
+		return
+	}
+	c.setLease(fmt.Sprintf("WithDuration(%d)", ms), time.Duration(ms)*time.Millisecond)
+}
+
+func (c *Config) setLease(given string, d time.Duration) {
+	switch {
+	case d > 0 && d < time.Millisecond:
+		c.Refuse("%s: the lease must be at least %v; a bare number is in nanoseconds: WithLease(%d*time.Millisecond) or WithDuration(%d) may be meant", given, minLease, int64(d), int64(d))
+	case d < minLease:
+		c.Refuse("%s: the lease must be at least %v", given, minLease)
+	case d > maxLease:
+		c.Refuse("%s: the lease is %v and must be at most %v", given, d, maxLease)
+	default:
+		c.Lease = d
+	}
+}
+
+// SetHeartbeat is WithHeartbeat.
+func (c *Config) SetHeartbeat(d time.Duration) { c.setInterval("WithHeartbeat", &c.Heartbeat, d) }
+
+// SetPoll is WithPoll.
+func (c *Config) SetPoll(d time.Duration) { c.setInterval("WithPoll", &c.Poll, d) }
+
+func (c *Config) setInterval(what string, at *time.Duration, d time.Duration) {
+	if d < time.Millisecond {
+		c.Refuse("%s(%v) must be at least 1ms; a bare number is in nanoseconds", what, d)
+		return
+	}
+	*at = d
+}
+
+// SetLockDelay is WithLockDelay.
+func (c *Config) SetLockDelay(d time.Duration) {
+	if d < 0 || d > maxLease {
+		c.Refuse("WithLockDelay(%v) must be between 0 and %v", d, maxLease)
+		return
+	}
+	c.LockDelay = d
+}
+
+// SetID is WithID.
+func (c *Config) SetID(id string) {
+	if id == "" || len(id) > maxID || !utf8.ValidString(id) {
+		c.Refuse("WithID(%.40q): the id must be 1 to %d bytes of UTF-8, and has %d bytes", id, maxID, len(id))
+		return
+	}
+	c.ID = id
+}
+
+// SetValue is WithValue.
+func (c *Config) SetValue(value string) {
+	if len(value) > maxValue || !utf8.ValidString(value) {
+		c.Refuse("WithValue(%.40q): the value must be at most %d bytes of UTF-8, and has %d bytes", value, maxValue, len(value))
+		return
+	}
+	c.Value = value
+}
+
+// checkTogether refuses what does not go together.
+func (c *Config) checkTogether() {
+	if c.Reclaim && c.ID == "" {
+		c.Refuse("WithReclaim() needs WithID: the default id is never that of an earlier process")
+	}
+	if c.Heartbeat > c.Lease-c.Lease/10 {
+		c.Refuse("WithHeartbeat(%v) must be shorter than the lease of %v, by a tenth at least: a third of it is usual", c.Heartbeat, c.Lease)
+	}
+	if c.Poll >= c.Lease {
+		c.Refuse("WithPoll(%v) must be shorter than the lease of %v: a third of it is usual", c.Poll, c.Lease)
+	}
+}
+
+// Check refuses what is wrong with the other arguments of a constructor.
+func (c *Config) Check(db *spanner.Client, tableName string, names ...string) {
+	if db == nil && c.Store == nil {
+		c.Refuse("the Spanner client is nil: make one with spanner.NewClient")
+	}
+	c.wrong = append(c.wrong, table.CheckTable(tableName))
+	for _, name := range names {
+		c.wrong = append(c.wrong, table.CheckName(name))
+	}
+}
+
+// Refuse notes something that is wrong.
+func (c *Config) Refuse(format string, args ...any) {
+	c.wrong = append(c.wrong, fmt.Errorf(format, args...))
+}
+
+// Err is all that is wrong, or nil.
+func (c *Config) Err() error { return errors.Join(c.wrong...) }

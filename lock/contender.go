@@ -1,0 +1,118 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// contender is what competes for locks: the same for a mutex, a set and a semaphore.
+type contender struct {
+	what   string // for errors
+	config options.Config
+	err    error // what is wrong with the arguments; nothing works then
+	table  table.Table
+	fence  table.Spanner
+
+	where func() string // the database
+	key   string        // of the queue, within one database
+}
+
+// newContender checks the arguments, and what check finds wrong with them once the options are known.
+func newContender(db *spanner.Client, tableName, what string, names []string, opts []spindle.Option, check func(*options.Config)) contender {
+	c := options.New(opts)
+	c.Check(db, tableName, names...)
+	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithObserver": c.Observe != nil, "WithReclaim": c.Reclaim} {
+		if given {
+			c.Refuse("%s is for spindle.New: leave it out here", option)
+		}
+	}
+	if check != nil {
+		check(&c)
+	}
+	s := contender{what: what, config: c}
+	s.table, s.fence = c.Table(db, tableName)
+	if err := c.Err(); err != nil {
+		s.err = s.wrap("new", err)
+		return s
+	}
+	s.where = db.DatabaseName
+	if c.Store != nil {
+		s.where = func() string { return c.Process }
+	}
+	s.key = fmt.Sprintf("%s %q", tableName, names)
+	return s
+}
+
+// queue is the key of its queue in this process.
+func (s *contender) queue() string { return s.where() + " " + s.key }
+
+func (s *contender) wrap(step string, err error) error {
+	if elect.Nested(err) {
+		err = fmt.Errorf("%w: its ctx is that of a transaction's function; give it a ctx from outside of it", err)
+	}
+	return fmt.Errorf("lock: %s: %s: %w", step, s.what, err)
+}
+
+// acquire looks until it can claim what is chosen. It makes one attempt if try is set, and returns no
+// term if that finds the locks taken.
+//
+// Pauses are about an eighth of what has been waited: a lock that is given back is taken within a tenth
+// of the time that its next holder has waited for it, and a long wait is not paid for with many reads.
+func (s *contender) acquire(ctx context.Context, names []string, promise table.Promise, choose elect.Choose, try bool) (*elect.Term, error) {
+	c := s.config.Candidate(s.table, names...)
+	c.Promise = promise
+	start := s.config.Clock.Now()
+	var seen []elect.Sight
+	var last error
+	for ctx.Err() == nil {
+		step := s.attempt(ctx, &c, choose, s.pause(start))
+		if step.Term != nil {
+			return step.Term, nil
+		}
+		if step.Seen != nil {
+			seen = step.Seen
+		}
+		switch {
+		case ctx.Err() != nil: // the error is that of ctx
+		case step.Err != nil && (try || permanent(step.Err)):
+			return nil, step.Err
+		case try:
+			return nil, nil
+		default:
+			last = step.Err
+		}
+		elect.Sleep(ctx, s.config.Clock, step.Pause)
+	}
+	return nil, waitedFor(ctx, s.config.Clock.Now().Since(start), seen, last)
+}
+
+// attempt returns when ctx ends, and then gives back in the background what it may still get.
+func (s *contender) attempt(ctx context.Context, c *elect.Candidate, choose elect.Choose, patience time.Duration) elect.Step {
+	taken := make(chan elect.Step, 1)
+	go func() { taken <- c.Try(ctx, choose, patience) }()
+	select {
+	case step := <-taken:
+		return step
+	case <-ctx.Done():
+		go func() {
+			if step := <-taken; step.Term != nil {
+				_ = step.Term.Release(context.WithoutCancel(ctx), errGivenBack)
+			}
+		}()
+		return elect.Step{Err: ctx.Err()}
+	}
+}
+
+// pause is the patience of one that has waited since start.
+func (s *contender) pause(start elect.Instant) time.Duration {
+	pause := min(max(s.config.Clock.Now().Since(start)/8, 2*time.Millisecond), s.config.Lease/10)
+	return pause/2 + s.config.Clock.Random(pause)
+}
