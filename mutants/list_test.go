@@ -81,8 +81,6 @@ var mutants = []mutant{
 		"max(m.freeIn(o, c.rules()), ", "max(m.freeIn(o, c.rules())+o.At.Sub(time.Unix(0, c.Clock.Now().Wall)), "),
 	one("own token rule for every token", "one holder", memoryGo,
 		"case o.Token == r.own && r.own != 0 &&", "case r.own != 0 &&"),
-	one("own token rule for a claim that was not confirmed", "one holder", electGo,
-		"\tfor _, name := range names { // whoever", "\tc.own = token\n\tfor _, name := range names { // whoever"),
 	one("reclaim of everybody's", "one holder", memoryGo,
 		"case r.reclaim && o.Writer == r.id:", "case r.reclaim:"),
 	one("absence believed at once", "one holder", memoryGo,
