@@ -3,15 +3,11 @@
 package spindle_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"os/signal"
 	"sync"
 	"syscall"
@@ -22,22 +18,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/subprocess"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
 // This file runs candidates as processes of their own, for the faults that only a process can have:
 // the test binary starts itself again, and talks to its children in lines of JSON.
 
-const candidateVariable = "SPINDLE_TEST_CANDIDATE"
-
 func TestMain(m *testing.M) {
-	if arg := os.Getenv(candidateVariable); arg != "" {
-		if err := runCandidate(arg); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
+	subprocess.Main(runCandidate)
 	os.Exit(m.Run())
 }
 
@@ -66,9 +55,9 @@ type command struct {
 
 const registerDDL = `CREATE TABLE register (id INT64 NOT NULL, value INT64) PRIMARY KEY (id)`
 
-func runCandidate(arg string) error {
+func runCandidate(args []string, orders <-chan string) error {
 	var c candidate
-	if err := json.Unmarshal([]byte(arg), &c); err != nil {
+	if err := json.Unmarshal([]byte(args[0]), &c); err != nil {
 		return err
 	}
 	db, err := spanner.NewClientWithConfig(context.Background(), c.Database, spanner.ClientConfig{DisableNativeMetrics: true})
@@ -93,7 +82,7 @@ func runCandidate(arg string) error {
 	var mu sync.Mutex
 	out := json.NewEncoder(os.Stdout)
 	say := func(r report) { mu.Lock(); defer mu.Unlock(); _ = out.Encode(r) }
-	go obey(lock, db, say)
+	go obey(orders, lock, db, say)
 	watch(lock, done, say)
 	return nil
 }
@@ -135,12 +124,11 @@ func watch(lock *spindle.Lock, done <-chan error, say func(report)) {
 	}
 }
 
-func obey(lock *spindle.Lock, db *spanner.Client, say func(report)) {
-	in := json.NewDecoder(os.Stdin)
-	for {
+func obey(orders <-chan string, lock *spindle.Lock, db *spanner.Client, say func(report)) {
+	for order := range orders {
 		var c command
-		if err := in.Decode(&c); err != nil {
-			os.Exit(1) // the parent is gone
+		if err := json.Unmarshal([]byte(order), &c); err != nil {
+			panic(err)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		write := []*spanner.Mutation{spanner.InsertOrUpdate("register", []string{"id", "value"}, []any{1, c.Value})}
@@ -174,11 +162,9 @@ type cluster struct {
 }
 
 type process struct {
-	cmd     *exec.Cmd
-	in      io.WriteCloser
+	*subprocess.Child
 	reports []report // guarded by the cluster's mu
 	ended   int64    // when it was killed, or 0
-	exited  chan struct{}
 }
 
 func newCluster(tb testing.TB, db *spindletest.Database, base candidate) *cluster {
@@ -193,38 +179,29 @@ func (c *cluster) start(env ...string) *process {
 	c.tb.Helper()
 	arg, err := json.Marshal(c.base)
 	require.NoError(c.tb, err)
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(append(append(os.Environ(), c.db.Env()...), env...), candidateVariable+"="+string(arg))
-	in, err := cmd.StdinPipe()
-	require.NoError(c.tb, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(c.tb, err)
+	p := &process{}
+	child := subprocess.Command{Args: []string{string(arg)}, Env: append(c.db.Env(), env...), Line: func(line string) { c.hear(p, line) }}
 	if testing.Verbose() {
-		cmd.Stderr = os.Stderr
+		child.Stderr = os.Stderr
 	}
-	require.NoError(c.tb, cmd.Start())
-	p := &process{cmd: cmd, in: in, exited: make(chan struct{})}
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.Child, err = child.Start()
+	require.NoError(c.tb, err)
 	c.all = append(c.all, p)
-	c.mu.Unlock()
-	go c.listen(p, out)
 	return p
 }
 
-func (c *cluster) listen(p *process, out io.Reader) {
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		var r report
-		if json.Unmarshal(lines.Bytes(), &r) == nil {
-			c.mu.Lock()
-			p.reports = append(p.reports, r)
-			close(c.changed)
-			c.changed = make(chan struct{})
-			c.mu.Unlock()
-		}
+func (c *cluster) hear(p *process, line string) {
+	var r report
+	if json.Unmarshal([]byte(line), &r) != nil {
+		return
 	}
-	_ = p.cmd.Wait()
-	close(p.exited)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.reports = append(p.reports, r)
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
 // await waits for the first report that match accepts, of any process, since the given time.
@@ -269,8 +246,7 @@ func (c *cluster) do(p *process, cmd command) report {
 	line, err := json.Marshal(cmd)
 	require.NoError(c.tb, err)
 	start := time.Now()
-	_, err = p.in.Write(append(line, '\n'))
-	require.NoError(c.tb, err)
+	require.NoError(c.tb, p.Tell(string(line)))
 	_, r := c.await(time.Minute, func(q *process, r report) bool {
 		return q == p && r.At > start.UnixNano() && (r.Kind == "applied" || r.Kind == "fenced" || r.Kind == "failed")
 	})
@@ -281,8 +257,7 @@ func (c *cluster) do(p *process, cmd command) report {
 func (c *cluster) kill(p *process) time.Time {
 	c.tb.Helper()
 	now := time.Now()
-	require.NoError(c.tb, p.cmd.Process.Kill())
-	<-p.exited
+	p.Kill()
 	c.mu.Lock()
 	p.ended = now.UnixNano()
 	c.mu.Unlock()
@@ -292,19 +267,18 @@ func (c *cluster) kill(p *process) time.Time {
 func (c *cluster) signal(p *process, s os.Signal) time.Time {
 	c.tb.Helper()
 	now := time.Now()
-	require.NoError(c.tb, p.cmd.Process.Signal(s))
+	require.NoError(c.tb, p.Signal(s))
 	return now
 }
 
 func (c *cluster) close() {
 	for _, p := range c.all {
-		_ = p.cmd.Process.Kill()
-		<-p.exited
+		p.Kill()
 	}
 	c.requireOneHolder()
 }
 
-// requireOneHolder fails where two processes were told at the same time that they hold the lock. Each
+// requireOneHolder fails if two processes were told at the same time that they hold the lock. Each
 // interval runs from the end of the first call that answered true to the start of the last one, so it
 // lies within the time that the lock was held, and no overlap is an artefact.
 func (c *cluster) requireOneHolder() {
@@ -334,7 +308,7 @@ func (c *cluster) requireOneHolder() {
 		for _, b := range spans[:i] {
 			if a.p != b.p && a.from < b.to && b.from < a.to {
 				c.tb.Errorf("two holders: process %d from %d to %d, process %d from %d to %d",
-					a.p.cmd.Process.Pid, a.from, a.to, b.p.cmd.Process.Pid, b.from, b.to)
+					a.p.Pid(), a.from, a.to, b.p.Pid(), b.from, b.to)
 			}
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -22,12 +21,8 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// A candidate is a process: this test binary, started again with this variable. It says what happens
-// to it in lines of JSON on its standard output, before and after each thing, so that the lines that
-// arrived are true however it ends. It ends when its standard input does.
-const candidateVariable = "SPINDLE_CHAOS_CANDIDATE"
-
-// candidate is what a process is told.
+// candidate is what a process is told when it is started: this test binary, run again. It says what happens to
+// it in lines of JSON, before and after each thing, so that the lines that arrived are true however it ends.
 type candidate struct {
 	Who, Lock, Database, Table string
 	Lease                      time.Duration
@@ -48,14 +43,14 @@ const (
 var registerColumns = []string{"id", "value", "token"}
 
 // runCandidate leaves its client open: writes of terms that are over may be on their way when it ends.
-func runCandidate(arg string) error {
+func runCandidate(args []string, orders <-chan string) error {
 	var c candidate
-	if err := json.Unmarshal([]byte(arg), &c); err != nil {
+	if err := json.Unmarshal([]byte(args[0]), &c); err != nil {
 		return err
 	}
 	w := &worker{candidate: c, out: json.NewEncoder(os.Stdout)}
 	w.value.Store(c.FirstValue)
-	go w.obey(os.Stdin)
+	go w.obey(orders)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	var err error
@@ -249,14 +244,13 @@ type command struct {
 	Row   int64
 }
 
-// obey carries out commands until its input ends, and the process with it.
-func (w *worker) obey(in io.Reader) {
-	commands := json.NewDecoder(in)
+// obey carries out commands.
+func (w *worker) obey(orders <-chan string) {
 	var r record
-	for {
+	for order := range orders {
 		var c command
-		if commands.Decode(&c) != nil {
-			os.Exit(1) // the test is gone
+		if err := json.Unmarshal([]byte(order), &c); err != nil {
+			panic(err)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		var at time.Time

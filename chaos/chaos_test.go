@@ -33,6 +33,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/subprocess"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
@@ -43,13 +44,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if arg := os.Getenv(candidateVariable); arg != "" {
-		if err := runCandidate(arg); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
+	subprocess.Main(runCandidate)
 	flag.Parse()
 	os.Exit(m.Run())
 }

@@ -3,10 +3,9 @@
 package chaos
 
 import (
-	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/internal/network"
+	"github.com/spindle-lock/spindle/internal/subprocess"
 )
 
 // team is the candidates for one lock, in a database of its own: the emulator runs one read-write
@@ -44,11 +44,9 @@ type member struct {
 }
 
 type process struct {
-	who    string
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	told   atomic.Bool // to end
-	exited chan struct{}
+	*subprocess.Child
+	who  string
+	told atomic.Bool // to end
 }
 
 // processes numbers the processes of this test binary, so that all values that they write differ.
@@ -89,47 +87,35 @@ func (m *member) spawn(c candidate) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "SPANNER_EMULATOR_HOST="+m.link.Addr(), "GORACE=halt_on_error=1 atexit_sleep_ms=0", candidateVariable+"="+string(arg))
-	// In a process group of its own: when this process ends, the kernel continues a stopped one and
-	// hangs it up. One that runs sees the end of its input.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	log, err := os.Create(filepath.Join(m.team.h.dir, c.Who+".log"))
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	cmd.Stderr = log
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	p := &process{who: c.Who, cmd: cmd, in: in, exited: make(chan struct{})}
-	go m.listen(p, out)
-	return p, nil
+	p := &process{who: c.Who}
+	p.Child, err = subprocess.Command{
+		Args:   []string{string(arg)},
+		Env:    []string{"SPANNER_EMULATOR_HOST=" + m.link.Addr(), "GORACE=halt_on_error=1 atexit_sleep_ms=0"},
+		Stderr: log,
+		Line:   m.hear,
+		Ended:  func(err error) { m.ended(p, err) },
+	}.Start()
+	return p, err
 }
 
-// listen records what p says until it has ended. None may end that was not told to, or in any other
-// way: the race detector ends a process too.
-func (m *member) listen(p *process, out io.Reader) {
-	defer close(p.exited)
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		var r record
-		if json.Unmarshal(lines.Bytes(), &r) == nil { // or it was cut off in the middle of a line
-			m.team.h.add(r)
-		}
+func (m *member) hear(line string) {
+	var r record
+	if json.Unmarshal([]byte(line), &r) == nil { // or it was cut off in the middle of a line
+		m.team.h.add(r)
 	}
-	err := p.cmd.Wait()
+}
+
+// ended records the end of p. None may end that was not told to, or in any other way: the race detector ends
+// a process too.
+func (m *member) ended(p *process, err error) {
 	m.team.h.add(record{Kind: kindExit, Lock: m.team.base.Lock, Who: p.who, Note: text(err)})
-	if !p.told.Load() || p.cmd.ProcessState.ExitCode() > 0 {
+	var exit *exec.ExitError
+	if !p.told.Load() || errors.As(err, &exit) && exit.ExitCode() > 0 {
 		m.team.tb.Errorf("%s ended by itself, or badly: %v: see its log", p.who, err)
 	}
 }
@@ -140,23 +126,22 @@ func (m *member) current() *process {
 	return m.process
 }
 
-func (m *member) signal(s syscall.Signal) { _ = m.current().cmd.Process.Signal(s) }
+func (m *member) signal(s syscall.Signal) { _ = m.current().Signal(s) }
 
 // kill ends the process as kill -9 does.
 func (m *member) kill() {
 	p := m.current()
 	p.told.Store(true)
-	_ = p.cmd.Process.Kill()
-	<-p.exited
+	p.Kill()
 }
 
 // terminate asks the process to end.
 func (m *member) terminate() {
 	p := m.current()
 	p.told.Store(true)
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	_ = p.Signal(syscall.SIGTERM)
 	select {
-	case <-p.exited:
+	case <-p.Done():
 	case <-time.After(10*time.Second + 10*m.team.base.Lease):
 		m.team.tb.Errorf("%s does not end on SIGTERM", p.who)
 		m.kill()
@@ -168,8 +153,7 @@ func (m *member) command(c command) {
 	m.team.tb.Helper()
 	line, err := json.Marshal(c)
 	require.NoError(m.team.tb, err)
-	_, err = m.current().in.Write(append(line, '\n'))
-	require.NoError(m.team.tb, err)
+	require.NoError(m.team.tb, m.current().Tell(string(line)))
 }
 
 func (t *team) kill() {

@@ -1,22 +1,27 @@
 //go:build unix
 
-// Fenced shows what becomes of a write that a leader was about to make when it was paused for longer
-// than its lease: with a fence it is rejected, and without one it overwrites its successor's.
+// Fenced shows a leader that is paused for longer than its lease when it is about to write. With a fence the
+// late write is rejected. Without one it overwrites its successor's.
 //
 //	go run ./examples/fenced
 //
-// It starts an emulator and two processes, and pauses one of them for real, with SIGSTOP. A garbage
-// collection, a suspended machine or a slow disk does the same to a program, only less often.
+// It starts an emulator and two processes, and really pauses one of them, with SIGSTOP. Garbage collection,
+// a suspended machine or a slow disk can do the same to any program.
 //
 // The code to copy is makeDeposit, in teller.go.
 package main
 
-import "github.com/spindle-lock/spindle/internal/stage"
+import (
+	"context"
+
+	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/subprocess"
+)
 
 func main() {
-	if name, orders, ok := stage.Orders(); ok {
-		stage.Play(teller{name: name, orders: orders}.main)
-		return
-	}
+	subprocess.Main(func(args []string, orders <-chan string) error {
+		stage.Play(func(ctx context.Context) error { return teller{orders: orders}.main(ctx, args) })
+		return nil
+	})
 	stage.Play(tell)
 }

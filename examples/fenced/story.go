@@ -6,9 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"cloud.google.com/go/spanner"
 
@@ -19,23 +19,23 @@ const (
 	opening  = 100 // the balance that every account begins with
 	depositA = 10
 	depositB = 50
-
-	// patience is how long the story waits for anything. Much less is enough.
-	patience = 20 * time.Second
 )
 
 const accounts = `CREATE TABLE accounts (name STRING(MAX) NOT NULL, balance INT64) PRIMARY KEY (name)`
 
 // story is told twice, with the fence and without.
 type story struct {
-	*stage.Timeline
+	*stage.Story
 	database *stage.Database
 	db       *spanner.Client
-	reports  chan stage.Report
+
+	from *stage.Child // who made the last report
+	kind string       // and of what kind
 }
 
 func tell(ctx context.Context) error {
-	s := &story{Timeline: stage.NewTimeline()}
+	s := &story{Story: stage.NewStory()}
+	s.Hear = s.hear
 	s.Print(stage.Bold, "A leader reads a balance, is paused for longer than its lease, and then writes.")
 	s.Print(stage.Plain, "Meanwhile another process was elected and has written. The account has %d;", opening)
 	s.Print(stage.Plain, "A is to add %d, and B is to add %d. The lease is %v.\n", depositA, depositB, lease)
@@ -63,24 +63,22 @@ func tell(ctx context.Context) error {
 	s.Print(stage.Bold, "With the fence     balance %d: A's late write was rejected", with)
 	s.Print(stage.Bold, "Without the fence  balance %d: B's %d are lost", without, depositB)
 	if with != opening+depositB || without != opening+depositA {
-		return errors.New("fenced: that is not what should have happened: please report it")
+		return errors.New("this is not what should have happened: please report it")
 	}
 	return nil
 }
 
 // round tells the story with an account of its own, and returns the balance in the end.
 func (s *story) round(ctx context.Context, account string, fence bool) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	_, err := s.db.Apply(ctx, []*spanner.Mutation{
 		spanner.Insert("accounts", []string{"name", "balance"}, []any{account, opening}),
 	})
 	if err != nil {
 		return 0, err
 	}
-	s.reports = make(chan stage.Report)
+	defer s.End()
 	start := func(name string, deposit int) (*stage.Child, error) {
-		child, err := stage.Start(ctx, name, s.reports, "-db", s.database.Path, "-account", account,
+		child, err := s.Start(ctx, name, "-db", s.database.Path, "-account", account,
 			"-deposit", fmt.Sprint(deposit), fmt.Sprintf("-fence=%v", fence))
 		if err == nil {
 			s.Say(name, stage.Plain, "is a candidate: process %d", child.Pid())
@@ -92,7 +90,6 @@ func (s *story) round(ctx context.Context, account string, fence bool) (int64, e
 	if err != nil {
 		return 0, err
 	}
-	defer a.Kill()
 	if err := s.until(ctx, a, read); err != nil {
 		return 0, err
 	}
@@ -100,7 +97,6 @@ func (s *story) round(ctx context.Context, account string, fence bool) (int64, e
 	if err != nil {
 		return 0, err
 	}
-	defer b.Kill()
 	s.Say("", stage.Bad, "kill -STOP %d: A is paused, and can send no heartbeat", a.Pid())
 	if err := a.Signal(syscall.SIGSTOP); err != nil {
 		return 0, err
@@ -125,28 +121,16 @@ func (s *story) round(ctx context.Context, account string, fence bool) (int64, e
 	return s.balance(ctx, account)
 }
 
-// until shows what the tellers report, up to that.
+// until shows what the tellers report, until one of them reports something of these kinds.
 func (s *story) until(ctx context.Context, from *stage.Child, kinds ...string) error {
-	for {
-		select {
-		case r := <-s.reports:
-			if r.Ended {
-				return r.TooEarly()
-			}
-			kind, rest, _ := strings.Cut(r.Line, " ")
-			s.show(r.Child.Name, kind, rest)
-			for _, k := range kinds {
-				if r.Child == from && kind == k {
-					return nil
-				}
-			}
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return fmt.Errorf("fenced: nothing has happened for %v, is this machine overloaded?", patience)
-			}
-			return ctx.Err()
-		}
-	}
+	return s.Until(ctx, func() bool { return s.from == from && slices.Contains(kinds, s.kind) })
+}
+
+func (s *story) hear(r stage.Report) error {
+	kind, rest, _ := strings.Cut(r.Line, " ")
+	s.from, s.kind = r.Child, kind
+	s.show(r.Child.Name, kind, rest)
+	return nil
 }
 
 func (s *story) show(who, kind, rest string) {

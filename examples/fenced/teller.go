@@ -27,9 +27,8 @@ const (
 
 const lease = time.Second
 
-// teller is a process that stands for a lock and, once elected, makes one deposit on one account.
+// teller is a process that competes for a lock. Once elected, it makes one deposit to one account.
 type teller struct {
-	name   string
 	orders <-chan string
 
 	db      *spanner.Client
@@ -39,12 +38,12 @@ type teller struct {
 	fence   bool
 }
 
-func (t teller) main(ctx context.Context) error {
+func (t teller) main(ctx context.Context, args []string) error {
 	database := flag.String("db", "", "")
 	flag.StringVar(&t.account, "account", "", "")
 	flag.Int64Var(&t.deposit, "deposit", 0, "")
 	flag.BoolVar(&t.fence, "fence", false, "")
-	flag.Parse()
+	_ = flag.CommandLine.Parse(args) // which exits on an error
 
 	var err error
 	if t.db, err = spanner.NewClient(ctx, *database, spindle.ClientOptions(lease)...); err != nil {
@@ -76,8 +75,8 @@ func (t teller) main(ctx context.Context) error {
 	}
 }
 
-// makeDeposit is a leader's work: read, check, think, write. What happens after the check is what the
-// fence is for.
+// makeDeposit is a leader's work: read, check, think, write. The check can't see what happens after it: that is
+// what the fence is for.
 func (t teller) makeDeposit(ctx context.Context, token spindle.Token) error {
 	fmt.Println(leads, token)
 	row, err := t.db.Single().ReadRow(ctx, "accounts", spanner.Key{t.account}, []string{"balance"})
@@ -99,9 +98,9 @@ func (t teller) makeDeposit(ctx context.Context, token spindle.Token) error {
 		spanner.Update("accounts", []string{"name", "balance"}, []any{t.account, balance + t.deposit}),
 	}
 	if t.fence {
-		_, err = t.lock.Apply(ctx, token, write) // lands only while the token is good
+		_, err = t.lock.Apply(ctx, token, write) // fails once a newer token exists
 	} else {
-		_, err = t.db.Apply(ctx, write) // lands whenever it arrives
+		_, err = t.db.Apply(ctx, write) // succeeds whenever it arrives
 	}
 	switch {
 	case errors.Is(err, spindle.ErrFenced):

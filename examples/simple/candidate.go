@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/ddl"
 )
 
-// candidate is what a candidate for a lock has to know.
+// candidate is one process that competes for a lock.
 type candidate struct {
 	database string // projects/P/instances/I/databases/D
 	table    string
@@ -22,14 +22,14 @@ type candidate struct {
 	log      *slog.Logger
 }
 
-// run stands for the lock until ctx ends, then releases it, if it is held.
+// run competes for the lock until ctx ends, and then releases it if it holds it.
 func (c candidate) run(ctx context.Context, observe func(spindle.Event)) error {
 	if c.create {
 		if err := ddl.Create(ctx, c.database, c.table); err != nil {
 			return err
 		}
 	}
-	// Not ctx: the client has to outlive it, for the release.
+	// Not ctx: the client must outlive it, for the release.
 	db, err := spanner.NewClient(context.Background(), c.database, spindle.ClientOptions(c.lease)...)
 	if err != nil {
 		return err
@@ -56,8 +56,8 @@ func (c candidate) run(ctx context.Context, observe func(spindle.Event)) error {
 	return <-done
 }
 
-// verify tells at once what the lock would only log, again and again: that the table is not right, or
-// that the database can't be reached.
+// verify returns at once what the lock would only log, again and again: the table is wrong, or the database
+// can't be reached.
 func (c candidate) verify(ctx context.Context, db *spanner.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -8,8 +8,8 @@
 //
 //	go run ./examples/simple -db projects/P/instances/I/databases/D -name mylock -create
 //
-// Stop one with Ctrl+C, or kill it, and watch the others. The database may be on an emulator, whose
-// host:port SPANNER_EMULATOR_HOST has.
+// Stop one with Ctrl+C, or kill it, and watch the others. For a database on an emulator, set
+// SPANNER_EMULATOR_HOST to its host:port.
 //
 // The code to copy is in candidate.go.
 package main
@@ -28,17 +28,19 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/ddl"
 	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/subprocess"
 )
 
 func main() {
+	orders, args := subprocess.Orders(os.Args[1:])
 	var c candidate
-	flag.StringVar(&c.database, "db", "", "stand for a lock in this database, `projects/P/instances/I/databases/D`,\ninstead of showing the demonstration")
+	flag.StringVar(&c.database, "db", "", "compete for a lock in this database, `projects/P/instances/I/databases/D`,\ninstead of showing the demonstration")
 	flag.StringVar(&c.table, "table", "locktable", "the lock table")
 	flag.StringVar(&c.name, "name", "mylock", "the lock's name")
 	flag.StringVar(&c.id, "id", "", "the id that other candidates see (default host, process id and a UUID)")
-	flag.DurationVar(&c.lease, "lease", 10*time.Second, "how long a leader that is not heard of keeps the lock")
-	flag.BoolVar(&c.create, "create", false, "create the table, unless it exists")
-	flag.Parse()
+	flag.DurationVar(&c.lease, "lease", 10*time.Second, "how long a leader keeps the lock without a heartbeat")
+	flag.BoolVar(&c.create, "create", false, "create the table if it does not exist")
+	_ = flag.CommandLine.Parse(args) // which exits on an error
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "simple: unexpected argument %q: it takes flags only, see -help\n", flag.Arg(0))
 		os.Exit(2)
@@ -51,18 +53,19 @@ func main() {
 		stage.Play(demonstrate)
 		return
 	}
-	if err := stand(c); err != nil {
+	if err := compete(c, orders != nil); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// stand is one candidate, until Ctrl+C or a SIGTERM. A second one does not wait for the release.
-func stand(c candidate) error {
+// compete runs one candidate until Ctrl+C or SIGTERM. A second one does not wait for the release. In the
+// demonstration, what it prints is for its parent.
+func compete(c candidate, inDemo bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 
-	if _, _, ok := stage.Orders(); ok { // a process of the demonstration, which reads what this prints
+	if inDemo {
 		c.log = slog.New(slog.DiscardHandler)
 		return c.run(ctx, func(e spindle.Event) { fmt.Println(e.Kind, e.Token) })
 	}
@@ -77,7 +80,7 @@ func stand(c candidate) error {
 	}
 	var table *ddl.SchemaError
 	if errors.As(err, &table) && !c.create {
-		err = fmt.Errorf("%w\nOr start this with -create, which creates a table that does not exist", err)
+		err = fmt.Errorf("%w\nOr start this with -create, which creates the table", err)
 	}
 	return err
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/spindle-lock/spindle/internal/stage"
 )
 
-// screen shows one candidate's life on a timeline. It is also the handler of the lock's log, for the
-// problems that are not events.
+// screen shows one candidate's life on a timeline. It also handles the lock's log, for problems that are not
+// events.
 type screen struct {
 	*stage.Timeline
-	leads bool // until the lock is released, for which goodbye is
+	leads bool // or led until it was stopped
 }
 
 func (s *screen) welcome(c candidate) {
 	s.Print(stage.Bold, "A candidate for lock %q in table %s", c.name, c.table)
 	s.Print(stage.Plain, "Database: %s", c.database)
-	s.Print(stage.Plain, "Lease:    %v, after which a leader that was killed is replaced", c.lease)
+	s.Print(stage.Plain, "Lease:    %v, after which a leader that was killed loses the lock", c.lease)
 	s.Print(stage.Plain, "Start this in more terminals for more candidates. Ctrl+C stops it.\n")
 	s.Say("", stage.Plain, "connecting")
 }
@@ -34,21 +34,21 @@ func (s *screen) event(e spindle.Event) {
 	case spindle.LeaderSeen:
 		s.Say("", stage.Plain, "leader seen  %s, token %v, lease %v", e.Leader.ID, e.Token, e.Leader.Lease)
 	case spindle.Jeopardy:
-		s.Say("", stage.Bad, "jeopardy     still the leader, for %v unless a heartbeat gets through; the last one failed: %v",
+		s.Say("", stage.Bad, "jeopardy     leads for %v more unless a heartbeat gets through; the last one failed: %v",
 			time.Until(e.Deadline).Round(10*time.Millisecond), e.Err)
 	case spindle.Safe:
 		s.Say("", stage.Good, "safe         heartbeats get through again")
 	case spindle.Lost:
 		if errors.Is(e.Err, spindle.ErrSuperseded) || errors.Is(e.Err, spindle.ErrExpired) {
 			s.leads = false
-			s.Say("", stage.Bad, "LOST         %v; standing again", e.Err)
+			s.Say("", stage.Bad, "LOST         %v; competing again", e.Err)
 		} else {
 			s.Say("", stage.Plain, "stopping     no longer the leader")
 		}
 	}
 }
 
-// goodbye is said once Run is done without an error.
+// goodbye is for a Run that ended without an error.
 func (s *screen) goodbye() {
 	if s.leads {
 		s.Say("", stage.Good, "released     the next candidate can have the lock at once")
@@ -63,7 +63,7 @@ func (s *screen) Enabled(_ context.Context, level slog.Level) bool { return leve
 // Handle implements slog.Handler.
 func (s *screen) Handle(_ context.Context, r slog.Record) error {
 	if strings.HasPrefix(r.Message, "jeopardy") {
-		return nil // event has it
+		return nil // event shows it
 	}
 	text := r.Message
 	r.Attrs(func(a slog.Attr) bool { text += ": " + a.Value.String(); return true })

@@ -1,6 +1,6 @@
-// Package stage is what the examples and the demonstration of the command need besides locks: an emulator
-// to play on, child processes, and a timeline to print. Nothing here is worth copying into a program of
-// your own.
+// Package stage is what the examples and the command's demonstration need besides locks: an emulator to play
+// on, and stories about child processes on a timeline. Nothing here is worth copying into a program of your
+// own.
 package stage
 
 import (
@@ -21,8 +21,8 @@ import (
 // Table is the lock table that Open makes.
 const Table = "locktable"
 
-// Play runs a story until it ends, or somebody presses Ctrl+C, and exits with the message of the error
-// that it returns, if any. A second Ctrl+C does not wait for it.
+// Play runs a story until it ends or somebody presses Ctrl+C. If it returns an error, Play prints that and
+// exits. A second Ctrl+C does not wait for the story.
 func Play(story func(context.Context) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop)
@@ -43,9 +43,8 @@ type Database struct {
 	emulator *emulator.Emulator
 }
 
-// Open makes a database on the emulator of SPANNER_EMULATOR_HOST, or on one that it starts; that ends
-// with Close, or else with this process. It sets SPANNER_EMULATOR_HOST, for the clients of this
-// process and of its children.
+// Open makes a database on the emulator at SPANNER_EMULATOR_HOST, or on one that it starts, which ends with
+// Close or with this process. It sets SPANNER_EMULATOR_HOST for the clients of this process and its children.
 func Open(ctx context.Context, statements ...string) (*Database, error) {
 	e, err := emulator.Open(ctx)
 	if err != nil {

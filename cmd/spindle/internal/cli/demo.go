@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -21,16 +22,15 @@ import (
 func newDemo(o *common) *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "Show it all, on an emulator that it starts itself",
-		Long: `Demo tells the whole story in a quarter of a minute: a program that has to run
-on exactly one of three machines; one of them is killed, one is stopped, and
-an operator breaks the lock of the third.
+		Short: "Show it all on an emulator that it starts itself",
+		Long: `Demo tells the whole story in a quarter of a minute. A program has to run on
+exactly one of three machines. One of them is killed, one is stopped, and an
+operator breaks the lock of the third.
 
 It starts a Cloud Spanner emulator, and leaves nothing running. It finds the
-one that gcloud components install cloud-spanner-emulator installs, or Docker.
-One at SPANNER_EMULATOR_HOST, if that is set, is used as it is. With --db the
-story is played in that database, whose lock table has to exist, and its lock
-is removed in the end.` + commonCodes + "\n  130  it was interrupted",
+emulator of "gcloud components install cloud-spanner-emulator", or Docker. If
+SPANNER_EMULATOR_HOST is set, it uses the emulator there. With --db it plays in
+that database, which must have the lock table, and removes its lock at the end.` + commonCodes + "\n  130  it was interrupted",
 		Example: "  spindle demo",
 		Args:    exactly(0, "none"),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -53,42 +53,36 @@ func checkIfGiven(o *common) error {
 const (
 	demoLease = 2 * time.Second
 
-	// patience is how long the demonstration waits for anything. Much less is enough.
-	patience = 20 * time.Second
-
 	// demoWork is what each machine runs.
 	demoWork = `while echo "$SPINDLE_TOKEN"; do sleep 0.25; done`
 )
 
 // demo is a story of three machines, told by somebody who only watches.
 type demo struct {
-	*stage.Timeline
+	*stage.Story
 	*common
-	lock     string
-	on       table.Table
-	reports  chan stage.Report
-	machines []*stage.Child
+	lock string
+	on   table.Table
 
-	works *stage.Child // the machine that said so last
-	token string       // under which token
-	marks int          // how often it has said so
-	since time.Time    // when it did for the first time
-	dying *stage.Child // the one that is meant to end
+	machines []*stage.Child
+	works    *stage.Child // the machine that said so last
+	token    string       // under which token
+	marks    int          // how often it has said so
+	since    time.Time    // when it did for the first time
 }
 
 func demonstrate(ctx context.Context, o *common) error {
-	d := &demo{Timeline: stage.NewTimeline(), common: o, lock: "backup", reports: make(chan stage.Report)}
+	d := &demo{Story: stage.NewStory(), common: o, lock: "backup"}
+	d.Hear = d.hear
 	d.Print(stage.Bold, "Three machines, and a program that has to run on exactly one of them.")
-	d.Print(stage.Plain, "A machine that is not heard of keeps the lock for one lease: %v here.\n", demoLease)
+	d.Print(stage.Plain, "If a machine falls silent, it keeps the lock for one lease: %v here.\n", demoLease)
 	if o.db == "" {
-		d.Say("", stage.Plain, "starting a Cloud Spanner emulator")
-		database, err := stage.Open(ctx)
+		database, err := d.Open(ctx)
 		if err != nil {
 			return err
 		}
 		defer database.Close()
 		o.db, o.table = database.Path, stage.Table
-		d.Say("", stage.Plain, "it is ready at %s, with a lock table", database.Addr())
 	} else {
 		d.lock = "spindle-demo-" + uuid.NewString()[:8]
 	}
@@ -99,15 +93,8 @@ func demonstrate(ctx context.Context, o *common) error {
 	defer db.Close()
 	d.on = db.locks()
 	defer d.forget(db)
-	defer d.end()
+	defer d.End()
 	return d.explain(d.play(ctx))
-}
-
-// end leaves no machine behind, however the story went.
-func (d *demo) end() {
-	for _, m := range d.machines {
-		m.Kill()
-	}
 }
 
 // forget removes the lock from a table that others use, unless somebody holds it.
@@ -120,13 +107,13 @@ func (d *demo) forget(db *connection) {
 func (d *demo) play(ctx context.Context) error {
 	d.Say("", stage.Faint, "$ spindle exec --name %s --lease %v --restart -- sh -c '%s'", d.lock, demoLease, demoWork)
 	for _, name := range []string{"A", "B", "C"} {
-		m, err := stage.Start(ctx, name, d.reports, "exec", "--quiet", "--db", d.db, "--table", d.table, "--name", d.lock,
+		m, err := d.Start(ctx, name, "exec", "--quiet", "--db", d.db, "--table", d.table, "--name", d.lock,
 			"--id", name, "--value", "http://"+strings.ToLower(name)+":8080", "--lease", demoLease.String(), "--restart", "--", "sh", "-c", demoWork)
 		if err != nil {
 			return err
 		}
 		d.machines = append(d.machines, m)
-		d.Say(name, stage.Plain, "stands for the lock: process %d", m.Pid())
+		d.Say(name, stage.Plain, "competes for the lock: process %d", m.Pid())
 		if name == "A" { // so that the story is the same each time
 			if err := d.term(ctx, 1); err != nil {
 				return err
@@ -141,20 +128,20 @@ func (d *demo) play(ctx context.Context) error {
 	}
 	first := d.token
 
-	d.Say("", stage.Bad, "kill -9 %d: the program on A dies with it", d.works.Pid())
-	crash, err := d.next(ctx, syscall.SIGKILL)
+	d.Say("", stage.Bad, "kill -9 %d: its program dies with it, and its lock expires by itself", d.works.Pid())
+	crash, err := d.next(ctx, func() error { return d.works.Signal(syscall.SIGKILL) })
 	if err != nil {
 		return err
 	}
 	second := d.token
 
 	stopped := d.works
-	d.Say("", stage.Bad, "kill -STOP %d: its program goes on, until the lease ends", stopped.Pid())
-	pause, err := d.next(ctx, stopSignal)
+	d.Say("", stage.Bad, "kill -STOP %d: its program goes on until the lease ends", stopped.Pid())
+	pause, err := d.next(ctx, func() error { return stopped.Signal(stopSignal) })
 	if err != nil {
 		return err
 	}
-	d.Say("", stage.Bad, "kill -CONT %d: it has lost the lock, and stands again", stopped.Pid())
+	d.Say("", stage.Bad, "kill -CONT %d: it has lost the lock, and competes again", stopped.Pid())
 	if err := stopped.Signal(continueSignal); err != nil {
 		return err
 	}
@@ -164,14 +151,10 @@ func (d *demo) play(ctx context.Context) error {
 	third := d.token
 
 	d.Say("", stage.Faint, "$ spindle release %s --token %s", d.lock, third)
-	if err := d.breakIt(ctx); err != nil {
+	broken, err := d.next(ctx, func() error { return d.breakIt(ctx) })
+	if err != nil {
 		return err
 	}
-	broken := time.Now()
-	if err := d.term(ctx, 5); err != nil {
-		return err
-	}
-	took := d.since.Sub(broken)
 	if err := d.ls(ctx); err != nil {
 		return err
 	}
@@ -180,66 +163,43 @@ func (d *demo) play(ctx context.Context) error {
 	}
 
 	d.Print(stage.Plain, "")
-	d.Print(stage.Bold, "Crash   the next machine works after %s", inLeases(crash))
-	d.Print(stage.Bold, "Pause   the next machine works after %s", inLeases(pause))
-	d.Print(stage.Bold, "Break   the next machine works after %s", inLeases(took))
+	d.Print(stage.Bold, "Crash   the next machine works after %s", stage.InLeases(crash, demoLease))
+	d.Print(stage.Bold, "Pause   the next machine works after %s", stage.InLeases(pause, demoLease))
+	d.Print(stage.Bold, "Break   the next machine works after %s", stage.InLeases(broken, demoLease))
 	d.Print(stage.Bold, "Tokens  %s < %s\n      < %s < %s: they only grow", first, second, third, d.token)
 	d.Print(stage.Plain, "\nTo begin with a database of your own: spindle init --help")
 	return nil
 }
 
-// next does something to the machine that works, and waits for another to work.
-func (d *demo) next(ctx context.Context, s syscall.Signal) (time.Duration, error) {
+// next does something to the machine that works or to its lock, and returns how long it took until a machine
+// worked under the next token.
+func (d *demo) next(ctx context.Context, do func() error) (time.Duration, error) {
 	at := time.Now()
-	if s == syscall.SIGKILL {
-		d.dying = d.works
-	}
-	if err := d.works.Signal(s); err != nil {
+	if err := do(); err != nil {
 		return 0, err
 	}
-	if err := d.term(ctx, 5); err != nil {
-		return 0, err
-	}
-	return d.since.Sub(at), nil
+	err := d.term(ctx, 5)
+	return d.since.Sub(at), err
 }
 
 // term waits for a machine to work under a new token.
 func (d *demo) term(ctx context.Context, marks int) error {
 	old := d.token
-	if err := d.watch(ctx, func() bool { return d.token != old }); err != nil {
+	if err := d.Until(ctx, func() bool { return d.token != old }); err != nil {
 		return err
 	}
 	return d.marksUntil(ctx, marks)
 }
 
 func (d *demo) marksUntil(ctx context.Context, n int) error {
-	return d.watch(ctx, func() bool { return d.marks >= n })
+	return d.Until(ctx, func() bool { return d.marks >= n })
 }
 
-func (d *demo) watch(ctx context.Context, until func() bool) error {
-	timeout := time.After(patience)
-	for !until() {
-		select {
-		case r := <-d.reports:
-			if err := d.hear(r); err != nil {
-				return err
-			}
-		case <-timeout:
-			return fmt.Errorf("spindle: nothing has happened for %v, is this machine overloaded?", patience)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-// hear takes in what a machine's program says: its token, again and again.
+// hear is told what a machine's program says: its token, again and again.
 func (d *demo) hear(r stage.Report) error {
 	switch {
-	case r.Ended && r.Child != d.dying:
-		return r.TooEarly()
 	case r.Ended:
-		d.Say(r.Child.Name, stage.Plain, "is gone; its lock expires by itself")
+		d.Say(r.Child.Name, stage.Plain, "has ended")
 		return nil
 	case r.Line > d.token:
 		d.works, d.token, d.marks, d.since = r.Child, r.Line, 0, time.Now()
@@ -273,49 +233,24 @@ func (d *demo) breakIt(ctx context.Context) error {
 	return d.on.Release(ctx, token, d.lock)
 }
 
-// goHome stops every machine that is left, those that wait first.
+// goHome ends every machine that is left, those that wait first.
 func (d *demo) goHome(ctx context.Context) error {
 	d.Say("", stage.Plain, "the end: SIGTERM to all, those that wait first")
-	var last *stage.Child
-	gone := 0
-	for _, m := range d.machines {
-		if m == d.dying {
-			continue
-		}
-		if m == d.works {
-			last = m
-			continue
-		}
-		if err := m.Signal(syscall.SIGTERM); err != nil {
-			return err
-		}
-		gone++
-	}
-	for wait := gone; wait > 0 || last != nil; {
-		if wait == 0 {
-			if err := last.Signal(syscall.SIGTERM); err != nil {
+	waiting := slices.DeleteFunc(slices.Clone(d.machines), func(m *stage.Child) bool { return m == d.works || m.Gone() })
+	for _, machines := range [][]*stage.Child{waiting, {d.works}} {
+		for _, m := range machines {
+			if err := m.Signal(syscall.SIGTERM); err != nil {
 				return err
 			}
-			wait, last = 1, nil
 		}
-		select {
-		case r := <-d.reports:
-			if r.Ended {
-				wait--
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(patience):
-			return errors.New("spindle: a machine does not end")
+		alive := func(m *stage.Child) bool { return !m.Gone() }
+		if err := d.Until(ctx, func() bool { return !slices.ContainsFunc(machines, alive) }); err != nil {
+			return err
 		}
 	}
 	l, err := d.on.ListOne(ctx, d.lock)
 	if err == nil {
-		d.Say("", stage.Plain, "%s is %s, with nobody left to want it", d.lock, l.State())
+		d.Say("", stage.Plain, "%s is %s, and nobody wants it any more", d.lock, l.State())
 	}
 	return err
-}
-
-func inLeases(t time.Duration) string {
-	return fmt.Sprintf("%.2fs (%.2f leases)", t.Seconds(), float64(t)/float64(demoLease))
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/stage"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -105,7 +104,6 @@ func (x *execution) run(ctx context.Context) error {
 	if err := child.Supported(); err != nil {
 		return fmt.Errorf("exec: %w", err)
 	}
-	stage.Orders() // a machine of the demonstration ends with it
 	switch {
 	case x.try && x.wait != 0:
 		return misuse("--try and --wait: give one of them")

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+	"github.com/spindle-lock/spindle/internal/subprocess"
 )
 
 // The exit codes. Those of exec are its program's own, and these.
@@ -50,6 +51,7 @@ func Main(args []string) int {
 		child.Watchdog(os.Stdin)
 		return 0
 	}
+	_, args = subprocess.Orders(args) // a machine of the demonstration ends with it
 	root := newRoot()
 	root.SetArgs(args)
 	// What fails before a command runs is a mistake on the command line.

@@ -1,0 +1,141 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/subprocess"
+)
+
+const (
+	// glance is how often a story looks around.
+	glance = 50 * time.Millisecond
+
+	// patience is how long a story waits for anything. Much less is enough.
+	patience = 20 * time.Second
+)
+
+// A Story is a timeline of what happens to children, and to what they share.
+type Story struct {
+	*Timeline
+	Hear func(Report) error    // is told what the children report; its error ends the story
+	Look func(context.Context) // if not nil, looks for what no child reports
+
+	reports  chan Report
+	children []*Child
+}
+
+// NewStory begins now.
+func NewStory() *Story { return &Story{Timeline: NewTimeline(), reports: make(chan Report)} }
+
+// A Child is this program, run again.
+type Child struct {
+	*subprocess.Child
+	Name  string
+	quiet context.CancelFunc // ends its reports
+	told  bool               // to end
+	gone  bool
+}
+
+// A Report is a line that a child printed, or its last: that it has ended, as it was told.
+type Report struct {
+	Child *Child
+	Line  string
+	Ended bool
+	Err   error // how it ended, if not with exit code 0
+}
+
+// Start starts a child, which has a part in the story until it ends, the story ends, or ctx does.
+func (s *Story) Start(ctx context.Context, name string, args ...string) (*Child, error) {
+	ctx, quiet := context.WithCancel(ctx)
+	c := &Child{Name: name, quiet: quiet}
+	send := func(r Report) {
+		r.Child = c
+		select {
+		case s.reports <- r:
+		case <-ctx.Done():
+		}
+	}
+	var problems strings.Builder
+	var err error
+	c.Child, err = subprocess.Command{
+		Args: args, Stderr: &problems,
+		Line: func(line string) { send(Report{Line: line}) },
+		Ended: func(err error) {
+			if err != nil {
+				err = fmt.Errorf("%w: %s", err, problems.String())
+			}
+			send(Report{Ended: true, Err: err})
+		},
+	}.Start()
+	if err != nil {
+		quiet()
+		return nil, err
+	}
+	s.children = append(s.children, c)
+	return c, nil
+}
+
+// Signal sends the child a signal. Only SIGKILL and SIGTERM tell it to end.
+func (c *Child) Signal(sig os.Signal) error {
+	c.told = c.told || sig == syscall.SIGKILL || sig == syscall.SIGTERM
+	return c.Child.Signal(sig)
+}
+
+// Gone reports whether the story has heard of the child's end.
+func (c *Child) Gone() bool { return c.gone }
+
+// Until tells the story until enough has happened. A child that ends untold is an error.
+func (s *Story) Until(ctx context.Context, enough func() bool) error {
+	tick := time.NewTicker(glance)
+	defer tick.Stop()
+	timeout := time.After(patience)
+	for !enough() {
+		select {
+		case r := <-s.reports:
+			if r.Child.gone = r.Ended; r.Ended && !r.Child.told {
+				return fmt.Errorf("%s, process %d, ended too early: %v", r.Child.Name, r.Child.Pid(), r.Err)
+			}
+			if err := s.Hear(r); err != nil {
+				return err
+			}
+		case <-tick.C:
+			if s.Look != nil {
+				s.Look(ctx)
+			}
+		case <-timeout:
+			return fmt.Errorf("nothing has happened for %v: is this machine overloaded?", patience)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// End leaves no child behind, however the story went.
+func (s *Story) End() {
+	for _, c := range s.children {
+		c.quiet()
+		c.Kill()
+	}
+	s.children = nil
+}
+
+// Open opens a database as the function of that name does, and says so.
+func (s *Story) Open(ctx context.Context) (*Database, error) {
+	s.Say("", Plain, "starting a Cloud Spanner emulator")
+	d, err := Open(ctx)
+	if err == nil {
+		s.Say("", Plain, "it is ready at %s, with a lock table", d.Addr())
+	}
+	return d, err
+}
+
+// InLeases writes how long something took, in seconds and in leases.
+func InLeases(took, lease time.Duration) string {
+	return fmt.Sprintf("%.2fs (%.2f leases)", took.Seconds(), float64(took)/float64(lease))
+}
