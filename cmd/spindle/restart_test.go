@@ -154,9 +154,9 @@ func TestCandidatesSurviveTheLossOfTheirSessions(t *testing.T) {
 			token := w.says("exec", `holding job, token (\d+)$`)
 			w.says("service", `^active$`)
 			happens(w)
-			w.says("exec", `standing again`)
+			w.says("exec", `competing again`)
 			w.says("service", `(?s)^active$.*^inactive$.*^active$`)
-			again := w.says("exec", `(?s)standing again.*holding job, token (\d+)$`)
+			again := w.says("exec", `(?s)competing again.*holding job, token (\d+)$`)
 			assert.Greater(t, again, token)
 		})
 	}

@@ -39,6 +39,9 @@ func role(args []string, orders <-chan string) error {
 		if err := c.Signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
+		if _, err := syscall.Wait4(c.Pid(), nil, syscall.WUNTRACED, nil); err != nil { // until it is stopped
+			return err
+		}
 		fmt.Println(c.Pid())
 		<-orders
 	}

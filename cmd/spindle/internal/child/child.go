@@ -1,9 +1,9 @@
-// Package child runs programs that must not outlive what they were started for: each in a process group of
-// its own, all of which is killed with it.
+// Package child runs programs that must not outlive their purpose: each in a process group of its own, which
+// is killed as a whole.
 //
 //   - child.go: a child, from its start to the end of its group
-//   - watchdog.go: a process that kills the group when this process is killed, or is stopped for too long
-//   - group_unix.go, death_linux.go: how the system is asked for that
+//   - watchdog.go: a process that kills the group if this process is killed, or stopped for too long
+//   - group_*.go, death_*.go: what the operating system does for that
 package child
 
 import (
@@ -53,17 +53,17 @@ func startError(name string, err error) error {
 // A Child is a program that runs, with its process group.
 type Child struct {
 	cmd   *exec.Cmd
-	guard *watchdog // nil: none
-	leave bool      // what is left of its group when it ends by itself
+	dog   *watchdog // nil: none
+	leave bool      // the rest of its group alone when it ends by itself
 	done  chan struct{}
 	code  int
 }
 
-// Start starts a program with the standard files of this process. The code is a shell's: 128 and the
-// number of the signal for one that a signal ended.
+// Start starts a program with the standard files of this process. Its exit code is as in a shell: 128 plus the
+// number of the signal if a signal ended it.
 //
-// On Linux the program is killed when this process ends, in whatever way. With Watched its whole group
-// is, on every Unix.
+// On Linux the program is killed when this process ends, in whatever way. With Watched, every Unix kills its
+// whole group then.
 func Start(args, env []string, options ...Option) (*Child, error) {
 	c := &Child{cmd: exec.Command(args[0], args[1:]...), done: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), env...)
@@ -85,19 +85,20 @@ func Start(args, env []string, options ...Option) (*Child, error) {
 }
 
 func (c *Child) abort(err error) error {
-	if c.guard != nil {
-		c.guard.dismiss()
+	if c.dog != nil {
+		c.dog.dismiss()
 	}
 	return err
 }
 
-// live keeps the thread that forks: the kernel takes that thread's end for the parent's.
+// live keeps its thread for the child's life: to the kernel, the end of the thread that forked is the end of
+// the parent.
 func (c *Child) live(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := c.cmd.Start()
-	if err == nil && c.guard != nil {
-		c.guard.watch(c.Pid())
+	if err == nil && c.dog != nil {
+		c.dog.watch(c.Pid())
 	}
 	started <- err
 	if err != nil {
@@ -106,10 +107,10 @@ func (c *Child) live(started chan<- error) {
 	_ = c.cmd.Wait() // the state says it
 	c.code = exitCode(c.cmd.ProcessState)
 	if !c.leave {
-		c.Kill() // what it has left behind
+		c.Kill() // what it left behind
 	}
-	if c.guard != nil {
-		c.guard.dismiss()
+	if c.dog != nil {
+		c.dog.dismiss()
 	}
 	close(c.done)
 }
@@ -129,14 +130,14 @@ func (c *Child) Signal(s os.Signal) { signalGroup(c.Pid(), s) }
 // Kill kills the whole group at once.
 func (c *Child) Kill() { killGroup(c.Pid()) }
 
-// Allow lets the watchdog kill the group when left has passed, unless it is told of more time before.
+// Allow lets the watchdog kill the group once left has passed, unless it is called again before.
 func (c *Child) Allow(left time.Duration) {
-	if c.guard != nil {
-		c.guard.allow(left)
+	if c.dog != nil {
+		c.dog.allow(left)
 	}
 }
 
-// Apart keeps the standard input from the child.
+// Apart gives the child an empty standard input.
 func Apart(c *Child) error {
 	c.cmd.Stdin = nil
 	return nil
@@ -151,11 +152,11 @@ func Leaving(c *Child) error {
 // An Option changes how a child is run.
 type Option func(*Child) error
 
-// Watched puts the child under a watchdog, which is this program run again as the arguments say; that has
-// to call Watchdog. The child has so long to live, until Allow gives it more.
+// Watched puts the child under a watchdog: this program, run again with these arguments, which must make it
+// call Watchdog. The child may live for left, unless Allow gives it more.
 func Watched(left time.Duration, args ...string) Option {
 	return func(c *Child) (err error) {
-		c.guard, err = startWatchdog(left, args)
+		c.dog, err = startWatchdog(left, args)
 		return err
 	}
 }

@@ -4,5 +4,5 @@ package child
 
 import "syscall"
 
-// dieWithParent is for Linux only: elsewhere the watchdog has to do.
+// dieWithParent does nothing: only Linux can do this, so elsewhere there is only the watchdog.
 func dieWithParent(*syscall.SysProcAttr) {}

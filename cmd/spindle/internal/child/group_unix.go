@@ -24,11 +24,11 @@ func ownSession(cmd *exec.Cmd) error {
 
 func signalGroup(group int, s os.Signal) {
 	if sig, ok := s.(syscall.Signal); ok && group > 1 {
-		_ = syscall.Kill(-group, sig) // which fails where nothing is left of it
+		_ = syscall.Kill(-group, sig) // which fails if nothing is left of it
 	}
 }
 
-// killGroup also wakes a group that is stopped: SIGKILL does.
+// killGroup also kills a group that is stopped.
 func killGroup(group int) { signalGroup(group, syscall.SIGKILL) }
 
 func exitCode(state *os.ProcessState) int {

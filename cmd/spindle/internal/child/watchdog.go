@@ -12,9 +12,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// watchdog is a process that kills a process group when its pipe says so: at its end, since nobody but
-// this process has the other one, or when it was silent for too long. It is in a session of its own, so
-// that what ends or stops this process, or its group, does not do that to the watchdog.
+// watchdog is a process that kills a process group when its pipe is closed, which only the end of this process
+// does, or when nothing came through the pipe for too long. It has a session of its own, so that whatever ends or stops
+// this process or its group does not end or stop the watchdog.
 type watchdog struct {
 	cmd  *exec.Cmd
 	pipe *os.File
@@ -26,7 +26,7 @@ func startWatchdog(left time.Duration, args []string) (*watchdog, error) {
 		return nil, fmt.Errorf("can't start the watchdog: %w", err)
 	}
 	if runtime.GOOS == "linux" {
-		self = "/proc/self/exe" // which is there, and the same, when the file was replaced
+		self = "/proc/self/exe" // which stays the same if the file is replaced
 	}
 	in, out, err := os.Pipe()
 	if err != nil {
@@ -50,7 +50,7 @@ func startWatchdog(left time.Duration, args []string) (*watchdog, error) {
 
 func (w *watchdog) watch(group int) { w.order("watch %d\n", group) }
 
-// allow tells the time on the wall as well: the line may be read late.
+// allow gives the deadline by the wall clock too: the line may be read late.
 func (w *watchdog) allow(left time.Duration) {
 	w.order("allow %d %d\n", left, time.Now().Add(left).UnixNano())
 }
@@ -61,14 +61,14 @@ func (w *watchdog) dismiss() {
 	go func() { _ = w.cmd.Wait() }()
 }
 
-// order writes a line. What can't be written finds no watchdog that could read it, and must not keep this
-// process: the child goes on without one.
+// order writes a line. If nobody reads it, the watchdog is gone. That must not block this process: the child
+// goes on without a watchdog.
 func (w *watchdog) order(format string, args ...any) {
 	_ = w.pipe.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 	_, _ = fmt.Fprintf(w.pipe, format, args...)
 }
 
-// Watchdog is what the process of a watchdog does: it reads its orders from in.
+// Watchdog is the work of the watchdog's process: it reads its orders from in.
 func Watchdog(in io.Reader) {
 	orders := make(chan string)
 	go func() {
@@ -106,7 +106,7 @@ func Watchdog(in io.Reader) {
 				since = clock.Now()
 			}
 		}
-		// Not longer: a timer stands still while a machine is suspended.
+		// At most a second: timers stand still while a machine is suspended.
 		over.Reset(min(max(remaining(clock, since, left, wall), 0), time.Second))
 	}
 }

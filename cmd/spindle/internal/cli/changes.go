@@ -4,19 +4,18 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A change is what became of a lock between two looks.
+// A change is what happened to a lock between two looks.
 type change struct {
-	At   time.Time // by Spanner's clock, as exactly as the table tells
+	At   time.Time // by Spanner's clock, as exactly as the table shows it
 	Lock table.Listing
 	Text string
 }
 
-// changes says what has changed, in the order of the names. Heartbeats are no change. Terms that began and
-// ended between two looks are not seen.
+// changes lists what has changed, in the order of the names. Heartbeats don't count. A term that began and
+// ended between two looks is missed.
 func changes(before map[string]table.Listing, now []table.Listing, at time.Time) []change {
 	var all []change
 	for _, l := range now {
@@ -52,7 +51,7 @@ func when(was, l table.Listing) time.Time {
 func what(l table.Listing) string {
 	switch l.State() {
 	case table.Held:
-		text := fmt.Sprintf("held by %s, token %v", show(l.Writer), spindle.Token(l.Token))
+		text := fmt.Sprintf("held by %s, token %v", show(l.Writer), l.Token)
 		if l.Promise.Value != "" {
 			text += ", value " + show(l.Promise.Value)
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// common is what every command that uses the database is given.
+// common has the flags of every command that uses the database.
 type common struct {
 	db      string
 	table   string
@@ -43,7 +43,7 @@ An emulator needs SPANNER_EMULATOR_HOST=host:port as well. "spindle demo" needs 
 	case !databasePath.MatchString(o.db):
 		return misuse("--db %q is not the path of a database: want projects/P/instances/I/databases/D", o.db)
 	case o.timeout <= 0:
-		return misuse("--timeout %v: it has to be more than nothing", o.timeout)
+		return misuse("--timeout %v: must be positive", o.timeout)
 	}
 	if err := table.CheckTable(o.table); err != nil {
 		return misuse("--table: %w", err)
@@ -51,7 +51,7 @@ An emulator needs SPANNER_EMULATOR_HOST=host:port as well. "spindle demo" needs 
 	return nil
 }
 
-// open connects to the database. The connection outlives ctx.
+// open connects to the database.
 func (o *common) open(opts ...option.ClientOption) (*connection, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (o *common) open(opts ...option.ClientOption) (*connection, error) {
 	return c, nil
 }
 
-// withTable runs what takes a moment on the table.
+// withTable runs a short task on the table.
 func (o *common) withTable(ctx context.Context, do func(context.Context, table.Table) error) error {
 	db, err := o.open(option.WithGRPCConnectionPool(1))
 	if err != nil {
@@ -78,7 +78,7 @@ func (o *common) withTable(ctx context.Context, do func(context.Context, table.T
 	return o.explain(do(ctx, db.locks()))
 }
 
-// complete suggests the names of the locks that there are, for a shell.
+// complete completes the names of locks for a shell.
 func (o *common) complete(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var names []cobra.Completion
 	if len(args) > 0 || fromEnvironment(c.Flags()) != nil {
@@ -95,7 +95,7 @@ func (o *common) complete(c *cobra.Command, args []string, _ string) ([]cobra.Co
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// explain adds what to do about an error of the database.
+// explain adds to an error of the database what to do about it.
 func (o *common) explain(err error) error {
 	var e *exit
 	var schema *ddl.SchemaError
@@ -106,7 +106,7 @@ func (o *common) explain(err error) error {
 	text := err.Error()
 	switch code := spanner.ErrCode(err); {
 	case errors.As(err, &schema):
-		return fmt.Errorf("table %s in %s is not a lock table: %s: spindle init creates it where it is missing, and spindle init --print shows how it has to be",
+		return fmt.Errorf("table %s in %s is not a lock table: %s: spindle init creates it if it is missing, and spindle init --print shows the schema it must have",
 			schema.Table, o.db, strings.Join(schema.Problems, "; "))
 	case strings.Contains(text, "default credentials"):
 		hint = "gcloud auth application-default login gives you credentials; an emulator needs SPANNER_EMULATOR_HOST"

@@ -14,10 +14,9 @@ import (
 
 // connection is a client of the database, and the store of a lock table in it.
 //
-// A client whose session is gone answers so for ever, as where an emulator was started again, or the
-// database was dropped and made again. Its place is taken by a new one then, for the next call. A client
-// knows nothing of the protocol, so it makes no difference to it: what the old one did not bring about is an
-// error, and a holder goes on under its token, as far as the lease rows that the new one finds allow.
+// Once its session is gone, a client only returns errors: after an emulator was started again, or a database
+// was dropped and created again. A new client then takes its place for the next call. To the protocol this is
+// nothing special: the failed call is an error, and a holder goes on under its token if its lease row is there.
 type connection struct {
 	table string
 	dial  func() (*spanner.Client, error)
@@ -73,8 +72,8 @@ func (c *connection) on(db *spanner.Client) table.Spanner {
 	return table.Spanner{DB: db, Table: c.table}
 }
 
-// heed replaces a client that has lost its session, unless another call did. Where that fails, the next
-// one tries again.
+// heed replaces a client that has lost its session, unless another call has done so. If it can't, the next
+// call tries again.
 func (c *connection) heed(db *spanner.Client, err error) {
 	if !sessionLost(err) {
 		return
@@ -90,8 +89,7 @@ func (c *connection) heed(db *spanner.Client, err error) {
 	}
 }
 
-// sessionLost goes by the text, as the client does not pass on what else there is. A new client where none
-// was needed costs a connection.
+// sessionLost goes by the text: the client passes on nothing else. If it is mistaken, that costs a connection.
 func sessionLost(err error) bool {
 	return spanner.ErrCode(err) == codes.NotFound && strings.Contains(spanner.ErrDesc(err), "Session")
 }

@@ -2,8 +2,8 @@ package cli
 
 import "time"
 
-// deadlines says when a program has to be told to end, and when it is killed, so that it is gone before the
-// lock's local deadline.
+// deadlines says when a program is told to end, and when it is killed, so that it is gone before the lock's
+// local deadline.
 type deadlines struct {
 	lease, grace time.Duration
 
@@ -11,7 +11,7 @@ type deadlines struct {
 	kill  time.Time // when the program is killed, once it was told to end
 }
 
-// An action is due at some time. Killing is due again and again.
+// An action is what to do to the program. Killing is repeated.
 type action int
 
 const (
@@ -20,15 +20,15 @@ const (
 	kill
 )
 
-// margin is what killing a group may take, and a process that is late with it.
+// margin is the time to kill a group in, even if this process is scheduled late.
 func (d *deadlines) margin() time.Duration { return min(d.lease/20, time.Second) }
 
-// patience is the time between the two signals. A quarter of the lease is what heartbeats leave that
-// failed for as long as it takes to be sure.
+// patience is the time between the two signals: a quarter of the lease at most, so that the program is left
+// alone until two heartbeats in a row have failed.
 func (d *deadlines) patience() time.Duration { return min(d.grace, d.lease/4) }
 
-// extend notes how long the lock is held, and returns until when. A deadline only moves forward by more
-// than what reading two clocks takes.
+// extend notes for how long the lock is still held, and returns until when. A deadline moves forward only by
+// more than the time between reading two clocks.
 func (d *deadlines) extend(now time.Time, left time.Duration) time.Time {
 	if until := now.Add(left); d.until.IsZero() || until.Sub(d.until) > d.lease/100 || until.Before(d.until) {
 		d.until = until
@@ -36,14 +36,14 @@ func (d *deadlines) extend(now time.Time, left time.Duration) time.Time {
 	return d.until
 }
 
-// lose notes that the lock is lost already.
+// lose notes that the lock is already lost.
 func (d *deadlines) lose(now time.Time) {
 	if last := now.Add(d.patience() + d.margin()); last.Before(d.until) {
 		d.until = last
 	}
 }
 
-// due says what is to be done now. Once the program was told to end there is no way back.
+// due says what to do now. Once the program was told to end, there is no way back.
 func (d *deadlines) due(now time.Time) action {
 	last := d.until.Add(-d.margin())
 	switch {

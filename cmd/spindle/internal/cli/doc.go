@@ -1,7 +1,3 @@
-// Package cli is the spindle command: one file for each of its commands, and
-//
-//   - root.go: the command line, its errors and exit codes
-//   - flags.go: flags that can be environment variables
-//   - connect.go: the database
-//   - paper.go: what a table looks like on a terminal, and elsewhere
+// Package cli is the spindle command. Each subcommand is a file of that name; each other file is named for the
+// one thing that is in it.
 package cli

@@ -16,35 +16,35 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const execHelp = `Exec stands for a lock, and runs CMD once it holds it, for as long as it does. CMD
-is run directly, not by a shell, in a process group of its own, with
+const execHelp = `Exec waits for a lock, and runs CMD while it holds the lock. CMD is run directly,
+not by a shell, in a process group of its own. Its environment has
   SPINDLE_NAME   the lock's name
   SPINDLE_TABLE  the lock table
   SPINDLE_TOKEN  the fencing token of this term: a number that only grows
-in its environment.
 
-When CMD ends, what it left of its process group is killed, and the lock is
-released. Exec ends with CMD's exit code then, or stands again with --restart.
+When CMD ends, exec kills what is left of its process group, releases the lock,
+and ends with CMD's exit code. With --restart it competes for the lock again.
 
-When no heartbeat is acknowledged for a lease, the lock is lost. CMD gets SIGTERM
-in time, and its whole group SIGKILL, so that it is gone before another may hold
-the lock: a twentieth of a lease before the deadline, at most a second. --grace is how long it has
-between the two, but never more than a quarter of the lease. The same where the
-lock is taken away with spindle release: then another may start meanwhile.
+If no heartbeat is acknowledged for a lease, the lock is lost. CMD must be gone
+before another may hold it. So its group gets SIGTERM in time, and SIGKILL before
+the deadline, by a twentieth of the lease, at most a second. --grace is the time
+between the two signals, but never more than a quarter of the lease. The same
+happens if the lock is taken away with spindle release, but then the next holder
+need not wait for it.
 
-Signals are passed on to CMD's group. SIGINT and SIGTERM end CMD, as far as it
-likes, and exec with it; they end the waiting too.
+Exec passes signals on to CMD's group. After SIGINT, SIGTERM, SIGHUP or SIGQUIT it
+ends when CMD has ended, or at once if it is waiting for the lock.
 
-What happens to exec happens to CMD: if exec is killed, even with SIGKILL, or is
-stopped for longer than the lease allows, a watchdog process kills CMD's group at
-once, and at the deadline. On Linux CMD itself also has the parent-death signal,
-in case the watchdog is killed as well. What neither covers: a process that left
-CMD's group, and a machine that stands still as a whole, where CMD may act for an
-instant after it goes on. For those CMD has to show SPINDLE_TOKEN to whatever it
-writes to, which refuses smaller tokens than it has seen.
+CMD does not outlive exec. If exec is killed, even with SIGKILL, a watchdog
+process kills CMD's group at once. If exec is stopped, the watchdog does so at the
+deadline. On Linux CMD itself has the parent-death signal too, in case the
+watchdog is killed as well. Two things are not covered: a process that left CMD's
+group, and a machine that stands still as a whole, on which CMD may act for an
+instant when it goes on. Against both, send SPINDLE_TOKEN with each write, and have
+the receiver refuse a token that is smaller than one it has seen.
 
 Exit codes:
-  those of CMD, or 128 and the number of the signal that ended it, and
+  CMD's own, or 128 plus the number of the signal that ended it, and
   1    spindle failed: the message says why
   2    the command line is wrong
   75   the lock was not acquired in time (--try, --wait)
@@ -54,7 +54,7 @@ Exit codes:
 
 // execution is one run of exec.
 type execution struct {
-	standing
+	competitor
 	lease   time.Duration
 	grace   time.Duration
 	wait    time.Duration
@@ -63,11 +63,11 @@ type execution struct {
 	args    []string
 
 	signals chan os.Signal
-	ended   os.Signal // the one that ends it, if any
+	ended   os.Signal // the one that ends exec, if any
 }
 
 func newExec(o *common) *cobra.Command {
-	x := &execution{standing: standing{common: o}}
+	x := &execution{competitor: competitor{common: o}}
 	c := &cobra.Command{
 		Use:   "exec --name NAME [--] CMD [ARGS]...",
 		Short: "Run a program while holding a lock",
@@ -91,12 +91,12 @@ func newExec(o *common) *cobra.Command {
 	}
 	f := c.Flags()
 	f.SetInterspersed(false)
-	x.standing.flags(f)
-	f.DurationVar(&x.lease, "lease", 10*time.Second, "how long the lock stays with a holder that is not heard of")
+	x.competitor.flags(f)
+	f.DurationVar(&x.lease, "lease", 10*time.Second, "how long a silent holder keeps the lock")
 	f.DurationVar(&x.grace, "grace", 10*time.Second, "how long CMD may take to end when the lock is lost, at most a quarter of the lease")
-	f.BoolVar(&x.try, "try", false, "give up at once where another holds the lock")
-	f.DurationVar(&x.wait, "wait", 0, "give up when the lock was not acquired for so long (default: never)")
-	f.BoolVar(&x.restart, "restart", false, "stand again whenever CMD has ended or the lock was lost")
+	f.BoolVar(&x.try, "try", false, "give up at once if another holds the lock")
+	f.DurationVar(&x.wait, "wait", 0, "give up if the lock is not acquired in this time (default: never)")
+	f.BoolVar(&x.restart, "restart", false, "compete again whenever CMD has ended or the lock was lost")
 	return c
 }
 
@@ -108,9 +108,9 @@ func (x *execution) run(ctx context.Context) error {
 	case x.try && x.wait != 0:
 		return misuse("--try and --wait: give one of them")
 	case x.wait < 0:
-		return misuse("--wait %v: it can't be less than nothing", x.wait)
+		return misuse("--wait %v: must not be negative", x.wait)
 	case x.grace < 0:
-		return misuse("--grace %v: it can't be less than nothing", x.grace)
+		return misuse("--grace %v: must not be negative", x.grace)
 	}
 	x.signals = make(chan os.Signal, 16)
 	signal.Notify(x.signals, passedOn...)
@@ -124,13 +124,13 @@ func (x *execution) run(ctx context.Context) error {
 		return err
 	}
 	if err := child.Find(x.args[0]); err != nil {
-		return codeOf(err) // a candidate that can't do the work must not get in the way of others
+		return codeOf(err) // a candidate that can't do the work must not keep others from it
 	}
 	if err := x.verify(ctx, db.client()); err != nil {
 		return err
 	}
 	for pause := time.Duration(0); ; {
-		t, err := x.stand(ctx, candidate, pause)
+		t, err := x.compete(ctx, candidate, pause)
 		if err != nil {
 			return err
 		}
@@ -141,16 +141,16 @@ func (x *execution) run(ctx context.Context) error {
 			return err
 		}
 		if err != nil {
-			complain("%v; standing again", err)
+			complain("%v; competing again", err)
 		} else {
-			x.say("%s has ended; standing again", x.args[0])
+			x.say("%s has ended; competing again", x.args[0])
 		}
 		pause = max(x.lease/3-time.Since(began), x.lease/30) // others have their turn
 	}
 }
 
-// stand returns once the lock is held.
-func (x *execution) stand(ctx context.Context, c elect.Candidate, pause time.Duration) (*elect.Term, error) {
+// compete returns once the lock is held, or with the reason why it will not be.
+func (x *execution) compete(ctx context.Context, c elect.Candidate, pause time.Duration) (*elect.Term, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	steps := make(chan elect.Step)
@@ -172,7 +172,7 @@ func (x *execution) stand(ctx context.Context, c elect.Candidate, pause time.Dur
 		defer timer.Stop()
 		late = timer.C
 	}
-	greet := greeter{standing: &x.standing}
+	found := narrator{competitor: &x.competitor}
 	var reason error
 	for {
 		select {
@@ -181,7 +181,7 @@ func (x *execution) stand(ctx context.Context, c elect.Candidate, pause time.Dur
 			case !ok:
 				return nil, reason
 			case step.Term != nil && reason == nil:
-				x.say("holding %s, token %v", x.name, spindle.Token(step.Term.Token()))
+				x.say("holding %s, token %v", x.name, step.Term.Token())
 				return step.Term, nil
 			case step.Term != nil: // it came too late
 				return nil, errors.Join(reason, x.giveBack(step.Term))
@@ -190,7 +190,7 @@ func (x *execution) stand(ctx context.Context, c elect.Candidate, pause time.Dur
 			case x.try:
 				return nil, &exit{notInTime, fmt.Errorf("%s was not acquired: %w", x.name, whyNot(step))}
 			case reason == nil:
-				greet.see(step)
+				found.tell(step)
 			}
 		case s := <-x.signals:
 			if reason == nil && ends(s) {
@@ -212,15 +212,15 @@ func whyNot(step elect.Step) error {
 	case step.Err != nil:
 		return step.Err
 	case step.Seen[0].Exists && step.Seen[0].Writer != "":
-		return fmt.Errorf("it is held by %s, token %v", show(step.Seen[0].Writer), spindle.Token(step.Seen[0].Token))
+		return fmt.Errorf("it is held by %s, token %v", show(step.Seen[0].Writer), step.Seen[0].Token)
 	}
 	return errors.New("another was first")
 }
 
-// hold runs the program for as long as the term lasts, and gives the lock back.
+// hold runs the program under the term, and then releases the lock.
 func (x *execution) hold(t *elect.Term) error {
 	t.Jeopardy = func(err error) {
-		complain("jeopardy: %s is still held, for %s unless a heartbeat gets through: %v", x.name, short(t.Left()), err)
+		complain("jeopardy: %s is still held, but only for %s unless a heartbeat gets through: %v", x.name, short(t.Left()), err)
 	}
 	t.Safe = func() { complain("safe: heartbeats for %s get through again", x.name) }
 	stop, kept := make(chan struct{}), make(chan struct{})
@@ -260,7 +260,7 @@ func (x *execution) hold(t *elect.Term) error {
 // A result is how a program ended.
 type result struct {
 	code int
-	late bool  // it was told to end since the lock was nearly lost
+	late bool  // it was told to end because the lock was nearly lost
 	err  error // why it was not started
 }
 
@@ -284,12 +284,12 @@ func codeOf(err error) error {
 	return err
 }
 
-// work runs the program, and returns when its group is gone: at its own end, or before the term's.
+// work runs the program. It returns when the program's group is gone: at its own end, or before the term's.
 func (x *execution) work(t *elect.Term) (r result) {
 	d := deadlines{lease: x.lease, grace: x.grace}
 	known := d.extend(time.Now(), t.Left())
 	c, err := child.Start(x.args, []string{
-		"SPINDLE_NAME=" + x.name, "SPINDLE_TABLE=" + x.table, "SPINDLE_TOKEN=" + spindle.Token(t.Token()).String(),
+		"SPINDLE_NAME=" + x.name, "SPINDLE_TABLE=" + x.table, "SPINDLE_TOKEN=" + t.Token().String(),
 	}, child.Watched(t.Left()-d.margin()/2, watchdogCommand))
 	if err != nil {
 		return result{err: err}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// commandLineOnly marks flags that an environment must not set for somebody who does not know.
+// commandLineOnly marks flags that no environment variable sets: a forgotten one would do harm.
 const commandLineOnly = "command-line-only"
 
 func variable(f *pflag.Flag) string {

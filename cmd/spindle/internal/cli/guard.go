@@ -17,32 +17,32 @@ import (
 )
 
 const guardHelp = `Guard keeps a service active on the machine that holds a lock, and inactive on all
-others: one that an init system runs, or anything else that commands can switch.
-Commands are run by /bin/sh, with SPINDLE_NAME and SPINDLE_TABLE in their
-environment, and SPINDLE_TOKEN in that of --activate. All machines have to be
-given the same times.
+others. The service is one of an init system, or anything else that commands can
+switch. /bin/sh runs the commands, with SPINDLE_NAME and SPINDLE_TABLE in their
+environment, and SPINDLE_TOKEN in that of --activate. All machines must be given
+the same times.
 
-The lock is renewed every --renew, R, and is lost after --failures, F, of them
-were missed: R times F is the lease.
+The lock is renewed every --renew (R), and is lost after --failures (F) missed
+renewals: R times F is the lease.
 
-The first thing that guard does is to deactivate, so that the state is known. It
-activates once it holds the lock: at once, where that was free or released, and
-else after --confirm, C, more intervals, in which the former machine deactivates.
-C times R is also what a deactivation may take, less a twentieth; it is killed
-then, and tried again until it succeeds. A deactivation that fails is never
-followed by a release: the lock is left to expire, so the next machine waits.
+Guard first deactivates the service, so that its state is known. It activates the
+service once it holds the lock: at once if the lock was free or released, and
+otherwise after --confirm (C) more intervals, in which the former machine
+deactivates. A deactivation may take C times R, less a twentieth. Then it is
+killed, and tried again until it succeeds. If it has failed, the lock is not
+released but left to expire, so that the next machine waits.
 
---healthcheck is run with "active" or "standby" as an argument more. On standby
-it is run before each look at the lock: where it fails, this machine does not
-stand. While active it is run before each heartbeat: where it fails, guard
-deactivates and releases the lock, and others have it at once. It is killed, and
-has failed, where it takes longer than the lease allows: half of what is left of
-it, and the whole of it on standby. It is not run while the service changes.
+--healthcheck is run with "active" or "standby" as one more argument. On standby
+it is run before each look at the lock: if it fails, this machine does not
+compete. While active it is run before each heartbeat: if it fails, guard
+deactivates the service and releases the lock, and another machine can have it at
+once. A check that takes too long is killed, and has failed: it may take half of
+what is left of the lease while active, and a whole lease on standby. It is not
+run while the service is being switched.
 
 SIGTERM and SIGINT end guard, once the service is inactive and the lock released.
-A second one ends it at once. What SIGKILL, or a crash of the machine's kernel,
-leave active is for the init system to end: examples/systemd has a unit whose
-ExecStopPost does.
+A second one ends it at once. If guard crashes or is killed with SIGKILL, the init
+system must deactivate the service: examples/systemd has a unit that does.
 
 Exit codes:
   0    it was told to end, and the service is inactive
@@ -52,14 +52,14 @@ Exit codes:
 
 // guarding is one run of guard.
 type guarding struct {
-	standing
+	competitor
 	activate, deactivate, healthcheck string
 	renew, activation                 time.Duration
 	failures, confirm                 int
 }
 
 func newGuard(o *common) *cobra.Command {
-	g := &guarding{standing: standing{common: o}}
+	g := &guarding{competitor: competitor{common: o}}
 	c := &cobra.Command{
 		Use:   "guard --name NAME --activate CMD --deactivate CMD",
 		Short: "Keep a service active on one machine only",
@@ -72,13 +72,13 @@ func newGuard(o *common) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return g.run(c.Context()) },
 	}
 	f := c.Flags()
-	g.standing.flags(f)
+	g.competitor.flags(f)
 	f.StringVar(&g.activate, "activate", "", "the `command` that makes the service active")
-	f.StringVar(&g.deactivate, "deactivate", "", "the `command` that makes it inactive; it has to succeed where it is already")
-	f.StringVar(&g.healthcheck, "healthcheck", "", "the `command` that succeeds where the service is well, or could be (default: it always is)")
+	f.StringVar(&g.deactivate, "deactivate", "", "the `command` that makes it inactive; it must succeed if it is inactive already")
+	f.StringVar(&g.healthcheck, "healthcheck", "", "the `command` that succeeds if the service is well, or would be (default: it always is)")
 	f.DurationVar(&g.renew, "renew", 3*time.Second, "how often the lock is renewed")
-	f.IntVar(&g.failures, "failures", 3, "after how many missed renewals the lock is lost")
-	f.IntVar(&g.confirm, "confirm", 3, "for how many more intervals it is renewed, after a takeover from a dead holder, before the activation")
+	f.IntVar(&g.failures, "failures", 3, "how many missed renewals lose the lock")
+	f.IntVar(&g.confirm, "confirm", 3, "how many more intervals to wait before the activation, after a takeover from a dead holder")
 	f.DurationVar(&g.activation, "activation", 90*time.Second, "how long an activation may take")
 	return c
 }
@@ -95,7 +95,7 @@ func (g *guarding) check() error {
 	case g.renew <= 0 || lease < 100*time.Millisecond || lease > table.MaxLease:
 		return misuse("--renew %v times --failures %d is a lease of %v: it must be at least 100ms and at most %v", g.renew, g.failures, lease, table.MaxLease)
 	case g.activation <= 0:
-		return misuse("--activation %v: it has to be more than nothing", g.activation)
+		return misuse("--activation %v: must be positive", g.activation)
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (g *guarding) run(ctx context.Context) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // so that a second signal ends it at once
+	context.AfterFunc(ctx, stop) // a second signal ends it at once
 	lease := g.renew * time.Duration(g.failures)
 	db, err := g.open(spindle.ClientOptions(lease)...)
 	if err != nil {
@@ -123,20 +123,20 @@ func (g *guarding) run(ctx context.Context) error {
 	if err := g.verify(ctx, db.client()); err != nil {
 		return err
 	}
-	greet := greeter{standing: &g.standing}
-	guard := &guard.Guard{
+	found := narrator{competitor: &g.competitor}
+	service := guard.Guard{
 		Candidate: candidate, Service: g, Renew: g.renew, Confirm: g.confirm, Activation: g.activation,
 		Say:  func(format string, args ...any) { g.say("%s: "+format, append([]any{g.name}, args...)...) },
 		Warn: func(format string, args ...any) { complain("%s: "+format, append([]any{g.name}, args...)...) },
-		Seen: greet.see,
+		Seen: found.tell,
 	}
-	guard.Run(ctx)
+	service.Run(ctx)
 	return nil
 }
 
 // Activate implements guard.Service.
 func (g *guarding) Activate(ctx context.Context, token table.Token) error {
-	return g.shell(ctx, g.activate, []string{"SPINDLE_TOKEN=" + spindle.Token(token).String()}, child.Leaving)
+	return g.shell(ctx, g.activate, []string{"SPINDLE_TOKEN=" + token.String()}, child.Leaving)
 }
 
 // Deactivate implements guard.Service.

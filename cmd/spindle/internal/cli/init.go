@@ -26,12 +26,12 @@ func newInit(o *common) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Create the lock table, or verify it",
-		Long: `Init creates the lock table where it is missing, in whichever dialect the database
-has, and verifies it where it exists. It changes no table. It also says which
-roles are needed, in the form of the commands that grant them.
+		Long: `Init creates the lock table if it is missing, in the database's dialect, and
+verifies it if it exists. It never changes a table. It also prints the roles that
+are needed, and a command that grants them.
 
-With --print it prints the statement instead, for those who keep their schema in
-migrations, and needs no database.
+With --print it only prints the statement, for a schema that is kept in
+migrations. That needs no database.
 ` + commonCodes,
 		Example: `  spindle init --db projects/P/instances/I/databases/D
   spindle init --print --dialect postgresql --table my_locks`,
@@ -75,7 +75,7 @@ func initialize(ctx context.Context, o *common) error {
 	var schema *ddl.SchemaError
 	done := "exists, and is right"
 	if err := ddl.Verify(ask, db.client(), o.table); errors.As(err, &schema) {
-		// Without the timeout: a change of the schema may take minutes.
+		// No timeout: a change of the schema may take minutes.
 		if err := ddl.Create(ctx, o.db, o.table, option.WithUserAgent("spindle")); err != nil {
 			return o.explain(err)
 		}
@@ -95,7 +95,7 @@ func printRoles(f *os.File, db string) {
 		project, instance, database = parts[1], parts[3], parts[5]
 	}
 	fmt.Fprintf(f, `Roles on the database:
-  roles/spanner.databaseUser    to stand for locks: exec, guard, release
+  roles/spanner.databaseUser    to change locks: exec, guard, release, prune
   roles/spanner.databaseReader  to look at them: ls, watch, status
   roles/spanner.databaseAdmin   to create the table: init
 

@@ -23,8 +23,8 @@ claimed since. Age counts from the release, by Spanner's clock, however long the
 lock was held before. Locks that are held, claimed or expired are left alone.
 
 It is safe beside candidates and holders: a lock without a row is free, and tokens
-grow on. Let --older be no shorter than the longest lease: a candidate that saw the
-last holder, and has not looked since, waits one lease for a row that is gone.
+grow on. Keep --older at the longest lease or above: a candidate that saw the
+last holder, and has not looked since, waits one lease if the row is gone.
 
 It works in batches, and what was deleted before an interruption stays deleted.
 The --timeout is for each batch.
@@ -34,13 +34,13 @@ The --timeout is for each batch.
 		Args: exactly(0, "none"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if older < 0 {
-				return misuse("--older %v: it can't be negative", older)
+				return misuse("--older %v: must not be negative", older)
 			}
 			return prune(c.Context(), o, older, dryRun)
 		},
 	}
-	c.Flags().DurationVar(&older, "older", 24*time.Hour, "how long ago the lock was released, `at least`")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "delete nothing, and print the names")
+	c.Flags().DurationVar(&older, "older", 24*time.Hour, "prune locks that were released at least this `duration` ago")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the names, and delete nothing")
 	_ = c.Flags().SetAnnotation("dry-run", commandLineOnly, []string{})
 	return c
 }
@@ -82,7 +82,7 @@ func prune(ctx context.Context, o *common, older time.Duration, dryRun bool) err
 	return nil
 }
 
-// stopped says how far it came. The client does not tell why its ctx ended.
+// stopped says how far it came, and why ctx ended, which the client does not.
 func stopped(ctx context.Context, o *common, pruned int, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -21,18 +20,18 @@ func newRelease(o *common) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release NAME --token T",
 		Short: "Break a lock by its token",
-		Long: `Release takes a lock away from its holder. The token says which term is meant, as
-spindle ls shows it: where the lock has changed hands since you looked, nothing
+		Long: `Release takes a lock away from its holder. The token, which spindle ls shows, says
+which term is meant: if the lock has changed hands since you looked, nothing
 happens to the new holder.
 
-The lock is free at once, and the holder's fenced writes fail at once. It finds
-out at its next heartbeat, a third of a lease later if it is alive: until then it
-and the next holder may both be at work, outside of fenced writes. So this is for
-holders that hang; one that can be stopped should be, since that releases the
-lock with nobody at work. A holder that is dead needs no breaking: its lock
+The lock is free at once, and the holder's fenced writes fail at once. A holder
+that is alive finds out at its next heartbeat, up to a third of a lease later.
+Until then it and the next holder may both work, outside of fenced writes. So
+this is for holders that hang. If you can stop the holder, do that instead: it
+releases the lock when its work has ended. If the holder is dead, wait: its lock
 expires by itself.
 
-It asks before it does it, unless --yes is given.
+Release asks before it acts, unless --yes is given.
 ` + commonCodes,
 		Example: `  spindle ls
   spindle release nightly --token 1763645616123456`,
@@ -58,12 +57,12 @@ It asks before it does it, unless --yes is given.
 						return err
 					}
 				}
-				// Not within ctx: a person may have thought about it for a while.
+				// Not within ctx: the person may have taken a while to answer.
 				return breakLock(context.WithoutCancel(ctx), o, t, args[0], table.Token(token))
 			})
 		},
 	}
-	c.Flags().Int64Var(&token, "token", 0, "the `token` of the term to be ended")
+	c.Flags().Int64Var(&token, "token", 0, "the `token` of the term to end")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
 	_ = c.Flags().SetAnnotation("token", commandLineOnly, []string{})
 	_ = c.Flags().SetAnnotation("yes", commandLineOnly, []string{})
@@ -76,11 +75,11 @@ func breakable(l table.Listing, token table.Token) error {
 	case state == table.Free, state == table.Released:
 		return fmt.Errorf("nothing was released: %s", sentence(l))
 	case state == table.Orphaned:
-		return nil // the lease row may be that of the token
+		return nil // the lease row may be of this token
 	case l.Token != token:
-		return fmt.Errorf("nothing was released, as %d is not the token of %s any more: %s", token, show(l.Name), sentence(l))
+		return fmt.Errorf("nothing was released: %d is not the token of %s any more: %s", token, show(l.Name), sentence(l))
 	case state == table.Unconfirmed:
-		return fmt.Errorf("nothing was released: %s\n  it is free by itself a lease after the claim, where the claimant does not go on", sentence(l))
+		return fmt.Errorf("nothing was released: %s\n  if the claimant does not go on, it is free one lease after the claim", sentence(l))
 	}
 	return nil
 }
@@ -93,10 +92,10 @@ func confirm(l table.Listing) error {
 	}
 	fmt.Fprintf(os.Stderr, `
 If you go on:
-  - the lock is free, and another candidate has it at once;
+  - the lock is free, and another candidate may take it at once;
   - fenced writes under this token fail from then on;
-  - the holder notices at its next heartbeat, up to %s later if it is
-    alive and can reach the database, and stops. Until then both may be at work.
+  - the holder stops at its next heartbeat, up to %s later, if it is alive
+    and can reach the database. Until then both may be at work.
 `, third)
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return misuse("nothing was released: there is no terminal to ask on, so give --yes")
@@ -119,6 +118,6 @@ func breakLock(ctx context.Context, o *common, t table.Table, name string, token
 	if err != nil {
 		return err
 	}
-	fmt.Printf("released %s, which was held under token %v\n", show(name), spindle.Token(token))
+	fmt.Printf("released %s, which was held under token %v\n", show(name), table.Token(token))
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/subprocess"
 )
 
-// The exit codes. Those of exec are its program's own, and these.
+// The exit codes. Exec has its program's too.
 const (
 	failed       = 1  // it could not be done
 	misused      = 2  // the command line is wrong
@@ -92,9 +92,9 @@ func commands(c *cobra.Command, do func(*cobra.Command)) {
 const rootHelp = `Spindle runs a program on exactly one machine, and shows who holds which lock.
 
 Locks are rows of one table in a Cloud Spanner database. A lock has one holder,
-which keeps it with heartbeats; where none is acknowledged for a lease, the
-holder stops by itself, and another may have the lock then. Each term has a
-fencing token, a number that only grows.
+which keeps it with heartbeats. If none is acknowledged for a lease, the holder
+stops by itself, and then another may have the lock. Each term has a fencing
+token, a number that only grows.
 
 To see it all without a database of your own:
 
@@ -107,14 +107,14 @@ To begin:
   spindle exec --name nightly -- ./nightly-report
   spindle ls
 
-Every flag can be given as an environment variable: SPINDLE_ and its name in
-upper case, with _ for -. A flag on the command line wins. SPANNER_EMULATOR_HOST
-leads to an emulator instead of Cloud Spanner.`
+Flags can also be set as environment variables, which the help of each command
+names. A flag on the command line wins. To use an emulator instead of Cloud
+Spanner, set SPANNER_EMULATOR_HOST to its host:port.`
 
 const commonCodes = `
 Exit codes:
   0    done
-  1    it could not be done; the message says why
+  1    it failed; the message says why
   2    the command line is wrong`
 
 func newRoot() *cobra.Command {
@@ -122,7 +122,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:               "spindle",
 		Short:             "Run a program on exactly one machine, and see who holds what",
-		Long:              rootHelp + "\n" + commonCodes + "\nexec, status and doctor have more: see their help.",
+		Long:              rootHelp + "\n" + commonCodes + "\nSome commands have more: see their help.",
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return fromEnvironment(c.Flags()) },
@@ -147,47 +147,18 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// reflow fills the paragraphs of a text. Lines that begin with a space are left as they are.
-func reflow(text string, width int) string {
-	var b strings.Builder
-	column := 0
-	for line := range strings.Lines(text) {
-		if line = strings.TrimRight(line, "\n"); line == "" || line[0] == ' ' {
-			if column > 0 {
-				b.WriteString("\n")
-			}
-			b.WriteString(line + "\n")
-			column = 0
-			continue
-		}
-		for _, word := range strings.Fields(line) {
-			switch {
-			case column > 0 && column+1+len(word) > width:
-				b.WriteString("\n")
-				column = 0
-			case column > 0:
-				b.WriteString(" ")
-				column++
-			}
-			b.WriteString(word)
-			column += len(word)
-		}
-	}
-	return strings.TrimRight(b.String(), "\n")
-}
-
 func suggestion(c *cobra.Command, arg string) string {
 	if s := c.SuggestionsFor(arg); len(s) > 0 {
-		return fmt.Sprintf(": %s may be meant", strings.Join(s, " or "))
+		return fmt.Sprintf(": did you mean %s?", strings.Join(s, " or "))
 	}
 	return ""
 }
 
-// exactly wants so many arguments, and says what they are.
+// exactly wants n arguments: what they are is said if there are others.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
-			return fmt.Errorf("%d arguments where %s is wanted", len(args), what)
+			return fmt.Errorf("%d arguments: want %s", len(args), what)
 		}
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -21,7 +20,7 @@ const (
 	restBelow   = "\x1b[J"
 )
 
-// draw shows the leases as bars, until ctx ends. What was seen last is left on the terminal.
+// draw shows the leases as bars until ctx ends, and leaves the last picture on the terminal.
 func (w *watching) draw(ctx context.Context, p *paper, looks <-chan look) error {
 	var s story
 	var now look
@@ -34,7 +33,7 @@ func (w *watching) draw(ctx context.Context, p *paper, looks <-chan look) error 
 	if now.err != nil {
 		return w.explain(now.err)
 	}
-	s.next(now) // what is so already is no change
+	s.next(now) // what is there at first is no change
 	fmt.Fprint(p, otherScreen)
 	tick := time.NewTicker(frame)
 	defer tick.Stop()
@@ -59,14 +58,14 @@ func (w *watching) draw(ctx context.Context, p *paper, looks <-chan look) error 
 	}
 }
 
-// picture is everything, at a local time: a heading, the locks, and the last changes below.
+// picture is the whole screen at a local time: a heading, the locks, and the last changes.
 func (w *watching) picture(p *paper, l look, recent []change, local time.Time) []string {
 	at := l.at.Add(local.Sub(l.local)) // now, by Spanner's clock
 	heading := fmt.Sprintf("%s  %s", at.UTC().Format("15:04:05Z"), w.table+" in "+w.db)
 	lines := []string{p.paint(bold, fit(heading, p.width))}
 	if l.err != nil {
 		text := strings.ReplaceAll(l.err.Error(), "\n", " ")
-		lines = append(lines, p.paint(red, fit(fmt.Sprintf("can't look since %s ago: %s", short(local.Sub(l.local)), text), p.width)))
+		lines = append(lines, p.paint(red, fit(fmt.Sprintf("no answer for %s: %s", short(local.Sub(l.local)), text), p.width)))
 	} else {
 		lines = append(lines, "")
 	}
@@ -79,7 +78,7 @@ func (w *watching) picture(p *paper, l look, recent []change, local time.Time) [
 	}
 	lines = append(lines, bars(p, shown, at)...)
 	if more := len(l.locks) - len(shown); more > 0 {
-		lines = append(lines, p.paint(faint, fmt.Sprintf("and %d more: spindle ls has them", more)))
+		lines = append(lines, p.paint(faint, fmt.Sprintf("and %d more: see spindle ls", more)))
 	}
 	if len(l.locks) == 0 {
 		lines = append(lines, p.paint(faint, "There are no locks in the table."))
@@ -117,7 +116,7 @@ func bars(p *paper, locks []table.Listing, at time.Time) []string {
 	for _, l := range locks {
 		token := "-"
 		if l.Token != 0 {
-			token = spindle.Token(l.Token).String()
+			token = l.Token.String()
 		}
 		lines = append(lines, row(show(l.Name), show(l.Writer), token, lease(p, l, at)))
 	}

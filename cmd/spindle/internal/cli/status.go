@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -19,18 +18,18 @@ func newStatus(o *common) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status NAME",
 		Short: "Tell scripts whether a lock is held, and by whom",
-		Long: `Status says whether a lock is held: by anybody, or by the one that --id or
---token tells. In a program that spindle exec runs, SPINDLE_TOKEN is that already.
+		Long: `Status says whether a lock is held: by anybody, or by the holder that --id or
+--token names. In a program that spindle exec runs, SPINDLE_TOKEN names it already.
 
-An answer is about the past: the lock may have changed hands since. Ask it to
-choose where to look, not to decide what to write; for that there is the token.
+The answer is about the past: the lock may have changed hands since. Use it to
+decide where to look, not what to write: for that there is the token.
 
 Exit codes:
-  0    it is held; with --id or --token: by that one
+  0    it is held; with --id or --token, by that holder
   1    the database could not be asked
   2    the command line is wrong
   3    it is free: nobody holds it
-  4    it is held by another than --id or --token says`,
+  4    it is held, but not by the holder that --id or --token names`,
 		Example: `  spindle status nightly && echo "somebody is at it"
   spindle status nightly --id "$(hostname)" --quiet || exit 0
   spindle status nightly -o json | jq -r .value`,
@@ -61,8 +60,8 @@ Exit codes:
 			})
 		},
 	}
-	c.Flags().StringVar(&id, "id", "", "the `id` of who asks")
-	c.Flags().Int64Var(&token, "token", 0, "the `token` of who asks")
+	c.Flags().StringVar(&id, "id", "", "answer 4 unless this `id` holds the lock")
+	c.Flags().Int64Var(&token, "token", 0, "answer 4 unless the lock is held under this `token`")
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "print nothing")
 	f.flag(c.Flags())
 	return c
@@ -79,9 +78,9 @@ func printStatus(f format, l table.Listing, quiet bool) error {
 	return nil
 }
 
-// sentence says what a lock is, in a few lines.
+// sentence describes a lock in a few lines.
 func sentence(l table.Listing) string {
-	name, token := show(l.Name), spindle.Token(l.Token)
+	name, token := show(l.Name), l.Token
 	age, since := short(l.At.Sub(l.Heartbeat)), short(l.At.Sub(l.Token.Time()))
 	switch l.State() {
 	case table.Held:
@@ -95,9 +94,9 @@ func sentence(l table.Listing) string {
 	case table.Released:
 		return fmt.Sprintf("%s is free: it was released %s ago", name, since)
 	case table.Unconfirmed:
-		return fmt.Sprintf("%s is not held: %s has claimed it, %s ago, and may not act yet\n  token %v", name, show(l.Writer), age, token)
+		return fmt.Sprintf("%s is not held: %s claimed it %s ago, and may not act yet\n  token %v", name, show(l.Writer), age, token)
 	case table.Orphaned:
-		return fmt.Sprintf("%s is not held: somebody deleted its row; candidates wait the lease of its last holder out", name)
+		return fmt.Sprintf("%s is not held: somebody deleted its row; it is free once its last holder's lease has passed", name)
 	case table.Unreadable:
 		return fmt.Sprintf("%s is taken by %s, token %v", name, show(l.Writer), token)
 	}

@@ -14,14 +14,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const watchHelp = `Watch shows what becomes of the locks, or of the one that is named, until it is
-interrupted. On a terminal each lock's lease is a bar that runs out and is
-refilled by heartbeats, above the last changes; the bar of a healthy holder never
-falls below two thirds. Elsewhere, or with --lines, each change is a line, with
-its time by Spanner's clock, after the present state of each lock.
+const watchHelp = `Watch shows changes of all locks, or of the one that is named, until it is
+interrupted. On a terminal each lease is a bar that runs out and is refilled by
+heartbeats, with the last changes below. A healthy holder's bar stays above two
+thirds. Elsewhere, or with --lines, watch prints a line for each lock, and then a
+line for each change, with its time by Spanner's clock.
 
-It reads the table, or the one lock, each --every. What begins and ends between
-two looks is not seen, but a new token always is.
+It looks every --every, so it misses a term that begins and ends between two
+looks. It never misses that a lock has a new token.
 
 `
 
@@ -44,7 +44,7 @@ func newWatch(o *common) *cobra.Command {
   spindle watch nightly -o json | jq -r 'select(.state == "expired") | .holder'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return fmt.Errorf("%d names where one is wanted, or none for all locks", len(args))
+				return fmt.Errorf("%d names: give one, or none for all locks", len(args))
 			}
 			return nil
 		},
@@ -60,12 +60,12 @@ func newWatch(o *common) *cobra.Command {
 		},
 	}
 	c.Flags().DurationVar(&w.every, "every", 500*time.Millisecond, "how often to look")
-	c.Flags().BoolVar(&w.lines, "lines", false, "print lines on a terminal, too")
+	c.Flags().BoolVar(&w.lines, "lines", false, "print lines even on a terminal")
 	w.f.flag(c.Flags())
 	return c
 }
 
-// A look is what one look found.
+// A look is what was found at one time.
 type look struct {
 	locks []table.Listing
 	at    time.Time // by Spanner's clock
@@ -75,7 +75,7 @@ type look struct {
 
 func (w *watching) run(ctx context.Context) error {
 	if w.every < 10*time.Millisecond {
-		return misuse("--every %v: at least 10ms", w.every)
+		return misuse("--every %v: must be at least 10ms", w.every)
 	}
 	db, err := w.open(spindle.ClientOptions(0)...)
 	if err != nil {
@@ -122,7 +122,7 @@ func (w *watching) look(ctx context.Context, t table.Table) (l look) {
 	return l
 }
 
-// story is what is remembered from look to look.
+// A story turns looks into changes.
 type story struct {
 	seen map[string]table.Listing
 }
@@ -147,9 +147,9 @@ func (w *watching) print(ctx context.Context, p *paper, looks <-chan look) error
 		case l := <-looks:
 			switch {
 			case l.err != nil && first:
-				return w.explain(l.err) // a mistake, rather than a bad moment
+				return w.explain(l.err) // probably a mistake, and not a passing failure
 			case l.err != nil && ctx.Err() == nil && !failing:
-				complain("can't look, trying on: %v", w.explain(l.err))
+				complain("can't read the locks, will try again: %v", w.explain(l.err))
 			}
 			if failing = l.err != nil; failing {
 				continue

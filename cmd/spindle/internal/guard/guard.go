@@ -12,16 +12,16 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A Service is activated and deactivated on this machine. Where ctx ends, the methods return, with an
-// error, and nothing of what they have started goes on.
+// A Service is activated and deactivated on this machine. When ctx ends, its methods end all that they have
+// started, and return an error.
 type Service interface {
 	Activate(ctx context.Context, token table.Token) error
 	Deactivate(ctx context.Context) error
-	// Check is given the role that this machine has. A service without a health check is always well.
+	// Check is told this machine's role. A service without a health check is always well.
 	Check(ctx context.Context, role Role) error
 }
 
-// A Role is what a machine is to the service.
+// A Role is a machine's part.
 type Role string
 
 // The roles.
@@ -30,13 +30,12 @@ const (
 	Standby Role = "standby"
 )
 
-// Guard keeps a service active on the machine that holds a lock. All machines have to be given the same
-// times.
+// Guard keeps a service active on the machine that holds a lock. All machines must have the same times.
 type Guard struct {
 	Candidate  elect.Candidate // whose lease is Renew times the failures that are allowed
 	Service    Service
 	Renew      time.Duration // between two heartbeats
-	Confirm    int           // for how many more after a takeover from a dead holder
+	Confirm    int           // how many heartbeats to wait after a takeover from a dead holder
 	Activation time.Duration // how long an activation may take
 
 	Say  func(format string, args ...any) // what happens
@@ -49,17 +48,17 @@ type Guard struct {
 	term     *elect.Term        // or nil
 	unkeep   context.CancelFunc // ends its renewing
 	kept     chan struct{}      // closed when that has ended
-	role     atomic.Value       // in which the health of the service decides whether it is renewed, or ""
+	role     atomic.Value       // whose health check is run before heartbeats; "": none
 	command  context.CancelFunc // ends the command that was run last
 	finished chan struct{}      // closed when that has ended
 	number   int                // of the command
 	retry    bool               // the command was a deactivation that failed
-	withdraw context.CancelFunc // ends the standing
+	withdraw context.CancelFunc // ends competing
 	over     chan struct{}      // closed when Run ends
 	all      sync.WaitGroup
 }
 
-// message is an event, with what it is about: one that is not the present one any more is too late.
+// message is an event about a term or a command. It comes too late if there is another one by now.
 type message struct {
 	event
 	term    *elect.Term
@@ -69,14 +68,13 @@ type message struct {
 
 func (g *Guard) lease() time.Duration { return g.Candidate.Promise.Lease }
 
-// confirmation is how long a lock is kept before the service is activated, after a takeover from a dead
-// holder. The former one has nearly as long for its deactivation.
+// confirmation is how long the lock is held before the service is activated, after a takeover from a dead
+// holder. The dead holder's machine has nearly as long for its deactivation.
 func (g *Guard) confirmation() time.Duration { return time.Duration(g.Confirm) * g.Renew }
 
 func (g *Guard) deactivation() time.Duration { return g.confirmation() - g.confirmation()/20 }
 
-// Run guards the service until ctx ends. It returns once the service is inactive on this machine and the
-// lock is given up.
+// Run guards the service until ctx ends. It returns once the service is inactive and the lock is given up.
 func (g *Guard) Run(ctx context.Context) {
 	g.events = make(chan message, 8)
 	g.over = make(chan struct{})
@@ -99,7 +97,7 @@ func (g *Guard) Run(ctx context.Context) {
 	}
 }
 
-// heed tells the machine of what is still true.
+// heed passes an event on to the machine, unless it came too late.
 func (g *Guard) heed(m message) []action {
 	switch m.event {
 	case electedDead, electedFree:
@@ -128,7 +126,7 @@ func (g *Guard) heed(m message) []action {
 	}
 	g.retry = m.event == notDeactivated
 	actions := g.m.on(m.event)
-	// Not while the service changes: it is neither, and a deactivation needs the lock.
+	// No health check while the service changes: it is in neither role, and a deactivation needs the lock.
 	switch g.m.service {
 	case active:
 		g.role.Store(Active)
@@ -149,7 +147,7 @@ func (g *Guard) tell(m message) {
 	case deactivated:
 		g.Say("the service is inactive")
 	case notDeactivated:
-		g.Warn("THE SERVICE COULD NOT BE DEACTIVATED, trying on: %v", m.err)
+		g.Warn("THE SERVICE COULD NOT BE DEACTIVATED, trying again: %v", m.err)
 	}
 }
 
@@ -164,14 +162,14 @@ func (g *Guard) do(a action) {
 			pause = g.Renew / 2
 		}
 		g.run(g.deactivation(), pause, deactivated, notDeactivated, g.Service.Deactivate)
-	case stand:
-		g.stand(0)
-	case standLater:
-		g.stand(g.lease())
+	case compete:
+		g.compete(0)
+	case competeLater:
+		g.compete(g.lease())
 	case withdraw:
 		g.withdraw()
 	case wait:
-		g.Say("its last holder may not know yet: waiting %v", g.confirmation())
+		g.Say("its last holder may still be active: waiting %v", g.confirmation())
 		t := g.term
 		timer := g.Candidate.Clock.AfterFunc(g.confirmation(), func() { g.send(context.Background(), message{event: confirmed, term: t}) })
 		context.AfterFunc(t.Context(), func() { timer.Stop() })
@@ -193,7 +191,7 @@ func (g *Guard) do(a action) {
 
 var errGivenUp = errors.New("given up")
 
-// begin keeps a term, and tells of its end.
+// begin keeps a term with heartbeats, and sends a message when it ends.
 func (g *Guard) begin(t *elect.Term) {
 	ctx, cancel := context.WithCancel(context.Background())
 	g.term, g.unkeep, g.kept = t, cancel, make(chan struct{})
@@ -204,14 +202,14 @@ func (g *Guard) begin(t *elect.Term) {
 	})
 }
 
-// leave ends the keeping of a term. Nothing that is sent of it matters any more.
+// leave stops the heartbeats. Messages about the term don't matter any more.
 func (g *Guard) leave() {
 	g.term = nil
 	g.unkeep()
 	<-g.kept
 }
 
-// keep sends heartbeats as long as the service is well.
+// keep sends heartbeats, and checks the service before them.
 func (g *Guard) keep(ctx context.Context, t *elect.Term) {
 	clock := g.Candidate.Clock
 	checked := clock.Now()
@@ -220,10 +218,9 @@ func (g *Guard) keep(ctx context.Context, t *elect.Term) {
 		if ctx.Err() != nil {
 			return
 		}
-		// A heartbeat that is tried again needs no other check.
+		// A heartbeat that is tried again needs no new check.
 		if role, _ := g.role.Load().(Role); role != "" && clock.Now().Since(checked) >= g.Renew/2 {
-			// So that the heartbeat after it has as long.
-			err := g.check(ctx, role, t.Left()/2)
+			err := g.check(ctx, role, t.Left()/2) // the other half is for the heartbeat
 			checked = clock.Now()
 			if err != nil {
 				g.send(ctx, message{event: unhealthy, term: t, err: err})
@@ -243,7 +240,7 @@ func (g *Guard) check(ctx context.Context, role Role, limit time.Duration) error
 	defer cancel()
 	err := g.Service.Check(limited, role)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("killed, as it took longer than %v, which is what the lease allows: %w", limit.Round(time.Millisecond), err)
+		return fmt.Errorf("killed after %v, which is all that the lease allows: %w", limit.Round(time.Millisecond), err)
 	}
 	return err
 }
@@ -265,7 +262,7 @@ func (g *Guard) run(limit, pause time.Duration, done, failed event, do func(cont
 		if m.err = do(limited); m.err != nil {
 			m.event = failed
 			if limited.Err() != nil && ctx.Err() == nil {
-				m.err = fmt.Errorf("killed, as it took longer than %v: %w", limit, m.err)
+				m.err = fmt.Errorf("killed after %v: %w", limit, m.err)
 			}
 		}
 		close(finished)
@@ -273,8 +270,8 @@ func (g *Guard) run(limit, pause time.Duration, done, failed event, do func(cont
 	})
 }
 
-// stand stands for the lock, while the service is well, until it is held or not to be stood for any more.
-func (g *Guard) stand(pause time.Duration) {
+// compete competes for the lock while the service is well, until the lock is held or g.withdraw is called.
+func (g *Guard) compete(pause time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	g.withdraw = cancel
 	g.start(func() {
@@ -315,9 +312,9 @@ func (g *Guard) stand(pause time.Duration) {
 
 func (g *Guard) tellHealth(err error) {
 	if err != nil {
-		g.Warn("not standing, as the health check failed: %v", err)
+		g.Warn("not competing: the health check failed: %v", err)
 	} else {
-		g.Say("standing, as the health check succeeds")
+		g.Say("competing again: the health check succeeds")
 	}
 }
 

@@ -232,7 +232,7 @@ func TestASickServiceGivesTheLockUpAtOnce(t *testing.T) {
 			assert.Equal(t, Standby, checks[len(checks)-1])
 			b.set(func() { b.sick = true })
 			time.Sleep(time.Minute)
-			assert.Empty(t, w.who(), "a sick machine does not stand")
+			assert.Empty(t, w.who(), "a sick machine does not compete")
 			a.end()
 			b.end()
 		})

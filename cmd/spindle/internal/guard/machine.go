@@ -1,10 +1,10 @@
 // Package guard keeps a service active on the machine that holds a lock, and inactive on the others.
 //
-//   - machine.go: what has to be done when something happens, and nothing else
+//   - machine.go: the state, and what must be done at each event
 //   - guard.go: doing it, over time
 package guard
 
-// Service is what is known of the service on this machine.
+// service is what is known of the service on this machine.
 type service int
 
 const (
@@ -29,7 +29,7 @@ type event int
 
 const (
 	started        event = iota
-	electedDead          // the lock is held, taken from a holder that is not known to have given it up
+	electedDead          // the lock is held; its former holder may not know that yet
 	electedFree          // the lock is held, and was free or released before
 	confirmed            // the lock has been kept for long enough after electedDead
 	unhealthy            // the health check failed while the lock is held
@@ -39,35 +39,35 @@ const (
 	notDeactivated       // the deactivation failed
 	lockLost             // the lock is not held any more
 	withdrawn            // this machine does not compete for the lock any more, and does not hold it
-	stopAsked            // the guard has to end
+	stopAsked            // the guard must end
 )
 
 // An action is something to be done.
 type action int
 
 const (
-	activate   action = iota
-	deactivate        // an activation that still runs is ended first
-	stand             // for the lock
-	standLater        // as stand, once others have had their turn
-	withdraw          // stop standing
-	wait              // until the former holder must have deactivated, then it is confirmed
-	release           // the lock: another may activate at once
-	abandon           // the lock, to expire: another has to wait before it activates
+	activate     action = iota
+	deactivate          // an activation that still runs is ended first
+	compete             // for the lock
+	competeLater        // once others have had their turn
+	withdraw            // stop competing
+	wait                // until the former holder must have deactivated, then it is confirmed
+	release             // the lock: another may activate at once
+	abandon             // the lock, to expire: another must wait before it activates
 	end
 )
 
 // machine is the state of a guard. Two rules are behind all of it: a service is only activated, or left
-// active, under a settled lock; and a lock is only released where the service is known to be inactive here
-// and, as the next holder does not wait, everywhere else.
+// active, under a settled lock; and a lock is only released if the service is known to be inactive everywhere,
+// as the next holder does not wait.
 type machine struct {
 	service  service
 	lock     holding
-	failed   bool // it gives the lock up since something does not work here
+	failed   bool // something does not work here, so it gives the lock up
 	stopping bool
 }
 
-// on says what has to be done, in this order.
+// on says what to do, in this order.
 func (m *machine) on(e event) []action {
 	switch e {
 	case started, stopAsked:
@@ -128,7 +128,7 @@ func (m *machine) turnOn() []action {
 	return []action{activate}
 }
 
-// turnOff makes the service inactive, where it is not yet, and then gives the lock up.
+// turnOff makes the service inactive if it is not, and then gives the lock up.
 func (m *machine) turnOff() []action {
 	switch m.service {
 	case deactivating:
@@ -157,9 +157,9 @@ func (m *machine) giveUp() []action {
 	case m.stopping:
 		actions = append(actions, end)
 	case m.failed:
-		actions = append(actions, standLater)
+		actions = append(actions, competeLater)
 	default:
-		actions = append(actions, stand)
+		actions = append(actions, compete)
 	}
 	m.failed = false
 	return actions

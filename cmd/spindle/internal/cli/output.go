@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// A format is what --output asks for: a table, for people, or JSON, one object on each line.
+type format string
+
+const (
+	asTable format = "table"
+	asJSON  format = "json"
+)
+
+func (f *format) flag(flags *pflag.FlagSet) {
+	*f = asTable
+	flags.VarP(f, "output", "o", "`table` or json: one object on each line")
+}
+
+// String implements pflag.Value.
+func (f *format) String() string { return string(*f) }
+
+// Type implements pflag.Value.
+func (f *format) Type() string { return "format" }
+
+// Set implements pflag.Value.
+func (f *format) Set(s string) error {
+	if *f = format(s); *f != asTable && *f != asJSON {
+		return fmt.Errorf("want table or json")
+	}
+	return nil
+}
+
+// lockJSON is a lock as scripts see it.
+type lockJSON struct {
+	Name         string     `json:"name"`
+	State        string     `json:"state"`
+	Holder       string     `json:"holder,omitempty"`
+	Value        string     `json:"value,omitempty"`
+	Token        string     `json:"token,omitempty"` // a string, as some languages lose digits of JSON numbers
+	Since        *time.Time `json:"since,omitempty"`
+	Heartbeat    *time.Time `json:"heartbeat,omitempty"`
+	AgeSeconds   *float64   `json:"heartbeat_age_seconds,omitempty"`
+	LeaseSeconds float64    `json:"lease_seconds,omitempty"`
+	At           time.Time  `json:"at"`
+	Problem      string     `json:"problem,omitempty"`
+}
+
+func jsonOf(l table.Listing) lockJSON {
+	j := lockJSON{Name: l.Name, State: string(l.State()), Holder: l.Writer, At: l.At.UTC()}
+	if l.Token != 0 {
+		since := l.Token.Time()
+		j.Token, j.Since = l.Token.String(), &since
+	}
+	if l.State() == table.Released {
+		j.Token = "" // it is no term's
+	}
+	if !l.Heartbeat.IsZero() {
+		heartbeat, age := l.Heartbeat.UTC(), l.At.Sub(l.Heartbeat).Seconds()
+		j.Heartbeat, j.AgeSeconds = &heartbeat, &age
+	}
+	if l.Promise != nil {
+		j.Value, j.LeaseSeconds = l.Promise.Value, l.Promise.Lease.Seconds()
+	}
+	if l.Unreadable != nil {
+		j.Problem = l.Unreadable.Error()
+	}
+	return j
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}

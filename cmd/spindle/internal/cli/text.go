@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+func length(s string) int { return utf8.RuneCountInString(s) }
+
+func pad(s string, width int) string {
+	return s + strings.Repeat(" ", max(width-length(s), 0))
+}
+
+// fit shortens a text from its end.
+func fit(s string, width int) string {
+	if length(s) <= width {
+		return s
+	}
+	return string([]rune(s)[:max(width-1, 0)]) + "…"
+}
+
+// show makes somebody else's text harmless on a terminal.
+func show(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) || r == utf8.RuneError {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// short writes a duration as short as it is clear: 0.4s, 12s, 3m05s, 2h10m, 5d3h.
+func short(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// reflow fills the paragraphs of a text. Lines that begin with a space are left as they are.
+func reflow(text string, width int) string {
+	var b strings.Builder
+	column := 0
+	for line := range strings.Lines(text) {
+		if line = strings.TrimRight(line, "\n"); line == "" || line[0] == ' ' {
+			if column > 0 {
+				b.WriteString("\n")
+			}
+			b.WriteString(line + "\n")
+			column = 0
+			continue
+		}
+		for _, word := range strings.Fields(line) {
+			switch {
+			case column > 0 && column+1+len(word) > width:
+				b.WriteString("\n")
+				column = 0
+			case column > 0:
+				b.WriteString(" ")
+				column++
+			}
+			b.WriteString(word)
+			column += len(word)
+		}
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
