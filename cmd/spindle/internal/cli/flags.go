@@ -17,7 +17,7 @@ func variable(f *pflag.Flag) string {
 }
 
 func hasVariable(f *pflag.Flag) bool {
-	return f.Name != "help" && f.Annotations[commandLineOnly] == nil
+	return f.Name != "help" && f.Name != "version" && f.Annotations[commandLineOnly] == nil
 }
 
 // nameVariables adds the variables to the help of the flags.

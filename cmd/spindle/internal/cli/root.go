@@ -123,6 +123,7 @@ func newRoot() *cobra.Command {
 		Use:               "spindle",
 		Short:             "Run a program on exactly one machine, and see who holds what",
 		Long:              rootHelp + "\n" + commonCodes + "\nSome commands have more: see their help.",
+		Version:           version(buildInfo()),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return fromEnvironment(c.Flags()) },
@@ -135,6 +136,8 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 "))
+	root.SetVersionTemplate("{{.Version}}")
+	root.Flags().Bool("version", false, "print the version")
 	o.flags(root.PersistentFlags())
 	root.AddCommand(newInit(o), newDoctor(o), newExec(o), newGuard(o), newLs(o), newWatch(o), newStatus(o), newRelease(o), newPrune(o), newDemo(o))
 	commands(root, func(c *cobra.Command) {
