@@ -31,7 +31,7 @@ import (
 )
 
 // The rows of the fault table of docs/protocol.md, on a real emulator, in both dialects. What needs an
-// exact clock is in loop_test.go.
+// exact clock is in internal/elect.
 
 const lease = time.Second
 
