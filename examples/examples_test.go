@@ -21,7 +21,7 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// patience is how long a program may take until it says something, including its compilation.
+// patience is how long a program may be silent, including its compilation.
 const patience = 2 * time.Minute
 
 // program is an example that runs.
@@ -111,8 +111,7 @@ func needEmulator(t *testing.T) {
 	t.Parallel()
 }
 
-// requireTidy requires lines that fit a terminal and no colours, and that no process is left that was
-// spoken of.
+// requireTidy requires lines that fit a terminal, no colours, and that every process that was named has ended.
 func requireTidy(t *testing.T, out string) {
 	t.Helper()
 	assert.NotContains(t, out, "\x1b")
@@ -167,7 +166,7 @@ func TestSimpleShowsACrashAndAStop(t *testing.T) {
 	assert.Regexp(t, `Tokens  \d{16} < \d{16} < \d{16}`, out)
 }
 
-func TestSimpleStandsOnADatabase(t *testing.T) {
+func TestSimpleCompetesOnADatabase(t *testing.T) {
 	needEmulator(t)
 	db := spindletest.New(t)
 	simple := func(args ...string) *program {

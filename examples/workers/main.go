@@ -2,9 +2,9 @@
 //
 //	go run ./examples/workers
 //
-// Two sites, each with three workers and a lock of its own, share a queue in Spanner. Only the workers
-// of the site that holds the lock work; when that site is stopped, the other one's go on. Both sites
-// run in this process, on an emulator that it starts: nothing would differ between two machines.
+// Two sites share a queue in Spanner. Each has three workers, and competes for the same lock. Only the workers
+// of the site that holds the lock work. When that site is stopped, the other one's go on. Both sites run in
+// this process, on an emulator that it starts; between two machines nothing would differ.
 //
 // The code to copy is in site.go.
 package main

@@ -37,7 +37,7 @@ func fillQueue(ctx context.Context, db *spanner.Client) error {
 	return err
 }
 
-// nextJob is the first that nobody has done, of those that the n-th worker of a site does.
+// nextJob returns the first job of the n-th worker that nobody has done.
 func nextJob(ctx context.Context, db *spanner.Client, n int) (job, error) {
 	query := spanner.Statement{
 		SQL:    `SELECT id FROM jobs WHERE done_at IS NULL AND MOD(id, @workers) = @n ORDER BY id LIMIT 1`,

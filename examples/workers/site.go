@@ -17,23 +17,23 @@ const (
 	lease   = time.Second
 	workers = 3
 
-	// idle is how long a worker waits that has nothing to do. HasLock makes no RPC: ask it often.
+	// idle is how long a worker with nothing to do waits. HasLock makes no RPC, so it can be asked often.
 	idle = 10 * time.Millisecond
 )
 
-// site is a pool of workers with a lock. All of them share the one lock.
+// site is a pool of workers that share one lock.
 type site struct {
 	name string
 	db   *spanner.Client
 	lock *spindle.Lock
-	fail func(error) // called by any worker, with an error that it can't deal with
+	fail func(error) // is told of errors that a worker can't handle
 
-	// stop ends the workers, and only then the lock: nobody else may begin before they have ended.
-	// Stopping twice is fine.
+	// stop ends the workers first, and then releases the lock: nobody else may begin before they have
+	// ended. It may be called twice.
 	stop func() error
 }
 
-// newSite stands for the lock and lets the workers wait for it. observe is told the lock's events.
+// newSite competes for the lock, and lets the workers wait for it. observe is told the lock's events.
 func newSite(db *spanner.Client, name string, observe func(spindle.Event), fail func(error)) (*site, error) {
 	s := &site{name: name, db: db, fail: fail}
 	s.lock = spindle.New(db, stage.Table, "queue",
@@ -71,13 +71,13 @@ func (s *site) work(ctx context.Context, n int) {
 		}
 		job, err := nextJob(ctx, s.db, n)
 		if err == nil {
-			// Not ctx: a job that was processed is worth finishing.
+			// Not ctx: once a job was processed, it is worth finishing.
 			err = s.finish(context.WithoutCancel(ctx), token, job, job.process())
 		}
 		switch {
 		case err == nil, ctx.Err() != nil:
 		case errors.Is(err, errNoJob), errors.Is(err, spindle.ErrFenced):
-			time.Sleep(idle) // where it is fenced, the job is the next holder's
+			time.Sleep(idle) // if it is fenced, the job is the next holder's
 		default:
 			s.fail(err)
 			return
@@ -85,9 +85,9 @@ func (s *site) work(ctx context.Context, n int) {
 	}
 }
 
-// finish writes the result of a job, unless the lock was lost since token was good. It needs no
-// transaction to see whether another site did the job: under a token that is good, none can have.
-// Applying it twice does no harm, so it may take a single RPC.
+// finish writes the result of a job, unless token was superseded. It needs no transaction to see whether
+// another site did the job: while the token is good, none can have. Applying it twice does no harm, so one
+// RPC is enough.
 func (s *site) finish(ctx context.Context, token spindle.Token, j job, result int64) error {
 	_, err := s.lock.Apply(ctx, token, []*spanner.Mutation{j.finished(s.name, result)}, spanner.ApplyAtLeastOnce())
 	return err

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// pace is how often the story tells how many jobs were done.
+	// pace is how often the story shows how many jobs were done.
 	pace = 500 * time.Millisecond
 
 	columns = "%-32s %s" // of a line, for east and west
@@ -35,7 +35,7 @@ type story struct {
 func tell(ctx context.Context) error {
 	s := &story{Timeline: stage.NewTimeline(), failures: make(chan error, 2*workers)}
 	s.Print(stage.Bold, "Two sites, east and west, share a queue of %d jobs. Each has %d workers, which", jobs, workers)
-	s.Print(stage.Bold, "work while their site holds the lock. Each # is a job that was done.\n")
+	s.Print(stage.Bold, "work while their site holds the lock. Each # is one job done.\n")
 	database, err := stage.Open(ctx, jobsTable)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func tell(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer east.close() // wherever the story ends
+	defer east.close() // however the story ends
 	select {
 	case <-elected:
 	case err := <-s.failures:
@@ -71,7 +71,7 @@ func tell(ctx context.Context) error {
 	return s.play(ctx, east, west)
 }
 
-// place is a site with a client of its own, as it has on a machine of its own.
+// place is a site with a client of its own, as it would have on its own machine.
 type place struct {
 	*site
 	db *spanner.Client
@@ -124,7 +124,7 @@ func (s *story) watch(ctx context.Context, jobs int64) error {
 		case err := <-s.failures:
 			return err
 		case <-timeout:
-			return fmt.Errorf("workers: the queue was not done within %v, is this machine overloaded?", patience)
+			return fmt.Errorf("the queue was not done within %v: is this machine overloaded?", patience)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -187,7 +187,7 @@ func (s *story) summarize(ctx context.Context) error {
 	s.Print(stage.Bold, "\nEast has done %d jobs and west %d, each job once.", east.jobs, west.jobs)
 	s.Print(stage.Bold, "West finished its first %.2fs after east had finished its last.", west.first.Sub(east.last).Seconds())
 	if !west.first.After(east.last) {
-		return errors.New("workers: both sites worked at the same time: please report it")
+		return errors.New("both sites worked at the same time: please report it")
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ before another may hold it. So its group gets SIGTERM in time, and SIGKILL befor
 the deadline, by a twentieth of the lease, at most a second. --grace is the time
 between the two signals, but never more than a quarter of the lease. The same
 happens if the lock is taken away with spindle release, but then the next holder
-need not wait for it.
+does not wait for CMD to end.
 
 Exec passes signals on to CMD's group. After SIGINT, SIGTERM, SIGHUP or SIGQUIT it
 ends when CMD has ended, or at once if it is waiting for the lock.
@@ -69,9 +69,11 @@ type execution struct {
 func newExec(o *common) *cobra.Command {
 	x := &execution{competitor: competitor{common: o}}
 	c := &cobra.Command{
-		Use:   "exec --name NAME [--] CMD [ARGS]...",
+		Use:   "exec --name NAME [flags] [--] CMD [ARGS]...",
 		Short: "Run a program while holding a lock",
 		Long:  execHelp,
+
+		DisableFlagsInUseLine: true, // they go before CMD
 		Example: `  spindle exec --name nightly -- ./nightly-report --all
   spindle exec --name nightly --try -- ./nightly-report || [ $? = 75 ]
   spindle exec --name poller --restart --value "$(hostname -f):8080" ./poller`,

@@ -108,8 +108,8 @@ To begin:
   spindle ls
 
 Flags can also be set as environment variables, which the help of each command
-names. A flag on the command line wins. To use an emulator instead of Cloud
-Spanner, set SPANNER_EMULATOR_HOST to its host:port.`
+names. A flag on the command line wins. To use a running emulator instead of
+Cloud Spanner, set SPANNER_EMULATOR_HOST to its host:port.`
 
 const commonCodes = `
 Exit codes:
