@@ -60,7 +60,7 @@ var (
 			"\t\t\tgood(name, token),\n", ""),
 		one("heartbeat without the lease row check", "TestSimulation", holdGo,
 			"writes = append(writes, good(name, token), Write{", "writes = append(writes, Write{"),
-		one("bare claim that fails never given up", "TestSimulation", electGo,
+		one("bare claim that fails never given up", "TestAMutexThatCanNotConfirmLeavesTheLockToOthers", electGo,
 			"\t\t\tc.withdraw(running, token, names)\n", "\t\t\tc.own = token\n"),
 		one("a set of any size", "TestALargeSetIsRefused", setGo,
 			"size > maxCommit {", "size > maxCommit<<10 {"),
