@@ -153,58 +153,51 @@ func (x *execution) run(ctx context.Context) error {
 
 // compete returns once the lock is held, or with the reason why it will not be.
 func (x *execution) compete(ctx context.Context, c elect.Candidate, pause time.Duration) (*elect.Term, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	steps := make(chan elect.Step)
-	go func() {
-		elect.Sleep(ctx, c.Clock, pause)
-		for ctx.Err() == nil {
-			step := c.Try(ctx, elect.All, x.lease/3)
-			steps <- step
-			if step.Term != nil || x.try {
-				return
-			}
-			elect.Sleep(ctx, c.Clock, step.Pause)
-		}
-		close(steps)
-	}()
-	var late <-chan time.Time
+	ctx, stop := signal.NotifyContext(ctx, endings...)
+	defer stop()
 	if x.wait > 0 {
-		timer := time.NewTimer(x.wait)
-		defer timer.Stop()
-		late = timer.C
+		limited, cancel := context.WithTimeout(ctx, x.wait)
+		defer cancel()
+		ctx = limited
 	}
 	found := narrator{competitor: &x.competitor}
-	var reason error
+	for elect.Sleep(ctx, c.Clock, pause); ; {
+		if why := x.givesUp(ctx); why != nil {
+			return nil, why
+		}
+		step := c.Try(ctx, elect.All, x.lease/3)
+		switch {
+		case step.Term != nil && ctx.Err() != nil: // it came too late
+			return nil, errors.Join(x.givesUp(ctx), x.giveBack(step.Term))
+		case step.Term != nil:
+			x.say("holding %s, token %v", x.name, step.Term.Token())
+			return step.Term, nil
+		case ctx.Err() != nil: // the look was interrupted
+		case x.try && step.Err != nil && elect.Lasting(step.Err):
+			return nil, x.explain(step.Err)
+		case x.try:
+			return nil, &exit{notInTime, fmt.Errorf("%s was not acquired: %w", x.name, whyNot(step))}
+		default:
+			found.tell(step)
+			elect.Sleep(ctx, c.Clock, step.Pause)
+		}
+	}
+}
+
+// givesUp returns why the competition is over: a signal, or the end of ctx, which is that of the waiting.
+func (x *execution) givesUp(ctx context.Context) error {
 	for {
 		select {
-		case step, ok := <-steps:
-			switch {
-			case !ok:
-				return nil, reason
-			case step.Term != nil && reason == nil:
-				x.say("holding %s, token %v", x.name, step.Term.Token())
-				return step.Term, nil
-			case step.Term != nil: // it came too late
-				return nil, errors.Join(reason, x.giveBack(step.Term))
-			case x.try && step.Err != nil && elect.Lasting(step.Err):
-				return nil, x.explain(step.Err)
-			case x.try:
-				return nil, &exit{notInTime, fmt.Errorf("%s was not acquired: %w", x.name, whyNot(step))}
-			case reason == nil:
-				found.tell(step)
-			}
 		case s := <-x.signals:
-			if reason == nil && ends(s) {
+			if ends(s) {
 				x.ended = s
-				reason = &exit{code: signalCode(s)}
-				cancel()
+				return &exit{code: signalCode(s)}
 			}
-		case <-late:
-			if reason == nil {
-				reason = &exit{notInTime, fmt.Errorf("%s was not acquired in %v", x.name, x.wait)}
-				cancel()
+		default:
+			if ctx.Err() == nil {
+				return nil
 			}
+			return &exit{notInTime, fmt.Errorf("%s was not acquired in %v", x.name, x.wait)}
 		}
 	}
 }

@@ -7,7 +7,10 @@ import (
 	"syscall"
 )
 
-var passedOn = []os.Signal{os.Interrupt}
+var (
+	endings  = []os.Signal{os.Interrupt}
+	passedOn = endings
+)
 
 // Nothing runs here that could be sent them.
 const (

@@ -4,11 +4,15 @@ package cli
 
 import (
 	"os"
+	"slices"
 	"syscall"
 )
 
+// endings are the signals that are about ending.
+var endings = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
+
 // passedOn are the signals that a program gets from exec.
-var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}
+var passedOn = append([]os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}, endings...)
 
 const (
 	terminationSignal = syscall.SIGTERM
@@ -16,9 +20,6 @@ const (
 	continueSignal    = syscall.SIGCONT
 )
 
-// ends reports whether a signal is about ending.
-func ends(s os.Signal) bool {
-	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP || s == syscall.SIGQUIT
-}
+func ends(s os.Signal) bool { return slices.Contains(endings, s) }
 
 func signalCode(s os.Signal) int { return 128 + int(s.(syscall.Signal)) }
