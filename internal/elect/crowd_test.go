@@ -103,12 +103,13 @@ func (c *crowd) since(token spindle.Token) time.Duration {
 }
 
 // vacancies crashes the holder again and again, at any time between two heartbeats, and returns how long
-// after its last heartbeat there was another, in order.
+// after its last heartbeat there was another, in order. Between two crashes the one before is back: what
+// it sent in vain takes up to a second.
 func (c *crowd) vacancies(holder *fleet.Machine, rounds int) []time.Duration {
 	c.T.Helper()
 	var took []time.Duration
 	for i := range rounds {
-		time.Sleep(2*c.lease + time.Duration(i)*c.lease/3/time.Duration(rounds))
+		time.Sleep(max(c.lease, time.Second) + time.Duration(i)*c.lease/3/time.Duration(rounds))
 		old, token := holder, holder.Token()
 		old.Link.Cut()
 		holder = c.next(20 * c.lease)
@@ -123,9 +124,10 @@ func (c *crowd) vacancies(holder *fleet.Machine, rounds int) []time.Duration {
 
 func TestACrowdHasAHolderSoonAfterACrash(t *testing.T) {
 	for _, s := range []struct {
-		n     int
-		lease time.Duration
-	}{{3, 200 * time.Millisecond}, {100, 200 * time.Millisecond}, {1000, time.Second}} {
+		n      int
+		lease  time.Duration
+		median float64 // in leases: a crowd that claims all at once is slower
+	}{{3, 200 * time.Millisecond, 1.3}, {100, 200 * time.Millisecond, 1.3}, {1000, time.Second, 1.15}} {
 		t.Run(fmt.Sprintf("%d at %v", s.n, s.lease), func(t *testing.T) {
 			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 				c := crowdOn(b, s.n, s.lease)
@@ -134,11 +136,11 @@ func TestACrowdHasAHolderSoonAfterACrash(t *testing.T) {
 				holder := c.next(10 * s.lease)
 				require.NotNil(t, holder, "the first election takes longer than 10 leases")
 				first := time.Since(start)
-				took := c.vacancies(holder, 9)
+				took := c.vacancies(holder, 5)
 				inLeases := func(d time.Duration) float64 { return d.Seconds() / s.lease.Seconds() }
 				t.Logf("first %.3f leases, then median %.3f, worst %.3f", inLeases(first), inLeases(took[len(took)/2]), inLeases(took[len(took)-1]))
 				assert.Less(t, inLeases(first), 1.3)
-				assert.Less(t, inLeases(took[len(took)/2]), 1.3, "the median")
+				assert.Less(t, inLeases(took[len(took)/2]), s.median, "the median")
 				assert.Less(t, inLeases(took[len(took)-1]), 3., "the worst")
 				b.End(c.machines...)
 			})
