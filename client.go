@@ -11,21 +11,20 @@ import (
 	"github.com/spindle-lock/spindle/internal/options"
 )
 
-// ClientOptions are what to give to spanner.NewClient, after options of one's own, for a client whose
-// shortest lease is this one; 0 stands for the default lease. Without them a client takes up to two and a
-// half minutes to give up a connection that a NAT or a firewall has forgotten, and after an outage it
-// may wait two minutes before it connects again, and a lock has no holder for as long.
+// ClientOptions are options for spanner.NewClient, to be given after your own. Lease is the shortest lease that
+// the client is used with; 0 is the default lease. Without them, a client takes up to two and a half minutes
+// to give up a connection that a NAT or a firewall has forgotten, and may wait two minutes after an outage
+// before it connects again. A lock has no holder for that long.
 //
-// With them, a connection is closed once what was sent over it was not acknowledged for a third of the
-// lease, a second at least, where the operating system can tell (Linux); and elsewhere, and where
-// somebody between acknowledges in the server's name, once a call has waited on it, nothing was read from
-// it for 10 s, and a ping was not answered in as long. A new connection is tried each third of the lease, or
-// more often, until there is one. They change nothing else of the client.
+// With them, a dead connection is closed
+//   - on Linux, once sent data was not acknowledged for a third of the lease, but at least a second;
+//   - elsewhere, or if a proxy acknowledges for the server, once a call waits, nothing was read for 10 s (or a
+//     third of the lease, if that is longer), and a ping was not answered for a third of the lease.
 //
-// An idle connection is not pinged, nor one over which something is read every 10 s. Calls of locks are
-// never silent for longer than that. A server that allows gRPC's least number of pings, as the emulator
-// does, closes a connection on which another call is silent for most of a minute: make such calls, of a
-// long query say, with another client.
+// A new connection is tried at least each third of the lease. Nothing else about the client changes.
+//
+// Idle connections are not pinged. A strict server, such as the emulator, closes a connection on which a call
+// is silent for most of a minute: make such calls, a long query say, with another client.
 func ClientOptions(lease time.Duration) []option.ClientOption {
 	if lease <= 0 {
 		lease = options.DefaultLease

@@ -3,15 +3,15 @@ package spindle
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"cloud.google.com/go/spanner"
 	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// wrap adds the step and the lock's name to an error, and what to do about it where that is known.
+// wrap adds the step and the lock's name to an error, and what to do about it if that is known.
 func (l *Lock) wrap(step string, err error) error {
 	if hint := mend(err); hint != "" {
 		return fmt.Errorf("spindle: %s: lock %q in table %s: %w (%s)", step, l.name, l.spanner.Table, err, hint)
@@ -23,7 +23,7 @@ func mend(err error) string {
 	if errors.Is(err, ErrFenced) || errors.Is(err, ErrNoLeader) || errors.Is(err, ErrSuperseded) {
 		return ""
 	}
-	if strings.Contains(spanner.ErrDesc(err), "Session not found") {
+	if table.SessionLost(err) {
 		return "the Spanner client has lost its session, which happens when an emulator is started again: make a new client"
 	}
 	if !elect.Lasting(err) {

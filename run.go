@@ -94,7 +94,7 @@ func (e *elector) greet(s elect.Sight) {
 }
 
 // lead keeps a term until it is lost or ctx ends. It returns once the guarded work has returned, with an
-// error only where a stop could not be completed.
+// error only if a stop could not be completed.
 func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	if ctx.Err() != nil {
 		return e.release(ctx, t)

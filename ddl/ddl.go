@@ -88,7 +88,7 @@ func Create(ctx context.Context, database, table string, opts ...option.ClientOp
 	}
 }
 
-// inTurn waits a moment where an emulator refuses to change a schema because somebody else just does: Spanner
+// inTurn waits a moment if an emulator refuses to change a schema because somebody else just does: Spanner
 // itself has them wait in a queue. Who that was may have made the table.
 func inTurn(ctx context.Context, err error) bool {
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "concurrent schema change") {

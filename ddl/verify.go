@@ -47,7 +47,7 @@ func (e *SchemaError) Error() string {
 // left out of an insert.
 //
 // Letter case does not matter in names. Any other error is that of a query.
-// Verify blocks until ctx ends where Spanner can't be reached.
+// Verify blocks until ctx ends if Spanner can't be reached.
 func Verify(ctx context.Context, db *spanner.Client, table string) error {
 	if err := checkName(table); err != nil {
 		return err

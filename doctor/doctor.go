@@ -72,7 +72,7 @@ func (r Report) Err() error {
 const limit = time.Minute
 
 // Run examines the lock table of a database, for at most a minute, or until ctx ends. It needs the
-// permissions of a candidate for a lock; the schema is verified where it may be queried.
+// permissions of a candidate for a lock; the schema is verified if it may be queried.
 //
 // The error says why checks are missing: a bad argument, a database that can't be reached or stops to answer, the
 // end of ctx. What the others found is in the report even so. What is wrong with the database is not an error of Run:

@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// seeker is one goroutine that wants a slot. It takes its place in the queue only where no slot is free,
+// seeker is one goroutine that wants a slot. It takes its place in the queue only if no slot is free,
 // and gives its turn to the next as soon as it has chosen one.
 type seeker struct {
 	*Semaphore

@@ -158,7 +158,7 @@ type Permit struct {
 }
 
 // Release gives the slot back, in one RPC. It blocks until that is done, or ctx ends: the slot is left to
-// expire then. The error is ErrNotHeld where the slot was lost meanwhile, or given back before.
+// expire then. The error is ErrNotHeld if the slot was lost meanwhile, or given back before.
 func (p *Permit) Release(ctx context.Context) error {
 	if !p.held.leave() {
 		return p.held.wrap("release", ErrNotHeld)
@@ -173,7 +173,7 @@ func (p *Permit) Release(ctx context.Context) error {
 // Lost returns a channel that is closed the instant the slot is lost. Release does not close it.
 func (p *Permit) Lost() <-chan struct{} { return p.held.lost }
 
-// Token returns the fencing token of the slot, and zero where it is not held or its deadline has passed.
+// Token returns the fencing token of the slot, or zero if it is not held or its deadline has passed.
 // Tokens of a semaphore's holders say nothing about one another: only those of one slot are ordered.
 func (p *Permit) Token() spindle.Token { return p.held.token() }
 

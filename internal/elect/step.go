@@ -85,9 +85,9 @@ func (c *Candidate) spread(seen []Sight) time.Duration {
 // and it is not just a transaction that is lost.
 func Lasting(err error) bool {
 	switch spanner.ErrCode(err) {
-	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented:
+	case codes.PermissionDenied, codes.Unauthenticated, codes.OutOfRange, codes.Unimplemented:
 		return true
-	case codes.NotFound, codes.FailedPrecondition:
+	case codes.NotFound, codes.FailedPrecondition, codes.InvalidArgument:
 		return !strings.Contains(spanner.ErrDesc(err), "ransaction") || Nested(err)
 	}
 	return false

@@ -156,7 +156,7 @@ func (t *Term) End(reason error) {
 }
 
 // Release ends the term and frees its locks, trying until ctx ends or they would expire anyway. It fails
-// with table.ErrSuperseded where the term was over before.
+// with table.ErrSuperseded if the term was over before.
 func (t *Term) Release(ctx context.Context, reason error) error {
 	left := t.Left()
 	t.End(reason)

@@ -14,7 +14,7 @@ type State string
 // The states.
 const (
 	Free        State = "free"        // it has no row: nobody ever claimed it, or somebody deleted it
-	Held        State = "held"        // its holder was heard of within its lease
+	Held        State = "held"        // its holder was heard from within its lease
 	Expired     State = "expired"     // its holder was not, and nobody has claimed it since
 	Released    State = "released"    // its last holder gave it back
 	Unconfirmed State = "unconfirmed" // it is claimed, and has no lease row that lets the claimant act
@@ -71,7 +71,7 @@ func (t Table) List(ctx context.Context, all bool) ([]Listing, time.Time, error)
 	return found, at, nil
 }
 
-// ListOne is List for one name, in one RPC, and another where the local clock is a day behind.
+// ListOne is List for one name, in one RPC, and another if the local clock is a day behind.
 func (t Table) ListOne(ctx context.Context, name string) (Listing, error) {
 	for about := time.Now(); ; {
 		rows, at, err := t.Store.Read(ctx, "list", Present, withLeases([]string{name}, about))

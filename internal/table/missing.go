@@ -40,6 +40,12 @@ func Missing(err error) bool {
 	return false
 }
 
+// SessionLost reports whether err is that of a client whose session is gone. Such a client answers so for ever.
+func SessionLost(err error) bool {
+	return spanner.ErrCode(err) == codes.NotFound && !Missing(err) &&
+		(strings.HasSuffix(resourceKind(err), ".Session") || strings.Contains(spanner.ErrDesc(err), "Session"))
+}
+
 // resourceKind is the type of the resource that err is about, or "".
 func resourceKind(err error) string {
 	// Only the innermost error has the details: the client's own does not pass them on.

@@ -16,7 +16,7 @@ type Observation struct {
 	Token     Token     // released: of no term, but the time of the release
 	Writer    string
 
-	// Promise is the holder's, where its lease row was read at the same instant.
+	// Promise is the holder's, if its lease row was read at the same instant.
 	Promise *Promise
 
 	// Strays are lease rows that no lock row goes with, by token, in a survey: the lock row is gone, or it

@@ -44,7 +44,7 @@ var (
 	prompt  = spanner.CommitOptions{MaxCommitDelay: &noDelay}
 )
 
-const page = 50_000 // rows in one answer, where all are read
+const page = 50_000 // rows in one answer, if all are read
 
 const noLimit = 1 << 40 // 0 would leave the client's own
 

@@ -2,12 +2,10 @@ package cli
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
 	"cloud.google.com/go/spanner"
-	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -75,7 +73,7 @@ func (c *connection) on(db *spanner.Client) table.Spanner {
 // heed replaces a client that has lost its session, unless another call has done so. If it can't, the next
 // call tries again.
 func (c *connection) heed(db *spanner.Client, err error) {
-	if !sessionLost(err) {
+	if !table.SessionLost(err) {
 		return
 	}
 	c.mu.Lock()
@@ -87,9 +85,4 @@ func (c *connection) heed(db *spanner.Client, err error) {
 		c.db = fresh
 		db.Close()
 	}
-}
-
-// sessionLost goes by the text: the client passes on nothing else. If it is mistaken, that costs a connection.
-func sessionLost(err error) bool {
-	return spanner.ErrCode(err) == codes.NotFound && strings.Contains(spanner.ErrDesc(err), "Session")
 }
