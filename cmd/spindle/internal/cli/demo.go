@@ -128,7 +128,7 @@ func (d *demo) play(ctx context.Context) error {
 	}
 	first := d.token
 
-	d.Say("", stage.Bad, "kill -9 %d: its program dies with it, and its lock expires by itself", d.works.Pid())
+	d.Say("", stage.Bad, "kill -9 %d: its program dies with it, and its lock will expire", d.works.Pid())
 	crash, err := d.next(ctx, func() error { return d.works.Signal(syscall.SIGKILL) })
 	if err != nil {
 		return err

@@ -136,6 +136,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 "))
+	root.SuggestionsMinimumDistance = 2
 	root.SetVersionTemplate("{{.Version}}")
 	root.Flags().Bool("version", false, "print the version")
 	o.flags(root.PersistentFlags())
@@ -157,11 +158,11 @@ func suggestion(c *cobra.Command, arg string) string {
 	return ""
 }
 
-// exactly wants n arguments: what they are is said if there are others.
+// exactly wants n arguments, and says what they are if there are more or fewer.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
-			return fmt.Errorf("%d arguments: want %s", len(args), what)
+			return fmt.Errorf("got %q: want %s", args, what)
 		}
 		return nil
 	}
