@@ -3,14 +3,10 @@
 package lock_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"sync"
 	"syscall"
@@ -22,23 +18,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/subprocess"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// This file runs lock users as processes of their own: the test binary starts itself again.
-
-const workVariable = "SPINDLE_TEST_WORK"
+// This file runs lock users as processes of their own.
 
 func TestMain(m *testing.M) {
-	if arg := os.Getenv(workVariable); arg != "" {
-		go func() { _, _ = io.Copy(io.Discard, os.Stdin); os.Exit(1) }() // the parent is gone
-		if err := runWork(arg); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
+	subprocess.Main(runWork)
 	os.Exit(m.Run())
 }
 
@@ -57,9 +45,9 @@ type report struct {
 	At   int64
 }
 
-func runWork(arg string) error {
+func runWork(args []string, _ <-chan string) error {
 	var w work
-	if err := json.Unmarshal([]byte(arg), &w); err != nil {
+	if err := json.Unmarshal([]byte(args[0]), &w); err != nil {
 		return err
 	}
 	db, err := spanner.NewClientWithConfig(context.Background(), w.Database, spanner.ClientConfig{DisableNativeMetrics: true})
@@ -137,38 +125,29 @@ func takeTurn(db *spanner.Client, w work, say func(string)) {
 }
 
 type child struct {
-	cmd     *exec.Cmd
+	*subprocess.Child
 	mu      sync.Mutex
 	reports []report
-	exited  chan struct{}
 }
 
 func startWork(tb testing.TB, db *spindletest.Database, w work) *child {
 	w.Database, w.Table = db.Path, db.Table
 	arg, err := json.Marshal(w)
 	require.NoError(tb, err)
-	c := &child{cmd: exec.Command(os.Args[0]), exited: make(chan struct{})}
-	c.cmd.Env = append(append(os.Environ(), db.Env()...), workVariable+"="+string(arg))
-	c.cmd.Stderr = os.Stderr
-	_, err = c.cmd.StdinPipe()
+	c := &child{}
+	c.Child, err = subprocess.Command{Args: []string{string(arg)}, Env: db.Env(), Stderr: os.Stderr, Line: c.hear}.Start()
 	require.NoError(tb, err)
-	out, err := c.cmd.StdoutPipe()
-	require.NoError(tb, err)
-	require.NoError(tb, c.cmd.Start())
-	tb.Cleanup(func() { _ = c.cmd.Process.Kill(); <-c.exited })
-	go func() {
-		defer close(c.exited)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			var r report
-			if json.Unmarshal(lines.Bytes(), &r) == nil {
-				c.mu.Lock()
-				c.reports = append(c.reports, r)
-				c.mu.Unlock()
-			}
-		}
-		_ = c.cmd.Wait()
-	}()
+	tb.Cleanup(c.Kill)
 	return c
+}
+
+func (c *child) hear(line string) {
+	var r report
+	if json.Unmarshal([]byte(line), &r) == nil {
+		c.mu.Lock()
+		c.reports = append(c.reports, r)
+		c.mu.Unlock()
+	}
 }
 
 func (c *child) count(kind string) (n int64) {
@@ -197,20 +176,19 @@ func TestNoIncrementIsLostToKillsAndPauses(t *testing.T) {
 		for i := 0; time.Since(start) < during*3/4; i++ {
 			victim := children[i%len(children)]
 			if i%2 == 0 {
-				_ = victim.cmd.Process.Kill()
-				<-victim.exited
+				victim.Kill()
 				w.For = during - time.Since(start)
 				children = append(children, startWork(t, db, w))
 				time.Sleep(300 * time.Millisecond)
 				continue
 			}
-			_ = victim.cmd.Process.Signal(syscall.SIGSTOP)
+			_ = victim.Signal(syscall.SIGSTOP)
 			time.Sleep(3 * w.Lease / 2)
-			_ = victim.cmd.Process.Signal(syscall.SIGCONT)
+			_ = victim.Signal(syscall.SIGCONT)
 		}
 		var tried, done, fenced int64
 		for _, c := range children {
-			<-c.exited
+			<-c.Done()
 			tried, done, fenced = tried+c.count("try"), done+c.count("done"), fenced+c.count("fenced")
 		}
 		row, err := db.Client.Single().ReadRow(t.Context(), "counter", spanner.Key{1}, []string{"n"})
@@ -238,7 +216,7 @@ func BenchmarkHandover(b *testing.B) {
 	}
 	var turns []turn
 	for i, c := range children {
-		<-c.exited
+		<-c.Done()
 		for _, r := range c.reports {
 			turns = append(turns, turn{r, i})
 		}
