@@ -123,7 +123,7 @@ func signalProcess(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(syscall.Kill(pid(ts, args[1]), signals[args[0]]))
 }
 
-// ended waits for a process to end: ended pidfile. With !, it has to be alive.
+// ended waits for a process to end: ended pidfile. With !, it must be alive.
 func ended(ts *testscript.TestScript, neg bool, args []string) {
 	n := pid(ts, args[0])
 	if neg {
@@ -181,7 +181,7 @@ func pause(ts *testscript.TestScript, neg bool, args []string) {
 	time.Sleep(d)
 }
 
-// code runs a command that has to exit with a code: code 75 spindle exec ...
+// code runs a command that must exit with a code: code 75 spindle exec ...
 func code(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)

@@ -86,7 +86,7 @@ func (c *Child) Signal(sig os.Signal) error {
 	return c.Child.Signal(sig)
 }
 
-// Gone reports whether the story has heard of the child's end.
+// Gone reports whether the story was told that the child has ended.
 func (c *Child) Gone() bool { return c.gone }
 
 // Until tells the story until enough has happened. A child that ends untold is an error.

@@ -245,7 +245,7 @@ func (x *execution) hold(t *elect.Term) error {
 	case cause != nil:
 		return &exit{lost, fmt.Errorf("%s was lost: %w", x.name, cause)}
 	case r.late:
-		return &exit{lost, fmt.Errorf("%s was lost: no heartbeat was acknowledged for so long that %s had to end", x.name, x.args[0])}
+		return &exit{lost, fmt.Errorf("%s was lost: no heartbeat was acknowledged in time, so %s had to end", x.name, x.args[0])}
 	case r.code != 0:
 		return &exit{code: r.code}
 	}

@@ -174,6 +174,15 @@ func (w *world) until(name string) time.Duration {
 	return time.Since(start)
 }
 
+// pair starts machine a, and b once a is active.
+func (w *world) pair() (a, b *site) {
+	a = w.start("a")
+	w.until("a")
+	b = w.start("b")
+	time.Sleep(10 * time.Second)
+	return a, b
+}
+
 func TestADeactivationComesFirst(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.start("a")
@@ -190,10 +199,7 @@ func TestADeactivationComesFirst(t *testing.T) {
 
 func TestALockThatWasReleasedIsActivatedAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.start("a")
-		w.until("a")
-		b := w.start("b")
-		time.Sleep(10 * time.Second)
+		a, b := w.pair()
 		a.end()
 		assert.Less(t, w.until("b"), renew+100*time.Millisecond)
 		b.end()
@@ -202,10 +208,7 @@ func TestALockThatWasReleasedIsActivatedAtOnce(t *testing.T) {
 
 func TestTheFormerMachineHasTimeToDeactivate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.start("a")
-		w.until("a")
-		b := w.start("b")
-		time.Sleep(10 * time.Second)
+		a, b := w.pair()
 		a.set(func() { a.turnOff = 2*renew - 2*renew/20 - time.Millisecond })
 		a.Cut()
 		took := w.until("b")
@@ -220,10 +223,7 @@ func TestTheFormerMachineHasTimeToDeactivate(t *testing.T) {
 func TestASickServiceGivesTheLockUpAtOnce(t *testing.T) {
 	for _, hang := range []bool{false, true} {
 		inWorld(t, func(t *testing.T, w *world) {
-			a := w.start("a")
-			w.until("a")
-			b := w.start("b")
-			time.Sleep(10 * time.Second)
+			a, b := w.pair()
 			a.set(func() { a.sick, a.hang = !hang, hang })
 			assert.Less(t, w.until("b"), 3*renew+100*time.Millisecond) // a check, its limit, and a poll of b's
 			time.Sleep(time.Minute)
@@ -241,10 +241,7 @@ func TestASickServiceGivesTheLockUpAtOnce(t *testing.T) {
 
 func TestALockIsNotReleasedOverAServiceThatCannotBeDeactivated(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.start("a")
-		w.until("a")
-		b := w.start("b")
-		time.Sleep(10 * time.Second)
+		a, b := w.pair()
 		a.set(func() { a.broken = 2; a.sick = true })
 		assert.Greater(t, w.until("b"), lease)
 		a.end()
@@ -252,14 +249,11 @@ func TestALockIsNotReleasedOverAServiceThatCannotBeDeactivated(t *testing.T) {
 	})
 }
 
-// Where b gives up while it waits for a, c must not take that for a release.
+// If b gives up while it waits for a, c must not take that for a release.
 func TestAnUnsettledLockIsNotReleased(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.start("a")
-		w.until("a")
-		b := w.start("b")
+		a, b := w.pair()
 		a.set(func() { a.turnOff = 2*renew - 2*renew/20 - time.Millisecond })
-		time.Sleep(10 * time.Second)
 		a.Cut()
 		time.Sleep(lease + renew/4) // b has it, and waits
 		b.end()
