@@ -26,6 +26,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/fleet"
 	"github.com/spindle-lock/spindle/internal/network"
 	"github.com/spindle-lock/spindle/spindletest"
 )
@@ -460,7 +461,7 @@ func TestAnErrorOfAClaimIsSaidWithItsMend(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		denied := status.Error(codes.PermissionDenied, "missing spanner.databases.beginOrRollbackReadWriteTransaction")
 		client := connect(t, db, refusingReads("spindle-claim", denied))
-		var log logged
+		var log fleet.Log
 		l := stand(t, client, db, spindle.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))))
 		eventually(t, 10*time.Second, "the cause, not that Spanner aborted it", func() bool {
 			return strings.Contains(log.String(), "beginOrRollbackReadWriteTransaction") && strings.Contains(log.String(), "roles/spanner.databaseUser")
@@ -513,7 +514,7 @@ func TestATableWithoutCommitTimestampsIsReported(t *testing.T) {
 	db := spindletest.New(t)
 	applyDDL(t, db, "DROP TABLE "+db.Table)
 	applyDDL(t, db, "CREATE TABLE "+db.Table+" (name STRING(MAX) NOT NULL, heartbeat TIMESTAMP, token TIMESTAMP, writer STRING(MAX)) PRIMARY KEY (name)")
-	var log logged
+	var log fleet.Log
 	l := stand(t, db.Client, db, spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	eventually(t, 10*time.Second, "a hint", func() bool { return strings.Contains(log.String(), "ddl.Verify says what is wrong") })
 	time.Sleep(2 * lease) // it goes on trying, and does not say it again
@@ -522,24 +523,6 @@ func TestATableWithoutCommitTimestampsIsReported(t *testing.T) {
 	applyDDL(t, db, "DROP TABLE "+db.Table)
 	require.NoError(t, ddl.Create(t.Context(), db.Path, db.Table, db.ClientOptions()...))
 	eventually(t, 10*time.Second, "election, once it is mended", l.has)
-}
-
-// logged is a log that may be read while it is written.
-type logged struct {
-	mu sync.Mutex
-	strings.Builder
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Builder.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Builder.String()
 }
 
 func TestNothingIsLeftRunning(t *testing.T) {

@@ -51,7 +51,7 @@ func TestAReleaseThatFailsIsReported(t *testing.T) {
 
 func TestAConfirmationThatKeepsFailingIsToldAndTakenSlowly(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-		var log strings.Builder
+		var log fleet.Log
 		a := b.Machine("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		denied := errors.New("no permission to insert")
 		a.Link.Refuse(fleet.Refusing("confirm", denied))
@@ -270,7 +270,7 @@ func TestDone(t *testing.T) {
 
 func TestAProblemIsSaidOnceAndAgainWhenItChanges(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-		var log strings.Builder
+		var log fleet.Log
 		a := b.Machine("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))))
 		problem := errors.New("table 17 is missing")
 		a.Link.Refuse(fleet.Refusing("observe", problem))
@@ -289,7 +289,7 @@ func TestAProblemIsSaidOnceAndAgainWhenItChanges(t *testing.T) {
 
 func TestALeaderFunctionThatHangsAfterALossIsSaidAgainAndAgain(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-		var log strings.Builder
+		var log fleet.Log
 		hang := make(chan struct{})
 		a := b.Start("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), spindle.WithLeader(func(context.Context, spindle.Token) { <-hang }))
 		b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})

@@ -3,7 +3,6 @@ package elect_test
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
@@ -203,7 +202,7 @@ func TestAnAbsenceIsOverOnceTheRowIsSeenEvenIfItsPromiseIsNot(t *testing.T) {
 
 func TestAnUnreadablePromiseIsNotGuessedAt(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-		var log strings.Builder
+		var log fleet.Log
 		a := b.Start("a")
 		b.Operator(table.Write{Kind: table.Update, Name: fleet.Key(a.Token()), Set: []table.Cell{{Column: table.ColWriter, Value: "ten seconds"}}})
 		c := b.Start("b", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))

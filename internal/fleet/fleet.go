@@ -169,6 +169,26 @@ func (e *Events) Kinds() string {
 	return strings.Join(kinds, ", ")
 }
 
+// Log is where a machine may log while the test reads it.
+type Log struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// String returns what was logged.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // Refusing answers that step with err, for memtable.Link.
 func Refusing(step string, err error) func(string) error {
 	return func(s string) error {
