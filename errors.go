@@ -15,7 +15,7 @@ var (
 	ErrNoLeader = errors.New("nobody holds the lock")
 
 	// ErrFenced is returned by Apply and ReadWriteTransaction if the token's term was superseded or
-	// released. Nothing was written.
+	// released. Nothing was written, unless the commit was tried more than once: see Apply.
 	ErrFenced = errors.New("fenced: the token was superseded or released")
 
 	// ErrSuperseded: the term ended because another claimed the lock, or somebody deleted its row. It is

@@ -66,19 +66,15 @@ func (s *contender) wrap(step string, err error) error {
 //
 // Pauses are about an eighth of what has been waited: a lock that is given back is taken within a tenth
 // of the time that its next holder has waited for it, and a long wait is not paid for with many reads.
-func (s *contender) acquire(ctx context.Context, names []string, promise table.Promise, choose elect.Choose, try bool) (*elect.Term, error) {
-	c := s.config.Candidate(s.table, names...)
-	c.Promise = promise
+func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elect.Choose, try bool, w *waiting) (*elect.Term, error) {
 	start := s.config.Clock.Now()
-	var seen []elect.Sight
-	var last error
 	for ctx.Err() == nil {
-		step := s.attempt(ctx, &c, choose, s.pause(start))
+		step := s.attempt(ctx, c, choose, s.pause(start))
 		if step.Term != nil {
 			return step.Term, nil
 		}
 		if step.Seen != nil {
-			seen = step.Seen
+			w.seen = step.Seen
 		}
 		switch {
 		case ctx.Err() != nil: // the error is that of ctx
@@ -86,12 +82,12 @@ func (s *contender) acquire(ctx context.Context, names []string, promise table.P
 			return nil, step.Err
 		case try:
 			return nil, nil
-		default:
-			last = step.Err
+		case step.Err != nil || !step.Rests:
+			w.last = step.Err
 		}
 		elect.Sleep(ctx, s.config.Clock, step.Pause)
 	}
-	return nil, waitedFor(ctx, s.config.Clock.Now().Since(start), seen, last)
+	return nil, w.ended(ctx, s.config.Clock)
 }
 
 // attempt returns when ctx ends, and then gives back in the background what it may still get.

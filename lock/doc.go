@@ -13,7 +13,8 @@
 // of a Semaphore are taken side by side. Between processes no order is promised, nor that a Set gets its
 // turn while others keep taking parts of it.
 //
-// The files: mutex.go, set.go and semaphore.go are the three; do.go runs a function under one;
-// contender.go is how they compete for locks and held.go how they hold them; queue.go the queue of a process; seek.go and slots.go are how its goroutines take slots
-// side by side; name.go has names made of parts. How a lock is won and kept is in internal/elect.
+// The files: mutex.go, set.go and semaphore.go are the three; do.go runs a function under one. contender.go
+// is how they compete for locks, held.go how they hold them. queue.go is the queue of a process; seek.go and
+// slots.go are how its goroutines take slots side by side. name.go has names made of parts. How a lock is won
+// and kept is in internal/elect.
 package lock

@@ -29,16 +29,22 @@ func permanent(err error) bool {
 	return errors.Is(err, ErrSize) || errors.Is(err, errFull) || elect.Lasting(err)
 }
 
-// waitedFor is the error of a wait that ctx ended: which, for whom, and what went wrong last.
-func waitedFor(ctx context.Context, waited time.Duration, seen []elect.Sight, last error) error {
+// waiting is what the error of a wait says that ctx ended: how long, for whom, and what went wrong last.
+type waiting struct {
+	since elect.Instant
+	seen  []elect.Sight
+	last  error
+}
+
+func (w *waiting) ended(ctx context.Context, c elect.Clock) error {
 	why := ctx.Err()
 	if cause := context.Cause(ctx); !errors.Is(cause, why) {
 		why = fmt.Errorf("%w: %w", why, cause)
 	}
-	waited = waited.Round(time.Millisecond)
-	by := holders(seen)
-	if by == "" && last != nil {
-		return fmt.Errorf("not acquired in %v: %w (last: %w)", waited, why, last)
+	waited := c.Now().Since(w.since).Round(time.Millisecond)
+	by := holders(w.seen)
+	if by == "" && w.last != nil {
+		return fmt.Errorf("not acquired in %v: %w (last: %w)", waited, why, w.last)
 	}
 	return fmt.Errorf("not acquired in %v: %w%s", waited, why, by)
 }
@@ -46,7 +52,7 @@ func waitedFor(ctx context.Context, waited time.Duration, seen []elect.Sight, la
 func holders(seen []elect.Sight) string {
 	var by []string
 	for _, s := range seen {
-		if s.Free > 0 && s.Exists {
+		if s.Free > 0 && s.Exists && !s.Heartbeat.IsZero() {
 			by = append(by, fmt.Sprintf("%q by %s under token %d, last heartbeat %v before",
 				s.Name, s.Writer, s.Token, s.At.Sub(s.Heartbeat).Round(time.Millisecond)))
 		}

@@ -108,8 +108,8 @@ func (m *mutex) inProcess() string {
 }
 
 func (m *mutex) hold(ctx context.Context, q *queue, try bool) (*turn, error) {
-	promise := table.Promise{Lease: m.contender.config.Lease, Value: m.contender.config.Value}
-	term, err := m.contender.acquire(ctx, m.names, promise, elect.All, try)
+	c := m.contender.config.Candidate(m.contender.table, m.names...)
+	term, err := m.contender.acquire(ctx, &c, elect.All, try, &waiting{since: c.Clock.Now()})
 	if term == nil {
 		q.done()
 		if err != nil {

@@ -11,14 +11,16 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// seeker is one goroutine that wants a slot. It takes its place in the queue only if no slot is free,
-// and gives its turn to the next as soon as it has chosen one.
+// seeker is one goroutine that wants a slot. It takes its place in the queue only if no slot is free, and gives
+// its turn to the next as soon as it has chosen one.
 type seeker struct {
 	*Semaphore
-	queue *queue
-	pick  pick
-	turn  atomic.Bool
-	quit  func() // at the end, of the slot too
+	queue     *queue
+	candidate elect.Candidate // which rests, if it has to, however often it queues
+	pick      pick
+	waiting   waiting
+	turn      atomic.Bool
+	quit      func() // at the end, of the slot too
 }
 
 // errFull says that no slot is free, to one that may not wait for it now.
@@ -27,6 +29,9 @@ var errFull = errors.New("no slot is free")
 func (s *Semaphore) seek() *seeker {
 	q := join(s.contender.queue())
 	k := &seeker{Semaphore: s, queue: q, pick: pick{of: &q.slots}}
+	k.candidate = s.contender.config.Candidate(s.contender.table, s.slots...)
+	k.candidate.Promise.Slots = len(s.slots)
+	k.waiting.since = k.candidate.Clock.Now()
 	k.quit = sync.OnceFunc(func() {
 		k.pick.drop()
 		k.pass()
@@ -50,11 +55,9 @@ func (k *seeker) pass() {
 // acquire returns a slot that is held and agreed on. A slot that is not agreed on is given back in the
 // background. One that is lost in the meantime is no reason to give up, unless try is set.
 func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
-	config := k.contender.config
-	promise := table.Promise{Lease: config.Lease, Value: config.Value, Slots: len(k.slots)}
-	start := k.contender.config.Clock.Now()
 	for {
-		t, err := k.contender.acquire(ctx, k.slots, promise, k.choose, try)
+		k.candidate = k.candidate.Again()
+		t, err := k.contender.acquire(ctx, &k.candidate, k.choose, try, &k.waiting)
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +77,7 @@ func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 		}()
 		switch {
 		case ctx.Err() != nil:
-			return nil, waitedFor(ctx, k.contender.config.Clock.Now().Since(start), nil, err)
+			return nil, (&waiting{since: k.waiting.since, last: err}).ended(ctx, k.contender.config.Clock)
 		case err == nil:
 			err = ErrLost
 		}

@@ -19,7 +19,8 @@ const maxSlots = 1000
 
 // Semaphore lets at most n hold a name at a time. Each holder has a slot, with a lease and a token of its own;
 // after a crash the slot frees itself. All methods may be called from any goroutine. Those of one process
-// take free slots side by side, and queue first come, first served, if there is none.
+// take free slots side by side, and queue first come, first served, if there is none; one that loses a slot to
+// another process queues again.
 type Semaphore struct {
 	contender contender
 	name      string

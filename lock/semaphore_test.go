@@ -10,8 +10,10 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // cutOffWhileItAgrees cuts the process off when it has its slot, and has not seen the others yet.
@@ -210,4 +212,57 @@ func TestASemaphoreHasAtMostAThousandSlots(t *testing.T) {
 			assert.ErrorContains(t, s.contender.err, says)
 		}
 	}
+}
+
+func TestASemaphoreThatCannotConfirmRestsHoweverOftenItQueues(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		p.takes = 5 * time.Millisecond
+		p.Refuse(failing(refused(codes.Internal), "confirm", "heartbeat"))
+		ctx, cancel := within1s(b.Context())
+		defer cancel()
+		_, err := p.semaphore("s", 2, spindle.WithLease(200*time.Millisecond)).Acquire(ctx)
+		assert.ErrorContains(t, err, "refused here", "why, not who holds what is free")
+		claims := 0
+		for _, step := range p.sent() {
+			if step == "claim" {
+				claims++
+			}
+		}
+		assert.LessOrEqual(t, claims, 3, "a lease to try, and a lease to rest")
+	})
+}
+
+func TestAMutexThatCannotConfirmSaysWhy(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		p.Refuse(failing(refused(codes.Internal), "confirm"))
+		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+		defer cancel()
+		err := p.mutex("m").Lock(ctx)
+		assert.ErrorContains(t, err, "refused here")
+		assert.NotContains(t, err.Error(), "held:", "it is free, and nobody's")
+	})
+}
+
+func TestUnlockIsNotRefusedByItsOwnFirstAttempt(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		m := p.mutex("m")
+		require.NoError(t, m.Lock(b.Context()))
+		p.way.Store = releasedTwice{b.store}
+		assert.NoError(t, m.Unlock(b.Context()))
+	})
+}
+
+// releasedTwice applies a release twice, as a client does that sends it again after its reply was lost.
+type releasedTwice struct{ table.Store }
+
+func (r releasedTwice) Commit(ctx context.Context, step string, w []table.Write) error {
+	if step == "release" {
+		if err := r.Store.Commit(ctx, step, w); err != nil {
+			return err
+		}
+	}
+	return r.Store.Commit(ctx, step, w)
 }

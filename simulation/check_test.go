@@ -213,7 +213,7 @@ func (w *world) checkCommit(step string, at time.Time, before, after map[string]
 //	confirm    claimed -> held under the same token, with its lease row only, which has the promise
 //	heartbeat  held -> held, the heartbeat later and nothing else changed
 //	release    held -> released, with no lease row, its own timestamp where the token was
-//	withdraw   claimed -> released, the same way
+//	withdraw   claimed or held, by the claimant -> released, with its id kept
 //
 // "Held" of which the operator took the lease row is left by a claim only, and a lease row of which he
 // took the lock row is deleted by the next claim.
@@ -232,7 +232,8 @@ func allowed(step string, at time.Time, b, a rowState, by *process) bool {
 	case "release":
 		return b.kind() == "held" && b.only(b.token) && a.kind() == "released" && a.token == now && a.writer == "" && a.only(0)
 	case "withdraw":
-		return b.kind() == "claimed" && b.writer == by.config.ID && a.kind() == "released" && a.token == now && a.writer == "" && len(a.leases) == len(b.leases)
+		return (b.kind() == "claimed" || b.kind() == "held") && b.writer == by.config.ID && a.kind() == "released" && a.token == now &&
+			a.writer == b.writer && !a.leased(b.token)
 	}
 	return false
 }

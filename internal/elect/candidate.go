@@ -31,6 +31,13 @@ type Candidate struct {
 	retry    Backoff
 }
 
+// Again is the candidate for another competition: it has forgotten what it saw, and rests on if it has to.
+func (c *Candidate) Again() Candidate {
+	again := *c
+	again.seen, again.contests, again.retry = nil, 0, Backoff{}
+	return again
+}
+
 // Sight is one lock as it was seen.
 type Sight struct {
 	table.Observation
@@ -58,11 +65,11 @@ func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
 	return sights, nil
 }
 
-// observe reads the lease rows along with the lock rows while nothing is known yet, and wherever the lock
-// rows leave something open. Each read is of one instant, and what is learned from one that came before
+// observe reads the lease rows along with the lock rows while nothing is known yet, if a lock row was missing
+// before, and wherever the lock rows leave something open. Each read is of one instant, and what is learned from one that came before
 // only makes the candidate more careful, if the next fails.
 func (c *Candidate) observe(ctx context.Context) ([]table.Observation, error) {
-	if c.seen == nil { // the wall clock only bounds the keys that are read
+	if c.seen == nil || slices.ContainsFunc(c.Names, c.missed) { // the wall clock only bounds the keys that are read
 		return c.Table.Survey(ctx, c.Clock.Now().Time(), c.Names...)
 	}
 	observed, err := c.Table.Observe(ctx, c.Names...)
@@ -76,6 +83,9 @@ func (c *Candidate) observe(ctx context.Context) ([]table.Observation, error) {
 	}
 	return observed, err
 }
+
+// missed tells a lock whose row was not there when it was seen last.
+func (c *Candidate) missed(name string) bool { return !c.memory(name).absent.IsZero() }
 
 // unfamiliar tells a holder whose promise is not known.
 func (c *Candidate) unfamiliar(o table.Observation) bool {

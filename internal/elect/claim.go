@@ -92,12 +92,9 @@ func (c *Candidate) confirm(ctx context.Context, token table.Token, names []stri
 	}
 }
 
-// withdraw frees what the candidate can't confirm: as a bare claim, or as a term, if a confirmation was
-// applied after all. What fails expires.
+// withdraw frees what the candidate can't confirm, whether a confirmation was applied after all or not. What
+// fails expires.
 func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []string) {
 	c.resting, c.rest = c.Clock.Now(), c.Promise.Lease
-	err := c.try(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, names...) })
-	if errors.Is(err, table.ErrSuperseded) {
-		_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Release(ctx, token, names...) })
-	}
+	_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, names...) })
 }

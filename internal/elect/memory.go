@@ -16,7 +16,7 @@ type memory struct {
 	feared time.Duration
 	absent time.Time // since when, by Spanner's clock, the lock row is known to be gone
 	strays map[table.Token]table.Promise
-	taken  bool // when the lock row was seen last, it was not released
+	taken  bool // when the lock row was seen last, nobody had given the lock back
 }
 
 // rules are what a candidate judges a lock by.
@@ -35,7 +35,7 @@ func (m *memory) learn(o table.Observation, r rules) bool {
 		return false
 	}
 	m.absent, m.strays = time.Time{}, nil
-	m.taken = !o.Heartbeat.IsZero()
+	m.taken = !o.Heartbeat.IsZero() || o.Writer != "" // a claim that was withdrawn is no release
 	switch {
 	case o.Heartbeat.IsZero():
 		m.feared = 0

@@ -85,8 +85,10 @@ func (c *Candidate) spread(seen []Sight) time.Duration {
 // and it is not just a transaction that is lost.
 func Lasting(err error) bool {
 	switch spanner.ErrCode(err) {
-	case codes.PermissionDenied, codes.Unauthenticated, codes.OutOfRange, codes.Unimplemented:
+	case codes.PermissionDenied, codes.OutOfRange, codes.Unimplemented:
 		return true
+	case codes.Unauthenticated: // unless the credentials could not be fetched just now
+		return !strings.HasPrefix(spanner.ErrDesc(err), "transport:")
 	case codes.NotFound, codes.FailedPrecondition, codes.InvalidArgument:
 		return !strings.Contains(spanner.ErrDesc(err), "ransaction") || Nested(err)
 	}

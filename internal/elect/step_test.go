@@ -109,20 +109,21 @@ func TestWhatIsAboutATransactionOrTheNetworkMayGoAwayByWaiting(t *testing.T) {
 		text string
 	}
 	for err, lasts := range map[said]bool{
-		{codes.PermissionDenied, "missing spanner.databases.beginOrRollbackReadWriteTransaction"}: true,
-		{codes.Unauthenticated, "token expired"}:                                                  true,
-		{codes.NotFound, "Table not found: locktable"}:                                            true,
-		{codes.InvalidArgument, "Cannot write commit timestamp"}:                                  true,
-		{codes.FailedPrecondition, "the value is longer than the column"}:                         true,
-		{codes.FailedPrecondition, "Cloud Spanner does not support nested transactions"}:          true,
-		{codes.NotFound, "Transaction not found: 17"}:                                             false,
-		{codes.InvalidArgument, "Invalid transaction ID"}:                                         false,
-		{codes.FailedPrecondition, "This transaction has been invalidated by a later one"}:        false,
-		{codes.Aborted, "Transaction was aborted"}:                                                false,
-		{codes.Unavailable, "connection refused"}:                                                 false,
-		{codes.DeadlineExceeded, "it took too long"}:                                              false,
-		{codes.Internal, "stream terminated by RST_STREAM"}:                                       false,
-		{codes.ResourceExhausted, "too many requests"}:                                            false,
+		{codes.PermissionDenied, "missing spanner.databases.beginOrRollbackReadWriteTransaction"}:      true,
+		{codes.Unauthenticated, "token expired"}:                                                       true,
+		{codes.NotFound, "Table not found: locktable"}:                                                 true,
+		{codes.InvalidArgument, "Cannot write commit timestamp"}:                                       true,
+		{codes.FailedPrecondition, "the value is longer than the column"}:                              true,
+		{codes.FailedPrecondition, "Cloud Spanner does not support nested transactions"}:               true,
+		{codes.Unauthenticated, "transport: per-RPC creds failed due to error: dial tcp: i/o timeout"}: false,
+		{codes.NotFound, "Transaction not found: 17"}:                                                  false,
+		{codes.InvalidArgument, "Invalid transaction ID"}:                                              false,
+		{codes.FailedPrecondition, "This transaction has been invalidated by a later one"}:             false,
+		{codes.Aborted, "Transaction was aborted"}:                                                     false,
+		{codes.Unavailable, "connection refused"}:                                                      false,
+		{codes.DeadlineExceeded, "it took too long"}:                                                   false,
+		{codes.Internal, "stream terminated by RST_STREAM"}:                                            false,
+		{codes.ResourceExhausted, "too many requests"}:                                                 false,
 	} {
 		wrapped := fmt.Errorf("claim: %w", spanner.ToSpannerError(status.Error(err.code, err.text)))
 		assert.Equal(t, lasts, Lasting(wrapped), "%v", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -168,7 +169,7 @@ func (t *Term) Release(ctx context.Context, reason error) error {
 		err := t.table.Release(attempt, t.token, t.names...)
 		done()
 		switch {
-		case err == nil, unknown && errors.Is(err, table.ErrSuperseded): // an earlier attempt did it
+		case err == nil, errors.Is(err, table.ErrSuperseded) && (unknown || left > 0 && t.released(ctx)): // an earlier attempt did it
 			return nil
 		case errors.Is(err, table.ErrSuperseded):
 			t.releaseRest(ctx)
@@ -179,6 +180,15 @@ func (t *Term) Release(ctx context.Context, reason error) error {
 			return fmt.Errorf("release: %w: left to expire", err)
 		}
 	}
+}
+
+// released reports whether the locks were given back. Within the term that was by an earlier attempt, below the
+// one that was told of: the client sends a commit again whose reply was lost.
+func (t *Term) released(ctx context.Context) bool {
+	seen, err := t.table.Observe(ctx, t.names...)
+	return err == nil && !slices.ContainsFunc(seen, func(o table.Observation) bool {
+		return !o.Exists || !o.Heartbeat.IsZero() || o.Writer != "" || o.Token <= t.token
+	})
 }
 
 // releaseRest frees those of several locks that are still held under the token. What fails expires.

@@ -111,8 +111,9 @@ func (t Table) Confirm(ctx context.Context, token Token, p Promise, names ...str
 	return err
 }
 
-// Withdraw frees the names that are still the bare claim of token, for a claimant that can't confirm. It
-// fails with ErrSuperseded if none is.
+// Withdraw frees the names that are under token, for a claimant that can't confirm, or does not know whether
+// it did. Who claimed stays in the row: unlike a release, this does not say that the last term before it was
+// given back. It fails with ErrSuperseded if no name is under the token any more.
 func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error {
 	_, err := t.Store.Transact(ctx, "withdraw", func(ctx context.Context, r Reader) ([]Write, error) {
 		rows, err := readAll(ctx, r, Keys{Names: names})
@@ -121,8 +122,9 @@ func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error
 		}
 		var writes []Write
 		for _, name := range names {
-			if bare(rows[name], token) {
-				writes = append(writes, Write{Kind: Update, Name: name, Set: released})
+			if row := rows[name]; TokenAt(row.Token) == token && !row.Heartbeat.IsZero() {
+				writes = append(writes, Write{Kind: Delete, Name: LeaseKey(name, token)},
+					Write{Kind: Update, Name: name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, Now}}})
 			}
 		}
 		if writes == nil {

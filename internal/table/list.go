@@ -107,6 +107,9 @@ func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) 
 
 func list(name string, at time.Time, byName map[string]Row, rows []Row) Listing {
 	o, err := observation(name, at, byName, rows)
+	if o.Heartbeat.IsZero() {
+		o.Writer = "" // of a claim that was withdrawn
+	}
 	return Listing{Observation: o, Unreadable: err}
 }
 

@@ -14,7 +14,7 @@ type Observation struct {
 	Exists    bool
 	Heartbeat time.Time // zero: released
 	Token     Token     // released: of no term, but the time of the release
-	Writer    string
+	Writer    string    // released: "", or who withdrew a claim
 
 	// Promise is the holder's, if its lease row was read at the same instant.
 	Promise *Promise

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"sync/atomic"
 	"time"
 
 	"cloud.google.com/go/spanner"
 	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Spanner is the Store of a table in a database. Its RPCs have high priority, so that the
@@ -46,7 +49,7 @@ var (
 
 const page = 50_000 // rows in one answer, if all are read
 
-const noLimit = 1 << 40 // 0 would leave the client's own
+const noLimit = math.MaxInt32 // 0 would leave the client's own
 
 func readOptions(step string, keys Keys, directed *sppb.DirectedReadOptions) *spanner.ReadOptions {
 	return &spanner.ReadOptions{Priority: priority, RequestTag: tag(step), Limit: cmp.Or(keys.Limit, noLimit),
@@ -58,7 +61,10 @@ func readOptions(step string, keys Keys, directed *sppb.DirectedReadOptions) *sp
 // these count as such. So each read has a second try with what the first did not say, if it is refused:
 // a snapshot without them, since a replica of the client's choice answers the same, only from elsewhere; a
 // transaction with them, where the client's own would be refused.
-var undirected = &sppb.DirectedReadOptions{}
+var (
+	undirected = &sppb.DirectedReadOptions{}
+	plain      atomic.Bool // snapshots with undirected are refused: don't ask each time
+)
 
 func refusedOptions(err error) bool {
 	code := spanner.ErrCode(err)
@@ -94,9 +100,15 @@ func (s Spanner) Read(ctx context.Context, step string, bound Bound, keys Keys) 
 }
 
 func (s Spanner) read(ctx context.Context, step string, snapshot spanner.TimestampBound, keys Keys) ([]Row, time.Time, error) {
-	rows, at, err := s.snapshot(ctx, snapshot, keys, readOptions(step, keys, undirected))
-	if refusedOptions(err) {
-		return s.snapshot(ctx, snapshot, keys, readOptions(step, keys, nil))
+	if !plain.Load() {
+		rows, at, err := s.snapshot(ctx, snapshot, keys, readOptions(step, keys, undirected))
+		if !refusedOptions(err) {
+			return rows, at, err
+		}
+	}
+	rows, at, err := s.snapshot(ctx, snapshot, keys, readOptions(step, keys, nil))
+	if err == nil {
+		plain.Store(true)
 	}
 	return rows, at, err
 }
@@ -142,7 +154,7 @@ func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Cont
 		return time.Time{}, err
 	}
 	at, err := Acknowledged(r.txn.Commit(ctx))
-	if spanner.ErrCode(err) == codes.Aborted {
+	if overtaken(err) {
 		err = fmt.Errorf("%w: %w", ErrAborted, err)
 	}
 	return at, err
@@ -151,6 +163,16 @@ func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Cont
 // Fence returns the mutation that fails a commit with NOT_FOUND unless name is held under token.
 func (s Spanner) Fence(name string, token Token) *spanner.Mutation {
 	return s.mutation(good(name, token))
+}
+
+// overtaken reports whether a commit failed since what it read has changed. A row that came or went may be
+// said as such: every transaction here inserts, updates and deletes only as it has read.
+func overtaken(err error) bool {
+	switch spanner.ErrCode(err) {
+	case codes.Aborted, codes.AlreadyExists:
+		return true
+	}
+	return Missing(err) && rowMissing.MatchString(status.Convert(err).Message())
 }
 
 type reader struct {
@@ -189,7 +211,9 @@ func (r *reader) readTwice(ctx context.Context, keys Keys, directed *sppb.Direct
 }
 
 func (r *reader) read(ctx context.Context, keys Keys, directed *sppb.DirectedReadOptions) ([]Row, error) {
-	return collect(r.txn.ReadWithOptions(ctx, apiName(r.Table), keys.set(), columns, readOptions(r.step, keys, directed)))
+	opts := readOptions(r.step, keys, directed)
+	opts.LockHint = sppb.ReadRequest_LOCK_HINT_SHARED // the default, whatever the client's own is
+	return collect(r.txn.ReadWithOptions(ctx, apiName(r.Table), keys.set(), columns, opts))
 }
 
 // rollback is for the emulator, which runs one transaction at a time. Nothing depends on it.

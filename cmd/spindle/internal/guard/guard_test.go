@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/memtable"
@@ -303,4 +305,30 @@ func TestAHundredFailoversWithRandomFaultsNeverOverlap(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A claim that can't be confirmed is withdrawn by a machine that never held the lock. That says nothing of the
+// service where the lock was lost.
+func TestAClaimThatIsWithdrawnIsNotTakenForARelease(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.start("a")
+		w.until("a")
+		a.set(func() { a.turnOff = 2*renew - 2*renew/20 - time.Millisecond }) // all that it may take
+		b, c := w.start("b"), w.start("c")
+		b.Refuse(func(step string) error {
+			if step == "confirm" {
+				return status.Error(codes.PermissionDenied, "denied")
+			}
+			return nil
+		})
+		withdrawn := func() bool { return w.store.Rows()["lock"].Heartbeat.IsZero() }
+		c.Lose(func(step string) bool { return step == "claim" && !withdrawn() }, nil)
+		a.Cut()
+		w.until("c")
+		assert.Zero(t, w.overlaps)
+		for _, s := range []*site{a, b, c} {
+			s.Mend()
+			s.end()
+		}
+	})
 }
