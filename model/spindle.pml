@@ -79,7 +79,7 @@
  *   MUTANT_CONFIRM_IGNORES_HEARTBEAT  table.Confirm without heartbeat == T
  *   MUTANT_OWN_LEASE                  memory.learn: the guard is the candidate's own lease
  *   MUTANT_RELEASE_UNCHECKED          table.Release without good()
- *   MUTANT_WITHDRAW_UNCHECKED         table.Withdraw without bare()
+ *   MUTANT_WITHDRAW_UNCHECKED         table.Withdraw without comparing the token
  *   MUTANT_CLAIM_KEEPS_LEASE_ROW      table.claim does not delete the superseded lease row
  *   MUTANT_FENCE_READS                Lock.Fence: read the lease row, then write, in two steps
  *   MUTANT_NEVER_EXPIRES              memory.freeIn: a term ends only by release (for liveness)
@@ -473,7 +473,8 @@ inline doRelease(x) {
 	fi
 }
 
-/* table.Withdraw under token x: ok = applied, else ErrSuperseded. */
+/* table.Withdraw under token x, of a bare claim: ok = applied. It frees a term too, in the same transaction,
+ * which is a second step here: a superset of what can happen. */
 inline doWithdraw(x) {
 	ok = withdrawable(x);
 	if
@@ -887,7 +888,7 @@ proctype candidate(byte me) {
 		rest(me);
 		end()
 	}
-	/* Candidate.withdraw: table.Release. */
+	/* The same transaction frees what was confirmed. */
 	:: d_step { pc[me] == FREE ->
 		doRelease(tok[me]);
 		printf("candidate %d: table.Release under token %d: %d (1 applied, 0 refused)\n", me, tok[me], ok);

@@ -52,9 +52,9 @@ var mutants = []mutant{
 	one("confirm without the token check", "rows", claimGo,
 		"return TokenAt(row.Token) == token && row", "return row"),
 	one("withdrawal of another's claim", "rows", claimGo,
-		"if bare(rows[name], token) {", "if bare(rows[name], TokenAt(rows[name].Token)) {"),
-	one("withdrawal of a term", "rows", claimGo,
-		"if bare(rows[name], token) {", "if TokenAt(rows[name].Token) == token {"),
+		"TokenAt(row.Token) == token && !row.Heartbeat.IsZero()", "!row.Heartbeat.IsZero()"),
+	one("withdrawal that leaves the lease row", "rows", claimGo,
+		"Write{Kind: Delete, Name: LeaseKey(name, token)},\n\t\t\t\t\tWrite{Kind: Update", "Write{Kind: Update"),
 	one("strays of a later instant than the absence", "one holder", candidateGo,
 		"observed, err = c.Table.Survey(ctx, observed[0].At, c.Names...)", "at := observed[0].At\n\t\tif observed, err = c.Table.Survey(ctx, at, c.Names...); err == nil {\n\t\t\tobserved[0].At = at\n\t\t}"),
 

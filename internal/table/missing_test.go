@@ -61,3 +61,25 @@ func TestOnlyAMissingRowTableOrDatabaseEndsATerm(t *testing.T) {
 	assert.False(t, Missing(nil))
 	assert.False(t, Missing(context.Canceled))
 }
+
+// Whatever Spanner calls it, a transaction that inserts, updates and deletes as it has read can only be refused
+// since somebody was first.
+func TestACommitIsOvertakenIfARowCameOrWent(t *testing.T) {
+	for _, e := range []struct {
+		code      codes.Code
+		message   string
+		overtaken bool
+	}{
+		{codes.Aborted, "Transaction was aborted.", true},
+		{codes.AlreadyExists, "Row [mylock] in table locktable already exists", true},
+		{codes.NotFound, "Row [mylock] in table locktable is missing. Row cannot be updated.", true},
+		{codes.NotFound, "Table not found: locktable", false},
+		{codes.NotFound, "Transaction not found: 17", false},
+		{codes.NotFound, "Session not found: s", false},
+		{codes.Unavailable, "later", false},
+		{codes.FailedPrecondition, "the value is longer than the column", false},
+	} {
+		assert.Equal(t, e.overtaken, overtaken(spanner.ToSpannerError(status.Error(e.code, e.message))), e.message)
+	}
+	assert.False(t, overtaken(nil))
+}

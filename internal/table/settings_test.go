@@ -122,7 +122,7 @@ func TestTheClientsSettingsDoNotReachTheLock(t *testing.T) {
 		batch := spanner.CommitOptions{MaxCommitDelay: &later, ReturnCommitStats: true}
 		for name, config := range map[string]spanner.ClientConfig{
 			"reads": {ReadOptions: spanner.ReadOptions{Limit: 1, Index: "other", Priority: sppb.RequestOptions_PRIORITY_LOW,
-				RequestTag: "other", OrderBy: sppb.ReadRequest_ORDER_BY_NO_ORDER}},
+				RequestTag: "other", OrderBy: sppb.ReadRequest_ORDER_BY_NO_ORDER, LockHint: sppb.ReadRequest_LOCK_HINT_EXCLUSIVE}},
 			"directed reads":           {DirectedReadOptions: aReplica},
 			"directed reads of either": {ReadOptions: spanner.ReadOptions{DirectedReadOptions: aReplica}},
 			"commits": {ApplyOptions: []spanner.ApplyOption{spanner.IsolationLevel(sppb.TransactionOptions_REPEATABLE_READ),
@@ -174,6 +174,9 @@ func checkSettings(t *testing.T, m any, directed bool) {
 		inTransaction := m.GetTransaction().GetSingleUse() == nil
 		if !directed || !inTransaction { // a transaction finds out only when it is refused
 			assert.Nil(t, m.GetDirectedReadOptions().GetReplicas())
+		}
+		if inTransaction {
+			assert.NotEqual(t, sppb.ReadRequest_LOCK_HINT_EXCLUSIVE, m.GetLockHint(), "a claim takes no locks before its commit")
 		}
 		if inTransaction && !directed {
 			assert.Nil(t, m.GetDirectedReadOptions(), "Spanner says that a transaction with them is refused")
