@@ -79,10 +79,11 @@ func (m *mutex) lock(ctx context.Context) (*turn, error) {
 	if err := m.ready(ctx); err != nil {
 		return nil, err
 	}
-	start := time.Now()
+	clock := m.contender.config.Clock
+	start := clock.Now()
 	q := enter(ctx, m.contender.queue())
 	if q == nil {
-		return nil, m.contender.wrap("lock", fmt.Errorf("not acquired in %v: %w%s", time.Since(start).Round(time.Millisecond), ctx.Err(), m.inProcess()))
+		return nil, m.contender.wrap("lock", fmt.Errorf("not acquired in %v: %w%s", clock.Now().Since(start).Round(time.Millisecond), ctx.Err(), m.inProcess()))
 	}
 	return m.hold(ctx, q, false)
 }
