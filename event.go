@@ -1,6 +1,7 @@
 package spindle
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
@@ -24,22 +25,10 @@ const (
 	LeaderSeen
 )
 
+var kindNames = map[EventKind]string{Elected: "elected", Lost: "lost", Jeopardy: "jeopardy", Safe: "safe", LeaderSeen: "leader seen"}
+
 // String returns the name of the kind in lower case, such as "leader seen".
-func (k EventKind) String() string {
-	switch k {
-	case Elected:
-		return "elected"
-	case Lost:
-		return "lost"
-	case Jeopardy:
-		return "jeopardy"
-	case Safe:
-		return "safe"
-	case LeaderSeen:
-		return "leader seen"
-	}
-	return "unknown"
-}
+func (k EventKind) String() string { return cmp.Or(kindNames[k], "unknown") }
 
 // Event is something that happened to a lock.
 type Event struct {
