@@ -17,9 +17,9 @@ type Leader struct {
 }
 
 // Leader reads who holds the lock now, in one RPC, or two if it has another leader than the last time. It
-// returns an error that errors.Is(err, ErrNoLeader) if the lock is free, expired by Spanner's own clock, or claimed by somebody who is
-// not confirmed yet. It does not need Run, blocks until ctx ends at the longest, and may be called
-// from any goroutine.
+// returns an error that errors.Is(err, ErrNoLeader) if the lock is free, expired by Spanner's own clock, or
+// claimed by somebody who is not confirmed yet. It does not need Run, blocks until ctx ends at the longest, and
+// may be called from any goroutine.
 func (l *Lock) Leader(ctx context.Context) (Leader, error) {
 	if l.err != nil {
 		return Leader{}, l.err

@@ -66,7 +66,7 @@ func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
 }
 
 // observe reads the lease rows along with the lock rows while nothing is known yet, if a lock row was missing
-// before, and wherever the lock rows leave something open. Each read is of one instant, and what is learned from one that came before
+// before, and wherever the lock rows leave something open. Each read is of one instant. What is learned from one
 // only makes the candidate more careful, if the next fails.
 func (c *Candidate) observe(ctx context.Context) ([]table.Observation, error) {
 	if c.seen == nil || slices.ContainsFunc(c.Names, c.missed) { // the wall clock only bounds the keys that are read
