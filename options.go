@@ -34,8 +34,8 @@ func WithHeartbeat(d time.Duration) Option {
 
 // WithPoll sets how often a candidate looks at the lock while another holds it: by default every third of
 // the lease, less up to a tenth at random. It must be shorter than the lease. If the holder's lease ends
-// before the next poll, the candidate looks then: at random within a fiftieth of the lease after its end,
-// so that many candidates don't all claim at once.
+// before the next poll, the candidate looks then: at random within a fiftieth of the lease, or a second,
+// after its end, so that many candidates don't all claim at once.
 func WithPoll(d time.Duration) Option {
 	return func(c *options.Config) { c.SetPoll(d) }
 }

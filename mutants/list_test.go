@@ -96,7 +96,7 @@ var mutants = []mutant{
 	one("bare claim never superseded", "a holder again", memoryGo,
 		"return o.Heartbeat.Add(r.lease).Sub(o.At) //", "return r.lease //"),
 	one("bare claim that fails never given up", "a holder again", electGo,
-		"\t\t\tc.withdraw(running, token, names)\n", "\t\t\tc.own = token\n"),
+		"\t\t\tc.withdraw(running, token, names, err)\n", "\t\t\tc.own = token\n"),
 	one("confirmation of unknown outcome believed", "one holder", electGo,
 		"\t\tcase err == nil:\n\t\t\treturn sent, nil\n", "\t\tcase !First(err):\n\t\t\treturn sent, nil\n"),
 	one("first deadline counted from the reply", "one holder", electGo,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -13,8 +14,8 @@ import (
 // lease; but no further attempt is made then. It does not end the term.
 //
 // An error for which First is true says that another was first. After any other error of a confirmation
-// the candidate frees its claim and leaves the locks to others for a lease: it may be the only one that
-// can't confirm.
+// the candidate frees its claim and leaves the locks to others for a lease at most: it may be the only one
+// that can't confirm.
 func (c *Candidate) Claim(ctx context.Context, seen ...Sight) (*Term, error) {
 	observed := make([]table.Observation, len(seen))
 	names := make([]string, len(seen))
@@ -36,7 +37,7 @@ func (c *Candidate) Claim(ctx context.Context, seen ...Sight) (*Term, error) {
 	sent, err := c.confirm(ctx, token, names)
 	if err != nil {
 		if !First(err) {
-			c.withdraw(running, token, names)
+			c.withdraw(running, token, names, err)
 		}
 		return nil, fmt.Errorf("confirm: %w", err)
 	}
@@ -93,8 +94,12 @@ func (c *Candidate) confirm(ctx context.Context, token table.Token, names []stri
 }
 
 // withdraw frees what the candidate can't confirm, whether a confirmation was applied after all or not. What
-// fails expires.
-func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []string) {
+// fails expires. Then it rests: for a lease, or for a minute after an error that is known at once, as the locks
+// are free nearly all the time then.
+func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []string, why error) {
 	c.resting, c.rest = c.Clock.Now(), c.Promise.Lease
+	if Lasting(why) {
+		c.rest = min(c.rest, time.Minute)
+	}
 	_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, names...) })
 }

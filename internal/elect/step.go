@@ -68,9 +68,12 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, patience time.Durati
 	return Step{Seen: seen, Err: err, Pause: c.retry.Pause(c.Clock)}
 }
 
+// longestSpread is enough for thousands of candidates, however long the lease is.
+const longestSpread = time.Second
+
 // spread is a short pause at random, since many candidates know the instant at which a lease ends: up to a
-// fiftieth of the lease, the holder's or the candidate's. It doubles with each claim that was lost, until
-// somebody holds the lock: so many that a fiftieth is too short for them do not go on to collide.
+// fiftieth of the lease, the holder's or the candidate's, or a second. It doubles with each claim that was lost,
+// until somebody holds the lock: so many that this is too short for them do not go on to collide.
 func (c *Candidate) spread(seen []Sight) time.Duration {
 	lease := c.Promise.Lease
 	for _, s := range seen {
@@ -78,7 +81,7 @@ func (c *Candidate) spread(seen []Sight) time.Duration {
 			lease = min(lease, s.Promise.Lease)
 		}
 	}
-	return c.Clock.Random(min(lease/50<<min(c.contests, 8), lease/4) + 1)
+	return c.Clock.Random(min(min(lease/50, longestSpread)<<min(c.contests, 8), lease/4) + 1)
 }
 
 // Lasting reports whether an error will not go away by itself: something is missing, not allowed or wrong,

@@ -129,3 +129,23 @@ func TestWhatIsAboutATransactionOrTheNetworkMayGoAwayByWaiting(t *testing.T) {
 		assert.Equal(t, lasts, Lasting(wrapped), "%v", err)
 	}
 }
+
+func TestALongLeaseDoesNotMakeACandidateSlow(t *testing.T) {
+	c := candidate("c", &memtable.Store{}, "one")
+	c.Promise.Lease = 24 * time.Hour
+	for range 1000 {
+		assert.LessOrEqual(t, c.spread(nil), time.Second)
+	}
+}
+
+func TestARestAfterAnErrorThatIsKnownAtOnceIsShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := candidate("c", refusing{&memtable.Store{}, "confirm"}, "one")
+		c.Promise.Lease = 24 * time.Hour
+		require.Error(t, c.Try(t.Context(), All, time.Hour).Err)
+		seen, err := c.Look(t.Context())
+		require.NoError(t, err)
+		assert.Positive(t, seen[0].Free)
+		assert.LessOrEqual(t, seen[0].Free, time.Minute, "a day without a candidate costs more than another try")
+	})
+}
