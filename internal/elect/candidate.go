@@ -119,16 +119,12 @@ func (c *Candidate) memory(name string) *memory {
 	return m
 }
 
-// restLeft is how long the candidate still has to leave the locks to others.
+// restLeft is how long the candidate still has to leave the locks to others: not at all, if not positive.
 func (c *Candidate) restLeft() time.Duration {
 	if c.rest == 0 {
 		return 0
 	}
-	left := c.rest - c.Clock.Now().Since(c.resting)
-	if left <= 0 {
-		c.rest = 0
-	}
-	return left
+	return c.rest - c.Clock.Now().Since(c.resting)
 }
 
 // attempt limits one attempt of a candidate. The floor leaves a cold connection the time to be made;
