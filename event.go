@@ -3,8 +3,6 @@ package spindle
 import (
 	"cmp"
 	"time"
-
-	"github.com/spindle-lock/spindle/internal/elect"
 )
 
 // EventKind says what an Event is about.
@@ -20,12 +18,14 @@ const (
 	Jeopardy
 	// Safe: a heartbeat was acknowledged again after Jeopardy.
 	Safe
-	// LeaderSeen: another process holds the lock, under a token that this one had not seen.
-	// Event.Leader describes it.
+	// LeaderSeen: another process holds the lock. Event.Leader describes it.
 	LeaderSeen
+	// LeaderGone: the leader that was seen last, Event.Leader, does not hold the lock any more. If another
+	// was seen, or this Lock was elected, that is told next.
+	LeaderGone
 )
 
-var kindNames = map[EventKind]string{Elected: "elected", Lost: "lost", Jeopardy: "jeopardy", Safe: "safe", LeaderSeen: "leader seen"}
+var kindNames = map[EventKind]string{Elected: "elected", Lost: "lost", Jeopardy: "jeopardy", Safe: "safe", LeaderSeen: "leader seen", LeaderGone: "leader gone"}
 
 // String returns the name of the kind in lower case, such as "leader seen".
 func (k EventKind) String() string { return cmp.Or(kindNames[k], "unknown") }
@@ -37,13 +37,5 @@ type Event struct {
 	Token    Token     // of the term it is about
 	Err      error     // of Lost and Jeopardy
 	Deadline time.Time // of Elected, Jeopardy and Safe: when the term ends unless it is extended, by the local clock
-	Leader   Leader    // of LeaderSeen
-}
-
-func eventOf(e elect.Event) Event {
-	ev := Event{Kind: EventKind(e.Kind), At: e.At, Token: Token(e.Token), Err: e.Err, Deadline: e.Deadline}
-	if ev.Kind == LeaderSeen {
-		ev.Leader = leaderOf(e.Leader)
-	}
-	return ev
+	Leader   Leader    // of LeaderSeen and LeaderGone
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
 	"os/signal"
 	"syscall"
 	"time"
@@ -23,7 +24,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	const lease = 5 * time.Second
-	db, err := spanner.NewClient(ctx, database, spindle.ClientOptions(lease)...)
+	// Not with ctx: the client has to outlive it, for the release.
+	db, err := spanner.NewClient(context.Background(), database, spindle.ClientOptions(lease)...)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -51,13 +53,16 @@ func ExampleWithLeader() {
 	var ctx context.Context
 	var db *spanner.Client
 
-	lock := spindle.New(db, "locktable", "scheduler", spindle.WithLeader(func(ctx context.Context, token spindle.Token) {
+	var lock *spindle.Lock // first, so that the function can use it
+	lock = spindle.New(db, "locktable", "scheduler", spindle.WithLeader(func(ctx context.Context, token spindle.Token) {
 		for {
 			select {
 			case <-ctx.Done(): // lost, or stopping: context.Cause(ctx) tells
 				return
 			case <-time.After(time.Minute):
-				// schedule
+				if _, err := lock.Apply(ctx, token, dueJobs()); err != nil {
+					log.Print(err)
+				}
 			}
 		}
 	}))
@@ -97,6 +102,25 @@ func ExampleLock_Fence() {
 	if err != nil {
 		log.Print(err)
 	}
+}
+
+func dueJobs() []*spanner.Mutation { return nil }
+
+// A request that only the leader can serve is sent on to it, without asking Spanner.
+func ExampleLock_Seen() {
+	var lock *spindle.Lock
+
+	http.HandleFunc("/jobs", func(w http.ResponseWriter, r *http.Request) {
+		leader, age, ok := lock.Seen()
+		if locked, _ := lock.HasLock(); locked {
+			return // serve it here
+		}
+		if !ok || age > leader.Lease {
+			http.Error(w, "nobody leads at the moment", http.StatusServiceUnavailable)
+			return
+		}
+		http.Redirect(w, r, leader.Value+r.URL.Path, http.StatusTemporaryRedirect) // its WithValue
+	})
 }
 
 func ExampleLock_Leader() {

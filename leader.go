@@ -28,7 +28,7 @@ func (l *Lock) Leader(ctx context.Context) (Leader, error) {
 	switch {
 	case err != nil:
 		return Leader{}, l.wrap("leader", err)
-	case o.Promise == nil || o.At.Sub(o.Heartbeat) >= o.Promise.Lease:
+	case !leads(o):
 		return Leader{}, l.wrap("leader", ErrNoLeader)
 	}
 	return leaderOf(o), nil
@@ -49,6 +49,11 @@ func (l *Lock) look(ctx context.Context) (table.Observation, error) {
 		o = seen[0]
 		l.leader.Store(int64(o.Token))
 	}
+}
+
+// leads reports whether the lock has a holder that was heard from within its lease.
+func leads(o table.Observation) bool {
+	return o.Promise != nil && o.At.Sub(o.Heartbeat) < o.Promise.Lease
 }
 
 func leaderOf(o table.Observation) Leader {

@@ -283,7 +283,7 @@ func TestAProblemIsSaidOnceAndAgainWhenItChanges(t *testing.T) {
 		b.End(a)
 		assert.Equal(t, 1, strings.Count(log.String(), "table 17 is missing"))
 		assert.Equal(t, 1, strings.Count(log.String(), "permission denied"))
-		assert.Equal(t, 5, strings.Count(log.String(), "\n"), log.String()) // and: standing again, elected, lost
+		assert.Equal(t, 6, strings.Count(log.String(), "\n"), log.String()) // and: competing again, elected, lost, released
 	})
 }
 

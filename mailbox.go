@@ -1,27 +1,23 @@
 package spindle
 
-import (
-	"sync"
-
-	"github.com/spindle-lock/spindle/internal/elect"
-)
+import "sync"
 
 // mailbox hands events to an observer in their order. put never blocks.
 type mailbox struct {
 	mu     sync.Mutex
-	events []elect.Event
+	events []any
 	closed bool
 	wake   chan struct{} // has room for one: something changed
 	done   chan struct{} // closed when the observer has had everything
 }
 
-func newMailbox(observe func(elect.Event)) *mailbox {
+func newMailbox(observe func(any)) *mailbox {
 	m := &mailbox{wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go m.deliver(observe)
 	return m
 }
 
-func (m *mailbox) put(e elect.Event) { m.change(func() { m.events = append(m.events, e) }) }
+func (m *mailbox) put(e any) { m.change(func() { m.events = append(m.events, e) }) }
 
 func (m *mailbox) close() { m.change(func() { m.closed = true }) }
 
@@ -35,7 +31,7 @@ func (m *mailbox) change(f func()) {
 	}
 }
 
-func (m *mailbox) deliver(observe func(elect.Event)) {
+func (m *mailbox) deliver(observe func(any)) {
 	defer close(m.done)
 	for range m.wake {
 		m.mu.Lock()

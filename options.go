@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -83,6 +82,10 @@ func WithLeader(lead func(ctx context.Context, token Token)) Option {
 			c.Refuse("WithLeader(nil): give it a function, or leave it out")
 			return
 		}
+		if c.Lead != nil {
+			c.Refuse("WithLeader is given twice: give it one function that does both")
+			return
+		}
 		c.Lead = func(ctx context.Context, token table.Token) { lead(ctx, Token(token)) }
 	}
 }
@@ -95,7 +98,7 @@ func WithObserver(observe func(Event)) Option {
 			c.Refuse("WithObserver(nil): give it a function, or leave it out")
 			return
 		}
-		c.Observe = func(e elect.Event) { observe(eventOf(e)) }
+		c.Observe = func(event any) { observe(event.(Event)) }
 	}
 }
 

@@ -29,7 +29,11 @@ func (p *problems) note(err error) {
 		}
 		p.said[kind] = true
 	}
-	p.log.Log(context.Background(), level, "can't compete for the lock, trying on", "err", err)
+	attrs := []any{"err", err}
+	if hint := mend(err); hint != "" {
+		attrs = append(attrs, "hint", hint)
+	}
+	p.log.Log(context.Background(), level, "can't compete for the lock, trying on", attrs...)
 }
 
 func (p *problems) clear() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // elector is the loop of one Run: a candidate until it is elected, a holder until its term ends, and
@@ -42,6 +43,7 @@ func (e *elector) run(ctx context.Context) error {
 			err = e.lead(ctx, t)
 		}
 	}
+	e.show(view{})
 	if e.events != nil {
 		err = errors.Join(err, e.drain())
 	}
@@ -66,7 +68,11 @@ func (e *elector) limitPatience(ctx context.Context) (forget func()) {
 // compete looks at the lock until it can be claimed, and claims it. It returns nil once ctx has ended.
 func (e *elector) compete(ctx context.Context) *elect.Term {
 	for ctx.Err() == nil {
+		began := e.config.Clock.Now()
 		step := e.candidate.Try(ctx, elect.All, e.config.Poll)
+		if step.Seen != nil {
+			e.notice(step.Seen[0].Observation, began)
+		}
 		switch {
 		case step.Term != nil:
 			e.problems.clear()
@@ -74,22 +80,31 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 		case ctx.Err() != nil:
 			return nil
 		case step.Err != nil:
-			e.problems.note(e.wrap("compete", step.Err))
+			e.problems.note(step.Err)
 		case step.Rests: // why was said
 		default:
 			e.problems.clear()
-			e.greet(step.Seen[0])
 		}
 		elect.Sleep(ctx, e.config.Clock, step.Pause)
 	}
 	return nil
 }
 
-// greet tells of a holder that was not seen before.
-func (e *elector) greet(s elect.Sight) {
-	if s.New && s.Free > 0 {
-		e.log.Info("leader seen", "leader", s.Writer, "token", s.Token)
-		e.emit(LeaderSeen, elect.Event{Token: s.Token, Leader: s.Observation})
+// notice shows whether another leads, and tells of one that was not known, or does not lead any more.
+func (e *elector) notice(o table.Observation, began elect.Instant) {
+	before := e.view.Load().leader
+	var now view
+	if leads(o) {
+		now = view{leader: leaderOf(o), looked: began}
+	}
+	e.show(now)
+	if before.Token != 0 && before.Token != now.leader.Token {
+		e.log.Info("leader gone", "leader", before.ID, "token", before.Token)
+		e.emit(Event{Kind: LeaderGone, Token: before.Token, Leader: before})
+	}
+	if now.leader.Token != 0 && before.Token != now.leader.Token {
+		e.log.Info("leader seen", "leader", now.leader.ID, "value", now.leader.Value, "token", now.leader.Token)
+		e.emit(Event{Kind: LeaderSeen, Token: now.leader.Token, Leader: now.leader})
 	}
 }
 
@@ -115,18 +130,18 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 }
 
 func (e *elector) begin(t *elect.Term) {
-	token := t.Token()
+	token := Token(t.Token())
 	t.Jeopardy = func(err error) {
-		e.log.Warn("jeopardy: a heartbeat failed", "token", token, "left", t.Left(), "err", err)
-		e.emit(Jeopardy, elect.Event{Token: token, Err: e.wrap("hold", err), Deadline: e.deadline(t)})
+		e.log.Warn("jeopardy: a heartbeat failed", "token", token, "left", rounded(t.Left()), "err", err)
+		e.emit(Event{Kind: Jeopardy, Token: token, Err: e.wrap("hold", err), Deadline: e.deadline(t)})
 	}
 	t.Safe = func() {
 		e.log.Info("safe: a heartbeat was acknowledged again", "token", token)
-		e.emit(Safe, elect.Event{Token: token, Deadline: e.deadline(t)})
+		e.emit(Event{Kind: Safe, Token: token, Deadline: e.deadline(t)})
 	}
-	e.term.Store(t)
+	e.show(view{term: t, leader: Leader{ID: e.config.ID, Value: e.config.Value, Token: token, Lease: e.config.Lease}})
 	e.log.Info("elected", "token", token)
-	e.emit(Elected, elect.Event{Token: token, Deadline: e.deadline(t)})
+	e.emit(Event{Kind: Elected, Token: token, Deadline: e.deadline(t)})
 }
 
 func (e *elector) deadline(t *elect.Term) time.Time {
@@ -144,6 +159,9 @@ func (e *elector) work(ctx context.Context, t *elect.Term) (stop, returned <-cha
 	go func() {
 		defer close(work)
 		e.config.Lead(t.Context(), t.Token())
+		if t.Context().Err() == nil {
+			e.log.Warn("the leader function has returned, and its term goes on: nobody works under the lock", "token", t.Token())
+		}
 	}()
 	giveUp := make(chan struct{})
 	go func() {
@@ -162,17 +180,24 @@ func (e *elector) work(ctx context.Context, t *elect.Term) (stop, returned <-cha
 
 // lost ends the term for everybody who asks this lock.
 func (e *elector) lost(t *elect.Term, reason error) {
-	e.term.Store(nil)
-	e.log.Info("lost", "token", t.Token(), "reason", reason)
-	e.emit(Lost, elect.Event{Token: t.Token(), Err: reason})
+	e.show(view{})
+	level := slog.LevelWarn
+	if errors.Is(reason, ErrStopped) {
+		level = slog.LevelInfo
+	}
+	e.log.Log(context.Background(), level, "lost", "token", t.Token(), "reason", reason)
+	e.emit(Event{Kind: Lost, Token: Token(t.Token()), Err: reason})
 }
 
 func (e *elector) release(ctx context.Context, t *elect.Term) error {
 	err := t.Release(context.WithoutCancel(ctx), context.Cause(ctx))
-	if err == nil || errors.Is(err, ErrSuperseded) {
-		return nil // released, or not held any more
+	switch {
+	case err == nil:
+		e.log.Info("released", "token", t.Token())
+	case !errors.Is(err, ErrSuperseded): // which is not held any more
+		return err
 	}
-	return e.wrap("stop", err)
+	return nil
 }
 
 // outlive waits for the guarded work to return, so that two terms never run side by side: until a lease
@@ -185,7 +210,7 @@ func (e *elector) outlive(returned <-chan struct{}) error {
 			remind.Stop()
 			return nil
 		case <-remind.C:
-			e.log.Warn("the leader function has not returned since its term ended: this candidate does not compete until it does", "waited", wait)
+			e.log.Warn("the leader function has not returned since its term ended: this candidate does not compete until it does", "waited", rounded(wait))
 			continue
 		case <-e.patience:
 			remind.Stop()
@@ -214,8 +239,11 @@ func (e *elector) drain() error {
 
 func (e *elector) givenUp(returned <-chan struct{}, what string) error {
 	e.overdue = append(e.overdue, returned)
-	return e.wrap("stop", fmt.Errorf("%s has not returned within a lease (%v) of being told to stop", what, e.config.Lease))
+	return fmt.Errorf("%s has not returned within a lease (%v) of being told to stop", what, e.config.Lease)
 }
+
+// rounded is a duration for people.
+func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 
 // linger waits, however long, for what was overdue: two Runs must not call the same code at once.
 func (e *elector) linger() {
@@ -225,19 +253,28 @@ func (e *elector) linger() {
 }
 
 // report delivers Run's one value. A receiver that never comes must not keep the goroutine.
-func (e *elector) report(err error, done chan<- error) {
+func (e *elector) report(err error, done []chan<- error) {
+	if len(done) == 0 {
+		if err != nil {
+			e.log.Warn("the stop could not be completed", "err", err)
+		}
+		return
+	}
+	if err != nil {
+		err = e.wrap("stop", err)
+	}
 	giveUp := e.config.Clock.Timer(e.config.Lease)
 	defer giveUp.Stop()
 	select {
-	case done <- err:
+	case done[0] <- err:
 	case <-giveUp.C:
 		e.log.Error("nobody received from the done channel for a lease: give it room for one value, make(chan error, 1)", "value", err)
 	}
 }
 
-func (e *elector) emit(kind EventKind, ev elect.Event) {
+func (e *elector) emit(ev Event) {
 	if e.events != nil {
-		ev.Kind, ev.At = int(kind), e.config.Clock.Now().Time()
+		ev.At = e.config.Clock.Now().Time()
 		e.events.put(ev)
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"cloud.google.com/go/spanner"
 
-	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -24,8 +23,8 @@ type Lock struct {
 	table   table.Table
 
 	running atomic.Bool
-	term    atomic.Pointer[elect.Term] // nil: not the holder
-	leader  atomic.Int64               // the token that Leader saw last
+	view    atomic.Pointer[view] // what the loop knows
+	leader  atomic.Int64         // the token that Leader saw last
 }
 
 // New returns a Lock on name, in a table that ddl.Create makes, in the database of db. It starts nothing
@@ -38,6 +37,7 @@ func New(db *spanner.Client, table, name string, opts ...Option) *Lock {
 	c.Check(db, table, name)
 	l := &Lock{name: name, config: c, db: db}
 	l.table, l.spanner = c.Table(db, table)
+	l.show(view{})
 	if err := c.Err(); err != nil {
 		l.err = fmt.Errorf("spindle: lock %.64q: %w", name, err)
 	}
@@ -51,7 +51,7 @@ func New(db *spanner.Client, table, name string, opts ...Option) *Lock {
 // 1 % for the rate of the clock. No other candidate can be elected before that. The answer may be stale
 // when you act on it: fence writes that must not land after another holder's.
 func (l *Lock) HasLock() (bool, Token) {
-	t := l.term.Load()
+	t := l.view.Load().term
 	if t == nil || !t.Held() {
 		return false, 0
 	}
@@ -81,6 +81,8 @@ func (l *Lock) Run(ctx context.Context, done ...chan<- error) error {
 		return l.wrap("run", fmt.Errorf("%d done channels: give it one, or none", len(done)))
 	case len(done) == 1 && done[0] == nil:
 		return l.wrap("run", errors.New("the done channel is nil: leave it out, or make(chan error, 1)"))
+	case ctx.Err() != nil:
+		return l.wrap("run", fmt.Errorf("ctx had ended before, so nothing was started: %w", context.Cause(ctx)))
 	case !l.running.CompareAndSwap(false, true):
 		return ErrRunning
 	}
@@ -92,9 +94,7 @@ func (l *Lock) Run(ctx context.Context, done ...chan<- error) error {
 		} else {
 			l.running.Store(false)
 		}
-		if len(done) == 1 {
-			e.report(err, done[0])
-		}
+		e.report(err, done)
 	}()
 	return nil
 }

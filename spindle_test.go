@@ -2,6 +2,7 @@ package spindle_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -9,14 +10,15 @@ import (
 
 	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
 )
 
 func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 	db := &spanner.Client{}
 	long := strings.Repeat("x", 5000)
+	lead := func(context.Context, spindle.Token) {}
 	for _, c := range []struct {
 		lock *spindle.Lock
 		says []string
@@ -50,6 +52,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{spindle.New(db, "locktable", "mylock", spindle.WithReclaim()), []string{"WithReclaim", "WithID"}},
 		{spindle.New(db, "locktable", "mylock", nil), []string{"option 1 is nil"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithLeader(nil)), []string{"WithLeader(nil)"}},
+		{spindle.New(db, "locktable", "mylock", spindle.WithLeader(lead), spindle.WithLeader(lead)), []string{"WithLeader is given twice"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithObserver(nil)), []string{"WithObserver(nil)"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithLogger(nil)), []string{"WithLogger(nil)"}},
 		{spindle.New(nil, "a b", "", spindle.WithDuration(1)), []string{"client is nil", "identifier", "name is empty", "WithDuration(1)"}},
@@ -64,6 +67,8 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		assert.Zero(t, token)
 		_, leaderErr := c.lock.Leader(t.Context())
 		assert.Equal(t, err, leaderErr)
+		_, waitErr := c.lock.Wait(t.Context())
+		assert.Equal(t, err, waitErr)
 		_, applyErr := c.lock.Apply(t.Context(), 1, nil)
 		assert.Equal(t, err, applyErr)
 		_, txnErr := c.lock.ReadWriteTransaction(t.Context(), 1, nil)
@@ -76,16 +81,20 @@ func TestBadCallsOfRunAreRefused(t *testing.T) {
 	var nilContext context.Context
 	assert.ErrorContains(t, l.Run(nilContext), "ctx is nil")
 	assert.ErrorContains(t, l.Run(t.Context(), nil), "done channel is nil")
+	ended, end := context.WithCancelCause(t.Context())
+	end(errors.New("SIGTERM"))
+	assert.ErrorContains(t, l.Run(ended), "ctx had ended before, so nothing was started: SIGTERM")
 	assert.ErrorContains(t, l.Run(t.Context(), make(chan error, 1), make(chan error, 1)), "2 done channels")
 }
 
 func TestGoodNamesAreNotRefused(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // Run ends before it makes an RPC
 	for _, name := range []string{"x", "my lock/1", "mylock_12", "mylock_123456789012345", "1234567890123456", "замок", strings.Repeat("x", 4096)} {
-		done := make(chan error, 1)
-		require.NoError(t, spindle.New(&spanner.Client{}, "locks.locktable", name).Run(ctx, done), name)
-		require.NoError(t, <-done)
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			a := b.Named(name, "a")
+			b.Run(a)
+			assert.True(t, a.Has(), name)
+			b.End(a)
+		})
 	}
 }
 

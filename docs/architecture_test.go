@@ -57,6 +57,18 @@ func roomOf(path string) string {
 	return strings.TrimPrefix(path, module+"/")
 }
 
+// TestTheProgramOfTheReadmeCompiles compares its text with that of examples/quickstart.
+func TestTheProgramOfTheReadmeCompiles(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	shown := regexp.MustCompile("(?s)```go\n(.*?)```").FindSubmatch(readme)
+	require.NotNil(t, shown)
+	program, err := os.ReadFile("../examples/quickstart/main.go")
+	require.NoError(t, err)
+	indented := regexp.MustCompile("(?m)^(.)").ReplaceAllString(string(shown[1]), "\t$1")
+	assert.Contains(t, string(program), indented)
+}
+
 // TestTheTestsThatDocumentsNameExist keeps tables such as that of faults true.
 func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 	tests := map[string]bool{}

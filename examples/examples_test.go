@@ -191,6 +191,22 @@ func TestSimpleCompetesOnADatabase(t *testing.T) {
 	assert.Contains(t, out, "released")
 }
 
+func TestQuickstartLeadsAndHandsOver(t *testing.T) {
+	needEmulator(t)
+	db := spindletest.New(t)
+	start := func() *program { return goRun(t, append(db.Env(), "SPINDLE_DB="+db.Path), "./examples/quickstart") }
+	first := start()
+	token := first.until(`leading under token (\d{16})$`)
+	second := start()
+	first.interrupt()
+	out, _ := first.end()
+	assert.Contains(t, out, "released")
+	assert.Greater(t, second.until(`leading under token (\d{16})$`), token)
+	second.interrupt()
+	out, _ = second.end()
+	assert.NotContains(t, out, "WARN")
+}
+
 func TestSimpleSaysHowToGetAnEmulator(t *testing.T) {
 	needEmulator(t)
 	out, err := goRun(t, []string{"SPINDLE_EMULATOR=/no/such/emulator"}, "./examples/simple").end()

@@ -118,7 +118,7 @@ var mutants = []mutant{
 	one("term revived after its end", "no revival", termGo,
 		"if t.Left() <= 0 || !t.deadline.Stop() {", "if t.deadline.Stop(); false {"),
 	{"held while it is released", "one holder", []edit{
-		{runGo, "\te.term.Store(nil)\n", ""},
+		{runGo, "\te.show(view{})\n\tlevel :=", "\tlevel :="},
 		{termGo, "\tt.acknowledged.Store(nil)\n", ""},
 	}},
 	one("work not told of the end", "ctx ends", termGo,

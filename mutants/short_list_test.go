@@ -21,6 +21,7 @@ const (
 	nameGo      = "lock/name.go"
 	stepGo      = "internal/elect/step.go"
 	leaderGo    = "leader.go"
+	seenGo      = "seen.go"
 )
 
 func of(pkg string, mutants ...mutant) []shortMutant {
@@ -143,6 +144,10 @@ var (
 
 	rootMutants = of(".",
 		one("a leader whose lease has ended", "TestNobodyLeadsOnceTheLeaseHasEnded", leaderGo,
-			"o.Promise == nil || o.At.Sub(o.Heartbeat) >= o.Promise.Lease:", "o.Promise == nil:"),
+			"return o.Promise != nil && o.At.Sub(o.Heartbeat) < o.Promise.Lease", "return o.Promise != nil"),
+		one("a leader that is not told to be gone", "TestWhoIsSeenIsToldToBeGone", runGo,
+			"if before.Token != 0 && before.Token != now.leader.Token {", "if false {"),
+		one("a stale leader that is waited for", "TestALeaderThatCanNotBeSeenGetsOld", seenGo,
+			"return ok && age < leader.Lease", "return ok"),
 	)
 )

@@ -23,6 +23,16 @@ func TestShortMutants(t *testing.T) {
 	}
 }
 
+// TestEveryMutantHasItsPlace applies all edits and builds nothing, for those who change the code.
+func TestEveryMutantHasItsPlace(t *testing.T) {
+	for _, m := range mutants {
+		overlayOf(t, m, t.TempDir())
+	}
+	for _, m := range slices.Concat(lockMutants, electMutants, tableMutants, rootMutants) {
+		overlayOf(t, m.mutant, t.TempDir())
+	}
+}
+
 // short runs the tests of a package that need no emulator.
 func short(t *testing.T, pkg string, m mutant, tests string) (string, error) {
 	t.Helper()

@@ -44,7 +44,7 @@ func tell(ctx context.Context) error {
 		return err
 	}
 	defer s.database.Close()
-	if s.db, err = spanner.NewClient(ctx, s.database.Path); err != nil {
+	if s.db, err = spanner.NewClient(context.Background(), s.database.Path); err != nil {
 		return err
 	}
 	defer s.db.Close()

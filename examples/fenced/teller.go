@@ -46,18 +46,19 @@ func (t teller) main(ctx context.Context, args []string) error {
 	_ = flag.CommandLine.Parse(args) // which exits on an error
 
 	var err error
-	if t.db, err = spanner.NewClient(ctx, *database, spindle.ClientOptions(lease)...); err != nil {
+	if t.db, err = spanner.NewClient(context.Background(), *database, spindle.ClientOptions(lease)...); err != nil {
 		return err
 	}
 	defer t.db.Close()
 	elected := make(chan spindle.Token, 1)
 	t.lock = spindle.New(t.db, stage.Table, t.account,
 		spindle.WithLease(lease),
-		spindle.WithLeader(func(_ context.Context, token spindle.Token) {
+		spindle.WithLeader(func(ctx context.Context, token spindle.Token) {
 			select {
 			case elected <- token:
 			default: // it has made its deposit
 			}
+			<-ctx.Done()
 		}),
 		spindle.WithLogger(slog.New(slog.DiscardHandler)))
 	if err := t.lock.Run(ctx); err != nil {

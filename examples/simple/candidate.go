@@ -29,7 +29,7 @@ func (c candidate) run(ctx context.Context, observe func(spindle.Event)) error {
 			return err
 		}
 	}
-	// Not ctx: the client must outlive it, for the release.
+	// Not with ctx: the client has to outlive it, for the release.
 	db, err := spanner.NewClient(context.Background(), c.database, spindle.ClientOptions(c.lease)...)
 	if err != nil {
 		return err

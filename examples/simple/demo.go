@@ -41,7 +41,7 @@ func demonstrate(ctx context.Context) error {
 		return err
 	}
 	defer database.Close()
-	db, err := spanner.NewClient(ctx, database.Path)
+	db, err := spanner.NewClient(context.Background(), database.Path)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func tell(ctx context.Context) error {
 		return err
 	}
 	defer database.Close()
-	if s.db, err = spanner.NewClient(ctx, database.Path); err != nil {
+	if s.db, err = spanner.NewClient(context.Background(), database.Path); err != nil {
 		return err
 	}
 	defer s.db.Close()
@@ -78,7 +78,7 @@ type place struct {
 }
 
 func (s *story) open(ctx context.Context, path, name string, elected func()) (place, error) {
-	db, err := spanner.NewClient(ctx, path, spindle.ClientOptions(lease)...)
+	db, err := spanner.NewClient(context.Background(), path, spindle.ClientOptions(lease)...)
 	if err != nil {
 		return place{}, err
 	}

@@ -61,6 +61,9 @@ func (t *Term) Held() bool {
 	return sent != nil && t.clock.Now().Since(*sent) < t.limit()
 }
 
+// Age is the time since the last acknowledged heartbeat was sent.
+func (t *Term) Age() time.Duration { return t.limit() - t.Left() }
+
 // Left is the time until the deadline. It is negative once the term is over.
 func (t *Term) Left() time.Duration {
 	sent := t.acknowledged.Load()

@@ -30,7 +30,7 @@ type Config struct {
 	Value     string
 	Reclaim   bool
 	Lead      func(context.Context, table.Token)
-	Observe   func(elect.Event)
+	Observe   func(event any) // a spindle.Event, which is not to be named here
 	Log       *slog.Logger
 
 	// What tests have others of.

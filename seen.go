@@ -1,0 +1,101 @@
+package spindle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+)
+
+// view is what the loop knows of the lock. It does not change: the loop shows a newer one.
+type view struct {
+	term   *elect.Term   // this Lock's own, or nil
+	leader Leader        // another holder, or, with a term, this Lock; no token: none is known
+	looked elect.Instant // when the look that showed another holder began
+	next   chan struct{} // closed once there is a newer view
+}
+
+// show makes v what everybody sees. Only the loop calls it.
+func (l *Lock) show(v view) {
+	v.next = make(chan struct{})
+	if before := l.view.Swap(&v); before != nil {
+		close(before.next)
+	}
+}
+
+// known returns the leader of v, and how long ago it was known to lead.
+func (l *Lock) known(v *view) (Leader, time.Duration, bool) {
+	switch {
+	case v.leader.Token == 0:
+		return Leader{}, 0, false
+	case v.term == nil:
+		return v.leader, l.config.Clock.Now().Since(v.looked), true
+	case !v.term.Held():
+		return Leader{}, 0, false
+	}
+	return v.leader, v.term.Age(), true
+}
+
+// Seen returns the leader that Run saw last, this Lock itself if it leads, and how long ago that was. It
+// reports false if Run knows of none: the lock is free, was not looked at yet, or Run has ended. It is local:
+// no RPC, no mutex, no allocation.
+//
+// While Spanner can be reached, the age stays below a poll interval (WithPoll), or the heartbeat interval if
+// this Lock leads. An age beyond the leader's lease says that nothing has been heard of the lock since: another
+// may lead by now. Heartbeat is zero if the leader is this Lock.
+func (l *Lock) Seen() (leader Leader, age time.Duration, ok bool) {
+	return l.known(l.view.Load())
+}
+
+// Wait blocks until Run knows of a leader, as Seen does, with an age below the leader's lease, and returns it.
+// That may be this Lock. It makes no RPC, and may be called before Run. The error wraps that of ctx.
+func (l *Lock) Wait(ctx context.Context) (Leader, error) {
+	var found Leader
+	err := l.wait(ctx, "no leader is known", func(v *view) bool {
+		leader, age, ok := l.known(v)
+		found = leader
+		return ok && age < leader.Lease
+	})
+	return found, err
+}
+
+// WaitElected blocks until this Lock leads, as HasLock says, and returns its token. It makes no RPC, and may be
+// called before Run. The error wraps that of ctx.
+func (l *Lock) WaitElected(ctx context.Context) (Token, error) {
+	var token Token
+	err := l.wait(ctx, "another leads, or nobody", func(*view) (has bool) {
+		has, token = l.HasLock()
+		return has
+	})
+	return token, err
+}
+
+func (l *Lock) wait(ctx context.Context, why string, enough func(*view) bool) error {
+	if l.err != nil {
+		return l.err
+	}
+	for {
+		v := l.view.Load()
+		if enough(v) {
+			return nil
+		}
+		select {
+		case <-v.next:
+		case <-ctx.Done():
+			if !l.running.Load() {
+				why = "Run was not called, or has ended"
+			}
+			return l.wrap("wait", fmt.Errorf("%s: %w", why, errors.Join(ctx.Err(), otherCause(ctx))))
+		}
+	}
+}
+
+// otherCause is the cause of ctx's end, unless ctx.Err says it.
+func otherCause(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != ctx.Err() {
+		return cause
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package spindle_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/memtable"
+)
+
+func TestTheLeaderIsKnownWithoutAnRPC(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Machine("a", spindle.WithValue("http://a"))
+		_, _, ok := a.Lock.Seen()
+		assert.False(t, ok, "before Run")
+		b.Run(a)
+		c := b.Start("c")
+		for range 100 {
+			time.Sleep(time.Second / 3)
+			synctest.Wait()
+			a.Link.Counts()
+			c.Link.Counts()
+			own, age, ok := a.Lock.Seen()
+			require.True(t, ok)
+			assert.Equal(t, spindle.Leader{ID: "a", Value: "http://a", Token: a.Token(), Lease: fleet.Lease}, own)
+			assert.LessOrEqual(t, age, fleet.Lease/3+fleet.Lease/60)
+			seen, age, ok := c.Lock.Seen()
+			require.True(t, ok)
+			assert.Equal(t, own.Token, seen.Token)
+			assert.LessOrEqual(t, age, fleet.Lease/3)
+			assert.Empty(t, a.Link.Counts())
+			assert.Empty(t, c.Link.Counts())
+		}
+		b.End(a)
+		_, _, ok = a.Lock.Seen()
+		assert.False(t, ok, "after Run")
+		b.End(c)
+	})
+}
+
+// Nothing is said of the lock while it can't be seen, but how old the answer is.
+func TestALeaderThatCanNotBeSeenGetsOld(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a")
+		c := b.Start("c")
+		time.Sleep(time.Minute)
+		c.Link.Cut()
+		time.Sleep(10 * fleet.Lease)
+		seen, age, ok := c.Lock.Seen()
+		require.True(t, ok)
+		assert.Equal(t, a.Token(), seen.Token)
+		assert.Greater(t, age, 9*fleet.Lease)
+		assert.Equal(t, "leader seen", c.Seen.Kinds())
+
+		limited, cancel := context.WithTimeout(b.T.Context(), time.Second)
+		defer cancel()
+		_, err := c.Wait(limited)
+		assert.ErrorIs(t, err, context.DeadlineExceeded, "what is older than its lease is not known")
+		b.End(c, a)
+	})
+}
+
+// An answer of a holder whose own deadline has passed, which its loop has not noticed yet, would be wrong.
+func TestAHolderPastItsDeadlineDoesNotKnowALeader(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a")
+		a.Clock.Mono.Add(int64(fleet.Lease)) // it was suspended
+		assert.False(t, a.Has())
+		_, _, ok := a.Lock.Seen()
+		assert.False(t, ok)
+		b.End(a)
+	})
+}
+
+func TestWhoIsSeenIsToldToBeGone(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a")
+		c := b.Start("c")
+		first := a.Token()
+		a.Link.Cut() // it dies
+		b.Until(2*fleet.Lease, c.Has)
+		require.Equal(t, "leader seen, leader gone, elected", c.Seen.Kinds())
+		assert.Equal(t, "a", c.Seen.All()[1].Leader.ID)
+		assert.Equal(t, first, c.Seen.All()[1].Token)
+
+		d, e := b.Start("d"), b.Start("e")
+		b.End(c)
+		b.Until(fleet.Lease, func() bool { return d.Has() || e.Has() })
+		time.Sleep(fleet.Lease)
+		follower := d
+		if d.Has() {
+			follower = e
+		}
+		assert.Equal(t, "leader seen, leader gone, leader seen", follower.Seen.Kinds())
+		b.End(a, d, e)
+	})
+}
+
+func TestWaitEndsWhenALeaderIsKnown(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a, c := b.Machine("a"), b.Machine("c")
+		type answer struct {
+			leader spindle.Leader
+			err    error
+		}
+		wait := func(l *spindle.Lock) <-chan answer {
+			got := make(chan answer, 1)
+			go func() {
+				leader, err := l.Wait(context.Background())
+				got <- answer{leader, err}
+			}()
+			return got
+		}
+		first, second := wait(a.Lock), wait(c.Lock)
+		time.Sleep(time.Hour)
+		assert.Empty(t, first)
+		b.Run(a)
+		assert.Equal(t, "a", (<-first).leader.ID)
+		assert.Empty(t, second)
+		b.Run(c)
+		assert.Equal(t, "a", (<-second).leader.ID)
+
+		token := make(chan spindle.Token)
+		go func() {
+			t, _ := c.WaitElected(context.Background())
+			token <- t
+		}()
+		b.End(a)
+		assert.Equal(t, <-token, c.Token())
+		assert.NotZero(t, c.Token())
+		b.End(c)
+	})
+}
+
+func TestAWaitThatEndsSaysWhy(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		why := errors.New("shutting down")
+		ctx, cancel := context.WithCancelCause(b.T.Context())
+		cancel(why)
+		a := b.Machine("a")
+		_, err := a.Wait(ctx)
+		assert.ErrorIs(t, err, why)
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.ErrorContains(t, err, `lock "mylock": Run was not called`)
+		b.Run(a)
+		c := b.Start("c")
+		_, err = c.WaitElected(ctx)
+		assert.ErrorContains(t, err, "another leads, or nobody")
+		b.End(a, c)
+	})
+}
+
+// logging returns an option and what was logged at Info and above.
+func logging() (spindle.Option, *fleet.Log) {
+	var log fleet.Log
+	return spindle.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))), &log
+}
+
+func TestTheLogTellsAReleaseFromALockThatIsLeftToExpire(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		to, log := logging()
+		a := b.Start("a", to)
+		b.End(a)
+		assert.Contains(t, log.String(), `level=INFO msg=lost`)
+		assert.Contains(t, log.String(), `level=INFO msg=released`)
+
+		to, log = logging()
+		c := b.Machine("c", to)
+		ctx, stop := context.WithCancel(b.T.Context())
+		require.NoError(t, c.Lock.Run(ctx)) // nobody hears of the release
+		b.Until(fleet.Lease, c.Has)
+		c.Link.Cut()
+		stop()
+		time.Sleep(2 * fleet.Lease)
+		assert.NotContains(t, log.String(), "msg=released")
+		assert.Equal(t, 1, strings.Count(log.String(), `lock=mylock id=c err="release: network is cut`))
+		assert.Equal(t, 1, strings.Count(log.String(), "the stop could not be completed"), log.String())
+	})
+}
+
+func TestALossThatNobodyAskedForIsAWarning(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		to, log := logging()
+		a := b.Start("a", to)
+		a.Link.Lose(func(step string) bool { return step == "heartbeat" }, nil)
+		b.Until(2*fleet.Lease, func() bool { return !a.Has() })
+		time.Sleep(time.Millisecond) // until the loop has noticed
+		synctest.Wait()
+		assert.Contains(t, log.String(), `level=WARN msg=lost`)
+		b.End(a)
+	})
+}
+
+func TestALeaderFunctionThatReturnsEarlyIsAWarning(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		to, log := logging()
+		a := b.Start("a", to, spindle.WithLeader(func(context.Context, spindle.Token) {}))
+		assert.Contains(t, log.String(), "level=WARN msg=\"the leader function has returned")
+		b.End(a)
+
+		to, log = logging()
+		c := b.Start("c", to, spindle.WithLeader(func(ctx context.Context, _ spindle.Token) { <-ctx.Done() }))
+		b.End(c)
+		assert.NotContains(t, log.String(), "WARN")
+	})
+}
+
+func TestWhatIsLoggedNamesTheLockOnce(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		to, log := logging()
+		a := b.Machine("a", to)
+		a.Link.Refuse(fleet.Refusing("observe", memtable.ErrCut))
+		b.Run(a)
+		time.Sleep(fleet.Lease)
+		assert.Contains(t, log.String(), "can't compete")
+		for line := range strings.Lines(log.String()) {
+			assert.Equal(t, 1, strings.Count(line, "mylock"), line)
+		}
+		b.End(a)
+	})
+}
