@@ -14,6 +14,12 @@ var (
 	// ErrNoLeader is returned by Leader if nobody holds the lock.
 	ErrNoLeader = errors.New("nobody holds the lock")
 
+	// ErrNotLeader is returned by StepDown if this Lock does not hold the lock.
+	ErrNotLeader = errors.New("this process does not hold the lock")
+
+	// ErrNotObeyed is returned by RequestHandover if the leader does not look for requests.
+	ErrNotObeyed = errors.New("the leader does not obey requests: it runs without WithHandover")
+
 	// ErrFenced is returned by Apply and ReadWriteTransaction if the token's term was superseded or
 	// released. Nothing was written, unless the commit was tried more than once: see Apply.
 	ErrFenced = errors.New("fenced: the token was superseded or released")
@@ -24,6 +30,10 @@ var (
 
 	// ErrStopped: the term ended because Run's ctx did. Event.Err wraps the cause of that too.
 	ErrStopped = errors.New("stopped")
+
+	// ErrSteppedDown: the term ended because this Lock gave it up: by StepDown, by a request, or since its
+	// leader function returned (WithStepDownOnReturn).
+	ErrSteppedDown = errors.New("stepped down")
 
 	// ErrExpired: the term ended because no heartbeat was acknowledged for a lease, by the local clock.
 	ErrExpired = elect.ErrExpired

@@ -11,7 +11,8 @@ type EventKind int
 const (
 	// Elected: this Lock now holds the lock, under Event.Token.
 	Elected EventKind = iota + 1
-	// Lost: the term of Event.Token is over. Event.Err says why: ErrSuperseded, ErrExpired or ErrStopped.
+	// Lost: the term of Event.Token is over. Event.Err says why: ErrSuperseded, ErrExpired, ErrSteppedDown or
+	// ErrStopped.
 	Lost
 	// Jeopardy: a heartbeat failed with Event.Err. The lock is still held, and will be lost at
 	// Event.Deadline unless a heartbeat is acknowledged before then.
@@ -23,9 +24,12 @@ const (
 	// LeaderGone: the leader that was seen last, Event.Leader, does not hold the lock any more. If another
 	// was seen, or this Lock was elected, that is told next.
 	LeaderGone
+	// Leaving: the leader has announced that it will give the lock up, and holds it still. Event.Leader
+	// describes it: another process, or this Lock, if Event.Token is its token.
+	Leaving
 )
 
-var kindNames = map[EventKind]string{Elected: "elected", Lost: "lost", Jeopardy: "jeopardy", Safe: "safe", LeaderSeen: "leader seen", LeaderGone: "leader gone"}
+var kindNames = map[EventKind]string{Elected: "elected", Lost: "lost", Jeopardy: "jeopardy", Safe: "safe", LeaderSeen: "leader seen", LeaderGone: "leader gone", Leaving: "leaving"}
 
 // String returns the name of the kind in lower case, such as "leader seen".
 func (k EventKind) String() string { return cmp.Or(kindNames[k], "unknown") }
@@ -37,5 +41,5 @@ type Event struct {
 	Token    Token     // of the term it is about
 	Err      error     // of Lost and Jeopardy
 	Deadline time.Time // of Elected, Jeopardy and Safe: when the term ends unless it is extended, by the local clock
-	Leader   Leader    // of LeaderSeen and LeaderGone
+	Leader   Leader    // of LeaderSeen, LeaderGone and Leaving
 }

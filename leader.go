@@ -14,6 +14,7 @@ type Leader struct {
 	Token     Token         // the term's fencing token
 	Heartbeat time.Time     // its last heartbeat, by Spanner's clock
 	Lease     time.Duration // the lease it promised to keep
+	Leaving   bool          // it has announced that it will give the lock up
 }
 
 // Leader reads who holds the lock now, in one RPC, or two if it has another leader than the last time. It
@@ -57,5 +58,6 @@ func leads(o table.Observation) bool {
 }
 
 func leaderOf(o table.Observation) Leader {
-	return Leader{ID: o.Writer, Value: o.Promise.Value, Token: Token(o.Token), Heartbeat: o.Heartbeat, Lease: o.Promise.Lease}
+	return Leader{ID: o.Holder(), Value: o.Promise.Value, Token: Token(o.Token), Heartbeat: o.Heartbeat,
+		Lease: o.Promise.Lease, Leaving: o.Leaving()}
 }

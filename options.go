@@ -32,7 +32,8 @@ func WithHeartbeat(d time.Duration) Option {
 }
 
 // WithPoll sets how often a candidate looks at the lock while another holds it: by default every third of
-// the lease, less up to a tenth at random. It must be shorter than the lease. If the holder's lease ends
+// the lease, its own or the holder's, whichever is shorter, less up to a tenth at random. It must be shorter than
+// the lease. Who polls less often than the default may miss an announcement (WithHandover). If the holder's lease ends
 // before the next poll, the candidate looks then: at random within a fiftieth of the lease, or a second,
 // after its end, so that many candidates don't all claim at once.
 func WithPoll(d time.Duration) Option {
@@ -74,8 +75,9 @@ func WithValue(value string) Option {
 // ErrSuperseded, ErrExpired, or the cause of Run's ctx. On a machine that was suspended, ctx ends at the
 // first heartbeat after the resume; HasLock says false at once.
 //
-// The lock is not released before lead has returned, nor does this process claim it again. If lead returns
-// early the lock is kept: the term goes on without it. A panic of lead is not recovered.
+// The lock is not released before lead has returned, and this process does not claim it again before that. If
+// lead returns early the lock is kept, with a warning in the log: the term goes on without it, unless
+// WithStepDownOnReturn is given. A panic of lead, or os.Exit in it, ends the process: the lock expires.
 func WithLeader(lead func(ctx context.Context, token Token)) Option {
 	return func(c *options.Config) {
 		if lead == nil {
@@ -88,6 +90,35 @@ func WithLeader(lead func(ctx context.Context, token Token)) Option {
 		}
 		c.Lead = func(ctx context.Context, token table.Token) { lead(ctx, Token(token)) }
 	}
+}
+
+// WithStepDownOnReturn lets the leader function (WithLeader) give the lock up by returning. The lock is released at
+// once, for another to have. This process competes on, as after StepDown.
+func WithStepDownOnReturn() Option {
+	return func(c *options.Config) { c.Brief = true }
+}
+
+// WithHandover makes a leader that stops announce it first, so that a rolling update leaves next to no time
+// without a leader. When Run's ctx ends, the leader goes on for a third of the lease and a round trip, in which
+// the followers see the announcement and begin to look often. Then its work is told to stop, and the lock is
+// released. So Run takes that much longer to end: two thirds of a lease more at most.
+//
+// It also makes the leader look for requests to hand over (RequestHandover, WithPriority), in one more RPC a
+// lease. It obeys one as it does StepDown.
+func WithHandover() Option {
+	return func(c *options.Config) { c.Handover = true }
+}
+
+// WithPriority makes this candidate give way to others: n is from 0 to 9, and a candidate without it has 9. Give it
+// to all candidates in a place that should lead only if no better one is there, such as a distant region.
+//
+// A candidate of higher priority asks the leader to hand the lock over, which leaders with WithHandover do. It
+// asks once it has looked at the lock without an error for three of its leases. Nobody asks a leader of the
+// same priority. When the lock becomes free, lower priorities start up to a fiftieth of their lease later. A
+// leader that hands over and is elected again, since whoever asked did not hold the lock for a lease, heeds no
+// priority for 10 leases, and twice as long each time, up to an hour.
+func WithPriority(n int) Option {
+	return func(c *options.Config) { c.SetPriority(n) }
 }
 
 // WithObserver calls observe with each Event, one at a time and in order, in a goroutine of its own. A slow

@@ -19,8 +19,9 @@ type elector struct {
 	events    *mailbox // nil: no observer
 	candidate elect.Candidate
 	problems  problems
+	last      table.Token // of its last term
 
-	patience chan struct{}     // closed a lease after ctx has ended
+	patience chan struct{}     // closed when whoever was to stop has had the time to
 	overdue  []<-chan struct{} // the caller's code that did not return in time
 }
 
@@ -35,7 +36,6 @@ func newElector(l *Lock) *elector {
 }
 
 func (e *elector) run(ctx context.Context) error {
-	e.candidate.Within = ctx
 	defer e.limitPatience(ctx)()
 	var err error
 	for ctx.Err() == nil && err == nil {
@@ -50,14 +50,19 @@ func (e *elector) run(ctx context.Context) error {
 	return err
 }
 
-// limitPatience closes patience a lease after ctx has ended, unless that is forgotten before.
+// limitPatience closes patience a lease after ctx has ended, and another that an announcement may take, unless that
+// is forgotten before.
 func (e *elector) limitPatience(ctx context.Context) (forget func()) {
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		lease := e.config.Clock.Timer(e.config.Lease)
-		defer lease.Stop()
+		patience := e.config.Lease
+		if e.config.Handover {
+			patience *= 2
+		}
+		limit := e.config.Clock.Timer(patience)
+		defer limit.Stop()
 		select {
-		case <-lease.C:
+		case <-limit.C:
 			close(e.patience)
 		case <-over:
 		}
@@ -71,7 +76,7 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 		began := e.config.Clock.Now()
 		step := e.candidate.Try(ctx, elect.All, e.config.Poll)
 		if step.Seen != nil {
-			e.notice(step.Seen[0].Observation, began)
+			e.notice(step.Seen[0], began)
 		}
 		switch {
 		case step.Term != nil:
@@ -91,20 +96,24 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 }
 
 // notice shows whether another leads, and tells of one that was not known, or does not lead any more.
-func (e *elector) notice(o table.Observation, began elect.Instant) {
+func (e *elector) notice(s elect.Sight, began elect.Instant) {
 	before := e.view.Load().leader
 	var now view
-	if leads(o) {
-		now = view{leader: leaderOf(o), looked: began}
+	if s.Free > 0 && s.Token != e.last && leads(s.Observation) {
+		now = view{leader: leaderOf(s.Observation), looked: began}
 	}
 	e.show(now)
-	if before.Token != 0 && before.Token != now.leader.Token {
+	isNew := before.Token != now.leader.Token
+	if before.Token != 0 && isNew {
 		e.log.Info("leader gone", "leader", before.ID, "token", before.Token)
 		e.emit(Event{Kind: LeaderGone, Token: before.Token, Leader: before})
 	}
-	if now.leader.Token != 0 && before.Token != now.leader.Token {
+	if now.leader.Token != 0 && isNew {
 		e.log.Info("leader seen", "leader", now.leader.ID, "value", now.leader.Value, "token", now.leader.Token)
 		e.emit(Event{Kind: LeaderSeen, Token: now.leader.Token, Leader: now.leader})
+	}
+	if now.leader.Leaving && (isNew || !before.Leaving) {
+		e.emit(Event{Kind: Leaving, Token: now.leader.Token, Leader: now.leader})
 	}
 }
 
@@ -112,24 +121,45 @@ func (e *elector) notice(o table.Observation, began elect.Instant) {
 // error only if a stop could not be completed.
 func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	if ctx.Err() != nil {
-		return e.release(ctx, t)
+		return notLost(e.release(ctx, t, context.Cause(ctx)))
 	}
-	e.begin(t)
-	stop, returned := e.work(ctx, t)
+	x := newExit()
+	e.begin(t, x)
+	returned := e.work(t, x)
+	stop := e.leave(ctx, t, x, returned)
+	if e.config.Handover {
+		go e.heed(t, x)
+	}
 	if reason := t.Renew(e.config.Heartbeat, stop); reason != nil {
 		t.End(reason)
 		e.lost(t, reason)
+		x.end(reason)
 		return e.outlive(returned)
 	}
-	e.lost(t, fmt.Errorf("%w: %w", ErrStopped, context.Cause(ctx)))
+	e.lost(t, x.why)
 	if err := e.outlive(returned); err != nil {
-		t.End(context.Cause(ctx)) // and the lock is left to expire
+		t.End(x.why) // and the lock is left to expire
+		x.end(err)
 		return err
 	}
-	return e.release(ctx, t)
+	err := e.release(ctx, t, x.why)
+	x.end(err)
+	if errors.Is(x.why, ErrStopped) {
+		return notLost(err)
+	}
+	e.candidate.GaveWay(t, err == nil, x.by)
+	return nil
 }
 
-func (e *elector) begin(t *elect.Term) {
+// notLost is nil for a lock that was not to be released any more.
+func notLost(err error) error {
+	if errors.Is(err, ErrSuperseded) {
+		return nil
+	}
+	return err
+}
+
+func (e *elector) begin(t *elect.Term, x *exit) {
 	token := Token(t.Token())
 	t.Jeopardy = func(err error) {
 		e.log.Warn("jeopardy: a heartbeat failed", "token", token, "left", rounded(t.Left()), "err", err)
@@ -139,7 +169,7 @@ func (e *elector) begin(t *elect.Term) {
 		e.log.Info("safe: a heartbeat was acknowledged again", "token", token)
 		e.emit(Event{Kind: Safe, Token: token, Deadline: e.deadline(t)})
 	}
-	e.show(view{term: t, leader: Leader{ID: e.config.ID, Value: e.config.Value, Token: token, Lease: e.config.Lease}})
+	e.show(view{term: t, exit: x, leader: Leader{ID: e.config.ID, Value: e.config.Value, Token: token, Lease: e.config.Lease}})
 	e.log.Info("elected", "token", token)
 	e.emit(Event{Kind: Elected, Token: token, Deadline: e.deadline(t)})
 }
@@ -148,56 +178,43 @@ func (e *elector) deadline(t *elect.Term) time.Time {
 	return e.config.Clock.Now().Time().Add(t.Left())
 }
 
-// work starts the leader function. Stop is closed when the term can be given up: once ctx has ended, and
-// the work has returned or has had a lease to do so.
-func (e *elector) work(ctx context.Context, t *elect.Term) (stop, returned <-chan struct{}) {
+// work starts the leader function. Returned is closed when it has returned.
+func (e *elector) work(t *elect.Term, x *exit) (returned <-chan struct{}) {
 	work := make(chan struct{})
 	if e.config.Lead == nil {
 		close(work)
-		return ctx.Done(), work
+		return work
 	}
 	go func() {
 		defer close(work)
 		e.config.Lead(t.Context(), t.Token())
-		if t.Context().Err() == nil {
+		if t.Context().Err() == nil && !e.config.Brief && !x.wanted() {
 			e.log.Warn("the leader function has returned, and its term goes on: nobody works under the lock", "token", t.Token())
 		}
 	}()
-	giveUp := make(chan struct{})
-	go func() {
-		<-t.Context().Done()
-		if ctx.Err() == nil {
-			return // lost: nobody waits for this
-		}
-		defer close(giveUp)
-		select {
-		case <-work:
-		case <-e.patience:
-		}
-	}()
-	return giveUp, work
+	return work
 }
 
 // lost ends the term for everybody who asks this lock.
 func (e *elector) lost(t *elect.Term, reason error) {
 	e.show(view{})
+	e.last = t.Token()
 	level := slog.LevelWarn
-	if errors.Is(reason, ErrStopped) {
+	if errors.Is(reason, ErrStopped) || errors.Is(reason, ErrSteppedDown) {
 		level = slog.LevelInfo
 	}
 	e.log.Log(context.Background(), level, "lost", "token", t.Token(), "reason", reason)
 	e.emit(Event{Kind: Lost, Token: Token(t.Token()), Err: reason})
 }
 
-func (e *elector) release(ctx context.Context, t *elect.Term) error {
-	err := t.Release(context.WithoutCancel(ctx), context.Cause(ctx))
-	switch {
-	case err == nil:
+func (e *elector) release(ctx context.Context, t *elect.Term, why error) error {
+	err := t.Release(context.WithoutCancel(ctx), why)
+	if err == nil {
 		e.log.Info("released", "token", t.Token())
-	case !errors.Is(err, ErrSuperseded): // which is not held any more
-		return err
+	} else if ctx.Err() == nil {
+		e.log.Warn("stepped down, and the lock could not be released", "token", t.Token(), "err", err)
 	}
-	return nil
+	return err
 }
 
 // outlive waits for the guarded work to return, so that two terms never run side by side: until a lease

@@ -12,6 +12,7 @@ import (
 // view is what the loop knows of the lock. It does not change: the loop shows a newer one.
 type view struct {
 	term   *elect.Term   // this Lock's own, or nil
+	exit   *exit         // how that is given up
 	leader Leader        // another holder, or, with a term, this Lock; no token: none is known
 	looked elect.Instant // when the look that showed another holder began
 	next   chan struct{} // closed once there is a newer view

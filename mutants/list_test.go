@@ -82,7 +82,7 @@ var mutants = []mutant{
 	one("own token rule for every token", "one holder", memoryGo,
 		"case o.Token == r.own && r.own != 0 &&", "case r.own != 0 &&"),
 	one("reclaim of everybody's", "one holder", memoryGo,
-		"case r.reclaim && o.Writer == r.id:", "case r.reclaim:"),
+		"case r.reclaim && o.Holder() == r.id:", "case r.reclaim:"),
 	one("absence believed at once", "one holder", memoryGo,
 		"case !o.Exists && m.feared == 0:", "case !o.Exists:"),
 	one("holder that was seen forgotten with its rows", "one holder", memoryGo,
@@ -92,7 +92,7 @@ var mutants = []mutant{
 	one("stray lease rows ignored", "one holder", memoryGo,
 		"\t\t\tm.feared = max(m.feared, p.Lease)\n", "\t\t\t_ = p\n"),
 	one("lock delay not waited for", "claim after expiry", memoryGo,
-		"return o.Heartbeat.Add(m.feared + r.delay)", "return o.Heartbeat.Add(m.feared)"),
+		"return o.Heartbeat.Add(m.feared + r.delay + r.head)", "return o.Heartbeat.Add(m.feared)"),
 	one("bare claim never superseded", "a holder again", memoryGo,
 		"return o.Heartbeat.Add(r.lease).Sub(o.At) //", "return r.lease //"),
 	one("bare claim that fails never given up", "a holder again", electGo,
@@ -118,7 +118,7 @@ var mutants = []mutant{
 	one("term revived after its end", "no revival", termGo,
 		"if t.Left() <= 0 || !t.deadline.Stop() {", "if t.deadline.Stop(); false {"),
 	{"held while it is released", "one holder", []edit{
-		{runGo, "\te.show(view{})\n\tlevel :=", "\tlevel :="},
+		{runGo, "\te.show(view{})\n\te.last", "\te.last"},
 		{termGo, "\tt.acknowledged.Store(nil)\n", ""},
 	}},
 	one("work not told of the end", "ctx ends", termGo,
@@ -126,5 +126,5 @@ var mutants = []mutant{
 	one("release before the leader function has returned", "work first", runGo,
 		"\t\tdefer close(work)\n", "\t\tclose(work)\n"),
 	one("next term does not wait for the leader function", "one leader function", runGo,
-		"\t\te.lost(t, reason)\n\t\treturn e.outlive(returned)\n", "\t\te.lost(t, reason)\n\t\treturn nil\n"),
+		"\t\tx.end(reason)\n\t\treturn e.outlive(returned)\n", "\t\tx.end(reason)\n\t\treturn nil\n"),
 }

@@ -120,7 +120,7 @@ var (
 		one("strays that can't be read are ignored", "TestALockWhoseLeaseRowCanNotBeReadStaysTaken", observeGo,
 			"\t\t\tp, err := decodePromise(row.Name, row.Writer)\n\t\t\tif err != nil {\n\t\t\t\treturn nil, err\n", "\t\t\tp, err := decodePromise(row.Name, row.Writer)\n\t\t\tif err != nil {\n\t\t\t\tcontinue\n"),
 		one("lock delay not waited for after an absence", "TestWhenALockIsFree", memoryGo,
-			"m.absent.Add(m.feared + r.delay)", "m.absent.Add(m.feared)"),
+			"m.absent.Add(m.feared + r.delay + r.head)", "m.absent.Add(m.feared)"),
 		one("a bare claim ends the term before it", "TestWhenALockIsFree", memoryGo,
 			"m.feared = max(m.feared, r.lease)", "m.feared = r.lease"),
 		one("an absence that begins anew with each look", "TestWhenALockIsFree", memoryGo,
@@ -146,7 +146,7 @@ var (
 		one("a leader whose lease has ended", "TestNobodyLeadsOnceTheLeaseHasEnded", leaderGo,
 			"return o.Promise != nil && o.At.Sub(o.Heartbeat) < o.Promise.Lease", "return o.Promise != nil"),
 		one("a leader that is not told to be gone", "TestWhoIsSeenIsToldToBeGone", runGo,
-			"if before.Token != 0 && before.Token != now.leader.Token {", "if false {"),
+			"if before.Token != 0 && isNew {", "if false {"),
 		one("a stale leader that is waited for", "TestALeaderThatCanNotBeSeenGetsOld", seenGo,
 			"return ok && age < leader.Lease", "return ok"),
 	)

@@ -223,7 +223,7 @@ func allowed(step string, at time.Time, b, a rowState, by *process) bool {
 	case "claim":
 		return a.kind() == "claimed" && a.token == now && a.writer == by.config.ID && a.only(0)
 	case "confirm":
-		promise := fmt.Sprintf(`{"lease":"%v","value":%q}`, by.lease(), by.config.Value)
+		promise := fmt.Sprintf(`{"lease":"%v","id":%q,"value":%q}`, by.lease(), by.config.ID, by.config.Value)
 		return b.kind() == "claimed" && b.only(0) && a.kind() == "held" && a.token == b.token && a.writer == b.writer &&
 			a.writer == by.config.ID && a.only(a.token) && a.leases[a.token] == promise
 	case "heartbeat":

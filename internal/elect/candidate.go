@@ -21,12 +21,13 @@ type Candidate struct {
 	Promise   table.Promise // made with each term
 	LockDelay time.Duration
 	Reclaim   bool
-	Within    context.Context // whose end is that of its terms' contexts too, or nil
 
 	own      table.Token // of its last term: when it competes again, nobody holds that
 	seen     map[string]*memory
-	resting  Instant // since when it has not claimed, after a confirmation that failed
+	resting  Instant // since when it leaves the locks to others
 	rest     time.Duration
+	gave     table.Token // of the term that it gave up, if that is why it rests
+	deferred preference
 	contests int // claims in a row in which another was first
 	retry    Backoff
 }
@@ -42,7 +43,6 @@ func (c *Candidate) Again() Candidate {
 type Sight struct {
 	table.Observation
 	Free   time.Duration // how long after the observation the lock can be claimed: now, if not positive
-	New    bool          // this holder was not seen before
 	Lapsed bool          // whoever had it did not give it back, and may not know yet that it is over
 }
 
@@ -52,15 +52,17 @@ func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.attempt())
 	defer cancel()
 	observed, err := c.observe(ctx)
+	c.deferred.looked(c.Clock.Now(), err)
 	if err != nil {
 		return nil, fmt.Errorf("observe: %w", err)
 	}
 	sights := make([]Sight, len(observed))
 	for i, o := range observed {
 		m := c.memory(o.Name)
-		isNew := m.learn(o, c.rules())
+		m.learn(o, c.rules())
 		o.Promise = m.promiseOf(o.Token)
-		sights[i] = Sight{Observation: o, Free: max(m.freeIn(o, c.rules()), c.restLeft()), New: isNew, Lapsed: m.lapsed(o)}
+		c.recognise(o, m)
+		sights[i] = Sight{Observation: o, Free: max(m.freeIn(o, c.rules()), c.restLeft()), Lapsed: m.lapsed(o)}
 	}
 	return sights, nil
 }
@@ -104,7 +106,7 @@ func (c *Candidate) learn(observed []table.Observation) {
 }
 
 func (c *Candidate) rules() rules {
-	return rules{lease: c.Promise.Lease, delay: c.LockDelay, reclaim: c.Reclaim, id: c.ID, own: c.own}
+	return rules{lease: c.Promise.Lease, delay: c.LockDelay, reclaim: c.Reclaim, id: c.ID, own: c.own, head: c.head()}
 }
 
 func (c *Candidate) memory(name string) *memory {

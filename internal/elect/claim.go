@@ -41,11 +41,8 @@ func (c *Candidate) Claim(ctx context.Context, seen ...Sight) (*Term, error) {
 		}
 		return nil, fmt.Errorf("confirm: %w", err)
 	}
-	c.own = token
-	if c.Within != nil {
-		running = c.Within
-	}
-	return newTerm(running, c, token, sent, names), nil
+	c.own, c.gave = token, 0
+	return newTerm(running, c, token, sent, names, c.deferred.deafness(c.Promise.Lease)), nil
 }
 
 // First reports whether err says that another candidate was first.
@@ -97,7 +94,7 @@ func (c *Candidate) confirm(ctx context.Context, token table.Token, names []stri
 // fails expires. Then it rests: for a lease, or for a minute after an error that is known at once, as the locks
 // are free nearly all the time then.
 func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []string, why error) {
-	c.resting, c.rest = c.Clock.Now(), c.Promise.Lease
+	c.resting, c.rest, c.gave = c.Clock.Now(), c.Promise.Lease, 0
 	if Lasting(why) {
 		c.rest = min(c.rest, time.Minute)
 	}

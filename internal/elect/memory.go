@@ -17,6 +17,9 @@ type memory struct {
 	absent time.Time // since when, by Spanner's clock, the lock row is known to be gone
 	strays map[table.Token]table.Promise
 	taken  bool // when the lock row was seen last, nobody had given the lock back
+
+	leaving table.Token // of the holder that was seen to be leaving
+	marked  Instant     // when it was first seen so
 }
 
 // rules are what a candidate judges a lock by.
@@ -25,14 +28,15 @@ type rules struct {
 	delay   time.Duration
 	reclaim bool
 	id      string
-	own     table.Token // of its last term, which is over
+	own     table.Token   // of its last term, which is over
+	head    time.Duration // how long it lets those of higher priority go first
 }
 
-// learn takes in what was observed, and reports whether that is a holder whose promise was not known.
-func (m *memory) learn(o table.Observation, r rules) bool {
+// learn takes in what was observed.
+func (m *memory) learn(o table.Observation, r rules) {
 	if !o.Exists {
 		m.miss(o, r)
-		return false
+		return
 	}
 	m.absent, m.strays = time.Time{}, nil
 	m.taken = !o.Heartbeat.IsZero() || o.Writer != "" // a claim that was withdrawn is no release
@@ -47,11 +51,8 @@ func (m *memory) learn(o table.Observation, r rules) bool {
 	case o.Promise == nil:
 		m.feared = m.promise.Lease
 	default:
-		isNew := m.promiseOf(o.Token) == nil
 		m.holder, m.promise, m.feared = o.Token, o.Promise, o.Promise.Lease
-		return isNew
 	}
-	return false
 }
 
 // miss takes in that the lock has no row. Its absence counts from when it was first seen, with these
@@ -96,17 +97,17 @@ func (m *memory) freeIn(o table.Observation, r rules) time.Duration {
 	case !o.Exists && m.feared == 0:
 		return 0 // nobody had it, or its last holder gave it back
 	case !o.Exists:
-		return m.absent.Add(m.feared + r.delay).Sub(o.At)
+		return m.absent.Add(m.feared + r.delay + r.head).Sub(o.At)
 	case o.Heartbeat.IsZero():
-		return 0 // released
-	case r.reclaim && o.Writer == r.id:
+		return min(o.Token.Time().Add(r.head).Sub(o.At), r.head) // it was released then
+	case r.reclaim && o.Holder() == r.id:
 		return 0
 	case o.Token == r.own && r.own != 0 && r.delay == 0:
 		return 0
 	case !o.Confirmed():
 		return o.Heartbeat.Add(r.lease).Sub(o.At) // a bare claim promised nothing
 	}
-	return o.Heartbeat.Add(m.feared + r.delay).Sub(o.At)
+	return o.Heartbeat.Add(m.feared + r.delay + r.head).Sub(o.At)
 }
 
 // lapsed tells a lock that was given back, or never held, from one whose last holder may be at work still.

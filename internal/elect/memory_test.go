@@ -99,17 +99,15 @@ func TestWhenALockIsFree(t *testing.T) {
 	}
 }
 
-func TestAHolderIsNewOnce(t *testing.T) {
+func TestAPromiseIsOfOneToken(t *testing.T) {
 	var m memory
 	r := rules{lease: lease}
 	p := &table.Promise{Lease: lease}
-	assert.False(t, m.learn(bareClaim(0), r), "a claimant is no holder yet")
-	assert.True(t, m.learn(heldBy(tokenOne, 0, p), r))
-	assert.False(t, m.learn(heldBy(tokenOne, 0, p), r))
-	assert.False(t, m.learn(heldBy(tokenOne, 0, nil), r))
-	assert.False(t, m.learn(released(), r))
-	assert.True(t, m.learn(heldBy(tokenTwo, 0, p), r))
-	assert.Nil(t, m.promiseOf(tokenOne), "a promise is of one token")
+	m.learn(heldBy(tokenOne, 0, p), r)
+	m.learn(heldBy(tokenOne, 0, nil), r)
+	assert.Equal(t, p, m.promiseOf(tokenOne))
+	m.learn(heldBy(tokenTwo, 0, p), r)
+	assert.Nil(t, m.promiseOf(tokenOne))
 }
 
 func TestALapsedLockIsToldFromOneThatWasGivenBack(t *testing.T) {

@@ -20,7 +20,7 @@ func TestAtMostTwoRowsAndOneAfterRelease(t *testing.T) {
 		rows := b.Store.Rows()
 		require.Len(t, rows, 2)
 		leaseRow := rows[table.LeaseKey("mylock", table.Token(a.Token()))]
-		assert.JSONEq(t, `{"lease":"10s","value":"http://a"}`, leaseRow.Writer)
+		assert.JSONEq(t, `{"lease":"10s","id":"a","value":"http://a"}`, leaseRow.Writer)
 		b.End(a)
 		rows = b.Store.Rows()
 		require.Len(t, rows, 1)

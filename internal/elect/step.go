@@ -35,12 +35,15 @@ func All(seen []Sight) ([]Sight, time.Duration, error) {
 	return seen, 0, nil
 }
 
-// Try takes one step. Patience is the longest pause between two looks at a lock that another holds: a lease
-// that can run out before that is looked at when it does, or a little later, at random. The end of ctx
-// ends the look; of a claim, see Claim.
+// Try takes one step. Patience is the longest pause between two looks at a lock that another holds: if its
+// lease can end before that, the next look is then, or a little later, at random. No patience is a third of the
+// shorter lease, the holder's or the candidate's. The end of ctx ends the look; of a claim, see Claim.
 func (c *Candidate) Try(ctx context.Context, choose Choose, patience time.Duration) Step {
-	c.retry.Max = patience
 	seen, err := c.Look(ctx)
+	if patience == 0 {
+		patience = c.shortest(seen) / 3
+	}
+	c.retry.Max = patience
 	if err != nil {
 		return Step{Err: err, Pause: c.retry.Pause(c.Clock)}
 	}
@@ -53,7 +56,9 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, patience time.Durati
 	}
 	if claim == nil {
 		c.retry.Reset()
-		return Step{Seen: seen, Pause: min(Jitter(c.Clock, patience), wait+c.spread(seen)), Rests: c.restLeft() > 0}
+		c.prefer(ctx, seen)
+		pause := min(Jitter(c.Clock, patience), wait+c.spread(seen), c.watch(seen))
+		return Step{Seen: seen, Pause: pause, Rests: c.restLeft() > 0}
 	}
 	t, err := c.Claim(ctx, claim...)
 	switch {
@@ -75,13 +80,19 @@ const longestSpread = time.Second
 // fiftieth of the lease, the holder's or the candidate's, or a second. It doubles with each claim that was lost,
 // until somebody holds the lock: so many that this is too short for them do not go on to collide.
 func (c *Candidate) spread(seen []Sight) time.Duration {
+	lease := c.shortest(seen)
+	return c.Clock.Random(min(min(lease/50, longestSpread)<<min(c.contests, 8), lease/4) + 1)
+}
+
+// shortest is the shortest lease, of the candidate and the holders.
+func (c *Candidate) shortest(seen []Sight) time.Duration {
 	lease := c.Promise.Lease
 	for _, s := range seen {
 		if s.Promise != nil {
 			lease = min(lease, s.Promise.Lease)
 		}
 	}
-	return c.Clock.Random(min(min(lease/50, longestSpread)<<min(c.contests, 8), lease/4) + 1)
+	return lease
 }
 
 // Lasting reports whether an error will not go away by itself: something is missing, not allowed or wrong,

@@ -33,12 +33,15 @@ type Term struct {
 	end          context.CancelCauseFunc
 	deadline     *time.Timer // ends ctx on time, whatever the keeper is waiting for
 
+	began Instant
+	deaf  time.Duration // how long it heeds no preference
+
 	jeopardy bool // the last heartbeat was not acknowledged
 	retry    Backoff
 }
 
-func newTerm(ctx context.Context, c *Candidate, token table.Token, sent Instant, names []string) *Term {
-	t := &Term{table: c.Table, clock: c.Clock, token: token, names: names, lease: c.Promise.Lease}
+func newTerm(ctx context.Context, c *Candidate, token table.Token, sent Instant, names []string, deaf time.Duration) *Term {
+	t := &Term{table: c.Table, clock: c.Clock, token: token, names: names, lease: c.Promise.Lease, began: sent, deaf: deaf}
 	t.retry.Max = t.lease / 10
 	t.acknowledged.Store(&sent)
 	t.ctx, t.end = context.WithCancelCause(ctx)
@@ -52,7 +55,7 @@ func (t *Term) Token() table.Token { return t.token }
 // Names are those of the locks that it holds.
 func (t *Term) Names() []string { return t.names }
 
-// Context ends when the term does, or when the candidate's Within does. Its cause is the reason.
+// Context ends when the term does, or the work is told to stop. Its cause is the reason.
 func (t *Term) Context() context.Context { return t.ctx }
 
 // Held reports whether the term's deadline has not passed, and nothing else has ended it.

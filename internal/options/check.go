@@ -15,7 +15,7 @@ import (
 const (
 	minLease = 100 * time.Millisecond
 	maxLease = table.MaxLease
-	maxID    = 1 << 10
+	maxID    = table.MaxID
 	maxValue = table.MaxValue
 )
 
@@ -85,10 +85,22 @@ func (c *Config) SetValue(value string) {
 	c.Value = value
 }
 
+// SetPriority is WithPriority.
+func (c *Config) SetPriority(n int) {
+	if n < 0 || n > table.MaxDeference {
+		c.Refuse("WithPriority(%d) must be from 0 to %d, which is what a candidate without it has", n, table.MaxDeference)
+		return
+	}
+	c.Deference = table.MaxDeference - n
+}
+
 // checkTogether refuses what does not go together.
 func (c *Config) checkTogether() {
 	if c.Reclaim && c.ID == "" {
 		c.Refuse("WithReclaim() needs WithID: the default id is never that of an earlier process")
+	}
+	if c.Brief && c.Lead == nil {
+		c.Refuse("WithStepDownOnReturn() needs WithLeader: it is that function's return that gives the lock up")
 	}
 	if c.Heartbeat > c.Lease-c.Lease/10 {
 		c.Refuse("WithHeartbeat(%v) must be shorter than the lease of %v, by a tenth at least: a third of it is usual", c.Heartbeat, c.Lease)

@@ -28,7 +28,7 @@ func FuzzOptions(f *testing.F) {
 		if c.Lease < minLease || c.Lease > maxLease || c.Lease != time.Duration(ms)*time.Millisecond {
 			t.Errorf("lease %v of %d ms was accepted", c.Lease, ms)
 		}
-		if c.Heartbeat <= 0 || c.Heartbeat > c.Lease*9/10 || c.Poll <= 0 || c.Poll >= c.Lease || c.LockDelay < 0 || c.LockDelay > maxLease {
+		if c.Heartbeat <= 0 || c.Heartbeat > c.Lease*9/10 || c.Poll < 0 || c.Poll >= c.Lease || c.LockDelay < 0 || c.LockDelay > maxLease {
 			t.Errorf("%+v was accepted", c)
 		}
 		if id == "" || !utf8.ValidString(id) || !utf8.ValidString(value) {

@@ -25,10 +25,13 @@ type Config struct {
 	ID        string
 	Lease     time.Duration
 	Heartbeat time.Duration
-	Poll      time.Duration
+	Poll      time.Duration // 0: a third of the shorter lease, the holder's or this one
 	LockDelay time.Duration
 	Value     string
 	Reclaim   bool
+	Handover  bool
+	Deference int  // how far the priority is below the highest
+	Brief     bool // the leader function gives the lock up by returning
 	Lead      func(context.Context, table.Token)
 	Observe   func(event any) // a spindle.Event, which is not to be named here
 	Log       *slog.Logger
@@ -53,7 +56,7 @@ func New[O ~func(*Config)](opts []O) Config {
 	}
 	c.checkTogether()
 	c.ID = cmp.Or(c.ID, defaultID())
-	c.Heartbeat, c.Poll = cmp.Or(c.Heartbeat, c.Lease/3), cmp.Or(c.Poll, c.Lease/3)
+	c.Heartbeat = cmp.Or(c.Heartbeat, c.Lease/3)
 	return c
 }
 
@@ -78,7 +81,7 @@ func (c *Config) Table(db *spanner.Client, name string) (table.Table, table.Span
 func (c *Config) Candidate(t table.Table, names ...string) elect.Candidate {
 	return elect.Candidate{
 		Table: t, Clock: c.Clock, Names: names, ID: c.ID,
-		Promise:   table.Promise{Lease: c.Lease, Value: c.Value},
+		Promise:   table.Promise{Lease: c.Lease, ID: c.ID, Value: c.Value, Obeys: c.Handover, Deference: c.Deference},
 		LockDelay: c.LockDelay, Reclaim: c.Reclaim,
 	}
 }

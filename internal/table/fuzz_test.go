@@ -54,20 +54,20 @@ func FuzzLeaseKey(f *testing.F) {
 
 // What a holder wrote is read back; anything else is refused, or has a lease within bounds.
 func FuzzPromise(f *testing.F) {
-	for _, s := range []string{"", `{"lease":"10s"}`, `{"lease":"10s","value":"http://10.0.0.7:8080"}`, `{"lease":"-1s"}`, `{"lease":"25h"}`, `{"lease":1}`, `[]`, `{"lease":"1ns","slots":-1}`} {
-		f.Add(s, int64(time.Second), "value")
+	for _, s := range []string{"", `{"lease":"10s"}`, `{"lease":"10s","value":"http://10.0.0.7:8080"}`, `{"lease":"-1s"}`, `{"lease":"25h"}`, `{"lease":1}`, `[]`, `{"lease":"1ns","slots":-1}`, `{"lease":"1s","deference":-7}`} {
+		f.Add(s, int64(time.Second), "value", "id", 1)
 	}
-	f.Add("", int64(MaxLease-1), strings.Repeat("\x00", MaxValue))
-	f.Fuzz(func(t *testing.T, s string, lease int64, value string) {
+	f.Add("", int64(MaxLease-1), strings.Repeat("\x00", MaxValue), strings.Repeat("\x00", MaxID), MaxDeference)
+	f.Fuzz(func(t *testing.T, s string, lease int64, value, id string, deference int) {
 		if p, err := parsePromise(s); err == nil && (p.Lease <= 0 || p.Lease > MaxLease) {
 			t.Errorf("%q was read as %v", s, p)
 		}
-		if lease <= 0 || lease > int64(MaxLease) || !utf8.ValidString(value) {
+		if lease <= 0 || lease > int64(MaxLease) || !utf8.ValidString(value) || !utf8.ValidString(id) {
 			return
 		}
-		p := Promise{Lease: time.Duration(lease), Value: value}
-		if n := utf8.RuneCountInString(p.encode()); len(value) <= MaxValue && n > MaxWriter {
-			t.Errorf("a value of %d bytes takes %d characters, and a table needs to have only %d", len(value), n, MaxWriter)
+		p := Promise{time.Duration(lease), id, value, 1000, true, min(max(deference, 0), MaxDeference)}
+		if n := utf8.RuneCountInString(p.encode()); len(value) <= MaxValue && len(id) <= MaxID && n > MaxWriter {
+			t.Errorf("a value of %d bytes and an id of %d take %d characters, and a table needs to have only %d", len(value), len(id), n, MaxWriter)
 		}
 		if back, err := parsePromise(p.encode()); err != nil || back != p {
 			t.Errorf("%v was read back as %v, %v", p, back, err)

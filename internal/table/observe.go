@@ -14,7 +14,7 @@ type Observation struct {
 	Exists    bool
 	Heartbeat time.Time // zero: released
 	Token     Token     // released: of no term, but the time of the release
-	Writer    string    // released: "", or who withdrew a claim
+	Writer    string    // who claimed; "": released, or leaving
 
 	// Promise is the holder's, if its lease row was read at the same instant.
 	Promise *Promise
@@ -29,6 +29,17 @@ type Observation struct {
 // timestamp as token and heartbeat, and the confirmation is a later commit.
 func (o Observation) Confirmed() bool {
 	return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) != o.Token
+}
+
+// Leaving tells a holder that has announced that it will give the lock up.
+func (o Observation) Leaving() bool { return o.Confirmed() && o.Writer == "" }
+
+// Holder is who claimed the lock.
+func (o Observation) Holder() string {
+	if o.Writer == "" && o.Promise != nil {
+		return o.Promise.ID
+	}
+	return o.Writer
 }
 
 // Observe reads the lock rows of the names, at one instant, in one RPC.

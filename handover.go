@@ -1,0 +1,175 @@
+package spindle
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// exit is how a term is given up.
+type exit struct {
+	mu    sync.Mutex
+	asked chan struct{} // closed once somebody wants it
+	by    table.Request // who; "": StepDown
+	told  chan struct{} // closed once the work was told to stop
+	why   error         // once told: the reason
+	over  chan struct{} // closed once the term is over
+	err   error         // once over: why the lock was not released because of it
+}
+
+func newExit() *exit {
+	return &exit{asked: make(chan struct{}), told: make(chan struct{}), over: make(chan struct{})}
+}
+
+func (x *exit) ask(by table.Request) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.wanted() {
+		x.by = by
+		close(x.asked)
+	}
+}
+
+// wanted reports whether somebody has asked.
+func (x *exit) wanted() bool {
+	select {
+	case <-x.asked:
+		return true
+	default:
+		return false
+	}
+}
+
+func (x *exit) end(err error) {
+	x.err = err
+	close(x.over)
+}
+
+// StepDown gives the lock up for another to have, and returns once it is released. The leader announces it, goes
+// on for a third of the lease and a round trip, in which the followers see that, tells its work to stop (the cause
+// of the leader function's ctx is ErrSteppedDown), and releases the lock once that has returned. This Lock competes
+// on. It does not claim the lock again before another has held it, or a third of the lease has passed.
+//
+// The error is ErrNotLeader if this Lock does not hold the lock; ErrSuperseded or ErrExpired if it was lost
+// meanwhile; that of ctx if it ended; or says that the leader function has not returned within a lease of being
+// told, or that the release failed. Stepping down goes on then: it can't be taken back. In the leader function, call
+// it with the function's own ctx and return: it returns ctx's error when the work is to stop.
+func (l *Lock) StepDown(ctx context.Context) error {
+	if l.err != nil {
+		return l.err
+	}
+	v := l.view.Load()
+	if v.term == nil || !v.term.Held() {
+		return l.wrap("step down", ErrNotLeader)
+	}
+	v.exit.ask("")
+	if err := l.awaitExit(ctx, v.exit); err != nil {
+		return l.wrap("step down", err)
+	}
+	return nil
+}
+
+func (l *Lock) awaitExit(ctx context.Context, x *exit) error {
+	told, late := x.told, (<-chan time.Time)(nil)
+	for {
+		select {
+		case <-x.over:
+			return x.err
+		case <-told:
+			told = nil
+			limit := l.config.Clock.Timer(l.config.Lease)
+			defer limit.Stop()
+			late = limit.C
+		case <-late:
+			return fmt.Errorf("the leader function has not returned within a lease (%v) of being told to stop: the lock is still held, and will be released once it has", l.config.Lease)
+		case <-ctx.Done():
+			return fmt.Errorf("%w: the lock is still held, and will be released once its work has returned", context.Cause(ctx))
+		}
+	}
+}
+
+// leave waits until the term is to be given up, announces that, tells the work, and closes stop once the term can
+// end: the work has returned, or has had its time.
+func (e *elector) leave(ctx context.Context, t *elect.Term, x *exit, returned <-chan struct{}) (stop <-chan struct{}) {
+	leaving := make(chan struct{})
+	done := returned
+	if !e.config.Brief {
+		done = nil
+	}
+	go func() {
+		announce := true
+		select {
+		case <-t.Context().Done():
+			return // lost
+		case <-ctx.Done():
+			announce = e.config.Handover
+		case <-x.asked:
+		case <-done:
+			announce = false // nobody works meanwhile
+		}
+		if announce {
+			e.say(t)
+			e.announce(ctx, t)
+		}
+		x.why = ErrSteppedDown
+		if ctx.Err() != nil {
+			x.why = fmt.Errorf("%w: %w", ErrStopped, context.Cause(ctx))
+			t.Tell(context.Cause(ctx))
+		} else {
+			t.Tell(ErrSteppedDown)
+		}
+		close(x.told)
+		select {
+		case <-returned:
+		case <-e.patience:
+		}
+		close(leaving)
+	}()
+	return leaving
+}
+
+// announce returns when the work is to be told: at once if Run's ctx ends and there is to be no handover then.
+func (e *elector) announce(ctx context.Context, t *elect.Term) {
+	patient, hurry := context.WithCancel(t.Context())
+	defer hurry()
+	if !e.config.Handover {
+		defer context.AfterFunc(ctx, hurry)()
+	}
+	t.Announce(patient)
+}
+
+// say tells everybody here that the term is being given up.
+func (e *elector) say(t *elect.Term) {
+	v := e.view.Load()
+	if v.term != t {
+		return // lost meanwhile
+	}
+	now := *v
+	now.leader.Leaving, now.next = true, make(chan struct{})
+	if e.view.CompareAndSwap(v, &now) {
+		close(v.next)
+	}
+	e.log.Info("leaving", "token", t.Token())
+	e.emit(Event{Kind: Leaving, Token: now.leader.Token, Leader: now.leader})
+}
+
+// heed looks for requests to hand the lock over, once a lease.
+func (e *elector) heed(t *elect.Term, x *exit) {
+	for {
+		elect.Sleep(t.Context(), e.config.Clock, elect.Jitter(e.config.Clock, e.config.Lease))
+		if t.Context().Err() != nil {
+			return
+		}
+		if by, _ := t.Asked(t.Context()); by != "" { // what fails is asked again
+			e.log.Info("asked to hand the lock over", "token", t.Token(), "by", byWhom[by])
+			x.ask(by)
+			return
+		}
+	}
+}
+
+var byWhom = map[table.Request]string{table.ByOperator: "request", table.ByPreference: "a candidate of higher priority"}

@@ -1,0 +1,366 @@
+package spindle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// stepDown calls StepDown in the background.
+func stepDown(ctx context.Context, m *fleet.Machine) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- m.StepDown(ctx) }()
+	return done
+}
+
+// gap is how long nobody holds the lock, from when the machine does not hold it any more.
+func gap(b *fleet.Fleet, from *fleet.Machine, to ...*fleet.Machine) time.Duration {
+	b.T.Helper()
+	b.Until(3*fleet.Lease, func() bool { return !from.Has() })
+	return b.Until(3*fleet.Lease, func() bool {
+		for _, m := range to {
+			if m.Has() {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func TestAnAnnouncedLeaderIsReplacedWithinAFiftiethOfALease(t *testing.T) {
+	stops := map[string]func(*fleet.Machine){
+		"StepDown":       func(m *fleet.Machine) { stepDown(context.Background(), m) },
+		"the end of Run": func(m *fleet.Machine) { m.Stop() },
+	}
+	for name, stop := range stops {
+		t.Run(name, func(t *testing.T) {
+			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+				a := b.Start("a", spindle.WithHandover())
+				others := []*fleet.Machine{b.Start("c"), b.Start("d"), b.Start("e")}
+				time.Sleep(time.Minute)
+				began := time.Now()
+				stop(a)
+				assert.LessOrEqual(t, gap(b, a, others...), fleet.Lease/50+time.Millisecond)
+				assert.LessOrEqual(t, time.Since(began), fleet.Lease/3+fleet.Lease/50+10*time.Millisecond)
+				a.Stop()
+				b.End(others...)
+			})
+		})
+	}
+}
+
+// A leader goes on while its followers learn that it is leaving, and stops only then.
+func TestALeaderThatStepsDownWorksUntilItsFollowersKnow(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		var told, returned time.Time
+		var cause error
+		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+			<-ctx.Done()
+			told, cause = time.Now(), context.Cause(ctx)
+			time.Sleep(fleet.Lease / 2)
+			returned = time.Now()
+		}))
+		c := b.Start("c")
+		first := a.Token()
+		began := time.Now()
+		require.NoError(t, a.StepDown(context.Background()))
+		assert.GreaterOrEqual(t, told.Sub(began), fleet.Lease/3)
+		assert.ErrorIs(t, cause, spindle.ErrSteppedDown)
+		assert.False(t, returned.IsZero(), "released while the work went on")
+		assert.False(t, a.Has())
+		b.Until(fleet.Lease/50+time.Millisecond, c.Has)
+		assert.Greater(t, c.Token(), first)
+		assert.Equal(t, "elected, leaving, lost", a.Seen.Kinds())
+		assert.ErrorIs(t, a.Seen.Last().Err, spindle.ErrSteppedDown)
+		assert.Equal(t, "leader seen, leaving, leader gone, elected", c.Seen.Kinds())
+		time.Sleep(fleet.Lease)
+		assert.Equal(t, "elected, leaving, lost, leader seen", a.Seen.Kinds(), "it is a candidate again")
+		b.End(a, c)
+	})
+}
+
+func TestWhoIsLeavingIsStillSaid(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a", spindle.WithValue("http://a"))
+		c := b.Start("c")
+		done := stepDown(context.Background(), a)
+		time.Sleep(fleet.Lease/3 - time.Millisecond)
+		synctest.Wait()
+		require.True(t, a.Has())
+		leader, err := b.Machine("reader").Leader(context.Background())
+		require.NoError(t, err)
+		assert.Equal(t, spindle.Leader{ID: "a", Value: "http://a", Token: a.Token(), Lease: fleet.Lease, Leaving: true, Heartbeat: leader.Heartbeat}, leader)
+		for _, m := range []*fleet.Machine{a, c} {
+			seen, _, ok := m.Lock.Seen()
+			assert.True(t, ok)
+			assert.True(t, seen.Leaving)
+			assert.Equal(t, "a", seen.ID)
+		}
+		require.NoError(t, <-done)
+		b.End(a, c)
+	})
+}
+
+// What a candidate may take at once, since nobody holds it, is not what it has just given up.
+func TestWhoStepsDownLetsOthersGoFirst(t *testing.T) {
+	for _, opts := range [][]spindle.Option{nil, {spindle.WithReclaim()}} {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			a := b.Start("a", opts...)
+			c := b.Start("c", spindle.WithPoll(fleet.Lease/4))
+			c.Link.Lose(nil, nil)
+			require.NoError(t, a.StepDown(context.Background()))
+			b.Until(fleet.Lease/2, c.Has)
+			assert.NotContains(t, a.Seen.Kinds()[len("elected, leaving, lost"):], "elected")
+			b.End(a, c)
+		})
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) { // there are no others
+			a := b.Start("a", opts...)
+			require.NoError(t, a.StepDown(context.Background()))
+			again := b.Until(fleet.Lease, a.Has)
+			assert.GreaterOrEqual(t, again, fleet.Lease/3-time.Millisecond)
+			assert.Less(t, again, 2*fleet.Lease/3+time.Second)
+			b.End(a)
+		})
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) { // whether it was released is not known
+			a := b.Start("a", opts...)
+			last := b.Store.Rows()[fleet.Name].Heartbeat
+			a.Link.Refuse(fleet.Refusing("release", errors.New("refused")))
+			assert.ErrorContains(t, a.StepDown(context.Background()), "refused")
+			a.Link.Refuse(nil)
+			b.Until(3*fleet.Lease, a.Has)
+			assert.False(t, a.Token().Time().Before(last.Add(fleet.Lease)))
+			b.End(a)
+		})
+	}
+}
+
+func TestStepDownSaysWhatHolds(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		release := make(chan struct{})
+		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Token) { <-ctx.Done(); <-release }))
+		c := b.Start("c")
+		assert.ErrorIs(t, c.StepDown(context.Background()), spindle.ErrNotLeader)
+
+		limited, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		err := a.StepDown(limited)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "still held")
+		assert.True(t, a.Has())
+
+		err = a.StepDown(context.Background())
+		assert.ErrorContains(t, err, "has not returned within a lease")
+		time.Sleep(10 * fleet.Lease)
+		assert.True(t, a.Has(), "work that goes on keeps the lock")
+		close(release)
+		b.Until(fleet.Lease, c.Has)
+		b.End(a, c)
+	})
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a")
+		done := stepDown(context.Background(), a)
+		synctest.Wait()
+		b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})
+		assert.ErrorIs(t, <-done, spindle.ErrSuperseded)
+		b.End(a)
+	})
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a")
+		a.Link.Cut()
+		began := time.Now()
+		err := a.StepDown(context.Background())
+		assert.Error(t, err)
+		assert.LessOrEqual(t, time.Since(began), 2*fleet.Lease)
+		assert.False(t, a.Has())
+		b.End(a)
+	})
+}
+
+// The leader function may step down itself: it is told to stop while it waits for that.
+func TestALeaderFunctionStepsDown(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		var a *fleet.Machine
+		a = b.Machine("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+			time.Sleep(time.Second)
+			assert.ErrorIs(t, a.StepDown(ctx), spindle.ErrSteppedDown)
+		}))
+		b.Run(a)
+		c := b.Start("c")
+		b.Until(fleet.Lease, c.Has)
+		b.End(a, c)
+	})
+}
+
+func TestALeaderFunctionGivesTheLockUpByReturning(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		to, log := logging()
+		a := b.Start("a", to, spindle.WithStepDownOnReturn(), spindle.WithLeader(func(context.Context, spindle.Token) { time.Sleep(time.Minute) }))
+		c := b.Start("c")
+		time.Sleep(time.Minute - 2*time.Second)
+		require.True(t, a.Has())
+		b.Until(fleet.Lease/3+2*time.Second, c.Has)
+		assert.NotContains(t, log.String(), "WARN")
+		b.End(a, c)
+	})
+}
+
+func TestARequestIsObeyed(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a", spindle.WithHandover())
+		c := b.Start("c", spindle.WithHandover())
+		time.Sleep(time.Minute)
+		operator := b.Machine("operator")
+		began := time.Now()
+		h, err := operator.RequestHandover(context.Background(), a.Token())
+		require.NoError(t, err)
+		assert.LessOrEqual(t, time.Since(began), fleet.Lease+fleet.Lease/2)
+		assert.Equal(t, "a", h.From.ID)
+		assert.Equal(t, "c", h.To.ID)
+		assert.Equal(t, c.Token(), h.To.Token)
+		assert.LessOrEqual(t, h.Gap, fleet.Lease/50+time.Millisecond)
+
+		_, err = operator.RequestHandover(context.Background(), h.From.Token)
+		assert.ErrorIs(t, err, spindle.ErrSuperseded, "an old term's request reaches nobody")
+		time.Sleep(10 * fleet.Lease)
+		assert.Equal(t, h.To.Token, c.Token())
+		b.End(a, c)
+	})
+}
+
+func TestARequestSaysWhatCameOfIt(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a")
+		operator := b.Machine("operator")
+		_, err := operator.RequestHandover(context.Background(), a.Token())
+		assert.ErrorIs(t, err, spindle.ErrNotObeyed)
+		b.End(a)
+		_, err = operator.RequestHandover(context.Background(), 17)
+		assert.ErrorIs(t, err, spindle.ErrSuperseded)
+
+		c := b.Start("c", spindle.WithHandover())
+		limited, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		_, err = operator.RequestHandover(limited, c.Token())
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "it was asked")
+		h, err := operator.RequestHandover(context.Background(), c.Token()) // nobody else is there
+		require.NoError(t, err)
+		assert.Equal(t, h.From.ID, h.To.ID)
+		b.End(c)
+	})
+}
+
+func TestAPreferredCandidateGetsTheLock(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a", spindle.WithHandover(), spindle.WithPriority(1))
+		d := b.Start("d", spindle.WithHandover(), spindle.WithPriority(1))
+		time.Sleep(time.Hour)
+		require.True(t, a.Has(), "equal priorities never ask")
+		c := b.Start("c", spindle.WithHandover())
+		took := b.Until(10*fleet.Lease, c.Has)
+		assert.GreaterOrEqual(t, took, 3*fleet.Lease, "it asks once it is known to be well")
+		assert.Less(t, took, 6*fleet.Lease)
+		token := c.Token()
+		time.Sleep(time.Hour)
+		assert.Equal(t, token, c.Token(), "no flapping")
+		b.End(a, c, d)
+	})
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a", spindle.WithPriority(1)) // it does not obey
+		c := b.Start("c")
+		time.Sleep(time.Hour)
+		assert.True(t, a.Has())
+		assert.Zero(t, c.Link.Counts()["ask"])
+		b.End(a, c)
+	})
+}
+
+// Priorities cost a fiftieth of a lease after a crash, at most.
+func TestAPriorityIsAHeadStart(t *testing.T) {
+	won := map[string]int{}
+	for range 20 {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			a := b.Start("a")
+			low, high := b.Start("low", spindle.WithPriority(0)), b.Start("high", spindle.WithPriority(9))
+			a.Link.Cut()
+			last := b.Store.Rows()[fleet.Name].Heartbeat
+			b.Until(2*fleet.Lease, func() bool { return low.Has() || high.Has() })
+			winner := low
+			if high.Has() {
+				winner = high
+			}
+			won[winner.Seen.Kinds()]++
+			if high.Has() {
+				won["high"]++
+			}
+			assert.Less(t, winner.Token().Time().Sub(last), fleet.Lease+2*fleet.Lease/50+10*time.Millisecond)
+			b.End(a, low, high)
+		})
+	}
+	assert.Equal(t, 20, won["high"], fmt.Sprint(won))
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a")
+		low := b.Start("low", spindle.WithPriority(0))
+		a.Link.Cut()
+		last := b.Store.Rows()[fleet.Name].Heartbeat
+		b.Until(2*fleet.Lease, low.Has)
+		assert.Less(t, low.Token().Time().Sub(last), fleet.Lease+2*fleet.Lease/50+10*time.Millisecond)
+		b.End(a, low)
+	})
+}
+
+// A preferred candidate that can look and ask, and not hold the lock, would keep it free for good.
+func TestAPreferenceThatLeadsToNothingIsHeededEverMoreSeldom(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a", spindle.WithHandover(), spindle.WithPriority(1))
+		c := b.Machine("c", spindle.WithHandover())
+		c.Link.Refuse(fleet.Refusing("claim", errors.New("read only")))
+		b.Run(c)
+		var terms []time.Time
+		for began := time.Now(); time.Since(began) < 24*time.Hour; {
+			token := a.Token()
+			time.Sleep(time.Second)
+			if now := a.Token(); now != 0 && now != token {
+				terms = append(terms, time.Now())
+			}
+		}
+		assert.LessOrEqual(t, len(terms), 2*(24+8), "%v", terms)
+		assert.GreaterOrEqual(t, len(terms), 20)
+		b.End(a, c)
+	})
+}
+
+// A request that is sent again, or late, does nothing to a later term.
+func TestHandoversLeaveNothingBehind(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a", spindle.WithHandover())
+		c := b.Start("c", spindle.WithHandover())
+		time.Sleep(time.Minute)
+		before := runtime.NumGoroutine()
+		for range 10 {
+			holder := a
+			if c.Has() {
+				holder = c
+			}
+			require.NoError(t, holder.StepDown(context.Background()))
+			b.Until(fleet.Lease, func() bool { return a.Has() || c.Has() })
+		}
+		time.Sleep(2 * fleet.Lease)
+		synctest.Wait()
+		assert.LessOrEqual(t, runtime.NumGoroutine(), before+1)
+		assert.Len(t, b.Store.Rows(), 2)
+		b.End(a, c)
+		assert.Len(t, b.Store.Rows(), 1)
+	})
+}

@@ -1,0 +1,112 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Announce tells the followers that the term is about to end, and returns when those that look as often as they
+// should have seen it: a third of the lease and a round trip later. From then on they look so often that the
+// release is found at once. It returns before that if ctx ends or the term is over, if the announcement does not
+// get through for a third of the lease, and, if heartbeats don't either, while there is time to stop the work.
+//
+// There is no way back: an announcement that comes late would mark a term that goes on.
+func (t *Term) Announce(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, t.lease/3)
+	defer cancel()
+	retry := Backoff{Max: t.lease / 10}
+	for limited.Err() == nil && t.spare() > 0 {
+		sent := t.clock.Now()
+		attempt, done := context.WithTimeout(limited, longestAttempt)
+		err := t.table.Announce(attempt, t.token, t.names...)
+		done()
+		switch {
+		case err == nil:
+			t.linger(ctx, t.lease/3+t.clock.Now().Since(sent))
+			return
+		case errors.Is(err, table.ErrSuperseded):
+			return // which the next heartbeat is told too
+		}
+		Sleep(limited, t.clock, retry.Pause(t.clock))
+	}
+}
+
+// linger waits, but not into the time that is needed to stop.
+func (t *Term) linger(ctx context.Context, d time.Duration) {
+	began := t.clock.Now()
+	for ctx.Err() == nil && t.spare() > 0 {
+		left := d - t.clock.Now().Since(began)
+		if left <= 0 {
+			return
+		}
+		Sleep(ctx, t.clock, min(left, t.spare()))
+	}
+}
+
+// spare is the time that is left, less a sixth of the lease to stop in.
+func (t *Term) spare() time.Duration { return t.Left() - t.lease/6 }
+
+// Tell ends the term's context, and nothing else: the lock stays held until the work has returned.
+func (t *Term) Tell(reason error) { t.end(reason) }
+
+// Asked returns the request to hand the lock over that the holder is to obey, or "".
+func (t *Term) Asked(ctx context.Context) (table.Request, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(t.lease/3, longestAttempt))
+	defer cancel()
+	operator, preference, err := t.table.Asked(ctx, t.names[0], t.token)
+	switch {
+	case err != nil:
+		return "", err
+	case operator:
+		return table.ByOperator, nil
+	case preference && t.clock.Now().Since(t.began) >= t.deaf:
+		return table.ByPreference, nil
+	}
+	return "", nil
+}
+
+// GaveWay makes the candidate leave the lock, of a term that it gave up, to others: until another holds it, or
+// a third of a lease has passed since it was released, or a lease, if it is not known to be released. Asked is
+// the request that it has obeyed, or "".
+func (c *Candidate) GaveWay(t *Term, released bool, asked table.Request) {
+	c.gave, c.resting, c.rest = t.token, c.Clock.Now(), c.Promise.Lease
+	if released {
+		c.rest /= 3
+	}
+	c.deferred.spurned = asked == table.ByPreference
+}
+
+// recognise takes in what was observed of handovers.
+func (c *Candidate) recognise(o table.Observation, m *memory) {
+	if o.Leaving() && m.leaving != o.Token {
+		m.leaving, m.marked = o.Token, c.Clock.Now()
+	}
+	if !o.Confirmed() || o.Token == c.own {
+		return
+	}
+	if c.gave != 0 {
+		c.gave, c.rest = 0, 0
+	}
+	c.deferred.see(o)
+}
+
+// watch is the pause between two looks at a lock whose holder is leaving: a fiftieth of its lease for a lease,
+// then a twentieth of the time that it has been leaving for.
+func (c *Candidate) watch(seen []Sight) time.Duration {
+	pause := time.Duration(math.MaxInt64)
+	for _, s := range seen {
+		if !s.Leaving() || s.Promise == nil {
+			continue
+		}
+		every, since := s.Promise.Lease/50, c.Clock.Now().Since(c.memory(s.Name).marked)
+		if since > s.Promise.Lease {
+			every = since / 20
+		}
+		pause = min(pause, Jitter(c.Clock, every))
+	}
+	return pause
+}

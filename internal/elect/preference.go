@@ -1,0 +1,67 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// preference is what a candidate remembers of those of another priority.
+type preference struct {
+	well  Instant     // since when its looks have succeeded
+	sick  bool        // the last one did not
+	asked table.Token // the last term whose holder it has asked
+
+	spurned bool          // it gave way, and nobody has held the lock for a lease since
+	deaf    time.Duration // how long into a term it heeds no preference
+}
+
+const longestDeafness = time.Hour
+
+func (p *preference) looked(now Instant, err error) {
+	if err != nil || p.sick || p.well == (Instant{}) {
+		p.well, p.sick = now, err != nil
+	}
+}
+
+// see takes in that another holds the lock.
+func (p *preference) see(o table.Observation) {
+	if o.Promise != nil && o.Heartbeat.Sub(o.Token.Time()) >= o.Promise.Lease {
+		p.spurned, p.deaf = false, 0
+	}
+}
+
+// deafness is for a term that begins. Who gave way and gets the lock back would give way again and again to
+// somebody who can look and ask, and not hold.
+func (p *preference) deafness(lease time.Duration) time.Duration {
+	if p.spurned {
+		p.deaf = min(max(2*p.deaf, 10*lease), max(longestDeafness, 10*lease))
+	}
+	p.spurned = false
+	return p.deaf
+}
+
+// prefer asks a holder of lower priority to hand the lock over, once in its term, if the candidate has been able
+// to look for three leases. An answer that is lost is asked for again.
+func (c *Candidate) prefer(ctx context.Context, seen []Sight) {
+	p := &c.deferred
+	if p.sick || c.restLeft() > 0 || c.Clock.Now().Since(p.well) < 3*c.Promise.Lease {
+		return
+	}
+	for _, s := range seen {
+		if s.Free <= 0 || s.Promise == nil || !s.Promise.Obeys || s.Promise.Deference <= c.Promise.Deference || s.Leaving() || p.asked == s.Token {
+			continue
+		}
+		err := c.try(ctx, func(ctx context.Context) error { return c.Table.Ask(ctx, table.ByPreference, s.Name, s.Token) })
+		if err == nil || errors.Is(err, table.ErrSuperseded) {
+			p.asked = s.Token
+		}
+	}
+}
+
+// head is the head start that the candidate gives to those of higher priority.
+func (c *Candidate) head() time.Duration {
+	return c.Promise.Lease / 50 * time.Duration(c.Promise.Deference) / table.MaxDeference
+}

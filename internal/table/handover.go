@@ -1,0 +1,46 @@
+package table
+
+import (
+	"context"
+	"fmt"
+)
+
+// Announce marks every name under token as about to be given up, in one blind commit: its lock row loses the
+// writer, which heartbeats leave alone. It fails with ErrSuperseded if the token is not good any more. It may be
+// applied late or again: nothing takes the mark away but the end of the term.
+func (t Table) Announce(ctx context.Context, token Token, names ...string) error {
+	var writes []Write
+	for _, name := range names {
+		writes = append(writes, good(name, token), Write{Kind: Update, Name: name, Set: []Cell{{ColWriter, nil}}})
+	}
+	return t.superseded(ctx, token, names, t.Store.Commit(ctx, "announce", writes))
+}
+
+// A Request asks a holder to give the lock up.
+type Request string
+
+// The requests. Each is a column of the holder's lease row that was emptied.
+const (
+	ByOperator   Request = ColToken     // somebody wants another holder
+	ByPreference Request = ColHeartbeat // a candidate of higher priority is there
+)
+
+// Ask leaves a request for the holder under token, in its lease row: that is there exactly while the token is
+// good, so a request never reaches a later term, and leaves nothing behind. It fails with ErrSuperseded if the
+// token is not good.
+func (t Table) Ask(ctx context.Context, r Request, name string, token Token) error {
+	ask := Write{Kind: Update, Name: LeaseKey(name, token), Set: []Cell{{string(r), nil}}}
+	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "ask", []Write{ask}))
+}
+
+// Asked reports what the holder under token was asked for. It fails with ErrSuperseded if the token is not good.
+func (t Table) Asked(ctx context.Context, name string, token Token) (operator, preference bool, err error) {
+	rows, _, err := t.Store.Read(ctx, "asked", Strong, Keys{Names: []string{LeaseKey(name, token)}})
+	switch {
+	case err != nil:
+		return false, false, err
+	case len(rows) == 0:
+		return false, false, fmt.Errorf("%w: it has no lease row", ErrSuperseded)
+	}
+	return rows[0].Token.IsZero(), rows[0].Heartbeat.IsZero(), nil
+}
