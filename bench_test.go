@@ -112,18 +112,32 @@ func (l leases) report(b *testing.B) {
 func BenchmarkKill(b *testing.B) {
 	for _, n := range []int{3, 20} {
 		b.Run(fmt.Sprint(n, "candidates"), func(b *testing.B) {
-			failover(b, n, func(c *cluster, leader *process) time.Time { return c.kill(leader) })
+			failover(b, n, candidate{}, func(c *cluster, leader *process) time.Time { return c.kill(leader) })
 		})
 	}
 }
 
 // BenchmarkTerminate: from SIGTERM of the leader's process to the next HasLock that is true.
 func BenchmarkTerminate(b *testing.B) {
-	failover(b, 3, func(c *cluster, leader *process) time.Time { return c.signal(leader, syscall.SIGTERM) })
+	failover(b, 3, candidate{}, func(c *cluster, leader *process) time.Time { return c.signal(leader, syscall.SIGTERM) })
 }
 
-func failover(b *testing.B, n int, end func(*cluster, *process) time.Time) {
-	c := newCluster(b, spindletest.New(b), candidate{Name: "mylock", Lease: benchLease})
+// BenchmarkHandover: from the last HasLock that is true of a leader that gets SIGTERM, and runs with
+// WithHandover, to the first that is true of the next.
+func BenchmarkHandover(b *testing.B) {
+	for _, n := range []int{3, 20} {
+		b.Run(fmt.Sprint(n, "candidates"), func(b *testing.B) {
+			failover(b, n, candidate{Handover: true}, func(c *cluster, leader *process) time.Time {
+				return c.says(leader, "unheld", c.signal(leader, syscall.SIGTERM)).time()
+			})
+		})
+	}
+	b.Run("100candidates", handOverAmongHundred)
+}
+
+func failover(b *testing.B, n int, base candidate, end func(*cluster, *process) time.Time) {
+	base.Name, base.Lease = "mylock", benchLease
+	c := newCluster(b, spindletest.New(b), base)
 	for range n {
 		c.says(c.start(), "started", time.Time{})
 	}
@@ -155,37 +169,62 @@ func BenchmarkHundredCandidates(b *testing.B) {
 		return nil
 	})
 	dead.Store(-1)
+	h := hundredCandidates(b, db, lossy)
+	var took leases
+	for b.Loop() {
+		time.Sleep(benchLease + rand.N(benchLease/3))
+		old := h.holder(b)
+		deadRow.Store(fmt.Sprintf("mylock_%d", h[old].token()))
+		dead.Store(int64(old))
+		start := time.Now()
+		eventually(b, time.Minute, "takeover", func() bool { now := h.holder(b); return now >= 0 && now != old })
+		took.add(time.Since(start), benchLease)
+	}
+	took.report(b)
+}
+
+// hundred are a hundred candidates in this process.
+type hundred []*standing
+
+func hundredCandidates(b *testing.B, db *spindletest.Database, client option.ClientOption, opts ...spindle.Option) hundred {
 	// A client for every five: the emulator, unlike Spanner, ends the transactions of a client when
 	// another of the same client begins.
 	var clients [20]*spanner.Client
 	for i := range clients {
-		clients[i] = connect(b, db, lossy)
+		clients[i] = connect(b, db, client)
 	}
-	var ls []*standing
+	var h hundred
 	for i := range 100 {
-		ls = append(ls, stand(b, clients[i%len(clients)], db, spindle.WithLease(benchLease), spindle.WithID(fmt.Sprint("candidate-", i))))
+		h = append(h, stand(b, clients[i%len(clients)], db, append(opts, spindle.WithLease(benchLease), spindle.WithID(fmt.Sprint("candidate-", i)))...))
 	}
-	holder := func() (found int) {
-		found = -1
-		for i, l := range ls {
-			if l.has() {
-				if found >= 0 && ls[found].has() && l.has() {
-					b.Fatal("two holders")
-				}
-				found = i
+	eventually(b, time.Minute, "election", func() bool { return h.holder(b) >= 0 })
+	return h
+}
+
+// holder is the number of the one that leads, or -1.
+func (h hundred) holder(b *testing.B) int {
+	found := -1
+	for i, l := range h {
+		if l.has() {
+			if found >= 0 && h[found].has() && l.has() {
+				b.Fatal("two holders")
 			}
+			found = i
 		}
-		return found
 	}
-	eventually(b, time.Minute, "election", func() bool { return holder() >= 0 })
+	return found
+}
+
+func handOverAmongHundred(b *testing.B) {
+	h := hundredCandidates(b, spindletest.New(b), onCommit(func(context.Context, string, []string) error { return nil }), spindle.WithHandover())
 	var took leases
 	for b.Loop() {
 		time.Sleep(benchLease + rand.N(benchLease/3))
-		old := holder()
-		deadRow.Store(fmt.Sprintf("mylock_%d", ls[old].token()))
-		dead.Store(int64(old))
+		old := h.holder(b)
+		go func() { _ = h[old].StepDown(context.Background()) }()
+		eventually(b, time.Minute, "stop", func() bool { return !h[old].has() })
 		start := time.Now()
-		eventually(b, time.Minute, "takeover", func() bool { h := holder(); return h >= 0 && h != old })
+		eventually(b, time.Minute, "takeover", func() bool { return h.holder(b) >= 0 })
 		took.add(time.Since(start), benchLease)
 	}
 	took.report(b)

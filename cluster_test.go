@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 type candidate struct {
 	Database, Table, Name, ID string
 	Lease                     time.Duration
-	Reclaim                   bool
+	Reclaim, Handover         bool
 }
 
 // report is what a child says. Times are of the machine's one clock, in nanoseconds.
@@ -71,6 +71,9 @@ func runCandidate(args []string, orders <-chan string) error {
 	}
 	if c.Reclaim {
 		opts = append(opts, spindle.WithReclaim())
+	}
+	if c.Handover {
+		opts = append(opts, spindle.WithHandover())
 	}
 	lock := spindle.New(db, c.Table, c.Name, opts...)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
