@@ -51,8 +51,9 @@ type Sight struct {
 func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.attempt())
 	defer cancel()
+	began := c.Clock.Now()
 	observed, err := c.observe(ctx)
-	c.deferred.looked(c.Clock.Now(), err)
+	c.deferred.looked(began, err)
 	if err != nil {
 		return nil, fmt.Errorf("observe: %w", err)
 	}
@@ -61,7 +62,7 @@ func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
 		m := c.memory(o.Name)
 		m.learn(o, c.rules())
 		o.Promise = m.promiseOf(o.Token)
-		c.recognise(o, m)
+		c.recognise(o, m, began)
 		sights[i] = Sight{Observation: o, Free: max(m.freeIn(o, c.rules()), c.restLeft()), Lapsed: m.lapsed(o)}
 	}
 	return sights, nil

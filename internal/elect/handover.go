@@ -81,10 +81,14 @@ func (c *Candidate) GaveWay(t *Term, released bool, asked table.Request) {
 }
 
 // recognise takes in what was observed of handovers.
-func (c *Candidate) recognise(o table.Observation, m *memory) {
+func (c *Candidate) recognise(o table.Observation, m *memory, began Instant) {
 	if o.Leaving() && m.leaving != o.Token {
-		m.leaving, m.marked = o.Token, c.Clock.Now()
+		m.leaving, m.marked = o.Token, m.looked
+		if m.looked == (Instant{}) {
+			m.marked = began
+		}
 	}
+	m.looked = began
 	if !o.Confirmed() || o.Token == c.own {
 		return
 	}
@@ -94,19 +98,38 @@ func (c *Candidate) recognise(o table.Observation, m *memory) {
 	c.deferred.see(o)
 }
 
-// watch is the pause between two looks at a lock whose holder is leaving: a fiftieth of its lease for a lease,
-// then a twentieth of the time that it has been leaving for.
+// succeed names the candidate as the successor of a leaving holder that has none, so that a crowd of followers
+// does not look for the release, and claim the lock, all at once. Lower priorities leave that to higher ones.
+func (c *Candidate) succeed(ctx context.Context, seen []Sight) {
+	for _, s := range seen {
+		if _, named := s.Successor(); s.Leaving() && !named && c.Promise.Deference == 0 && c.restLeft() <= 0 {
+			// What fails is only a hint that the others don't get.
+			_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Succeed(ctx, c.ID, s.Name, s.Token) })
+		}
+	}
+}
+
+// watch is the pause before the next look at a lock whose holder is leaving. It goes on for a third of its lease
+// after it has said so, and had not said so yet at marked: before a third has passed since then, there is nothing
+// to see. Then the successor looks each hundredth of the lease, or everybody each fiftieth if there is none yet; the
+// others look each tenth, as the successor may be gone. If the holder takes longer than a lease, so do all.
 func (c *Candidate) watch(seen []Sight) time.Duration {
 	pause := time.Duration(math.MaxInt64)
 	for _, s := range seen {
 		if !s.Leaving() || s.Promise == nil {
 			continue
 		}
-		every, since := s.Promise.Lease/50, c.Clock.Now().Since(c.memory(s.Name).marked)
-		if since > s.Promise.Lease {
-			every = since / 20
+		lease, since := s.Promise.Lease, c.Clock.Now().Since(c.memory(s.Name).marked)
+		every := lease / 50
+		if id, named := s.Successor(); named && id == c.ID {
+			every = lease / 100
+		} else if named {
+			every = lease / 10
 		}
-		pause = min(pause, Jitter(c.Clock, every))
+		if since > lease {
+			every = max(every, since/20)
+		}
+		pause = min(pause, max(Jitter(c.Clock, every), lease/3-since))
 	}
 	return pause
 }

@@ -19,7 +19,8 @@ type memory struct {
 	taken  bool // when the lock row was seen last, nobody had given the lock back
 
 	leaving table.Token // of the holder that was seen to be leaving
-	marked  Instant     // when it was first seen so
+	marked  Instant     // when it was last seen otherwise
+	looked  Instant     // when the lock was last seen
 }
 
 // rules are what a candidate judges a lock by.

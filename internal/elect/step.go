@@ -57,6 +57,7 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, patience time.Durati
 	if claim == nil {
 		c.retry.Reset()
 		c.prefer(ctx, seen)
+		c.succeed(ctx, seen)
 		pause := min(Jitter(c.Clock, patience), wait+c.spread(seen), c.watch(seen))
 		return Step{Seen: seen, Pause: pause, Rests: c.restLeft() > 0}
 	}

@@ -16,6 +16,16 @@ func (t Table) Announce(ctx context.Context, token Token, names ...string) error
 	return t.superseded(ctx, token, names, t.Store.Commit(ctx, "announce", writes))
 }
 
+// succeeds is before the id of a successor. No id begins so.
+const succeeds = "\n"
+
+// Succeed names the candidate that is to follow a leaving holder, so that the others need not look as often. The
+// last one that is named is meant. It is no reservation. As an announcement, it does nothing to a later term.
+func (t Table) Succeed(ctx context.Context, id, name string, token Token) error {
+	writes := []Write{good(name, token), {Kind: Update, Name: name, Set: []Cell{{ColWriter, succeeds + id}}}}
+	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "succeed", writes))
+}
+
 // A Request asks a holder to give the lock up.
 type Request string
 

@@ -3,6 +3,7 @@ package table
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -14,7 +15,7 @@ type Observation struct {
 	Exists    bool
 	Heartbeat time.Time // zero: released
 	Token     Token     // released: of no term, but the time of the release
-	Writer    string    // who claimed; "": released, or leaving
+	Writer    string    // who claimed; "", or a successor: released, or leaving
 
 	// Promise is the holder's, if its lease row was read at the same instant.
 	Promise *Promise
@@ -32,14 +33,23 @@ func (o Observation) Confirmed() bool {
 }
 
 // Leaving tells a holder that has announced that it will give the lock up.
-func (o Observation) Leaving() bool { return o.Confirmed() && o.Writer == "" }
+func (o Observation) Leaving() bool {
+	_, named := o.Successor()
+	return o.Confirmed() && (o.Writer == "" || named)
+}
 
-// Holder is who claimed the lock.
+// Successor is the id of the candidate that looks often for the release of a leaving holder, if there is one.
+func (o Observation) Successor() (id string, named bool) { return strings.CutPrefix(o.Writer, succeeds) }
+
+// Holder is the id of who claimed the lock, or "" if a leaving one has no promise that says it.
 func (o Observation) Holder() string {
-	if o.Writer == "" && o.Promise != nil {
+	switch {
+	case !o.Leaving():
+		return o.Writer
+	case o.Promise != nil:
 		return o.Promise.ID
 	}
-	return o.Writer
+	return ""
 }
 
 // Observe reads the lock rows of the names, at one instant, in one RPC.
