@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -71,6 +72,10 @@ func (c *Config) SetLockDelay(d time.Duration) {
 func (c *Config) SetID(id string) {
 	if id == "" || len(id) > maxID || !utf8.ValidString(id) {
 		c.Refuse("WithID(%.40q): the id must be 1 to %d bytes of UTF-8, and has %d bytes", id, maxID, len(id))
+		return
+	}
+	if strings.ContainsFunc(id, table.Unprintable) {
+		c.Refuse("WithID(%q): control characters, line separators and what turns the direction of text are not allowed in an id", id)
 		return
 	}
 	c.ID = id

@@ -2,6 +2,7 @@ package table
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +11,8 @@ import (
 
 // A name that is accepted is one that Spanner takes, and that is never taken for another lock's lease row.
 func FuzzCheckName(f *testing.F) {
-	for _, s := range []string{"", "mylock", "mylock_1700000000000000", "mylock_12", "_0000000000000000", "a_b_1234567890123456", "\xff", "ä_12345678901234567", "x_1234567890123456\n"} {
+	for _, s := range []string{"", "mylock", "mylock_1700000000000000", "mylock_12", "_0000000000000000", "a_b_1234567890123456", "\xff", "ä_12345678901234567", "x_1234567890123456\n",
+		"a\x00", "a\nb", "a\x1b[31m", "a\x7f", "a\u0085b", "a\u2028b", "a\u202etxt", "a\u2066b", "Zürich 東京 \u200d"} {
 		f.Add(s, "mylock")
 	}
 	f.Fuzz(func(t *testing.T, name, other string) {
@@ -19,6 +21,9 @@ func FuzzCheckName(f *testing.F) {
 		}
 		if name == "" || len(name) > MaxName || !utf8.ValidString(name) {
 			t.Errorf("%q was accepted", name)
+		}
+		if quoted := strconv.QuoteToASCII(name); regexp.MustCompile(`\\(x|[abfnrtv]|u(00[0189]|202[89a-e]|206[6-9]))`).MatchString(strings.ReplaceAll(quoted, `\\`, "")) {
+			t.Errorf("%q was accepted, and acts on a terminal or breaks a line", name)
 		}
 		if isLeaseKey(other, name) {
 			t.Errorf("%q was accepted and is a lease row of %q", name, other)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -42,6 +43,24 @@ var (
 
 // CheckName says why name can't be a lock's, or nil.
 func CheckName(name string) error {
+	if err := CheckKey(name); err != nil {
+		return err
+	}
+	if i := strings.IndexFunc(name, Unprintable); i >= 0 {
+		r, _ := utf8.DecodeRuneInString(name[i:])
+		return fmt.Errorf("lock name %.200q has %U at byte %d: control characters, line separators and what turns the direction of text are not allowed", name, r, i)
+	}
+	return nil
+}
+
+// Unprintable reports whether a rune would do something to a terminal or a log rather than be seen there.
+func Unprintable(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
+}
+
+// CheckKey says why name can't be that of a lock's row, or nil. A row that others wrote may have a name that
+// CheckName refuses.
+func CheckKey(name string) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("lock name is empty: give it a name of 1 to %d bytes", MaxName)
