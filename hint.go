@@ -26,6 +26,12 @@ func mend(err error) string {
 	if table.SessionLost(err) {
 		return "the Spanner client has lost its session, which happens when an emulator is started again: make a new client"
 	}
+	if table.ClientClosed(err) {
+		return "the Spanner client was closed: close it only after done, when nothing uses it any more"
+	}
+	if table.DatabaseMissing(err) {
+		return "is the path of the Spanner client's database right?"
+	}
 	if !elect.Lasting(err) {
 		return "" // such as one about the transaction, not the table
 	}

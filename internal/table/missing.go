@@ -46,6 +46,26 @@ func SessionLost(err error) bool {
 		(strings.HasSuffix(resourceKind(err), ".Session") || strings.Contains(spanner.ErrDesc(err), "Session"))
 }
 
+// DatabaseMissing reports whether err says that there is no such database or instance.
+func DatabaseMissing(err error) bool {
+	desc := spanner.ErrDesc(err)
+	return spanner.ErrCode(err) == codes.NotFound && (strings.HasPrefix(desc, "Database not found") || strings.HasPrefix(desc, "Instance not found"))
+}
+
+// ClientClosed reports whether err is that of a client which this process has closed, as the client says it: at
+// first for calls that were under way, and then for all.
+func ClientClosed(err error) bool {
+	switch desc := spanner.ErrDesc(err); spanner.ErrCode(err) {
+	case codes.InvalidArgument:
+		return desc == "invalid session"
+	case codes.FailedPrecondition:
+		return desc == "SessionClient is closed"
+	case codes.Canceled:
+		return strings.Contains(desc, "client connection is closing")
+	}
+	return false
+}
+
 // resourceKind is the type of the resource that err is about, or "".
 func resourceKind(err error) string {
 	// Only the innermost error has the details: the client's own does not pass them on.
