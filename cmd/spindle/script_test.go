@@ -14,14 +14,21 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode"
 
+	"cloud.google.com/go/spanner"
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/rogpeppe/go-internal/testscript"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/cli"
 	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/emulator"
 	"github.com/spindle-lock/spindle/internal/network"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 func TestMain(m *testing.M) {
@@ -43,13 +50,15 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup:               setUp,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"until":   until,
-			"signal":  signalProcess,
-			"ended":   ended,
-			"network": setNetwork,
-			"before":  before,
-			"pause":   pause,
-			"code":    code,
+			"until":    until,
+			"signal":   signalProcess,
+			"ended":    ended,
+			"network":  setNetwork,
+			"before":   before,
+			"pause":    pause,
+			"code":     code,
+			"claim":    claim,
+			"harmless": harmless,
 		},
 	})
 }
@@ -80,6 +89,11 @@ func setUp(env *testscript.Env) error {
 	env.Setenv("EMULATOR", e.Addr())
 	env.Setenv("DATABASE", path)
 	env.Setenv("PROXY", p.Addr())
+	unique := strings.TrimPrefix(strings.Split(path, "/")[3], "spindle-")
+	env.Setenv("UNIQUE", unique)
+	env.Defer(func() {
+		_ = e.DropDatabase(context.Background(), "projects/mine/instances/of-"+unique+"/databases/locks") // if the script made it
+	})
 	env.Setenv("SPINDLE_EMULATOR", os.Getenv("SPINDLE_EMULATOR"))
 	return nil
 }
@@ -202,4 +216,41 @@ func asExit(err error, e **exec.ExitError) bool {
 	x, ok := err.(*exec.ExitError)
 	*e = x
 	return ok
+}
+
+// claim lets somebody who asks no command hold a lock: claim NAME ID VALUE LEASE, with the escapes of Go's strings.
+func claim(ts *testscript.TestScript, neg bool, args []string) {
+	for i, arg := range args {
+		var err error
+		args[i], err = strconv.Unquote(`"` + arg + `"`)
+		ts.Check(err)
+	}
+	lease, err := time.ParseDuration(args[3])
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	db, err := spanner.NewClientWithConfig(ctx, ts.Getenv("DATABASE"), spanner.ClientConfig{DisableNativeMetrics: true},
+		option.WithEndpoint(ts.Getenv("EMULATOR")), option.WithoutAuthentication(), option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	ts.Check(err)
+	defer db.Close()
+	c := elect.Candidate{
+		Table: table.Table{Store: table.Spanner{DB: db, Table: "locktable"}}, Clock: elect.SystemClock{},
+		Names: args[:1], ID: args[1], Promise: table.Promise{Lease: lease, Value: args[2]},
+	}
+	for {
+		step := c.Try(ctx, elect.All, lease)
+		if step.Term != nil {
+			return
+		}
+		ts.Check(ctx.Err())
+		elect.Sleep(ctx, c.Clock, step.Pause)
+	}
+}
+
+// harmless wants a file, or what was printed last, to have nothing that acts on a terminal.
+func harmless(ts *testscript.TestScript, neg bool, args []string) {
+	text := ts.ReadFile(args[0])
+	if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsGraphic(r) }); i >= 0 {
+		ts.Fatalf("%s has %.20q at %d", args[0], text[i:], i)
+	}
 }

@@ -14,6 +14,8 @@ type change struct {
 	Text string
 }
 
+const gone = "gone: its row was pruned, or somebody deleted it"
+
 // changes lists what has changed, in the order of the names. Heartbeats don't count. A term that began and
 // ended between two looks is missed.
 func changes(before map[string]table.Listing, now []table.Listing, at time.Time) []change {
@@ -23,7 +25,11 @@ func changes(before map[string]table.Listing, now []table.Listing, at time.Time)
 		if known && was.State() == l.State() && was.Token == l.Token {
 			continue
 		}
-		all = append(all, change{At: when(was, l), Lock: l, Text: what(l)})
+		text := what(l)
+		if known && l.State() == table.Free {
+			text = gone
+		}
+		all = append(all, change{At: when(was, l), Lock: l, Text: text})
 	}
 	present := map[string]bool{}
 	for _, l := range now {
@@ -31,8 +37,8 @@ func changes(before map[string]table.Listing, now []table.Listing, at time.Time)
 	}
 	for name, was := range before {
 		if !present[name] && was.State() != table.Free {
-			gone := table.Listing{Observation: table.Observation{Name: name, At: at}}
-			all = append(all, change{At: at, Lock: gone, Text: what(gone)})
+			none := table.Listing{Observation: table.Observation{Name: name, At: at}}
+			all = append(all, change{At: at, Lock: none, Text: gone})
 		}
 	}
 	return all
@@ -67,5 +73,5 @@ func what(l table.Listing) string {
 	case table.Unreadable:
 		return "unreadable: its lease row does not say how long its holder may act"
 	}
-	return "gone: somebody deleted its rows"
+	return "free: nobody has claimed it yet, or its row was pruned"
 }

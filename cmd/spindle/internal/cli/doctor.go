@@ -99,9 +99,9 @@ func printReport(p *paper, r doctor.Report, commitPrice, readPrice float64) {
 	counts := map[doctor.Verdict]int{}
 	for _, c := range r.Checks {
 		counts[c.Verdict]++
-		lines := []string{show(c.Found)}
+		lines := []string{escape(c.Found)}
 		if c.Verdict != doctor.OK && c.Verdict != doctor.NotChecked || c.Means != "" {
-			lines = append(lines, "this means: "+show(c.Means), "what to do: "+show(c.Do))
+			lines = append(lines, "this means: "+escape(c.Means), "what to do: "+escape(c.Do))
 		}
 		printCheck(p, c, lines)
 	}

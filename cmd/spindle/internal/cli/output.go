@@ -76,7 +76,7 @@ func jsonOf(l table.Listing) lockJSON {
 }
 
 func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(escapingJSON{w})
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }

@@ -38,7 +38,7 @@ Release asks before it acts, unless --yes is given.
 		Args:              exactly(1, "the name of one lock"),
 		ValidArgsFunction: o.complete,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := table.CheckName(args[0]); err != nil {
+			if err := table.CheckKey(args[0]); err != nil {
 				return misuse("%w", err)
 			}
 			if token <= 0 {

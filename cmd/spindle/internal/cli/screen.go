@@ -64,7 +64,7 @@ func (w *watching) picture(p *paper, l look, recent []change, local time.Time) [
 	heading := fmt.Sprintf("%s  %s", at.UTC().Format("15:04:05Z"), w.table+" in "+w.db)
 	lines := []string{p.paint(bold, fit(heading, p.width))}
 	if l.err != nil {
-		text := strings.ReplaceAll(l.err.Error(), "\n", " ")
+		text := escape(strings.ReplaceAll(l.err.Error(), "\n", " "))
 		lines = append(lines, p.paint(red, fit(fmt.Sprintf("no answer for %s: %s", short(local.Sub(l.local)), text), p.width)))
 	} else {
 		lines = append(lines, "")

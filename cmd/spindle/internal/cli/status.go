@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +20,8 @@ func newStatus(o *common) *cobra.Command {
 		Use:   "status NAME",
 		Short: "Tell scripts whether a lock is held, and by whom",
 		Long: `Status says whether a lock is held: by anybody, or by the holder that --id or
---token names. In a program that spindle exec runs, SPINDLE_TOKEN names it already.
+--token names. An --id that ends in a slash stands for all that begin with it, such
+as those of a host: the default id is host/process/UUID.
 
 The answer is about the past: the lock may have changed hands since. Use it to
 decide where to look, not what to write: for that there is the token.
@@ -31,12 +33,13 @@ Exit codes:
   3    it is free: nobody holds it
   4    it is held, but not by the holder that --id or --token names`,
 		Example: `  spindle status nightly && echo "somebody is at it"
-  spindle status nightly --id "$(hostname)" --quiet || exit 0
+  spindle status nightly --id "$(hostname)/" --quiet || exit 0
+  spindle status "$SPINDLE_LOCK" --token "$SPINDLE_TOKEN"    # in a program of exec
   spindle status nightly -o json | jq -r .value`,
 		Args:              exactly(1, "the name of one lock"),
 		ValidArgsFunction: o.complete,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := table.CheckName(args[0]); err != nil {
+			if err := table.CheckKey(args[0]); err != nil {
 				return misuse("%w", err)
 			}
 			return o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
@@ -47,7 +50,7 @@ Exit codes:
 				if err := printStatus(f, l, quiet); err != nil {
 					return err
 				}
-				mine := (id == "" || l.Writer == id) && (token == 0 || l.Token == table.Token(token))
+				mine := (id == "" || isHolder(l.Writer, id)) && (token == 0 || l.Token == table.Token(token))
 				switch state := l.State(); {
 				case state == table.Unreadable:
 					return l.Unreadable
@@ -60,11 +63,18 @@ Exit codes:
 			})
 		},
 	}
-	c.Flags().StringVar(&id, "id", "", "answer 4 unless this `id` holds the lock")
+	c.Flags().StringVar(&id, "id", "", "answer 4 unless this `id` holds the lock; with a / at its end, one that begins so")
 	c.Flags().Int64Var(&token, "token", 0, "answer 4 unless the lock is held under this `token`")
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "print nothing")
+	// What is meant for another command must not change the answer.
+	_ = c.Flags().SetAnnotation("id", commandLineOnly, []string{})
+	_ = c.Flags().SetAnnotation("token", commandLineOnly, []string{})
 	f.flag(c.Flags())
 	return c
+}
+
+func isHolder(writer, id string) bool {
+	return writer == id || strings.HasSuffix(id, "/") && strings.HasPrefix(writer, id)
 }
 
 func printStatus(f format, l table.Listing, quiet bool) error {
@@ -100,5 +110,5 @@ func sentence(l table.Listing) string {
 	case table.Unreadable:
 		return fmt.Sprintf("%s is taken by %s, token %v", name, show(l.Writer), token)
 	}
-	return fmt.Sprintf("%s is free: nobody has ever claimed it", name)
+	return fmt.Sprintf("%s is free: nobody has claimed it yet, or its row was pruned", name)
 }

@@ -21,16 +21,6 @@ func fit(s string, width int) string {
 	return string([]rune(s)[:max(width-1, 0)]) + "…"
 }
 
-// show makes somebody else's text harmless on a terminal.
-func show(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) || r == utf8.RuneError {
-			return '?'
-		}
-		return r
-	}, s)
-}
-
 // short writes a duration as short as it is clear: 0.4s, 12s, 3m05s, 2h10m, 5d3h.
 func short(d time.Duration) string {
 	switch {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -44,8 +45,21 @@ func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
 	assert.Equal(t, []string{"x expired, 1s after the last heartbeat of a"}, texts(a))
 	assert.Equal(t, []string{"x held by b, token 105000000"}, texts(held("x", "b", at(105), at(106), time.Second)))
 	assert.Equal(t, []string{"x held by b, token 107000000"}, texts(held("x", "b", at(107), at(108), time.Second)))
-	assert.Equal(t, []string{"x gone: somebody deleted its rows"}, texts())
+	assert.Equal(t, []string{"x gone: its row was pruned, or somebody deleted it"}, texts())
 	assert.Empty(t, texts())
+}
+
+func TestWatchDoesNotCallALockGoneThatNeverWas(t *testing.T) {
+	var s story
+	free := table.Listing{Observation: table.Observation{Name: "x", At: at(100)}}
+	first := s.next(look{locks: []table.Listing{free}, at: at(100)})
+	require.Len(t, first, 1)
+	assert.Contains(t, first[0].Text, "nobody has claimed it yet")
+	assert.Empty(t, s.next(look{locks: []table.Listing{free}, at: at(101)}))
+	s.next(look{locks: []table.Listing{held("x", "a", at(102), at(103), time.Second)}, at: at(103)})
+	last := s.next(look{locks: []table.Listing{free}, at: at(104)})
+	require.Len(t, last, 1)
+	assert.Contains(t, last[0].Text, "gone")
 }
 
 func TestASheetFitsItsWidth(t *testing.T) {
@@ -57,5 +71,4 @@ func TestASheetFitsItsWidth(t *testing.T) {
 	}
 	assert.Len(t, sheet(&paper{width: 80}, []table.Listing{long}), 3)
 	assert.Len(t, sheet(&paper{}, []table.Listing{long}), 2)
-	assert.Equal(t, "a?[31mb", show("a\x1b[31mb"))
 }

@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// show writes a text out of the table for people: what is not seen as itself on a terminal is escaped. Such a
+// text has the quotes in which bash and zsh read it back, so that a lock with such a name can be repaired.
+func show(s string) string {
+	if escaped := escape(s); escaped == s && !strings.HasPrefix(s, "$'") {
+		return s
+	}
+	return "$'" + escape(strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s)) + "'"
+}
+
+// escape makes a text harmless that is no more than read, such as another's error.
+func escape(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if broken := r == utf8.RuneError && n == 1; broken || !strconv.IsGraphic(r) {
+			quoted := strconv.QuoteToASCII(s[:n])
+			b.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			b.WriteString(s[:n])
+		}
+		s = s[n:]
+	}
+	return b.String()
+}
+
+// escapeLines leaves the ends of lines as they are.
+func escapeLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		lines[i] = escape(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// escapingJSON writes JSON that is harmless on a terminal and means the same. Its encoder leaves some control
+// characters as they are; they can only be in strings.
+type escapingJSON struct{ io.Writer }
+
+// Write implements io.Writer.
+func (w escapingJSON) Write(p []byte) (int, error) {
+	var b strings.Builder
+	for _, r := range string(p) {
+		switch {
+		case r == '\n' || strconv.IsGraphic(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	if _, err := io.WriteString(w.Writer, b.String()); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
