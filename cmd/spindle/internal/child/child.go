@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -45,10 +46,16 @@ func startError(name string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		return &StartError{NotFound, fmt.Errorf("%s: command not found: is it in PATH?", name)}
+		hint := "is it in PATH?"
+		if strings.ContainsAny(name, " \t\n&|;<>()$`*?~'\"") {
+			hint = "no shell reads it. For one program, give its arguments one by one; for a shell's line: sh -c " + shellQuote(name)
+		}
+		return &StartError{NotFound, fmt.Errorf("%s: command not found: %s", name, hint)}
 	}
 	return &StartError{CannotRun, fmt.Errorf("%s: can't be run: %w", name, err)}
 }
+
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // A Child is a program that runs, with its process group.
 type Child struct {
@@ -59,14 +66,14 @@ type Child struct {
 	code  int
 }
 
-// Start starts a program with the standard files of this process. Its exit code is as in a shell: 128 plus the
+// Start starts a program with the standard files of this process, in that environment. Its exit code is as in a shell: 128 plus the
 // number of the signal if a signal ended it.
 //
 // On Linux the program is killed when this process ends, in whatever way. With Watched, every Unix kills its
 // whole group then.
 func Start(args, env []string, options ...Option) (*Child, error) {
 	c := &Child{cmd: exec.Command(args[0], args[1:]...), done: make(chan struct{})}
-	c.cmd.Env = append(os.Environ(), env...)
+	c.cmd.Env = env
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	for _, o := range options {
 		if err := o(c); err != nil {

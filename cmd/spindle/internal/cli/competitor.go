@@ -3,6 +3,9 @@ package cli
 import (
 	"context"
 	"errors"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -12,6 +15,7 @@ import (
 	"github.com/spindle-lock/spindle/ddl"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // A competitor is a command that competes for a lock.
@@ -21,9 +25,13 @@ type competitor struct {
 	id    string
 	value string
 	quiet bool
+
+	own   *pflag.FlagSet // the flags of the command
+	token table.Token    // of its term, or 0
 }
 
 func (x *competitor) flags(f *pflag.FlagSet) {
+	x.own = f
 	f.StringVar(&x.name, "name", "", "the lock's `name`")
 	f.StringVar(&x.id, "id", "", "the `id` that others see as the holder's (default host, process id and a UUID)")
 	f.StringVar(&x.value, "value", "", "a `text` that others see while this holds the lock, such as an address")
@@ -44,11 +52,14 @@ func (x *competitor) candidate(db *connection, lease time.Duration) (elect.Candi
 	if err := c.Err(); err != nil {
 		return elect.Candidate{}, misuse("%w", err)
 	}
+	x.id = c.ID
 	return c.Candidate(db.locks(), x.name), nil
 }
 
-// verify returns errors that waiting can't fix. If the database can't be reached now, it may be later.
+// verify returns errors that waiting can't fix. If the database can't be reached now, it may be later. What is
+// said from here on is a log.
 func (x *competitor) verify(ctx context.Context, db *spanner.Client) error {
+	stderr.timed = true
 	ctx, cancel := context.WithTimeout(ctx, x.timeout)
 	defer cancel()
 	err := ddl.Verify(ctx, db, x.table)
@@ -57,7 +68,41 @@ func (x *competitor) verify(ctx context.Context, db *spanner.Client) error {
 		return x.explain(err)
 	}
 	if err != nil {
-		complain("can't verify the table yet, will try again: %v", x.explain(err))
+		x.complain("can't verify the table yet, will try again: %v", x.explain(err))
 	}
 	return nil
+}
+
+// What a program under a lock is told. No command takes its flags from these: one that the program runs would take
+// the lock of its parent for its own.
+const (
+	lockVariable  = "SPINDLE_LOCK"
+	tokenVariable = "SPINDLE_TOKEN"
+)
+
+// environment is that of a program under the lock: this one's, where the lock is, and the token if there is one. What
+// sets flags of this command, but not of all, is not the program's.
+func (x *competitor) environment(token table.Token) []string {
+	taken := map[string]bool{lockVariable: true, tokenVariable: true, "SPINDLE_DB": true, "SPINDLE_TABLE": true}
+	x.own.VisitAll(func(f *pflag.Flag) {
+		if x.set.Lookup(f.Name) == nil && hasVariable(f) {
+			taken[variable(f)] = true
+		}
+	})
+	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return taken[name]
+	})
+	env = append(env, "SPINDLE_DB="+x.db, "SPINDLE_TABLE="+x.table, lockVariable+"="+x.name)
+	if token != 0 {
+		env = append(env, tokenVariable+"="+token.String())
+	}
+	return env
+}
+
+// within reports whether the term that was seen is the one under which this command is run.
+func (x *competitor) within(step elect.Step) bool {
+	return os.Getenv(lockVariable) == x.name && slices.ContainsFunc(step.Seen, func(s elect.Sight) bool {
+		return s.Confirmed() && s.Free > 0 && s.Token.String() == os.Getenv(tokenVariable)
+	})
 }

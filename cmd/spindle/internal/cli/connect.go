@@ -24,12 +24,16 @@ type common struct {
 	db      string
 	table   string
 	timeout time.Duration
+
+	set *pflag.FlagSet // of these
 }
 
 func (o *common) flags(f *pflag.FlagSet) {
+	o.set = f
 	f.StringVar(&o.db, "db", "", "the database's `path`, projects/P/instances/I/databases/D")
 	f.StringVar(&o.table, "table", "locktable", "the lock `table`")
 	f.DurationVar(&o.timeout, "timeout", 20*time.Second, "how long to wait for the database")
+	stderr.flag(f)
 }
 
 var databasePath = regexp.MustCompile(`^projects/[^/]+/instances/[^/]+/databases/[^/]+$`)
@@ -88,7 +92,9 @@ func (o *common) complete(c *cobra.Command, args []string, _ string) ([]cobra.Co
 	_ = o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
 		all, _, err := t.List(ctx, false)
 		for _, l := range all {
-			names = append(names, cobra.CompletionWithDesc(l.Name, string(l.State())))
+			if show(l.Name) == l.Name { // a shell takes a line for a name
+				names = append(names, cobra.CompletionWithDesc(l.Name, string(l.State())))
+			}
 		}
 		return err
 	})

@@ -23,9 +23,11 @@ const (
 // margin is the time to kill a group in, even if this process is scheduled late.
 func (d *deadlines) margin() time.Duration { return min(d.lease/20, time.Second) }
 
-// patience is the time between the two signals: a quarter of the lease at most, so that the program is left
-// alone until two heartbeats in a row have failed.
-func (d *deadlines) patience() time.Duration { return min(d.grace, d.lease/4) }
+// patience is the time between the two signals.
+func (d *deadlines) patience() time.Duration { return min(d.grace, mostGrace(d.lease)) }
+
+// mostGrace leaves the program alone until two heartbeats in a row have failed.
+func mostGrace(lease time.Duration) time.Duration { return lease / 4 }
 
 // extend notes for how long the lock is still held, and returns until when. A deadline moves forward only by
 // more than the time between reading two clocks.

@@ -18,17 +18,25 @@ import (
 
 const execHelp = `Exec waits for a lock, and runs CMD while it holds the lock. CMD is run directly,
 not by a shell, in a process group of its own. Its environment has
-  SPINDLE_NAME   the lock's name
-  SPINDLE_TABLE  the lock table
+  SPINDLE_LOCK   the lock's name
   SPINDLE_TOKEN  the fencing token of this term: a number that only grows
+  SPINDLE_DB     the database
+  SPINDLE_TABLE  the lock table
+so that spindle status "$SPINDLE_LOCK" in CMD asks about this lock. What sets
+flags of exec itself, such as SPINDLE_NAME and SPINDLE_VALUE, is taken out: another
+exec in CMD has its own lock, and must name it. If that is the lock which CMD runs
+under, it fails at once, since it would wait for itself.
 
 When CMD ends, exec kills what is left of its process group, releases the lock,
 and ends with CMD's exit code. With --restart it competes for the lock again.
 
+With --try, one of the machines that start CMD at the same time runs it. One that
+starts it when it has already ended elsewhere runs it again.
+
 If no heartbeat is acknowledged for a lease, the lock is lost. CMD must be gone
 before another may hold it. So its group gets SIGTERM in time, and SIGKILL before
 the deadline, by a twentieth of the lease, at most a second. --grace is the time
-between the two signals, but never more than a quarter of the lease. The same
+between the two signals: a quarter of the lease, or less if you say so. The same
 happens if the lock is taken away with spindle release, but then the next holder
 does not wait for CMD to end.
 
@@ -88,6 +96,9 @@ func newExec(o *common) *cobra.Command {
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			x.args = args
+			if !c.Flags().Changed("grace") {
+				x.grace = max(mostGrace(x.lease), 0)
+			}
 			return x.run(c.Context())
 		},
 	}
@@ -95,7 +106,8 @@ func newExec(o *common) *cobra.Command {
 	f.SetInterspersed(false)
 	x.competitor.flags(f)
 	f.DurationVar(&x.lease, "lease", 10*time.Second, "how long a silent holder keeps the lock")
-	f.DurationVar(&x.grace, "grace", 10*time.Second, "how long CMD may take to end when the lock is lost, at most a quarter of the lease")
+	f.DurationVar(&x.grace, "grace", 0, "how long CMD may take to end when the lock is lost: a quarter of the lease at most")
+	f.Lookup("grace").DefValue = "a quarter"
 	f.BoolVar(&x.try, "try", false, "give up at once if another holds the lock")
 	f.DurationVar(&x.wait, "wait", 0, "give up if the lock is not acquired in this time (default: never)")
 	f.BoolVar(&x.restart, "restart", false, "compete again whenever CMD has ended or the lock was lost")
@@ -131,6 +143,9 @@ func (x *execution) run(ctx context.Context) error {
 	if err := x.verify(ctx, db.client()); err != nil {
 		return err
 	}
+	if most := mostGrace(x.lease); x.grace > most {
+		x.complain("--grace %v is more than a quarter of the lease of %v: if the lock is lost, %s has %v to end", x.grace, x.lease, x.args[0], most)
+	}
 	for pause := time.Duration(0); ; {
 		t, err := x.compete(ctx, candidate, pause)
 		if err != nil {
@@ -143,7 +158,7 @@ func (x *execution) run(ctx context.Context) error {
 			return err
 		}
 		if err != nil {
-			complain("%v; competing again", err)
+			x.complain("%v; competing again", err)
 		} else {
 			x.say("%s has ended; competing again", x.args[0])
 		}
@@ -167,9 +182,12 @@ func (x *execution) compete(ctx context.Context, c elect.Candidate, pause time.D
 		}
 		step := c.Try(ctx, elect.All, x.lease/3)
 		switch {
+		case x.within(step):
+			return nil, fmt.Errorf("%s is held by the spindle that runs this command, which would wait for itself: it has the lock already", x.name)
 		case step.Term != nil && ctx.Err() != nil: // it came too late
 			return nil, errors.Join(x.givesUp(ctx), x.giveBack(step.Term))
 		case step.Term != nil:
+			x.token = step.Term.Token()
 			x.say("holding %s, token %v", x.name, step.Term.Token())
 			return step.Term, nil
 		case ctx.Err() != nil: // the look was interrupted
@@ -215,9 +233,9 @@ func whyNot(step elect.Step) error {
 // hold runs the program under the term, and then releases the lock.
 func (x *execution) hold(t *elect.Term) error {
 	t.Jeopardy = func(err error) {
-		complain("jeopardy: %s is still held, but only for %s unless a heartbeat gets through: %v", x.name, short(t.Left()), err)
+		x.complain("jeopardy: %s is still held, but only for %s unless a heartbeat gets through: %v", x.name, short(t.Left()), err)
 	}
-	t.Safe = func() { complain("safe: heartbeats for %s get through again", x.name) }
+	t.Safe = func() { x.relieve("safe: heartbeats for %s get through again", x.name) }
 	stop, kept := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(kept)
@@ -228,10 +246,11 @@ func (x *execution) hold(t *elect.Term) error {
 	r := x.work(t)
 	close(stop)
 	<-kept
+	defer func() { x.token = 0 }()
 	cause := context.Cause(t.Context())
 	if t.Held() {
 		if err := x.giveBack(t); err != nil {
-			complain("%v", err)
+			x.complain("%v", err)
 		}
 	} else {
 		if cause == nil {
@@ -283,9 +302,7 @@ func codeOf(err error) error {
 func (x *execution) work(t *elect.Term) (r result) {
 	d := deadlines{lease: x.lease, grace: x.grace}
 	known := d.extend(time.Now(), t.Left())
-	c, err := child.Start(x.args, []string{
-		"SPINDLE_NAME=" + x.name, "SPINDLE_TABLE=" + x.table, "SPINDLE_TOKEN=" + t.Token().String(),
-	}, child.Watched(t.Left()-d.margin()/2, watchdogCommand))
+	c, err := child.Start(x.args, x.environment(t.Token()), child.Watched(t.Left()-d.margin()/2, watchdogCommand))
 	if err != nil {
 		return result{err: err}
 	}
@@ -305,7 +322,7 @@ func (x *execution) work(t *elect.Term) (r result) {
 		case <-over:
 			over = nil
 			d.lose(time.Now())
-			complain("%s is lost: %v: ending %s", x.name, context.Cause(t.Context()), x.args[0])
+			x.complain("%s is lost: %v: ending %s, which is killed after %v", x.name, context.Cause(t.Context()), x.args[0], d.patience())
 		case <-tick.C:
 			if t.Context().Err() != nil {
 				break

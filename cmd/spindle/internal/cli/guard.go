@@ -18,8 +18,8 @@ import (
 
 const guardHelp = `Guard keeps a service active on the machine that holds a lock, and inactive on all
 others. The service is one of an init system, or anything else that commands can
-switch. /bin/sh runs the commands, with SPINDLE_NAME and SPINDLE_TABLE in their
-environment, and SPINDLE_TOKEN in that of --activate. All machines must be given
+switch. /bin/sh runs the commands, with SPINDLE_LOCK (the lock's name), SPINDLE_DB
+and SPINDLE_TABLE in their environment, and SPINDLE_TOKEN in that of --activate. All machines must be given
 the same times.
 
 The lock is renewed every --renew (R), and is lost after --failures (F) missed
@@ -127,7 +127,7 @@ func (g *guarding) run(ctx context.Context) error {
 	service := guard.Guard{
 		Candidate: candidate, Service: g, Renew: g.renew, Confirm: g.confirm, Activation: g.activation,
 		Say:  func(format string, args ...any) { g.say("%s: "+format, append([]any{g.name}, args...)...) },
-		Warn: func(format string, args ...any) { complain("%s: "+format, append([]any{g.name}, args...)...) },
+		Warn: func(format string, args ...any) { g.complain("%s: "+format, append([]any{g.name}, args...)...) },
 		Seen: found.tell,
 	}
 	service.Run(ctx)
@@ -136,12 +136,12 @@ func (g *guarding) run(ctx context.Context) error {
 
 // Activate implements guard.Service.
 func (g *guarding) Activate(ctx context.Context, token table.Token) error {
-	return g.shell(ctx, g.activate, []string{"SPINDLE_TOKEN=" + token.String()}, child.Leaving)
+	return g.shell(ctx, g.activate, token, child.Leaving)
 }
 
 // Deactivate implements guard.Service.
 func (g *guarding) Deactivate(ctx context.Context) error {
-	return g.shell(ctx, g.deactivate, nil, child.Leaving)
+	return g.shell(ctx, g.deactivate, 0, child.Leaving)
 }
 
 // Check implements guard.Service.
@@ -149,16 +149,15 @@ func (g *guarding) Check(ctx context.Context, role guard.Role) error {
 	if g.healthcheck == "" {
 		return nil
 	}
-	return g.shell(ctx, g.healthcheck+" "+string(role), nil)
+	return g.shell(ctx, g.healthcheck+" "+string(role), 0)
 }
 
 // shell runs a command in a process group of its own, all of which is killed when ctx ends.
-func (g *guarding) shell(ctx context.Context, command string, env []string, options ...child.Option) error {
+func (g *guarding) shell(ctx context.Context, command string, token table.Token, options ...child.Option) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	env = append(env, "SPINDLE_NAME="+g.name, "SPINDLE_TABLE="+g.table)
-	c, err := child.Start([]string{"/bin/sh", "-c", command}, env, append(options, child.Apart)...)
+	c, err := child.Start([]string{"/bin/sh", "-c", command}, g.environment(token), append(options, child.Apart)...)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func list(p *paper, f format, all []table.Listing, everything bool) error {
 	}
 	for _, l := range all {
 		if l.Unreadable != nil {
-			fmt.Fprintln(os.Stderr, "spindle:", l.Unreadable)
+			complain("%v", l.Unreadable)
 		}
 	}
 	return nil

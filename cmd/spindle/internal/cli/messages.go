@@ -1,25 +1,101 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
+	"time"
 
 	"cloud.google.com/go/spanner"
+	"github.com/spf13/pflag"
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// complain tells people on the standard error what went wrong.
+// A journal is what a command says on the standard error: lines for people, or JSON objects.
+type journal struct {
+	out    io.Writer
+	format logFormat
+	timed  bool // lines have the time: they are those of a command that runs for long
+}
+
+var stderr = &journal{out: os.Stderr, format: logText}
+
+// A logFormat is what --log-format asks for.
+type logFormat string
+
+const (
+	logText logFormat = "text"
+	logJSON logFormat = "json"
+)
+
+func (j *journal) flag(f *pflag.FlagSet) {
+	f.Var(&j.format, "log-format", "`text` or json: what is said on the standard error")
+}
+
+// String implements pflag.Value.
+func (f *logFormat) String() string { return string(*f) }
+
+// Type implements pflag.Value.
+func (f *logFormat) Type() string { return "format" }
+
+// Set implements pflag.Value.
+func (f *logFormat) Set(s string) error {
+	switch l := logFormat(s); l {
+	case logText, logJSON:
+		*f = l
+		return nil
+	}
+	return fmt.Errorf("want text or json")
+}
+
+const stamp = "2006-01-02T15:04:05.000Z"
+
+func (j *journal) log(level slog.Level, text string, about ...slog.Attr) {
+	if j.format == logJSON {
+		handler := slog.NewJSONHandler(escapingJSON{j.out}, nil)
+		slog.New(handler).LogAttrs(context.Background(), level, text, about...)
+		return
+	}
+	line := "spindle: " + escapeLines(text) + "\n"
+	if j.timed {
+		line = time.Now().UTC().Format(stamp) + " " + line
+	}
+	_, _ = io.WriteString(j.out, line)
+}
+
+// complain tells people what went wrong.
 func complain(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "spindle: "+format+"\n", args...)
+	stderr.log(slog.LevelWarn, fmt.Sprintf(format, args...))
+}
+
+// complain tells people what went wrong with the lock.
+func (c *competitor) complain(format string, args ...any) {
+	stderr.log(slog.LevelWarn, fmt.Sprintf(format, args...), c.about()...)
 }
 
 // say tells people what happens, unless they asked for quiet.
 func (c *competitor) say(format string, args ...any) {
 	if !c.quiet {
-		complain(format, args...)
+		stderr.log(slog.LevelInfo, fmt.Sprintf(format, args...), c.about()...)
 	}
+}
+
+// relieve tells people that what they were told of is over.
+func (c *competitor) relieve(format string, args ...any) {
+	stderr.log(slog.LevelInfo, fmt.Sprintf(format, args...), c.about()...)
+}
+
+// about has the keys of the library's log.
+func (c *competitor) about() []slog.Attr {
+	about := []slog.Attr{slog.String("lock", c.name), slog.String("id", c.id)}
+	if c.token != 0 {
+		about = append(about, slog.Int64("token", int64(c.token)))
+	}
+	return about
 }
 
 // A narrator tells what the looks at a lock find: each holder and each kind of trouble once.
@@ -33,10 +109,10 @@ func (n *narrator) tell(step elect.Step) {
 	switch err := step.Err; {
 	case err != nil && spanner.ErrCode(err).String() != n.trouble: // the text differs in times and ids
 		n.trouble = spanner.ErrCode(err).String()
-		complain("can't compete for %s, will try again: %v", n.name, n.explain(err))
+		n.complain("can't compete for %s, will try again: %v", n.name, n.explain(err))
 	case err == nil && n.trouble != "":
 		n.trouble = ""
-		complain("competing for %s again", n.name)
+		n.relieve("competing for %s again", n.name)
 	}
 	for _, s := range step.Seen {
 		if s.Confirmed() && s.Free > 0 && s.Token != n.seen {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -75,8 +76,8 @@ func Main(args []string) int {
 			return code
 		}
 	}
-	fmt.Fprintln(os.Stderr, "spindle:", err)
-	if code == misused {
+	stderr.log(slog.LevelError, err.Error())
+	if code == misused && stderr.format == logText {
 		fmt.Fprintf(os.Stderr, "Try: %s --help\n", c.CommandPath())
 	}
 	return code
@@ -132,9 +133,16 @@ func newRoot() *cobra.Command {
 			if len(args) == 0 {
 				return c.Help()
 			}
-			return misuse("unknown command %q%s", args[0], suggestion(c, args[0]))
+			return unknown(c, args[0])
 		},
 	}
+	// The flags of a command that is not known are not known either.
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if c == root && c.Flags().NArg() > 0 {
+			return unknown(c, c.Flags().Arg(0))
+		}
+		return err
+	})
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 "))
 	root.SuggestionsMinimumDistance = 2
 	root.SetVersionTemplate("{{.Version}}")
@@ -149,6 +157,10 @@ func newRoot() *cobra.Command {
 		c.Flags().Lookup("help").Usage = "show this"
 	})
 	return root
+}
+
+func unknown(c *cobra.Command, arg string) error {
+	return misuse("unknown command %q%s", arg, suggestion(c, arg))
 }
 
 func suggestion(c *cobra.Command, arg string) string {

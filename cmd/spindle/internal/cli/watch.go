@@ -51,7 +51,7 @@ func newWatch(o *common) *cobra.Command {
 		ValidArgsFunction: o.complete,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				if err := table.CheckName(args[0]); err != nil {
+				if err := table.CheckKey(args[0]); err != nil {
 					return misuse("%w", err)
 				}
 				w.name = args[0]
@@ -100,6 +100,7 @@ func (w *watching) run(ctx context.Context) error {
 			}
 		}
 	}()
+	stderr.timed = true
 	p := paperOn(os.Stdout)
 	if p.terminal && !w.lines && w.f == asTable && os.Getenv("TERM") != "dumb" {
 		return w.draw(ctx, p, looks)
@@ -168,7 +169,7 @@ func (w *watching) line(p *paper, c change) error {
 	if w.f == asJSON {
 		return printJSON(p, jsonOf(c.Lock))
 	}
-	_, err := fmt.Fprintf(p, "%s  %s  %s\n", c.At.UTC().Format("2006-01-02T15:04:05.000Z"), p.paint(bold, show(c.Lock.Name)),
+	_, err := fmt.Fprintf(p, "%s  %s  %s\n", c.At.UTC().Format(stamp), p.paint(bold, show(c.Lock.Name)),
 		p.paint(styles[c.Lock.State()], c.Text))
 	return err
 }
