@@ -47,20 +47,22 @@ func (l Listing) State() State {
 	return Held
 }
 
-// List reads every lock of the table at one instant, in the order of their names; without all,
-// released ones are left out. A row that can't be read does not hide the others.
-func (t Table) List(ctx context.Context, all bool) ([]Listing, time.Time, error) {
-	rows, at, err := t.Store.Read(ctx, "list", Present, Keys{All: true, Busy: !all})
+// List reads every lock whose name begins with the prefix at one instant, in the order of their names; without
+// all, released ones are left out. A row that can't be read does not hide the others.
+func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, time.Time, error) {
+	rows, at, err := t.Store.Read(ctx, "list", Present, Keys{All: true, Prefix: prefix, Busy: !all})
 	if err != nil {
 		return nil, time.Time{}, err
 	}
 	byName := index(rows)
 	names := map[string]bool{}
 	for _, row := range rows {
-		if lock, ok := lockOf(row.Name); ok {
-			names[lock] = true
-		} else {
-			names[row.Name] = true
+		name := row.Name
+		if lock, ok := lockOf(name); ok {
+			name = lock
+		}
+		if strings.HasPrefix(name, prefix) { // not the lease row alone, as that of a is with a_
+			names[name] = true
 		}
 	}
 	var found []Listing

@@ -45,7 +45,7 @@ func TestEveryLockIsListedOnceWithItsState(t *testing.T) {
 		a := hold(t, tab, "a", time.Second)
 		hold(t, tab, "a_12", time.Second)
 
-		all, _, err := tab.List(t.Context(), true)
+		all, _, err := tab.List(t.Context(), "", true)
 		require.NoError(t, err)
 		states := map[string]table.State{}
 		for _, l := range all {
@@ -65,10 +65,23 @@ func TestEveryLockIsListedOnceWithItsState(t *testing.T) {
 		assert.Equal(t, "at a", all[0].Promise.Value)
 		assert.Contains(t, all[len(all)-2].Strays, orphan)
 
-		busy, _, err := tab.List(t.Context(), false)
+		busy, _, err := tab.List(t.Context(), "", false)
 		require.NoError(t, err)
 		assert.Len(t, busy, len(all)-1)
 		assert.False(t, slices.ContainsFunc(busy, func(l table.Listing) bool { return l.State() == table.Released }))
+
+		begins := func(prefix string) (names []string) {
+			some, _, err := tab.List(t.Context(), prefix, true)
+			require.NoError(t, err)
+			for _, l := range some {
+				names = append(names, l.Name+" "+string(l.State()))
+			}
+			return names
+		}
+		assert.Equal(t, []string{"a held", "a_12 held"}, begins("a"))
+		assert.Equal(t, []string{"a_12 held"}, begins("a_"), "a's lease row begins with a_, and a does not")
+		assert.Equal(t, []string{"a_12 held"}, begins("a_12"), "the prefix itself is a name")
+		assert.Empty(t, begins("ab"))
 
 		none, err := tab.ListOne(t.Context(), "none")
 		require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"cloud.google.com/go/spanner"
 	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
@@ -227,7 +228,14 @@ func tag(step string) string { return "spindle-" + step }
 
 func (k Keys) set() spanner.KeySet {
 	if k.All {
-		return spanner.KeyRange{Start: spanner.Key{k.After}, End: spanner.Key{}, Kind: spanner.OpenClosed}
+		all := spanner.KeyRange{Start: spanner.Key{k.Prefix}, End: spanner.Key{}, Kind: spanner.ClosedClosed}
+		if k.Prefix != "" {
+			all.End = spanner.Key{k.Prefix + string(unicode.MaxRune)}
+		}
+		if k.After != "" {
+			all.Start, all.Kind = spanner.Key{k.After}, spanner.OpenClosed
+		}
+		return all
 	}
 	var set []spanner.KeySet
 	for _, r := range k.Ranges {

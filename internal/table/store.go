@@ -62,11 +62,12 @@ type Keys struct {
 	Ranges []Range
 	All    bool
 
-	// Of All keys: only those after After, and the first Limit of them, or, if that is 0, without the rows
-	// of released locks if Busy.
-	After string
-	Limit int
-	Busy  bool
+	// Of All keys: only those that begin with Prefix and come after After, and the first Limit of them, or, if
+	// that is 0, without the rows of released locks if Busy.
+	Prefix string
+	After  string
+	Limit  int
+	Busy   bool
 }
 
 // Range is the keys from From to To, both included.

@@ -83,14 +83,14 @@ func (o *common) withTable(ctx context.Context, do func(context.Context, table.T
 }
 
 // complete completes the names of locks for a shell.
-func (o *common) complete(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (o *common) complete(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var names []cobra.Completion
 	if len(args) > 0 || fromEnvironment(c.Flags()) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	o.timeout = min(o.timeout, 3*time.Second)
 	_ = o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
-		all, _, err := t.List(ctx, false)
+		all, _, err := t.List(ctx, begun, false)
 		for _, l := range all {
 			if show(l.Name) == l.Name { // a shell takes a line for a name
 				names = append(names, cobra.CompletionWithDesc(l.Name, string(l.State())))
@@ -118,8 +118,11 @@ func (o *common) explain(err error) error {
 		hint = "gcloud auth application-default login gives you credentials; an emulator needs SPANNER_EMULATOR_HOST"
 	case code == codes.NotFound && strings.Contains(text, "Table not found"):
 		hint = "spindle init creates the table"
-	case code == codes.NotFound && (strings.Contains(text, "Database not found") || strings.Contains(text, "Instance not found")):
+	case table.DatabaseMissing(err):
 		hint = "is --db right? gcloud spanner databases list shows what exists"
+		if os.Getenv("SPANNER_EMULATOR_HOST") != "" {
+			hint = "is --db right? On an emulator, spindle init --create makes it"
+		}
 	case code == codes.InvalidArgument || code == codes.FailedPrecondition:
 		hint = "is it a lock table? spindle init says what is wrong with it"
 	case code == codes.PermissionDenied || code == codes.Unauthenticated:

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -20,13 +23,15 @@ const statesHelp = `The states, by Spanner's clock:
 
 func newLs(o *common) *cobra.Command {
 	var f format
-	var everything bool
+	var s selection
 	c := &cobra.Command{
-		Use:     "ls",
+		Use:     "ls [PREFIX]",
 		Aliases: []string{"list"},
 		Short:   "List the locks in the table",
-		Long: `Ls lists the locks in the table as they are at one instant. It leaves out locks
-that were released, unless --all is given.
+		Long: `Ls lists the locks in the table as they are at one instant, or only those whose
+names begin with PREFIX. It leaves out locks that were released, unless --all is
+given; with --held it leaves out all but those that are held. For one lock, there
+is spindle status.
 
 SINCE is how long ago the term began, or the lock was released. BEAT is how long
 ago the last heartbeat was; a holder sends three in a lease. Both are by
@@ -35,24 +40,68 @@ are on a second one.
 
 ` + statesHelp + "\n" + commonCodes,
 		Example: `  spindle ls
+  spindle ls billing/ --held
   spindle ls --all -o json | jq -r 'select(.state != "held") | .name'`,
-		Args: exactly(0, "none"),
-		RunE: func(c *cobra.Command, _ []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("got %q: want one beginning of names, or none for all locks", args)
+			}
+			return nil
+		},
+		ValidArgsFunction: o.complete,
+		RunE: func(c *cobra.Command, args []string) error {
+			if s.prefix = strings.Join(args, ""); !utf8.ValidString(s.prefix) || len(s.prefix) > table.MaxName {
+				return misuse("no lock has a name that begins with %.40q: names are up to %d bytes of UTF-8", s.prefix, table.MaxName)
+			}
+			if s.all && s.held {
+				return misuse("--all and --held: give one of them")
+			}
 			return o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
-				all, _, err := t.List(ctx, everything)
+				found, err := s.list(ctx, t)
 				if err != nil {
 					return err
 				}
-				return list(paperOn(os.Stdout), f, all, everything)
+				return list(paperOn(os.Stdout), f, s, found)
 			})
 		},
 	}
 	f.flag(c.Flags())
-	c.Flags().BoolVarP(&everything, "all", "a", false, "list released locks too")
+	c.Flags().BoolVarP(&s.all, "all", "a", false, "list released locks too")
+	c.Flags().BoolVar(&s.held, "held", false, "list only locks that are held")
 	return c
 }
 
-func list(p *paper, f format, all []table.Listing, everything bool) error {
+// A selection says which locks are listed.
+type selection struct {
+	prefix string
+	all    bool // released ones too
+	held   bool // only these
+}
+
+func (s selection) list(ctx context.Context, t table.Table) ([]table.Listing, error) {
+	found, _, err := t.List(ctx, s.prefix, s.all)
+	if s.held {
+		found = slices.DeleteFunc(found, func(l table.Listing) bool { return l.State() != table.Held })
+	}
+	return found, err
+}
+
+// none says that nothing was found.
+func (s selection) none() string {
+	which := "There are no locks in the table"
+	if s.held {
+		which = "No lock in the table is held"
+	}
+	if s.prefix != "" {
+		which += ", of those whose names begin with " + show(s.prefix)
+	}
+	if !s.all && !s.held {
+		which += ". Released ones are listed with --all"
+	}
+	return which + "."
+}
+
+func list(p *paper, f format, s selection, all []table.Listing) error {
 	if f == asJSON {
 		for _, l := range all {
 			if err := printJSON(p, jsonOf(l)); err != nil {
@@ -61,12 +110,8 @@ func list(p *paper, f format, all []table.Listing, everything bool) error {
 		}
 		return nil
 	}
-	switch {
-	case len(all) == 0 && everything:
-		fmt.Fprintln(os.Stderr, "There are no locks in the table.")
-		return nil
-	case len(all) == 0:
-		fmt.Fprintln(os.Stderr, "There are no locks in the table. Released ones are listed with --all.")
+	if len(all) == 0 {
+		fmt.Fprintln(os.Stderr, s.none())
 		return nil
 	}
 	for _, line := range sheet(p, all) {

@@ -14,8 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const watchHelp = `Watch shows changes of all locks, or of the one that is named, until it is
-interrupted. On a terminal each lease is a bar that runs out and is refilled by
+const watchHelp = `Watch shows changes of all locks, of the one that is named, or of those whose names
+begin with --prefix, until it is interrupted. On a terminal each lease is a bar that runs out and is refilled by
 heartbeats, with the last changes below. A healthy holder's bar stays above two
 thirds. Elsewhere, or with --lines, watch prints a line for each lock, and then a
 line for each change, with its time by Spanner's clock.
@@ -28,10 +28,11 @@ looks. It never misses that a lock has a new token.
 // watching is one run of watch.
 type watching struct {
 	*common
-	name  string
-	every time.Duration
-	lines bool
-	f     format
+	name   string
+	prefix string
+	every  time.Duration
+	lines  bool
+	f      format
 }
 
 func newWatch(o *common) *cobra.Command {
@@ -41,6 +42,7 @@ func newWatch(o *common) *cobra.Command {
 		Short: "Follow changes as they happen, and leases as they run out",
 		Long:  watchHelp + statesHelp + "\n" + commonCodes,
 		Example: `  spindle watch
+  spindle watch --prefix billing/
   spindle watch nightly -o json | jq -r 'select(.state == "expired") | .holder'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -56,10 +58,14 @@ func newWatch(o *common) *cobra.Command {
 				}
 				w.name = args[0]
 			}
+			if w.name != "" && w.prefix != "" {
+				return misuse("%q and --prefix %q: give one of them", w.name, w.prefix)
+			}
 			return w.run(c.Context())
 		},
 	}
 	c.Flags().DurationVar(&w.every, "every", 500*time.Millisecond, "how often to look")
+	c.Flags().StringVar(&w.prefix, "prefix", "", "watch only locks whose names begin with this `text`")
 	c.Flags().BoolVar(&w.lines, "lines", false, "print lines even on a terminal")
 	w.f.flag(c.Flags())
 	return c
@@ -113,7 +119,7 @@ func (w *watching) look(ctx context.Context, t table.Table) (l look) {
 	defer cancel()
 	sent := time.Now()
 	if w.name == "" {
-		l.locks, l.at, l.err = t.List(ctx, true)
+		l.locks, l.at, l.err = t.List(ctx, w.prefix, true)
 	} else {
 		var one table.Listing
 		one, l.err = t.ListOne(ctx, w.name)
