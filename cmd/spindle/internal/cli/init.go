@@ -21,7 +21,7 @@ var dialects = map[string]databasepb.DatabaseDialect{
 }
 
 func newInit(o *common) *cobra.Command {
-	var onlyPrint bool
+	var onlyPrint, create bool
 	var dialect string
 	c := &cobra.Command{
 		Use:   "init",
@@ -30,31 +30,52 @@ func newInit(o *common) *cobra.Command {
 verifies it if it exists. It never changes a table. It also prints the roles that
 are needed, and a command that grants them.
 
+With --create on an emulator, it first creates the instance and the database that
+--db names, if they are missing. On Cloud Spanner these cost money and are yours to
+choose, so there --create only says how.
+
 With --print it only prints the statement, for a schema that is kept in
 migrations. That needs no database.
 ` + commonCodes,
 		Example: `  spindle init --db projects/P/instances/I/databases/D
+  SPANNER_EMULATOR_HOST=localhost:9010 spindle init --create --db projects/p/instances/i/databases/d
   spindle init --print --dialect postgresql --table my_locks`,
 		Args: exactly(0, "none"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if onlyPrint {
+			switch {
+			case onlyPrint && create:
+				return misuse("--print and --create: give one of them")
+			case onlyPrint:
 				return printSchema(o, dialect)
-			}
-			if c.Flags().Changed("dialect") {
-				return misuse("--dialect is for --print: the database knows its own")
+			case create:
+				if err := createDatabase(c.Context(), o, dialect); err != nil {
+					return err
+				}
+			case c.Flags().Changed("dialect"):
+				return misuse("--dialect is for --print and --create: the database knows its own")
 			}
 			return initialize(c.Context(), o)
 		},
 	}
 	c.Flags().BoolVar(&onlyPrint, "print", false, "only print the statement")
-	c.Flags().StringVar(&dialect, "dialect", "googlesql", "`googlesql` or postgresql, for --print")
+	c.Flags().BoolVar(&create, "create", false, "on an emulator, create the instance and the database too")
+	c.Flags().StringVar(&dialect, "dialect", "googlesql", "`googlesql` or postgresql, for --print and --create")
+	_ = c.Flags().SetAnnotation("create", commandLineOnly, []string{})
 	return c
 }
 
-func printSchema(o *common, dialect string) error {
-	d, ok := dialects[dialect]
+func dialectOf(name string) (databasepb.DatabaseDialect, error) {
+	d, ok := dialects[name]
 	if !ok {
-		return misuse("--dialect %q: want googlesql or postgresql", dialect)
+		return 0, misuse("--dialect %q: want googlesql or postgresql", name)
+	}
+	return d, nil
+}
+
+func printSchema(o *common, dialect string) error {
+	d, err := dialectOf(dialect)
+	if err != nil {
+		return err
 	}
 	if err := table.CheckTable(o.table); err != nil {
 		return misuse("--table: %w", err)
@@ -88,11 +109,16 @@ func initialize(ctx context.Context, o *common) error {
 	return nil
 }
 
+// partsOf takes a database's path apart.
+func partsOf(path string) (project, instance, database string) {
+	parts := strings.Split(path, "/")
+	return parts[1], parts[3], parts[5]
+}
+
 func printRoles(f *os.File, db string) {
 	project, instance, database := "P", "I", "D"
 	if databasePath.MatchString(db) {
-		parts := strings.Split(db, "/")
-		project, instance, database = parts[1], parts[3], parts[5]
+		project, instance, database = partsOf(db)
 	}
 	fmt.Fprintf(f, `Roles on the database:
   roles/spanner.databaseUser    to change locks: exec, guard, release, prune
