@@ -48,7 +48,7 @@ func WithLockDelay(d time.Duration) Option {
 }
 
 // WithID sets the id that other candidates see as the holder's. The default is unique and readable:
-// host, process id and a UUID.
+// host, process id and a UUID. It has 1 to 1024 bytes, of the characters that a lock's name may have.
 func WithID(id string) Option {
 	return func(c *options.Config) { c.SetID(id) }
 }

@@ -31,7 +31,8 @@ type Lock struct {
 // and makes no RPC. If an argument is wrong, Run says so, and so does every other method that returns an
 // error.
 //
-// A name has 1 to 4096 bytes of UTF-8 and does not end in _ and 16 or more digits.
+// A name has 1 to 4096 bytes of UTF-8 without control characters, line separators and bidirectional marks, and does
+// not end in _ and 16 or more digits.
 func New(db *spanner.Client, table, name string, opts ...Option) *Lock {
 	c := options.New(opts)
 	c.Check(db, table, name)

@@ -39,7 +39,9 @@ func (o Observation) Leaving() bool {
 }
 
 // Successor is the id of the candidate that looks often for the release of a leaving holder, if there is one.
-func (o Observation) Successor() (id string, named bool) { return strings.CutPrefix(o.Writer, succeeds) }
+func (o Observation) Successor() (id string, named bool) {
+	return strings.CutPrefix(o.Writer, succeeds)
+}
 
 // Holder is the id of who claimed the lock, or "" if a leaving one has no promise that says it.
 func (o Observation) Holder() string {
