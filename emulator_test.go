@@ -482,6 +482,30 @@ func TestACandidateWhoseValueTheTableRefusesDoesNotKeepTheLockFromOthers(t *test
 	})
 }
 
+// In a transaction of one's own, IsFenced tells the fence from rows of one's own.
+func TestTheFenceInATransactionOfOnesOwnCanBeTold(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		elector, table := spindle.New(db.Client, db.Table, "a \"lock\"]"), db.Table
+		never := elector.Fence(spindle.Token(time.Now().UnixMicro()))
+		ownMissing := spanner.Update("register", []string{"id", "value"}, []any{99, 1})
+		commit := func(ms ...*spanner.Mutation) error {
+			_, err := db.Client.Apply(t.Context(), ms)
+			_, again := db.Client.ReadWriteTransaction(t.Context(), func(_ context.Context, txn *spanner.ReadWriteTransaction) error { return txn.BufferWrite(ms) })
+			assert.Equal(t, spindle.IsFenced(err, table), spindle.IsFenced(again, table))
+			assert.Equal(t, codes.NotFound, spanner.ErrCode(err))
+			return err
+		}
+		assert.True(t, spindle.IsFenced(commit(never, write(1)[0]), table))
+		assert.True(t, spindle.IsFenced(commit(elector.Fence(0), write(1)[0]), table), "the zero token's")
+		assert.False(t, spindle.IsFenced(commit(ownMissing), table))
+		assert.False(t, spindle.IsFenced(commit(spanner.Update(table, []string{"name"}, []any{"mylock"})), table), "a lock row")
+		assert.False(t, spindle.IsFenced(commit(never), "othertable"))
+		_, err := elector.Apply(t.Context(), 1, write(1))
+		assert.True(t, spindle.IsFenced(err, table), "what Apply says")
+		assert.False(t, spindle.IsFenced(nil, table))
+	})
+}
+
 func TestACommitOfAnOldTokenIsFencedWhateverElseIsWrongWithIt(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		l := stand(t, db.Client, db)

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -20,9 +21,9 @@ var (
 	// ErrNotObeyed is returned by RequestHandover if the leader does not look for requests.
 	ErrNotObeyed = errors.New("the leader does not obey requests: it runs without WithHandover")
 
-	// ErrFenced is returned by Apply and ReadWriteTransaction if the token's term was superseded or
-	// released. Nothing was written, unless the commit was tried more than once: see Apply.
-	ErrFenced = errors.New("fenced: the token was superseded or released")
+	// ErrFenced is returned by Apply and ReadWriteTransaction, here and in package lock, if the token's term was
+	// superseded or released. Nothing was written, unless the commit was tried more than once: see Apply.
+	ErrFenced = fence.ErrFenced
 
 	// ErrSuperseded: the term ended because another claimed the lock, or somebody deleted its row. It is
 	// in Event.Err of Lost, and the cause of the leader function's ctx.

@@ -2,22 +2,20 @@ package spindle
 
 import (
 	"context"
-	"fmt"
-	"slices"
+	"errors"
 	"time"
 
 	"cloud.google.com/go/spanner"
-	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
-	"google.golang.org/grpc/codes"
 
+	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // Fence returns a mutation that changes nothing and lets a commit succeed only while token is good:
 // from the election until the lock is released or claimed by another. Add it to a serializable
 // transaction of your own in the database of the lock, before your own mutations. When it fails, so does
-// the whole commit, with NOT_FOUND of a row in the lock's table. It costs no RPC, and may be called from
-// any goroutine.
+// the whole commit, with NOT_FOUND of a row in the lock's table: see IsFenced. It costs no RPC, and may be
+// called from any goroutine.
 //
 // A fenced commit of an old token never lands after a newer term has begun, whatever any clock says.
 func (l *Lock) Fence(token Token) *spanner.Mutation {
@@ -29,15 +27,13 @@ func (l *Lock) Fence(token Token) *spanner.Mutation {
 // else it was refused for: a row that a newer leader has made or deleted, say. Otherwise an error about
 // your own rows stays what it is. After ErrFenced nothing of ms was applied (but with
 // spanner.ApplyAtLeastOnce an earlier attempt may have been, while the token was good); after other
-// errors, such as a timeout or a reply without a timestamp, it may have been.
+// errors, such as a timeout or a reply without a timestamp, it may have been. With the zero token it is
+// ErrFenced without an RPC.
 func (l *Lock) Apply(ctx context.Context, token Token, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	if l.err != nil {
 		return time.Time{}, l.err
 	}
-	fenced := append([]*spanner.Mutation{l.Fence(token)}, ms...)
-	opts = append(slices.Clip(opts), spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE))
-	at, err := table.Acknowledged(l.db.Apply(ctx, fenced, opts...))
-	return at, l.tellFenced(ctx, token, err)
+	return l.fence(token).Apply(ctx, ms, opts...)
 }
 
 // ReadWriteTransaction is Client.ReadWriteTransaction, serializable and with the fence added to what fn
@@ -47,44 +43,21 @@ func (l *Lock) ReadWriteTransaction(ctx context.Context, token Token, fn func(co
 	if l.err != nil {
 		return time.Time{}, l.err
 	}
-	var refused error
-	resp, err := l.db.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
-		if refused = txn.BufferWrite([]*spanner.Mutation{l.Fence(token)}); refused == nil {
-			refused = fn(ctx, txn)
-		}
-		return refused
-	}, spanner.TransactionOptions{IsolationLevel: sppb.TransactionOptions_SERIALIZABLE})
-	if refused != nil {
-		return resp.CommitTs, err // fn's own error is never about the fence
-	}
-	at, err := table.Acknowledged(resp.CommitTs, err)
-	return at, l.tellFenced(ctx, token, err)
+	return l.fence(token).ReadWriteTransaction(ctx, fn)
 }
 
-// tellFenced finds out whether a commit was refused because of the fence, or what a newer leader wrote, or
-// because of rows that the caller is to blame for. Only the lease row itself tells.
-func (l *Lock) tellFenced(ctx context.Context, token Token, err error) error {
-	if !refusal(err) {
-		return err
-	}
-	// The commit may have taken all the time that ctx had.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-	good, readErr := l.table.Good(ctx, table.Token(token), l.name)
-	switch {
-	case readErr != nil:
-		return fmt.Errorf("%w (whether it was fenced is not known: %w)", err, l.wrap("fence", readErr))
-	case good:
-		return err
-	}
-	return l.wrap("fence", fmt.Errorf("token %v: %w: %w", token, ErrFenced, err))
+func (l *Lock) fence(token Token) fence.Fence {
+	return fence.Fence{Table: l.spanner, Names: []string{l.name}, Token: table.Token(token),
+		Wrap: func(err error) error { return l.wrap("fence", err) }}
 }
 
-// refusal reports whether a commit failed for what is in the database.
-func refusal(err error) bool {
-	switch spanner.ErrCode(err) {
-	case codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange, codes.InvalidArgument:
-		return true
-	}
-	return false
+// IsFenced reports whether err is that of a fence in a transaction of your own, and not about a row of yours:
+// Spanner's NOT_FOUND of a row in the lock table, given as to New, whose key is that of a term. It goes by
+// Spanner's message and asks nobody. It is true for ErrFenced too.
+//
+// It can't tell more than the message does. Spanner names one reason of several: if a newer holder has made the
+// row that you insert, it may say ALREADY_EXISTS, and IsFenced is false. Apply and ReadWriteTransaction ask the
+// table, and are exact.
+func IsFenced(err error, lockTable string) bool {
+	return errors.Is(err, ErrFenced) || table.LeaseMissing(err, lockTable)
 }

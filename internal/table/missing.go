@@ -40,6 +40,29 @@ func Missing(err error) bool {
 	return false
 }
 
+// A missing row with its table and key, as Spanner says it and as the emulator does. The table can't be taken
+// from the key, whatever that has in it: it is what comes last there, and first here.
+var (
+	rowOfTable  = regexp.MustCompile(`(?s)^Row \[(?P<key>.*)\] in table (?P<table>\S+) is missing\b`)
+	tableAndRow = regexp.MustCompile(`(?s)^Table (?P<table>\S+): Row \{String\((?P<key>.*)\)\} not found\b`)
+	leaseKey    = regexp.MustCompile(`_[0-9]{16}["']?$`)
+)
+
+// LeaseMissing reports whether err says that a lease row of that table does not exist: of whatever lock.
+func LeaseMissing(err error, table string) bool {
+	var said interface{ GRPCStatus() *status.Status }
+	if !Missing(err) || !errors.As(err, &said) || said.GRPCStatus().Code() != codes.NotFound {
+		return false
+	}
+	for _, form := range []*regexp.Regexp{rowOfTable, tableAndRow} {
+		if is := form.FindStringSubmatch(said.GRPCStatus().Message()); is != nil {
+			name := strings.Trim(is[form.SubexpIndex("table")], "\"`")
+			return strings.EqualFold(apiName(name), apiName(table)) && leaseKey.MatchString(is[form.SubexpIndex("key")])
+		}
+	}
+	return false
+}
+
 // SessionLost reports whether err is that of a client whose session is gone. Such a client answers so for ever.
 func SessionLost(err error) bool {
 	return spanner.ErrCode(err) == codes.NotFound && !Missing(err) &&

@@ -1,0 +1,104 @@
+// Package fence is the commits of an application that land only while locks are held under a token: what the
+// elector and package lock have in common.
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
+	"google.golang.org/grpc/codes"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// ErrFenced says that a commit came under a token that is not good, or not any more.
+var ErrFenced = errors.New("fenced: the lock is not held under this token")
+
+// A Fence is locks of one table, and the token that they have to be held under. With the zero token, which is
+// none, nothing is asked of Spanner.
+type Fence struct {
+	Table table.Spanner
+	Names []string
+	Token table.Token
+	Wrap  func(error) error // says of what lock an error is
+}
+
+// Mutations change nothing, and fail the commit that they are in unless every lock is held under the token.
+func (f Fence) Mutations() []*spanner.Mutation {
+	ms := make([]*spanner.Mutation, len(f.Names))
+	for i, name := range f.Names {
+		ms[i] = f.Table.Fence(name, f.Token)
+	}
+	return ms
+}
+
+// Apply is Client.Apply, serializable and behind the fence.
+func (f Fence) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
+	if f.Token <= 0 {
+		return time.Time{}, f.fenced(nil)
+	}
+	opts = append(slices.Clip(opts), spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE))
+	at, err := table.Acknowledged(f.Table.DB.Apply(ctx, append(f.Mutations(), ms...), opts...))
+	return at, f.tell(ctx, err)
+}
+
+// ReadWriteTransaction is Client.ReadWriteTransaction, serializable and behind the fence. An error of fn is
+// returned as it is.
+func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
+	if f.Token <= 0 {
+		return time.Time{}, f.fenced(nil)
+	}
+	var refused error
+	resp, err := f.Table.DB.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+		if refused = txn.BufferWrite(f.Mutations()); refused == nil {
+			refused = fn(ctx, txn)
+		}
+		return refused
+	}, spanner.TransactionOptions{IsolationLevel: sppb.TransactionOptions_SERIALIZABLE})
+	if refused != nil {
+		return resp.CommitTs, err // fn's own error is never about the fence
+	}
+	at, err := table.Acknowledged(resp.CommitTs, err)
+	return at, f.tell(ctx, err)
+}
+
+// tell finds out whether a commit was refused because of the fence, or what a newer holder wrote, or because
+// of rows that the caller is to blame for. Only the lease rows themselves tell.
+func (f Fence) tell(ctx context.Context, err error) error {
+	if !refusal(err) {
+		return err
+	}
+	// The commit may have taken all the time that ctx had.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	good, readErr := table.Table{Store: f.Table}.Good(ctx, f.Token, f.Names...)
+	switch {
+	case readErr != nil:
+		return fmt.Errorf("%w (whether it was fenced is not known: %w)", err, f.Wrap(readErr))
+	case good:
+		return err
+	}
+	return f.fenced(err)
+}
+
+// fenced is the error of a commit that was refused with err, or, if that is nil, was not tried.
+func (f Fence) fenced(err error) error {
+	if err == nil {
+		return f.Wrap(fmt.Errorf("token %v: %w", f.Token, ErrFenced))
+	}
+	return f.Wrap(fmt.Errorf("token %v: %w: %w", f.Token, ErrFenced, err))
+}
+
+// refusal reports whether a commit failed for what is in the database.
+func refusal(err error) bool {
+	switch spanner.ErrCode(err) {
+	case codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange, codes.InvalidArgument:
+		return true
+	}
+	return false
+}
