@@ -9,17 +9,18 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // contender is what competes for locks: the same for a mutex, a set and a semaphore.
 type contender struct {
-	what   string // for errors
-	config options.Config
-	err    error // what is wrong with the arguments; nothing works then
-	table  table.Table
-	fence  table.Spanner
+	what    string // for errors
+	config  options.Config
+	err     error // what is wrong with the arguments; nothing works then
+	table   table.Table
+	spanner table.Spanner // of fences
 
 	where func() string // the database
 	key   string        // of the queue, within one database
@@ -38,7 +39,7 @@ func newContender(db *spanner.Client, tableName, what string, names []string, op
 		check(&c)
 	}
 	s := contender{what: what, config: c}
-	s.table, s.fence = c.Table(db, tableName)
+	s.table, s.spanner = c.Table(db, tableName)
 	if err := c.Err(); err != nil {
 		s.err = s.wrap("new", err)
 		return s
@@ -59,6 +60,12 @@ func (s *contender) wrap(step string, err error) error {
 		err = fmt.Errorf("%w: its ctx is that of a transaction's function; give it a ctx from outside of it", err)
 	}
 	return fmt.Errorf("lock: %s: %s: %w", step, s.what, err)
+}
+
+// fence is about names that are held under token.
+func (s *contender) fence(token spindle.Token, names ...string) fence.Fence {
+	return fence.Fence{Table: s.spanner, Names: names, Token: table.Token(token),
+		Wrap: func(err error) error { return s.wrap("fence", err) }}
 }
 
 // acquire looks until it can claim what is chosen. It makes one attempt if try is set, and returns no
@@ -100,7 +107,7 @@ func (s *contender) attempt(ctx context.Context, c *elect.Candidate, choose elec
 	case <-ctx.Done():
 		go func() {
 			if step := <-taken; step.Term != nil {
-				_ = step.Term.Release(context.WithoutCancel(ctx), errGivenBack)
+				_ = s.release(context.WithoutCancel(ctx), step.Term)
 			}
 		}()
 		return elect.Step{Err: ctx.Err()}

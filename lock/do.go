@@ -3,91 +3,82 @@ package lock
 import (
 	"context"
 	"errors"
-	"time"
+	"fmt"
+	"slices"
 )
 
-// ErrLost is the cause of the context of a function in Do whose lock was lost.
+// ErrLost is the cause of the context of a function in Do whose lock was lost, or was given back by another. It
+// wraps the reason of a loss: spindle.ErrExpired or spindle.ErrSuperseded.
 var ErrLost = errors.New("the lock was lost")
 
-// Do takes the lock, runs fn, and gives the lock back in every case, panics included. The context of fn ends
-// when ctx does, or, with the cause ErrLost, the instant the lock is lost or somebody else unlocks it. Do
-// returns what fn returns, joined with ErrNotHeld if the lock was gone before fn returned, whether or not fn
-// noticed.
+// Locker is what Do takes: a Mutex, a Set, a Semaphore, or a type that embeds one.
+type Locker interface {
+	take(ctx context.Context) (*work, error)
+}
+
+// Do takes the lock, or a permit of a semaphore, runs fn, and gives it back in every case, panics included. The
+// context of fn ends when ctx does, or, with the cause ErrLost, the instant the lock is lost or somebody else
+// unlocks it. Do returns what fn returns, joined with ErrNotHeld if the lock was gone before fn returned,
+// whether or not fn noticed.
+//
+// The context of fn, and those made from it, know what is held. With them, Apply and ReadWriteTransaction of l
+// write under the token of this turn, never under that of a later one, and Semaphore.Permit is the permit.
+// Lock and TryLock of a name that is held are ErrHeld, whichever Mutex or Set asks: they would wait for fn, and
+// fn for them.
 //
 // It gives back only what it has taken itself, never what another goroutine has taken since.
 func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) (err error) {
-	own, err := take(ctx, l)
+	own, err := l.take(ctx)
 	if err != nil {
 		return err
 	}
-	work, end := context.WithCancelCause(own.mark(ctx))
-	returned := make(chan struct{})
-	go func() {
-		select {
-		case <-own.over:
-			end(ErrLost)
-		case <-returned:
-		}
-	}()
+	own.within = working(ctx)
+	work, end := context.WithCancelCause(context.WithValue(ctx, inDo{}, own))
+	deaf := context.AfterFunc(own.over, func() { end(fmt.Errorf("%w: %w", ErrLost, context.Cause(own.over))) })
 	defer func() {
-		close(returned)
+		deaf()
 		end(nil)
-		// Not for ever: what can't be given back expires.
-		unlock, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-		err = errors.Join(err, own.unlock(unlock))
+		err = errors.Join(err, own.unlock(work))
 	}()
 	return fn(work)
 }
 
-// taken is what Do has taken.
-type taken struct {
-	over   <-chan struct{} // closed once it is lost or given back
+// work is what runs in Do, and what it holds.
+type work struct {
+	*held
+	permit *Permit // of a semaphore
 	unlock func(context.Context) error
-	m      *mutex // nil if it is not one of this package's
-	turn   *turn
+	within *work // in whose function this Do was called, or nil
 }
 
-func take(ctx context.Context, l Locker) (taken, error) {
-	switch l := l.(type) {
-	case *Mutex:
-		return l.take(ctx)
-	case *Set:
-		return l.take(ctx)
-	}
-	if err := l.Lock(ctx); err != nil {
-		return taken{}, err
-	}
-	t := taken{over: l.Lost(), unlock: l.Unlock}
-	if within, ok := l.(interface{ self() *mutex }); ok {
-		t.m = within.self()
-		t.turn = t.m.now.Load()
-	}
-	return t, nil
+// inDo is the key of the work in the contexts that Do makes.
+type inDo struct{}
+
+func working(ctx context.Context) *work {
+	w, _ := ctx.Value(inDo{}).(*work)
+	return w
 }
 
-func (m *mutex) self() *mutex { return m }
-
-func (m *mutex) take(ctx context.Context) (taken, error) {
-	t, err := m.lock(ctx)
-	if err != nil {
-		return taken{}, err
+// work is that of ctx which has taken this very value, or nil.
+func (s *contender) work(ctx context.Context) *work {
+	w := working(ctx)
+	for w != nil && w.contender != s {
+		w = w.within
 	}
-	return taken{t.over.Done(), func(ctx context.Context) error { return m.unlock(ctx, t) }, m, t}, nil
+	return w
 }
 
-// inside is the key of what marks the contexts that Do makes.
-type inside struct{ m *mutex }
-
-func (t taken) mark(ctx context.Context) context.Context {
-	if t.m == nil {
-		return ctx
+// ownIn returns those of names that the work of ctx holds now, by whatever value, and what holds the last.
+func (s *contender) ownIn(ctx context.Context, names []string) (own []string, by string) {
+	for w := working(ctx); w != nil; w = w.within {
+		if w.token() == 0 || w.where() != s.where() || w.spanner.Table != s.spanner.Table {
+			continue
+		}
+		for _, name := range w.term.Names() {
+			if slices.Contains(names, name) {
+				own, by = append(own, name), w.what
+			}
+		}
 	}
-	return context.WithValue(ctx, inside{t.m}, t.turn)
-}
-
-// within reports whether ctx is of work in Do that has the turn.
-func within(ctx context.Context, m *mutex) bool {
-	t, _ := ctx.Value(inside{m}).(*turn)
-	return t != nil && m.now.Load() == t
+	return own, by
 }

@@ -15,8 +15,8 @@ var (
 	// back already, or was lost meanwhile.
 	ErrNotHeld = errors.New("not held")
 
-	// ErrHeld is returned by Lock if it is called from work in Do that holds the lock itself: it would wait
-	// for itself.
+	// ErrHeld is returned by Lock and TryLock if the work of ctx, in Do, holds the lock itself, by this value
+	// or another; and by Acquire and TryAcquire if it holds every slot. They would wait for themselves.
 	ErrHeld = errors.New("already held by the work that asks for it")
 
 	// ErrSize is returned by Acquire and TryAcquire if another process holds a slot of a semaphore with this

@@ -8,6 +8,7 @@ import (
 
 	"cloud.google.com/go/spanner"
 
+	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/lock"
 )
 
@@ -17,13 +18,15 @@ func ExampleDo() {
 
 	m := lock.New(db, "locktable", "invoice-4711")
 	err := lock.Do(ctx, m, func(ctx context.Context) error {
-		_, err := db.Apply(ctx, []*spanner.Mutation{
-			m.Fence(), // the write fails where the lock was lost
+		_, err := m.Apply(ctx, []*spanner.Mutation{ // or m.ReadWriteTransaction
 			spanner.Update("invoices", []string{"id", "state"}, []any{4711, "sent"}),
 		})
 		return err
 	})
-	if errors.Is(err, lock.ErrNotHeld) {
+	switch {
+	case errors.Is(err, spindle.ErrFenced):
+		log.Print("the lock was lost before, and nothing was written: ", err)
+	case errors.Is(err, lock.ErrNotHeld):
 		log.Print("another may have done it at the same time: ", err)
 	}
 }
@@ -49,7 +52,9 @@ func ExampleAll() {
 
 	accounts := lock.All(db, "locktable", []string{"account-1", "account-2"}) // in any order
 	err := lock.Do(ctx, accounts, func(ctx context.Context) error {
-		_, err := db.Apply(ctx, accounts.Fence()) // and the transfer
+		_, err := accounts.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+			return nil // the transfer
+		})
 		return err
 	})
 	if err != nil {
@@ -61,14 +66,15 @@ func ExampleSemaphore() {
 	var ctx context.Context
 	var db *spanner.Client
 
-	permit, err := lock.NewSemaphore(db, "locktable", "import", 3).Acquire(ctx)
+	imports := lock.NewSemaphore(db, "locktable", "import", 3)
+	err := lock.Do(ctx, imports, func(ctx context.Context) error {
+		_, err := imports.Permit(ctx).Apply(ctx, []*spanner.Mutation{
+			spanner.Insert("rows", []string{"id"}, []any{1}),
+		})
+		return err
+	})
 	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = permit.Release(context.WithoutCancel(ctx)) }()
-	select {
-	case <-permit.Lost():
-	case <-ctx.Done():
+		log.Print(err)
 	}
 }
 

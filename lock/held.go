@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
@@ -16,20 +18,21 @@ type held struct {
 	*contender
 	term *elect.Term
 	lost chan struct{}
-	over context.Context    // ends when it is lost, or begins to be given back
-	end  context.CancelFunc // of over
-	kept chan struct{}      // closed when no heartbeat is sent any more
-	left atomic.Bool        // it is given back
+	over context.Context         // ends when it is lost, or begins to be given back: its cause says which
+	end  context.CancelCauseFunc // of over
+	kept chan struct{}           // closed when no heartbeat is sent any more
+	left atomic.Bool             // it is given back
 }
 
-var errGivenBack = errors.New("given back")
+var errGivenBack = errors.New("it was given back")
 
 func (s *contender) keep(t *elect.Term) *held {
+	s.log(t).Debug("acquired")
 	h := &held{contender: s, term: t, lost: make(chan struct{}), kept: make(chan struct{})}
-	h.over, h.end = context.WithCancel(t.Context())
+	h.over, h.end = context.WithCancelCause(t.Context())
 	context.AfterFunc(t.Context(), func() {
 		if cause := context.Cause(t.Context()); !errors.Is(cause, errGivenBack) {
-			s.config.Log.Info("lost", "what", s.what, "token", t.Token(), "reason", cause)
+			s.log(t).Warn("lost", "reason", cause)
 			close(h.lost)
 		}
 	})
@@ -54,15 +57,25 @@ func (h *held) leave() bool {
 	if !h.left.CompareAndSwap(false, true) {
 		return false
 	}
-	h.end()
+	h.end(errGivenBack)
 	return true
 }
 
-// giveBack frees the locks that were left, within ctx. What fails is left to expire.
+// longestGiveBack is for Do, whose ctx may have ended: what can't be given back expires.
+const longestGiveBack = 10 * time.Second
+
+// giveBack frees the locks that were left, within ctx. What fails is left to expire. The ctx of work in Do ends
+// as its lock is left, and does not end this.
 func (h *held) giveBack(ctx context.Context) error {
+	if h.work(ctx) != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), longestGiveBack)
+		defer cancel()
+	}
 	select {
 	case <-h.kept:
 	case <-ctx.Done(): // a heartbeat hangs
+		h.log(h.term).Warn("left to expire", "reason", ctx.Err())
 		go func() { <-h.kept; h.term.End(errGivenBack) }()
 		return fmt.Errorf("%w: left to expire", ctx.Err())
 	}
@@ -70,9 +83,33 @@ func (h *held) giveBack(ctx context.Context) error {
 		h.term.End(elect.ErrExpired) // unless it has ended for another reason
 		return fmt.Errorf("%w: lost before: %w", ErrNotHeld, context.Cause(h.term.Context()))
 	}
-	err := h.term.Release(ctx, errGivenBack)
+	err := h.release(ctx, h.term)
 	if errors.Is(err, table.ErrSuperseded) {
 		return fmt.Errorf("%w: lost before: %w", ErrNotHeld, err)
 	}
 	return err
+}
+
+// release frees the locks of a term that nobody keeps any more, and says how that went, as it may be in the
+// background.
+func (s *contender) release(ctx context.Context, t *elect.Term) error {
+	err := t.Release(ctx, errGivenBack)
+	switch {
+	case err == nil:
+		s.log(t).Debug("released")
+	case errors.Is(err, table.ErrSuperseded):
+		s.log(t).Warn("lost", "reason", err)
+	default:
+		s.log(t).Warn("left to expire", "reason", err)
+	}
+	return err
+}
+
+// log is for what happens to a term. The keys are those of the elector's lines; a set has locks.
+func (s *contender) log(t *elect.Term) *slog.Logger {
+	names := slog.Any("locks", t.Names())
+	if len(t.Names()) == 1 {
+		names = slog.String("lock", t.Names()[0])
+	}
+	return s.config.Log.With(names, "id", s.config.ID, "token", t.Token())
 }

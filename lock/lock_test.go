@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/lock"
@@ -176,6 +177,62 @@ func TestDo(t *testing.T) {
 		assert.ErrorIs(t, err, lock.ErrNotHeld)
 		require.NoError(t, m.Lock(ctx), "given back in every case")
 		require.NoError(t, m.Unlock(ctx))
+	})
+}
+
+// A write of a mutex, a set or a permit is ErrFenced exactly if that is not held any more.
+func TestAFencedWriteSaysWhetherItWasFenced(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		m, s := lock.New(db.Client, db.Table, "m", quiet), lock.All(db.Client, db.Table, []string{"a", "b"}, quiet)
+		sem := lock.NewSemaphore(db.Client, db.Table, "s", 1, quiet)
+		type fenced interface {
+			Token() spindle.Token
+			Apply(context.Context, []*spanner.Mutation, ...spanner.ApplyOption) (time.Time, error)
+			ReadWriteTransaction(context.Context, func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error)
+		}
+		for _, c := range []struct {
+			lock.Locker
+			held func(context.Context) fenced
+			name string
+			own  []*spanner.Mutation
+		}{
+			{m, func(context.Context) fenced { return m }, "m", []*spanner.Mutation{m.Fence()}},
+			{s, func(context.Context) fenced { return s }, "b", s.Fence()},
+			{sem, func(ctx context.Context) fenced { return sem.Permit(ctx) }, "s/slot/0000", []*spanner.Mutation{sem.Permit(t.Context()).Fence()}},
+		} {
+			var held fenced
+			write := []*spanner.Mutation{spanner.InsertOrUpdate("counter", []string{"id", "n"}, []any{1, 1})}
+			missing := []*spanner.Mutation{spanner.Update("counter", []string{"id", "n"}, []any{99, 1})}
+			outcomes := func(ctx context.Context, ms []*spanner.Mutation) []error {
+				_, applied := held.Apply(ctx, ms)
+				_, transacted := held.ReadWriteTransaction(ctx, func(_ context.Context, txn *spanner.ReadWriteTransaction) error { return txn.BufferWrite(ms) })
+				return []error{applied, transacted}
+			}
+			err := lock.Do(t.Context(), c, func(ctx context.Context) error {
+				held = c.held(ctx)
+				for _, err := range outcomes(ctx, write) {
+					assert.NoError(t, err)
+				}
+				for _, err := range outcomes(ctx, missing) {
+					assert.Equal(t, codes.NotFound, spanner.ErrCode(err))
+					assert.NotErrorIs(t, err, spindle.ErrFenced, "a row of the caller's own")
+				}
+				lose(t, db, c.name, held.Token())
+				for _, ms := range [][]*spanner.Mutation{write, missing} {
+					for _, err := range outcomes(ctx, ms) {
+						assert.ErrorIs(t, err, spindle.ErrFenced)
+						assert.True(t, spindle.IsFenced(err, db.Table))
+					}
+				}
+				return nil
+			})
+			assert.ErrorIs(t, err, lock.ErrNotHeld)
+			for _, err := range outcomes(t.Context(), write) {
+				assert.ErrorIs(t, err, spindle.ErrFenced, "not held at all")
+			}
+			_, err = db.Client.Apply(t.Context(), append(c.own, write...))
+			assert.True(t, spindle.IsFenced(err, db.Table), "%v", err)
+		}
 	})
 }
 

@@ -10,15 +10,8 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/fence"
 )
-
-// Locker is what Do needs: a Mutex or a Set.
-type Locker interface {
-	Lock(ctx context.Context) error
-	Unlock(ctx context.Context) error
-	Lost() <-chan struct{}
-}
 
 // Mutex is a lock on one name. It renews itself in the background while it is held. All methods may be
 // called from any goroutine: those of one process queue for it, first come, first served, even if they use
@@ -33,9 +26,10 @@ func New(db *spanner.Client, table, name string, opts ...spindle.Option) *Mutex 
 }
 
 // Fence returns a mutation that changes nothing and lets a commit succeed only while the mutex is held
-// under the token that it has now: see spindle.Lock.Fence. If it is not held, the commit always fails.
+// under the token that it has now, whoever holds it: see spindle.Lock.Fence, and spindle.IsFenced for the error.
+// If it is not held, the commit always fails.
 func (m *Mutex) Fence() *spanner.Mutation {
-	return m.contender.fence.Fence(m.names[0], table.Token(m.Token()))
+	return m.contender.fence(m.Token(), m.names...).Mutations()[0]
 }
 
 // mutex is one or several names that are held together.
@@ -54,15 +48,15 @@ type turn struct {
 // Lock blocks until the lock is held or ctx ends. The error then wraps ctx's and says who holds the lock.
 // Errors that waiting can't fix, such as a missing table, are returned at once.
 //
-// It queues behind the other goroutines of this process, including the one that has this value locked. Within
-// Do of the same Locker, where it would wait for itself, it returns ErrHeld.
+// It queues behind the other goroutines of this process, including the one that has this value locked. With a
+// ctx of Do it returns ErrHeld where it would wait for itself: see Do.
 func (m *mutex) Lock(ctx context.Context) error {
 	_, err := m.lock(ctx)
 	return err
 }
 
 // TryLock takes the lock if it is free, and reports whether it did. It waits for nobody, in this process
-// or another.
+// or another. What the work of ctx holds itself is ErrHeld, as with Lock.
 func (m *mutex) TryLock(ctx context.Context) (bool, error) {
 	if err := m.ready(ctx); err != nil {
 		return false, err
@@ -92,10 +86,16 @@ func (m *mutex) ready(ctx context.Context) error {
 	switch {
 	case m.contender.err != nil:
 		return m.contender.err
-	case within(ctx, m):
-		return m.contender.wrap("lock", ErrHeld)
 	case ctx.Err() != nil:
 		return m.contender.wrap("lock", fmt.Errorf("ctx had ended before: %w", ctx.Err()))
+	}
+	if own, by := m.contender.ownIn(ctx, m.names); own != nil {
+		return m.contender.wrap("lock", fmt.Errorf("%w: %.64q, by Do of %s", ErrHeld, own[0], by))
+	}
+	for w := working(ctx); w != nil; w = w.within {
+		if w.queue() == m.contender.queue() && !w.left.Load() {
+			return m.contender.wrap("lock", fmt.Errorf("%w: it was lost, and has its turn in this process until Do returns", ErrHeld))
+		}
 	}
 	return nil
 }
@@ -132,6 +132,15 @@ func (m *mutex) hold(ctx context.Context, q *queue, try bool) (*turn, error) {
 // can take the lock from another. Work in Do is told of that, and Do only ever gives back its own lock.
 func (m *mutex) Unlock(ctx context.Context) error { return m.unlock(ctx, m.now.Load()) }
 
+// take implements Locker.
+func (m *mutex) take(ctx context.Context) (*work, error) {
+	t, err := m.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &work{held: t.held, unlock: func(ctx context.Context) error { return m.unlock(ctx, t) }}, nil
+}
+
 func (m *mutex) unlock(ctx context.Context, t *turn) error {
 	if t == nil || !t.leave() {
 		return m.contender.wrap("unlock", ErrNotHeld)
@@ -163,4 +172,32 @@ func (m *mutex) Token() spindle.Token {
 		return t.token()
 	}
 	return 0
+}
+
+// Apply is spindle.Lock.Apply under the token that the lock is held under now, or, with a ctx of Do, under that
+// of its turn, even if this value is locked again by then. It returns an error that
+// errors.Is(err, spindle.ErrFenced) exactly when the lock is not held under that token any more, or is not held
+// at all: nothing is asked of Spanner then. A Set is held if all of its locks are.
+func (m *mutex) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
+	if m.contender.err != nil {
+		return time.Time{}, m.contender.err
+	}
+	return m.fenceIn(ctx).Apply(ctx, ms, opts...)
+}
+
+// ReadWriteTransaction is spindle.Lock.ReadWriteTransaction under the token that Apply would have. If the lock is
+// not held, fn is not called.
+func (m *mutex) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
+	if m.contender.err != nil {
+		return time.Time{}, m.contender.err
+	}
+	return m.fenceIn(ctx).ReadWriteTransaction(ctx, fn)
+}
+
+func (m *mutex) fenceIn(ctx context.Context) fence.Fence {
+	token := m.Token()
+	if w := m.contender.work(ctx); w != nil {
+		token = w.token()
+	}
+	return m.contender.fence(token, m.names...)
 }

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -275,76 +274,6 @@ func TestALostSetIsGivenBack(t *testing.T) {
 			assert.True(t, ok, "%s was still held", name)
 			require.NoError(t, m.Unlock(b.Context()))
 		}
-	})
-}
-
-func TestDoGivesBackWhenItsCtxHasEnded(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		m := b.process().mutex("m")
-		ctx, cancel := context.WithCancel(b.Context())
-		require.NoError(t, Do(ctx, m, func(context.Context) error { cancel(); return nil }))
-		ok, err := b.process().mutex("m").TryLock(b.Context())
-		require.NoError(t, err)
-		assert.True(t, ok)
-	})
-}
-
-func TestDoIsToldWhenItsLockIsUnlockedByAnother(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		for _, l := range []Locker{b.process().mutex("m"), b.process().set("a", "b"), &struct{ *Mutex }{b.process().mutex("embedded")}} {
-			require.NoError(t, l.Lock(b.Context()))
-			working, unlocked, taken := make(chan context.Context), make(chan bool), make(chan bool)
-			var all sync.WaitGroup
-			own := errors.New("own")
-			all.Go(func() {
-				err := Do(b.Context(), l, func(ctx context.Context) error {
-					working <- ctx
-					<-unlocked
-					<-taken
-					return own
-				})
-				assert.ErrorIs(t, err, own)
-				assert.ErrorIs(t, err, ErrNotHeld)
-			})
-			synctest.Wait()
-			require.NoError(t, l.Unlock(b.Context()))
-			work := <-working
-			require.NoError(t, l.Unlock(b.Context())) // as a deferred one does, by mistake
-			close(unlocked)
-			if _, foreign := l.(*struct{ *Mutex }); foreign {
-				close(taken) // no handle to its turn: only that it is not held is known
-				all.Wait()
-				continue
-			}
-			<-work.Done()
-			assert.ErrorIs(t, context.Cause(work), ErrLost)
-			require.NoError(t, l.Lock(b.Context()), "a third has its turn")
-			third := l.(interface{ Token() spindle.Token }).Token()
-			close(taken)
-			all.Wait()
-			assert.Equal(t, third, l.(interface{ Token() spindle.Token }).Token(), "Do gave back what it did not have")
-			require.NoError(t, l.Unlock(b.Context()))
-		}
-	})
-}
-
-func TestErrHeldIsForWorkThatHoldsTheLock(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		m := b.process().mutex("m")
-		other := b.process().mutex("other")
-		var later context.Context
-		require.NoError(t, Do(b.Context(), m, func(ctx context.Context) error {
-			return Do(ctx, other, func(ctx context.Context) error {
-				assert.ErrorIs(t, m.Lock(ctx), ErrHeld)
-				assert.ErrorIs(t, other.Lock(ctx), ErrHeld)
-				_, err := m.TryLock(ctx)
-				assert.ErrorIs(t, err, ErrHeld)
-				later = context.WithoutCancel(ctx)
-				return nil
-			})
-		}))
-		require.NoError(t, m.Lock(later), "work that outlives Do does not hold the lock")
-		require.NoError(t, m.Unlock(later))
 	})
 }
 

@@ -1,8 +1,10 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,7 +81,7 @@ func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 		case ctx.Err() != nil:
 			return nil, (&waiting{since: k.waiting.since, last: err}).ended(ctx, k.contender.config.Clock)
 		case err == nil:
-			err = ErrLost
+			err = fmt.Errorf("%w: %w", ErrLost, cmp.Or(context.Cause(t.Context()), elect.ErrExpired))
 		}
 		if !lost || try {
 			return nil, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -56,6 +57,9 @@ func (s *Semaphore) isSlot(name string) bool {
 
 // Acquire blocks until a slot is held or ctx ends. The error then wraps ctx's and says who holds the slots.
 // Errors that waiting can't fix, such as ErrSize or a missing table, are returned at once.
+//
+// In Do of a semaphore it takes another slot, which may have to be waited for. If the work of ctx holds all n
+// slots itself, by Do in Do, it would wait for itself: that is ErrHeld.
 func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -107,7 +111,30 @@ func (s *Semaphore) ready(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return s.contender.wrap("acquire", fmt.Errorf("ctx had ended before: %w", ctx.Err()))
 	}
+	if own, _ := s.contender.ownIn(ctx, s.slots); len(own) == len(s.slots) {
+		return s.contender.wrap("acquire", fmt.Errorf("%w: all %d slots, by Do", ErrHeld, len(own)))
+	}
 	return nil
+}
+
+// take implements Locker.
+func (s *Semaphore) take(ctx context.Context) (*work, error) {
+	p, err := s.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &work{held: p.held, permit: p, unlock: p.Release}, nil
+}
+
+// Permit returns the permit that Do of this Semaphore has taken for the work of ctx. With another ctx it is one
+// that is not held: its writes are fenced.
+func (s *Semaphore) Permit(ctx context.Context) *Permit {
+	if w := s.contender.work(ctx); w != nil {
+		return w.permit
+	}
+	none := &held{contender: &s.contender, lost: closed}
+	none.left.Store(true)
+	return &Permit{held: none, slot: slot(s.name, 0)}
 }
 
 // agree looks at all slots that others hold, once one is held here: of two that disagree and have taken
@@ -179,7 +206,19 @@ func (p *Permit) Lost() <-chan struct{} { return p.held.lost }
 func (p *Permit) Token() spindle.Token { return p.held.token() }
 
 // Fence returns a mutation that changes nothing and lets a commit succeed only while the slot is held
-// under the token that it has now.
-func (p *Permit) Fence() *spanner.Mutation {
-	return p.held.fence.Fence(p.slot, table.Token(p.Token()))
+// under the token that it has now: see Mutex.Fence.
+func (p *Permit) Fence() *spanner.Mutation { return p.fence().Mutations()[0] }
+
+// Apply is spindle.Lock.Apply under the token of the slot. It returns an error that
+// errors.Is(err, spindle.ErrFenced) exactly when the slot is not held any more.
+func (p *Permit) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
+	return p.fence().Apply(ctx, ms, opts...)
 }
+
+// ReadWriteTransaction is spindle.Lock.ReadWriteTransaction under the token of the slot. If that is not held, fn
+// is not called.
+func (p *Permit) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
+	return p.fence().ReadWriteTransaction(ctx, fn)
+}
+
+func (p *Permit) fence() fence.Fence { return p.held.fence(p.Token(), p.slot) }

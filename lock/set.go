@@ -64,11 +64,7 @@ func refuseSet(names []string) func(*options.Config) {
 }
 
 // Fence returns mutations that change nothing and let a commit succeed only while every lock of the set
-// is held under the token that it has now: see spindle.Lock.Fence.
+// is held under the token that it has now: see Mutex.Fence.
 func (s *Set) Fence() []*spanner.Mutation {
-	var ms []*spanner.Mutation
-	for _, name := range s.names {
-		ms = append(ms, s.contender.fence.Fence(name, table.Token(s.Token())))
-	}
-	return ms
+	return s.contender.fence(s.Token(), s.names...).Mutations()
 }

@@ -1,0 +1,268 @@
+package lock
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/options"
+)
+
+func TestDoGivesBackWhenItsCtxHasEnded(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		m := b.process().mutex("m")
+		ctx, cancel := context.WithCancel(b.Context())
+		require.NoError(t, Do(ctx, m, func(context.Context) error { cancel(); return nil }))
+		ok, err := b.process().mutex("m").TryLock(b.Context())
+		require.NoError(t, err)
+		assert.True(t, ok)
+	})
+}
+
+func TestDoIsToldWhenItsLockIsUnlockedByAnother(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		for _, l := range []interface {
+			Locker
+			Lock(context.Context) error
+			Unlock(context.Context) error
+			Token() spindle.Token
+		}{b.process().mutex("m"), b.process().set("a", "b"), &struct{ *Mutex }{b.process().mutex("embedded")}} {
+			require.NoError(t, l.Lock(b.Context()))
+			working, unlocked, taken := make(chan context.Context), make(chan bool), make(chan bool)
+			var all sync.WaitGroup
+			own := errors.New("own")
+			all.Go(func() {
+				err := Do(b.Context(), l, func(ctx context.Context) error {
+					working <- ctx
+					<-unlocked
+					<-taken
+					return own
+				})
+				assert.ErrorIs(t, err, own)
+				assert.ErrorIs(t, err, ErrNotHeld)
+			})
+			synctest.Wait()
+			require.NoError(t, l.Unlock(b.Context()))
+			work := <-working
+			require.NoError(t, l.Unlock(b.Context())) // as a deferred one does, by mistake
+			close(unlocked)
+			<-work.Done()
+			assert.ErrorIs(t, context.Cause(work), ErrLost)
+			require.NoError(t, l.Lock(b.Context()), "a third has its turn")
+			third := l.Token()
+			close(taken)
+			all.Wait()
+			assert.Equal(t, third, l.Token(), "Do gave back what it did not have")
+			require.NoError(t, l.Unlock(b.Context()))
+		}
+	})
+}
+
+// Work never waits for itself, whichever value it asks.
+func TestErrHeldIsForWorkThatHoldsTheLock(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		a, ab, other := p.mutex("a"), p.set("a", "b"), p.mutex("other")
+		elsewhere := New(nil, "othertable", "a", p.options(nil)...)
+		for _, l := range []Locker{a, ab, p.set("a", "c")} {
+			var later context.Context
+			patient, cancel := context.WithTimeout(b.Context(), time.Minute)
+			defer cancel()
+			require.NoError(t, Do(patient, l, func(ctx context.Context) error {
+				return Do(ctx, other, func(ctx context.Context) error {
+					for _, again := range []interface {
+						Lock(context.Context) error
+						TryLock(context.Context) (bool, error)
+					}{a, p.mutex("a"), ab, p.set("c", "a"), other} {
+						assert.ErrorIs(t, again.Lock(ctx), ErrHeld)
+						_, err := again.TryLock(ctx)
+						assert.ErrorIs(t, err, ErrHeld)
+					}
+					own, _ := elsewhere.contender.ownIn(ctx, []string{"a"})
+					assert.Empty(t, own, "a name in another table is another lock")
+					for _, free := range []Locker{p.mutex("d"), p.set("d", "e")} {
+						assert.NoError(t, Do(ctx, free, func(context.Context) error { return nil }))
+					}
+					later = context.WithoutCancel(ctx)
+					return nil
+				})
+			}))
+			later, end := within1s(later)
+			defer end()
+			require.NoError(t, a.Lock(later), "work that outlives Do does not hold the lock")
+			require.NoError(t, a.Unlock(later))
+		}
+	})
+}
+
+func TestWhatWorkHasLostIsNotHeldByIt(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		ab := p.set("a", "b")
+		err := Do(b.Context(), ab, func(ctx context.Context) error {
+			b.lose("a", ab.Token())
+			<-ctx.Done()
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+			defer cancel()
+			assert.NoError(t, Do(ctx, p.mutex("a"), func(context.Context) error { return nil }))
+			assert.ErrorIs(t, p.set("b", "a").Lock(ctx), ErrHeld, "the turn in the queue of the process is this work's still")
+			return nil
+		})
+		assert.ErrorIs(t, err, ErrNotHeld)
+	})
+}
+
+func TestWorkMayHaveSeveralPermits(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		s := p.semaphore("s", 2)
+		patient, cancel := context.WithTimeout(b.Context(), time.Minute)
+		defer cancel()
+		require.ErrorIs(t, Do(patient, s, func(ctx context.Context) error {
+			first := s.Permit(ctx)
+			return Do(ctx, s, func(ctx context.Context) error {
+				assert.NotEqual(t, first.slot, s.Permit(ctx).slot)
+				_, err := p.semaphore("s", 2).Acquire(ctx)
+				assert.ErrorIs(t, err, ErrHeld, "it would wait for itself")
+				_, _, err = s.TryAcquire(ctx)
+				assert.ErrorIs(t, err, ErrHeld)
+				require.NoError(t, first.Release(ctx))
+				third, err := s.Acquire(context.WithoutCancel(ctx))
+				require.NoError(t, err)
+				return third.Release(ctx)
+			})
+		}), ErrNotHeld, "the first permit was given back before")
+	})
+}
+
+func TestDoTakesAPermitAndGivesItBack(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		s, own := b.process().semaphore("s", 1), errors.New("own")
+		var done *Permit
+		for range 2 { // the second is given the slot that the first had
+			assert.ErrorIs(t, Do(b.Context(), s, func(ctx context.Context) error {
+				done = s.Permit(ctx)
+				assert.NotZero(t, done.Token())
+				_, ok, err := b.process().semaphore("s", 1).TryAcquire(b.Context())
+				assert.NoError(t, err)
+				assert.False(t, ok, "the slot is held")
+				return own
+			}), own)
+			assert.Zero(t, done.Token())
+		}
+		none := s.Permit(b.Context())
+		assert.Zero(t, none.Token())
+		assert.ErrorIs(t, none.Release(b.Context()), ErrNotHeld)
+		<-none.Lost()
+	})
+}
+
+func TestErrLostSaysWhy(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		m, s := p.mutex("m"), p.semaphore("s", 1)
+		for name, l := range map[string]Locker{"m": m, "s/slot/0000": s} {
+			cause := func(lose func(token spindle.Token)) (why error) {
+				err := Do(b.Context(), l, func(ctx context.Context) error {
+					lose(working(ctx).token())
+					<-ctx.Done()
+					why = context.Cause(ctx)
+					return nil
+				})
+				assert.ErrorIs(t, err, ErrNotHeld)
+				assert.ErrorIs(t, why, ErrLost)
+				return why
+			}
+			assert.ErrorIs(t, cause(func(token spindle.Token) { b.lose(name, token) }), spindle.ErrSuperseded)
+			assert.ErrorIs(t, cause(func(spindle.Token) { p.Cut() }), spindle.ErrExpired)
+			p.Mend()
+		}
+		assert.ErrorContains(t, func() (why error) {
+			_ = Do(b.Context(), m, func(ctx context.Context) error {
+				assert.NoError(t, m.Unlock(b.Context()))
+				<-ctx.Done()
+				why = context.Cause(ctx)
+				return nil
+			})
+			return why
+		}(), "given back")
+	})
+}
+
+// Work whose turn is over does not write under a later turn of the same value.
+func TestTheCtxOfDoHasTheTokenOfItsTurn(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		m := p.mutex("m")
+		require.ErrorIs(t, Do(b.Context(), m, func(ctx context.Context) error {
+			assert.EqualValues(t, m.Token(), m.fenceIn(ctx).Token)
+			assert.EqualValues(t, m.Token(), m.fenceIn(b.Context()).Token)
+			assert.Zero(t, p.mutex("m").fenceIn(ctx).Token, "another value holds nothing")
+			require.NoError(t, m.Unlock(ctx), "whose end, which this is, does not call it back")
+			require.NoError(t, m.Lock(b.Context()), "another goroutine has its turn")
+			assert.Zero(t, m.fenceIn(ctx).Token)
+			assert.NotZero(t, m.fenceIn(b.Context()).Token)
+			return nil
+		}), ErrNotHeld)
+		require.NoError(t, m.Unlock(b.Context()))
+	})
+}
+
+func TestALossIsWarnedOfWithTheKeysOfTheElector(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		var lines bytes.Buffer
+		tell := func(c *options.Config) {
+			c.Store, c.Process, c.ID = &p.Link, "told", "me"
+			c.Log = slog.New(slog.NewJSONHandler(&lines, nil))
+		}
+		warned := func(msg, reason string) map[string]any {
+			synctest.Wait()
+			var line map[string]any
+			require.NoError(t, json.Unmarshal(lines.Bytes(), &line), "one line: %s", lines.String())
+			lines.Reset()
+			assert.Equal(t, "WARN", line["level"])
+			assert.Equal(t, msg, line["msg"])
+			assert.Equal(t, "me", line["id"])
+			assert.NotZero(t, line["token"])
+			assert.Contains(t, line["reason"], reason)
+			return line
+		}
+		expired := func() map[string]any {
+			p.Cut()
+			time.Sleep(time.Minute)
+			p.Mend()
+			return warned("lost", spindle.ErrExpired.Error())
+		}
+		m, s := New(nil, "locktable", "m", tell), All(nil, "locktable", []string{"a", "b"}, tell)
+		require.NoError(t, m.Lock(b.Context()))
+		assert.Equal(t, "m", expired()["lock"])
+		assert.ErrorIs(t, m.Unlock(b.Context()), ErrNotHeld)
+		require.NoError(t, s.Lock(b.Context()))
+		assert.Equal(t, []any{"a", "b"}, expired()["locks"])
+		_, err := NewSemaphore(nil, "locktable", "s", 1, tell).Acquire(b.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "s/slot/0000", expired()["lock"])
+
+		require.NoError(t, m.Lock(b.Context()))
+		b.lose("m", m.Token())
+		assert.ErrorIs(t, m.Unlock(b.Context()), ErrNotHeld)
+		warned("lost", spindle.ErrSuperseded.Error())
+		require.NoError(t, m.Lock(b.Context()))
+		p.Cut()
+		ctx, cancel := within1s(b.Context())
+		defer cancel()
+		assert.Error(t, m.Unlock(ctx))
+		warned("left to expire", "")
+	})
+}
