@@ -258,7 +258,9 @@ func (w *world) connect(u int, who user, turn int) (*wire, []spindle.Option) {
 	w.wires[u] = wire
 	clock := simClock{dice: newDice(w.seed, uint64(u)<<32|uint64(turn)|1<<31)}
 	return wire, []spindle.Option{silent, spindle.WithLease(lease),
-		func(c *options.Config) { c.Store, c.Clock, c.Process = wire, clock, fmt.Sprint("process ", who.home) }}
+		func(c *options.Config) {
+			c.Store, c.Clock, c.Process = wire, clock, fmt.Sprint("simulated process ", who.home)
+		}}
 }
 
 // take takes what a user takes in its turn: how it is asked for, and how it is given back.

@@ -21,7 +21,8 @@ func main() {
 	ctx, quit := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer quit()
 	const lease = 5 * time.Second
-	database := os.Getenv("SPINDLE_DB")                            // projects/p/instances/i/databases/d
+	database := os.Getenv("SPINDLE_DB") // projects/p/instances/i/databases/d
+
 	if err := ddl.Create(ctx, database, "locktable"); err != nil { // changes nothing if the table exists
 		log.Fatal(err)
 	}

@@ -15,6 +15,7 @@ type State string
 const (
 	Free        State = "free"        // it has no row: nobody ever claimed it, or somebody deleted it
 	Held        State = "held"        // its holder was heard from within its lease
+	Leaving     State = "leaving"     // held, and its holder has announced that it will give it up
 	Expired     State = "expired"     // its holder was not, and nobody has claimed it since
 	Released    State = "released"    // its last holder gave it back
 	Unconfirmed State = "unconfirmed" // it is claimed, and has no lease row that lets the claimant act
@@ -43,9 +44,14 @@ func (l Listing) State() State {
 		return Unconfirmed
 	case l.At.Sub(l.Heartbeat) >= l.Promise.Lease:
 		return Expired
+	case l.Leaving():
+		return Leaving
 	}
 	return Held
 }
+
+// IsHeld reports whether the lock has a holder, be it a leaving one.
+func (l Listing) IsHeld() bool { return l.State() == Held || l.State() == Leaving }
 
 // List reads every lock whose name begins with the prefix at one instant, in the order of their names; without
 // all, released ones are left out. A row that can't be read does not hide the others.

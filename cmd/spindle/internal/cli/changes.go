@@ -46,7 +46,7 @@ func changes(before map[string]table.Listing, now []table.Listing, at time.Time)
 
 func when(was, l table.Listing) time.Time {
 	switch s := l.State(); {
-	case (s == table.Held || s == table.Unconfirmed) && l.Token != was.Token:
+	case (l.IsHeld() || s == table.Unconfirmed) && l.Token != was.Token:
 		return l.Token.Time()
 	case s == table.Expired:
 		return l.Heartbeat.Add(l.Promise.Lease)
@@ -57,17 +57,19 @@ func when(was, l table.Listing) time.Time {
 func what(l table.Listing) string {
 	switch l.State() {
 	case table.Held:
-		text := fmt.Sprintf("held by %s, token %v", show(l.Writer), l.Token)
+		text := fmt.Sprintf("held by %s, token %v", show(l.Holder()), l.Token)
 		if l.Promise.Value != "" {
 			text += ", value " + show(l.Promise.Value)
 		}
 		return text
+	case table.Leaving:
+		return fmt.Sprintf("leaving: %s will release it once its work has ended", show(l.Holder()))
 	case table.Expired:
-		return fmt.Sprintf("expired, %v after the last heartbeat of %s", l.Promise.Lease, show(l.Writer))
+		return fmt.Sprintf("expired, %v after the last heartbeat of %s", l.Promise.Lease, show(l.Holder()))
 	case table.Released:
 		return "released"
 	case table.Unconfirmed:
-		return "claimed by " + show(l.Writer)
+		return "claimed by " + show(l.Holder())
 	case table.Orphaned:
 		return "orphaned: somebody deleted its row"
 	case table.Unreadable:

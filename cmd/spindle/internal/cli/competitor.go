@@ -26,6 +26,9 @@ type competitor struct {
 	value string
 	quiet bool
 
+	handover bool
+	priority int
+
 	own   *pflag.FlagSet // the flags of the command
 	token table.Token    // of its term, or 0
 }
@@ -35,12 +38,17 @@ func (x *competitor) flags(f *pflag.FlagSet) {
 	f.StringVar(&x.name, "name", "", "the lock's `name`")
 	f.StringVar(&x.id, "id", "", "the `id` that others see as the holder's (default host, process id and a UUID)")
 	f.StringVar(&x.value, "value", "", "a `text` that others see while this holds the lock, such as an address")
+	f.BoolVar(&x.handover, "handover", false, "announce a stop before it comes, so that another takes over at once, and obey spindle handover")
+	f.IntVar(&x.priority, "priority", table.MaxDeference, "0 to 9: a holder with --handover gives way to higher priorities")
 	f.BoolVarP(&x.quiet, "quiet", "q", false, "only report problems")
 }
 
 // candidate checks the flags by the library's rules.
 func (x *competitor) candidate(db *connection, lease time.Duration) (elect.Candidate, error) {
-	opts := []spindle.Option{spindle.WithLease(lease), spindle.WithValue(x.value)}
+	opts := []spindle.Option{spindle.WithLease(lease), spindle.WithValue(x.value), spindle.WithPriority(x.priority)}
+	if x.handover {
+		opts = append(opts, spindle.WithHandover())
+	}
 	if x.id != "" {
 		opts = append(opts, spindle.WithID(x.id))
 	}

@@ -70,6 +70,8 @@ type execution struct {
 	restart bool
 	args    []string
 
+	rival   elect.Candidate
+	asked   table.Request // that ended the last term, if any
 	signals chan os.Signal
 	ended   os.Signal // the one that ends exec, if any
 }
@@ -133,8 +135,7 @@ func (x *execution) run(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	candidate, err := x.candidate(db, x.lease)
-	if err != nil {
+	if x.rival, err = x.candidate(db, x.lease); err != nil {
 		return err
 	}
 	if err := child.Find(x.args[0]); err != nil {
@@ -147,19 +148,26 @@ func (x *execution) run(ctx context.Context) error {
 		x.complain("--grace %v is more than a quarter of the lease of %v: if the lock is lost, %s has %v to end", x.grace, x.lease, x.args[0], most)
 	}
 	for pause := time.Duration(0); ; {
-		t, err := x.compete(ctx, candidate, pause)
+		t, err := x.compete(ctx, pause)
 		if err != nil {
 			return err
 		}
 		began := time.Now()
+		x.asked = ""
 		err = x.hold(t)
 		var unable *child.StartError
-		if !x.restart || x.ended != nil || errors.As(err, &unable) {
+		switch {
+		case x.ended != nil || errors.As(err, &unable):
 			return err
-		}
-		if err != nil {
+		case x.asked != "":
+			x.say("%s was handed over; competing again", x.name)
+			pause = 0
+			continue
+		case !x.restart:
+			return err
+		case err != nil:
 			x.complain("%v; competing again", err)
-		} else {
+		default:
 			x.say("%s has ended; competing again", x.args[0])
 		}
 		pause = max(x.lease/3-time.Since(began), x.lease/30) // others have their turn
@@ -167,7 +175,8 @@ func (x *execution) run(ctx context.Context) error {
 }
 
 // compete returns once the lock is held, or with the reason why it will not be.
-func (x *execution) compete(ctx context.Context, c elect.Candidate, pause time.Duration) (*elect.Term, error) {
+func (x *execution) compete(ctx context.Context, pause time.Duration) (*elect.Term, error) {
+	c := &x.rival
 	ctx, stop := signal.NotifyContext(ctx, endings...)
 	defer stop()
 	if x.wait > 0 {
@@ -180,7 +189,7 @@ func (x *execution) compete(ctx context.Context, c elect.Candidate, pause time.D
 		if why := x.givesUp(ctx); why != nil {
 			return nil, why
 		}
-		step := c.Try(ctx, elect.All, x.lease/3)
+		step := c.Try(ctx, elect.All, 0)
 		switch {
 		case x.within(step):
 			return nil, fmt.Errorf("%s is held by the spindle that runs this command, which would wait for itself: it has the lock already", x.name)
@@ -224,8 +233,8 @@ func whyNot(step elect.Step) error {
 	switch {
 	case step.Err != nil:
 		return step.Err
-	case step.Seen[0].Exists && step.Seen[0].Writer != "":
-		return fmt.Errorf("it is held by %s, token %v", show(step.Seen[0].Writer), step.Seen[0].Token)
+	case step.Seen[0].Exists && step.Seen[0].Holder() != "":
+		return fmt.Errorf("it is held by %s, token %v", show(step.Seen[0].Holder()), step.Seen[0].Token)
 	}
 	return errors.New("another was first")
 }
@@ -249,14 +258,19 @@ func (x *execution) hold(t *elect.Term) error {
 	defer func() { x.token = 0 }()
 	cause := context.Cause(t.Context())
 	if t.Held() {
-		if err := x.giveBack(t); err != nil {
+		err := x.giveBack(t)
+		if err != nil {
 			x.complain("%v", err)
+		}
+		if x.asked != "" {
+			x.rival.GaveWay(t, err == nil, x.asked)
 		}
 	} else {
 		if cause == nil {
 			cause = elect.ErrExpired // the machine was suspended, and no timer has noticed yet
 		}
 		t.End(cause)
+		x.asked = "" // it is lost, and not handed over
 	}
 	switch {
 	case r.err != nil:
@@ -309,6 +323,8 @@ func (x *execution) work(t *elect.Term) (r result) {
 	tick := time.NewTicker(d.margin() / 4)
 	defer tick.Stop()
 	over := t.Context().Done()
+	p := x.parting(t)
+	defer p.cancel()
 	for {
 		select {
 		case <-c.Done():
@@ -317,7 +333,18 @@ func (x *execution) work(t *elect.Term) (r result) {
 		case s := <-x.signals:
 			if ends(s) {
 				x.ended = s
+				if x.handover && p.begin(s) {
+					x.say("leaving %s: %s gets %v when the other candidates know", x.name, x.args[0], s)
+					break
+				}
 			}
+			c.Signal(s)
+		case by := <-p.asked:
+			if p.begin(terminationSignal) {
+				x.asked = by
+				x.say("asked to hand %s over: %s gets %v when the other candidates know", x.name, x.args[0], terminationSignal)
+			}
+		case s := <-p.known:
 			c.Signal(s)
 		case <-over:
 			over = nil

@@ -15,6 +15,7 @@ import (
 
 const statesHelp = `The states, by Spanner's clock:
   held         its holder was heard from within its lease
+  leaving      so it was, and has announced that it will give the lock up
   expired      its holder was not: the next candidate that looks takes it
   released     its last holder gave it back
   unconfirmed  it is claimed, but the claimant may not act yet
@@ -81,7 +82,7 @@ type selection struct {
 func (s selection) list(ctx context.Context, t table.Table) ([]table.Listing, error) {
 	found, _, err := t.List(ctx, s.prefix, s.all)
 	if s.held {
-		found = slices.DeleteFunc(found, func(l table.Listing) bool { return l.State() != table.Held })
+		found = slices.DeleteFunc(found, func(l table.Listing) bool { return !l.IsHeld() })
 	}
 	return found, err
 }

@@ -117,7 +117,7 @@ func (n *narrator) tell(step elect.Step) {
 	for _, s := range step.Seen {
 		if s.Confirmed() && s.Free > 0 && s.Token != n.seen {
 			n.seen = s.Token
-			n.say("waiting for %s: held by %s, token %v", n.name, show(s.Writer), s.Token)
+			n.say("waiting for %s: held by %s, token %v", n.name, show(s.Holder()), s.Token)
 		}
 	}
 }

@@ -54,7 +54,7 @@ type lockJSON struct {
 }
 
 func jsonOf(l table.Listing) lockJSON {
-	j := lockJSON{Name: l.Name, State: string(l.State()), Holder: l.Writer, At: l.At.UTC()}
+	j := lockJSON{Name: l.Name, State: string(l.State()), Holder: l.Holder(), At: l.At.UTC()}
 	if l.Token != 0 {
 		since := l.Token.Time()
 		j.Token, j.Since = l.Token.String(), &since

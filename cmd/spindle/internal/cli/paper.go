@@ -22,7 +22,7 @@ const (
 )
 
 var styles = map[table.State]style{
-	table.Held: green, table.Expired: red, table.Released: faint, table.Unconfirmed: amber,
+	table.Held: green, table.Leaving: amber, table.Expired: red, table.Released: faint, table.Unconfirmed: amber,
 	table.Orphaned: red, table.Unreadable: red, table.Free: faint,
 }
 

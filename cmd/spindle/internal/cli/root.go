@@ -21,6 +21,9 @@ const (
 	statusFree   = 3  // status: nobody holds it
 	statusElse   = 4  // status: another holds it
 	doctorFailed = 3  // doctor: something does not hold
+	nobodyLeads  = 3  // handover: nobody holds it
+	notObeyed    = 4  // handover: its holder does not look for requests
+	notTakenOver = 5  // handover: nobody else has taken it over
 	notInTime    = 75 // exec: not acquired in time; EX_TEMPFAIL
 	lost         = 76 // exec: the lock was lost
 )
@@ -148,7 +151,7 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}")
 	root.Flags().Bool("version", false, "print the version")
 	o.flags(root.PersistentFlags())
-	root.AddCommand(newInit(o), newDoctor(o), newExec(o), newGuard(o), newLs(o), newWatch(o), newStatus(o), newRelease(o), newPrune(o), newDemo(o))
+	root.AddCommand(newInit(o), newDoctor(o), newExec(o), newGuard(o), newLs(o), newWatch(o), newStatus(o), newHandover(o), newRelease(o), newPrune(o), newDemo(o))
 	commands(root, func(c *cobra.Command) {
 		c.Long = reflow(c.Long, 80)
 		c.Flags().SortFlags = false

@@ -104,7 +104,7 @@ func bars(p *paper, locks []table.Listing, at time.Time) []string {
 	}
 	name, holder := len("LOCK"), len("HOLDER")
 	for _, l := range locks {
-		name, holder = max(name, length(show(l.Name))), max(holder, length(show(l.Writer)))
+		name, holder = max(name, length(show(l.Name))), max(holder, length(show(l.Holder())))
 	}
 	rest := p.width - 2 - 2 - tokenWidth - 2 - barWidth - 1 - 6
 	name = min(name, max(rest-holder, rest*3/5))
@@ -118,7 +118,7 @@ func bars(p *paper, locks []table.Listing, at time.Time) []string {
 		if l.Token != 0 {
 			token = l.Token.String()
 		}
-		lines = append(lines, row(show(l.Name), show(l.Writer), token, lease(p, l, at)))
+		lines = append(lines, row(show(l.Name), show(l.Holder()), token, lease(p, l, at)))
 	}
 	return lines
 }
@@ -126,7 +126,7 @@ func bars(p *paper, locks []table.Listing, at time.Time) []string {
 // lease is the bar of a lock that is held, and the state of any other.
 func lease(p *paper, l table.Listing, at time.Time) string {
 	state := l.State()
-	if state != table.Held && state != table.Expired {
+	if !l.IsHeld() && state != table.Expired {
 		return p.paint(styles[state], string(state))
 	}
 	left := l.Promise.Lease - at.Sub(l.Heartbeat)
@@ -140,6 +140,9 @@ func lease(p *paper, l table.Listing, at time.Time) string {
 	}
 	if share < 0.3 {
 		colour = red
+	}
+	if state == table.Leaving {
+		return p.paint(amber, bar(share, barWidth)) + " leaving"
 	}
 	return p.paint(colour, bar(share, barWidth)) + " " + short(left)
 }

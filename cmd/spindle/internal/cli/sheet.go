@@ -84,7 +84,7 @@ func sheet(p *paper, all []table.Listing) []string {
 
 // whose is the holder of a lock and what it published.
 func whose(l table.Listing) string {
-	text := show(l.Writer)
+	text := show(l.Holder())
 	if l.Promise != nil && l.Promise.Value != "" {
 		text += "  " + show(l.Promise.Value)
 	}

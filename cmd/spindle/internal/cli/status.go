@@ -50,11 +50,11 @@ Exit codes:
 				if err := printStatus(f, l, quiet); err != nil {
 					return err
 				}
-				mine := (id == "" || isHolder(l.Writer, id)) && (token == 0 || l.Token == table.Token(token))
-				switch state := l.State(); {
-				case state == table.Unreadable:
+				mine := (id == "" || isHolder(l.Holder(), id)) && (token == 0 || l.Token == table.Token(token))
+				switch {
+				case l.State() == table.Unreadable:
 					return l.Unreadable
-				case state != table.Held:
+				case !l.IsHeld():
 					return &exit{code: statusFree}
 				case !mine:
 					return &exit{code: statusElse}
@@ -73,8 +73,8 @@ Exit codes:
 	return c
 }
 
-func isHolder(writer, id string) bool {
-	return writer == id || strings.HasSuffix(id, "/") && strings.HasPrefix(writer, id)
+func isHolder(holder, id string) bool {
+	return holder == id || strings.HasSuffix(id, "/") && strings.HasPrefix(holder, id)
 }
 
 func printStatus(f format, l table.Listing, quiet bool) error {
@@ -93,22 +93,26 @@ func sentence(l table.Listing) string {
 	name, token := show(l.Name), l.Token
 	age, since := short(l.At.Sub(l.Heartbeat)), short(l.At.Sub(l.Token.Time()))
 	switch l.State() {
-	case table.Held:
-		s := fmt.Sprintf("%s is held by %s\n  token %v, for %s; last heartbeat %s ago, lease %v", name, show(l.Writer), token, since, age, l.Promise.Lease)
+	case table.Held, table.Leaving:
+		s := fmt.Sprintf("%s is held by %s", name, show(l.Holder()))
+		if l.Leaving() {
+			s += ", who is leaving: it will be released once the work has ended"
+		}
+		s += fmt.Sprintf("\n  token %v, for %s; last heartbeat %s ago, lease %v", token, since, age, l.Promise.Lease)
 		if l.Promise.Value != "" {
 			s += "\n  value " + show(l.Promise.Value)
 		}
 		return s
 	case table.Expired:
-		return fmt.Sprintf("%s is free: the lease of %s has expired\n  token %v; last heartbeat %s ago, lease %v", name, show(l.Writer), token, age, l.Promise.Lease)
+		return fmt.Sprintf("%s is free: the lease of %s has expired\n  token %v; last heartbeat %s ago, lease %v", name, show(l.Holder()), token, age, l.Promise.Lease)
 	case table.Released:
 		return fmt.Sprintf("%s is free: it was released %s ago", name, since)
 	case table.Unconfirmed:
-		return fmt.Sprintf("%s is not held: %s claimed it %s ago, and may not act yet\n  token %v", name, show(l.Writer), age, token)
+		return fmt.Sprintf("%s is not held: %s claimed it %s ago, and may not act yet\n  token %v", name, show(l.Holder()), age, token)
 	case table.Orphaned:
 		return fmt.Sprintf("%s is not held: somebody deleted its row; it is free once its last holder's lease has passed", name)
 	case table.Unreadable:
-		return fmt.Sprintf("%s is taken by %s, token %v", name, show(l.Writer), token)
+		return fmt.Sprintf("%s is taken by %s, token %v", name, show(l.Holder()), token)
 	}
 	return fmt.Sprintf("%s is free: nobody has claimed it yet, or its row was pruned", name)
 }

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spindle-lock/spindle"
+)
+
+// handover is one run of the command.
+type handover struct {
+	*common
+	f     format
+	name  string
+	token int64
+	wait  time.Duration
+}
+
+func newHandover(o *common) *cobra.Command {
+	h := &handover{common: o}
+	c := &cobra.Command{
+		Use:   "handover NAME",
+		Short: "Ask the holder to let another take over",
+		Long: `Handover asks the holder of a lock to give it up in good order: the holder tells
+the other candidates, goes on until they know, stops its work, and releases the
+lock. So the lock has no holder for next to no time. It says who has taken over,
+and for how long nobody held the lock.
+
+Holders with WithHandover obey, and spindle exec and guard with --handover. They
+look for requests once in a lease. A request is for the term of one token: that of
+the present holder, or the one that --token names. It never reaches a later term,
+and it can't be taken back.
+
+Exit codes:
+  0    another has taken over
+  1    it failed; the message says why
+  2    the command line is wrong
+  3    nobody holds the lock, or not under that token
+  4    its holder does not obey requests
+  5    nobody else has taken over`,
+		Example: `  spindle handover nightly
+  spindle handover nightly --token 1763645616123456 --wait 1m`,
+		Args:              exactly(1, "the name of one lock"),
+		ValidArgsFunction: o.complete,
+		RunE: func(c *cobra.Command, args []string) error {
+			if h.token < 0 || h.wait < 0 {
+				return misuse("--token %d, --wait %v: must not be negative", h.token, h.wait)
+			}
+			h.name = args[0]
+			return h.run(c.Context())
+		},
+	}
+	c.Flags().Int64Var(&h.token, "token", 0, "the `token` of the term to end (default: the present one)")
+	c.Flags().DurationVar(&h.wait, "wait", 0, "how long to wait for another to take over (default: three of the holder's leases)")
+	_ = c.Flags().SetAnnotation("token", commandLineOnly, []string{})
+	_ = c.Flags().SetAnnotation("wait", commandLineOnly, []string{})
+	h.f.flag(c.Flags())
+	return c
+}
+
+func (h *handover) run(ctx context.Context) error {
+	db, err := h.open(spindle.ClientOptions(0)...)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	lock := spindle.New(db.client(), h.table, h.name)
+	leader, err := h.leader(ctx, lock)
+	if err != nil {
+		return err
+	}
+	if h.wait == 0 {
+		h.wait = 3 * leader.Lease
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.wait)
+	defer cancel()
+	done, err := lock.RequestHandover(ctx, leader.Token)
+	switch {
+	case errors.Is(err, spindle.ErrSuperseded):
+		return &exit{nobodyLeads, fmt.Errorf("nothing was asked: %v is not the token of %s any more", leader.Token, show(h.name))}
+	case errors.Is(err, spindle.ErrNotObeyed):
+		return &exit{notObeyed, fmt.Errorf("%s does not obey requests: it runs without --handover, or WithHandover; to stop it also hands over, if it is stopped in good order", show(leader.ID))}
+	case ctx.Err() != nil:
+		return &exit{notTakenOver, fmt.Errorf("nobody has taken %s over in %v: %w", show(h.name), h.wait, errors.Unwrap(err))}
+	case err != nil:
+		return h.explain(err)
+	case done.To.ID == done.From.ID:
+		return &exit{notTakenOver, fmt.Errorf("nobody else was there: %s has %s again, under token %v", show(done.To.ID), show(h.name), done.To.Token)}
+	}
+	return h.print(done)
+}
+
+// leader is who is asked.
+func (h *handover) leader(ctx context.Context, lock *spindle.Lock) (spindle.Leader, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	leader, err := lock.Leader(ctx)
+	switch {
+	case errors.Is(err, spindle.ErrNoLeader):
+		return leader, &exit{nobodyLeads, fmt.Errorf("nothing was asked: nobody holds %s", show(h.name))}
+	case err != nil:
+		return leader, h.explain(err)
+	case h.token != 0 && leader.Token != spindle.Token(h.token):
+		return leader, &exit{nobodyLeads, fmt.Errorf("nothing was asked: %d is not the token of %s any more: %s holds it under %v", h.token, show(h.name), show(leader.ID), leader.Token)}
+	}
+	return leader, nil
+}
+
+func (h *handover) print(done spindle.Handover) error {
+	if h.f == asJSON {
+		return printJSON(os.Stdout, map[string]any{"name": h.name, "from": done.From.ID, "to": done.To.ID,
+			"token": done.To.Token.String(), "gap_seconds": done.Gap.Seconds()})
+	}
+	_, err := fmt.Printf("%s was handed over\n  from %s\n  to   %s, token %v\n  nobody held it for %v, at most\n",
+		show(h.name), show(done.From.ID), show(done.To.ID), done.To.Token, done.Gap.Round(time.Millisecond))
+	return err
+}

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+	"os"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// A parting is how a program's term is handed over: announced first, and then the program is told.
+type parting struct {
+	term   *elect.Term
+	ctx    context.Context
+	cancel context.CancelFunc
+	asked  chan table.Request // a request that is to be obeyed
+	known  chan os.Signal     // the program is to get this now
+	begun  bool
+}
+
+// parting looks for requests once a lease, if they are to be obeyed, until it is cancelled.
+func (x *execution) parting(t *elect.Term) *parting {
+	p := &parting{term: t, asked: make(chan table.Request, 1), known: make(chan os.Signal, 1)}
+	p.ctx, p.cancel = context.WithCancel(t.Context())
+	if x.handover {
+		go p.heed(x.rival.Clock, x.rival.Promise)
+	}
+	return p
+}
+
+func (p *parting) heed(c elect.Clock, promise table.Promise) {
+	for p.ctx.Err() == nil {
+		elect.Sleep(p.ctx, c, elect.Jitter(c, promise.Lease))
+		if by, _ := p.term.Asked(p.ctx); by != "" { // what fails is asked again
+			p.asked <- by
+			return
+		}
+	}
+}
+
+// begin announces that the term is about to end, and then lets the program have the signal. It reports false if
+// that has begun before: who asks again means at once.
+func (p *parting) begin(s os.Signal) bool {
+	if p.begun {
+		p.cancel()
+		return false
+	}
+	p.begun = true
+	go func() {
+		p.term.Announce(p.ctx)
+		if p.ctx.Err() == nil {
+			p.known <- s
+		}
+	}()
+	return true
+}
