@@ -2,7 +2,8 @@
 // is killed as a whole.
 //
 //   - child.go: a child, from its start to the end of its group
-//   - watchdog.go: a process that kills the group if this process is killed, or stopped for too long
+//   - watchdog.go: a process that acts if this process is killed, or stopped for too long
+//   - watch.go: what that process does: it kills the group, and does its duty
 //   - group_*.go, death_*.go: what the operating system does for that
 package child
 
@@ -59,20 +60,21 @@ func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''
 
 // A Child is a program that runs, with its process group.
 type Child struct {
-	cmd   *exec.Cmd
-	dog   *watchdog // nil: none
-	leave bool      // the rest of its group alone when it ends by itself
-	done  chan struct{}
-	code  int
+	cmd     *exec.Cmd
+	dog     *Watchdog // nil: none
+	unwatch func()    // lets the watchdog forget the child
+	leave   bool      // the rest of its group alone when it ends by itself
+	done    chan struct{}
+	code    int
 }
 
-// Start starts a program with the standard files of this process, in that environment. Its exit code is as in a shell: 128 plus the
-// number of the signal if a signal ended it.
+// Start starts a program with the standard files of this process, in that environment. Its exit code is as in a
+// shell: 128 plus the number of the signal if a signal ended it.
 //
 // On Linux the program is killed when this process ends, in whatever way. With Watched, every Unix kills its
 // whole group then.
 func Start(args, env []string, options ...Option) (*Child, error) {
-	c := &Child{cmd: exec.Command(args[0], args[1:]...), done: make(chan struct{})}
+	c := &Child{cmd: exec.Command(args[0], args[1:]...), unwatch: func() {}, done: make(chan struct{})}
 	c.cmd.Env = env
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	for _, o := range options {
@@ -92,9 +94,7 @@ func Start(args, env []string, options ...Option) (*Child, error) {
 }
 
 func (c *Child) abort(err error) error {
-	if c.dog != nil {
-		c.dog.dismiss()
-	}
+	c.unwatch()
 	return err
 }
 
@@ -116,9 +116,7 @@ func (c *Child) live(started chan<- error) {
 	if !c.leave {
 		c.Kill() // what it left behind
 	}
-	if c.dog != nil {
-		c.dog.dismiss()
-	}
+	c.unwatch()
 	close(c.done)
 }
 
@@ -140,7 +138,7 @@ func (c *Child) Kill() { killGroup(c.Pid()) }
 // Allow lets the watchdog kill the group once left has passed, unless it is called again before.
 func (c *Child) Allow(left time.Duration) {
 	if c.dog != nil {
-		c.dog.allow(left)
+		c.dog.Allow(left)
 	}
 }
 
@@ -159,11 +157,22 @@ func Leaving(c *Child) error {
 // An Option changes how a child is run.
 type Option func(*Child) error
 
-// Watched puts the child under a watchdog: this program, run again with these arguments, which must make it
-// call Watchdog. The child may live for left, unless Allow gives it more.
+// Watched puts the child under a watchdog of its own, which is dismissed when the child has ended: see
+// StartWatchdog. The child may live for left, unless Allow gives it more.
 func Watched(left time.Duration, args ...string) Option {
-	return func(c *Child) (err error) {
-		c.dog, err = startWatchdog(left, args)
+	return func(c *Child) error {
+		dog, err := StartWatchdog(left, args)
+		if err == nil {
+			c.dog, c.unwatch = dog, dog.dismiss
+		}
 		return err
+	}
+}
+
+// WatchedBy puts the child under a watchdog that outlives it.
+func WatchedBy(dog *Watchdog) Option {
+	return func(c *Child) error {
+		c.dog, c.unwatch = dog, func() { dog.watch(0) }
+		return nil
 	}
 }

@@ -17,6 +17,8 @@ func ownGroup(*exec.Cmd) error { return Supported() }
 
 func ownSession(*exec.Cmd) error { return Supported() }
 
+func inherited() *os.File { return os.Stderr }
+
 func signalGroup(int, os.Signal) {}
 
 func killGroup(int) {}

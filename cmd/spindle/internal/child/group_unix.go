@@ -22,6 +22,17 @@ func ownSession(cmd *exec.Cmd) error {
 	return nil
 }
 
+// inherited is the file for a watchdog's replies. What the watchdog starts gets neither that nor any other file
+// that was handed to the watchdog.
+func inherited() *os.File {
+	const replies, handed = 3, 8
+	for fd := replies; fd < handed; fd++ {
+		syscall.CloseOnExec(fd)
+	}
+	_ = syscall.SetNonblock(replies, true) // so that a write can have a deadline
+	return os.NewFile(replies, "replies")
+}
+
 func signalGroup(group int, s os.Signal) {
 	if sig, ok := s.(syscall.Signal); ok && group > 1 {
 		_ = syscall.Kill(-group, sig) // which fails if nothing is left of it

@@ -2,116 +2,142 @@ package child
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
-
-	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// watchdog is a process that kills a process group when its pipe is closed, which only the end of this process
-// does, or when nothing came through the pipe for too long. It has a session of its own, so that whatever ends or stops
-// this process or its group does not end or stop the watchdog.
-type watchdog struct {
-	cmd  *exec.Cmd
-	pipe *os.File
+// ErrGone says that a watchdog has ended without having done its duty: somebody killed it.
+var ErrGone = errors.New("the watchdog is gone")
+
+// Watchdog is a process that acts for this one when its pipe is closed, which only the end of this process
+// does, or when its deadline passes. It kills a process group, and then does its duty: see Watch. It has a
+// session of its own, so that whatever ends or stops this process or its group does not end or stop the
+// watchdog. Its methods are for any goroutine, but Finish for one at a time.
+type Watchdog struct {
+	cmd    *exec.Cmd
+	pipe   *os.File
+	ended  func() error  // waits for its end
+	begun  chan struct{} // closed once it does not wait any more
+	failed chan error    // what went wrong with its duty; closed when it has ended
+	told   bool          // to finish
 }
 
-func startWatchdog(left time.Duration, args []string) (*watchdog, error) {
-	self, err := os.Executable()
+// StartWatchdog runs this program again, with these arguments, which must make it call Watch. Until Allow says
+// otherwise the deadline is left from now. The files stay open for as long as the watchdog lives.
+func StartWatchdog(left time.Duration, args []string, files ...*os.File) (*Watchdog, error) {
+	w, err := startWatchdog(args, files)
 	if err != nil {
 		return nil, fmt.Errorf("can't start the watchdog: %w", err)
+	}
+	w.Allow(left)
+	return w, nil
+}
+
+func startWatchdog(args []string, files []*os.File) (*Watchdog, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
 	}
 	if runtime.GOOS == "linux" {
 		self = "/proc/self/exe" // which stays the same if the file is replaced
 	}
-	in, out, err := os.Pipe()
+	in, orders, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("can't start the watchdog: %w", err)
-	}
-	defer in.Close()
-	w := &watchdog{cmd: exec.Command(self, args...), pipe: out}
-	w.cmd.Args[0] = os.Args[0]
-	w.cmd.Stdin = in
-	w.cmd.Dir = "/"
-	if err := ownSession(w.cmd); err != nil {
 		return nil, err
 	}
-	if err := w.cmd.Start(); err != nil {
-		_ = out.Close()
-		return nil, fmt.Errorf("can't start the watchdog: %w", err)
+	defer in.Close()
+	replies, out, err := os.Pipe()
+	if err != nil {
+		_ = orders.Close()
+		return nil, err
 	}
-	w.allow(left)
+	defer out.Close()
+	w := &Watchdog{cmd: exec.Command(self, args...), pipe: orders, begun: make(chan struct{}), failed: make(chan error)}
+	w.ended = sync.OnceValue(w.cmd.Wait)
+	w.cmd.Args[0] = os.Args[0]
+	w.cmd.Stdin, w.cmd.Stdout, w.cmd.Stderr = in, os.Stdout, os.Stderr
+	w.cmd.ExtraFiles = append([]*os.File{out}, files...)
+	err = ownSession(w.cmd)
+	if err == nil {
+		err = w.cmd.Start()
+	}
+	if err != nil {
+		_ = orders.Close()
+		_ = replies.Close()
+		return nil, err
+	}
+	go w.listen(replies)
 	return w, nil
 }
 
-func (w *watchdog) watch(group int) { w.order("watch %d\n", group) }
-
-// allow gives the deadline by the wall clock too: the line may be read late.
-func (w *watchdog) allow(left time.Duration) {
-	w.order("allow %d %d\n", left, time.Now().Add(left).UnixNano())
-}
-
-func (w *watchdog) dismiss() {
-	w.order("dismiss\n")
-	_ = w.pipe.Close()
-	go func() { _ = w.cmd.Wait() }()
-}
-
-// order writes a line. If nobody reads it, the watchdog is gone. That must not block this process: the child
-// goes on without a watchdog.
-func (w *watchdog) order(format string, args ...any) {
-	_ = w.pipe.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-	_, _ = fmt.Fprintf(w.pipe, format, args...)
-}
-
-// Watchdog is the work of the watchdog's process: it reads its orders from in.
-func Watchdog(in io.Reader) {
-	orders := make(chan string)
-	go func() {
-		defer close(orders)
-		for lines := bufio.NewScanner(in); lines.Scan(); {
-			orders <- lines.Text()
+func (w *Watchdog) listen(replies io.ReadCloser) {
+	defer replies.Close()
+	defer close(w.failed)
+	begun := sync.OnceFunc(func() { close(w.begun) })
+	defer begun()
+	for lines := bufio.NewScanner(replies); lines.Scan(); {
+		begun()
+		if text, ok := strings.CutPrefix(lines.Text(), "failed "); ok {
+			if plain, err := strconv.Unquote(text); err == nil {
+				text = plain
+			}
+			w.failed <- errors.New(text)
 		}
-	}()
-	clock := elect.SystemClock{}
-	var group int
-	var wall int64 // the deadline by the wall clock
-	var left time.Duration
-	since := clock.Now()
-	over := time.NewTimer(time.Hour)
-	for {
-		select {
-		case order, ok := <-orders:
-			switch {
-			case !ok:
-				killGroup(group)
-				return
-			case order == "dismiss":
-				return
-			}
-			if n, _ := fmt.Sscanf(order, "watch %d", &group); n == 1 {
-				break
-			}
-			if n, _ := fmt.Sscanf(order, "allow %d %d", &left, &wall); n == 2 {
-				since = clock.Now()
-			}
-		case <-over.C:
-			if remaining(clock, since, left, wall) <= 0 {
-				killGroup(group)
-				left, wall = time.Hour, clock.Now().Wall+int64(time.Hour) // until it is dismissed
-				since = clock.Now()
-			}
-		}
-		// At most a second: timers stand still while a machine is suspended.
-		over.Reset(min(max(remaining(clock, since, left, wall), 0), time.Second))
 	}
 }
 
-func remaining(clock elect.Clock, since elect.Instant, left time.Duration, wall int64) time.Duration {
-	now := clock.Now()
-	return min(left-now.Since(since), time.Duration(wall-now.Wall))
+// Allow lets the watchdog act once left has passed, unless it is called again before.
+//
+// It gives the deadline by the wall clock too: the line may be read late.
+func (w *Watchdog) Allow(left time.Duration) {
+	_ = order(w.pipe, "allow %d %d\n", left, time.Now().Add(left).UnixNano())
+}
+
+// Begun is closed once the watchdog has begun to act, or is gone.
+func (w *Watchdog) Begun() <-chan struct{} { return w.begun }
+
+// Finish lets the watchdog act now, and waits until its duty is done. The watchdog has ended then. An error is
+// what went wrong with one attempt: it goes on trying, and the next call waits for what comes of that. The end
+// of ctx ends nothing but the waiting. ErrGone says that nobody tries any more.
+func (w *Watchdog) Finish(ctx context.Context) error {
+	if !w.told {
+		w.told = order(w.pipe, "finish\n") == nil
+	}
+	select {
+	case err, ok := <-w.failed:
+		if ok {
+			return err
+		}
+		_ = w.pipe.Close()
+		if err := w.ended(); err != nil {
+			return fmt.Errorf("%w: %w", ErrGone, err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the watchdog is still at it: %w", ctx.Err())
+	}
+}
+
+func (w *Watchdog) watch(group int) { _ = order(w.pipe, "watch %d\n", group) }
+
+func (w *Watchdog) dismiss() {
+	_ = order(w.pipe, "dismiss\n")
+	_ = w.pipe.Close()
+	go func() { _ = w.ended() }()
+}
+
+// order writes a line. If nobody reads it, the reader is gone, or is stopped. That must not block the writer.
+func order(pipe *os.File, format string, args ...any) error {
+	_ = pipe.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+	_, err := fmt.Fprintf(pipe, format, args...)
+	return err
 }

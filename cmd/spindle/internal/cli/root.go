@@ -52,7 +52,7 @@ const watchdogCommand = "__watchdog"
 // Main runs the command line, and returns the exit code.
 func Main(args []string) int {
 	if len(args) == 1 && args[0] == watchdogCommand {
-		child.Watchdog(os.Stdin)
+		child.Watch(nil)
 		return 0
 	}
 	_, args = subprocess.Orders(args) // a machine of the demonstration ends with it
