@@ -75,8 +75,17 @@ func (m *machine) startAgain() {
 	m.start()
 }
 
+// kill kills the guard where there is no init system: only its watchdog can deactivate. It is started again at once.
+func (m *machine) kill() {
+	_ = m.guard.Process.Kill()
+	_ = m.guard.Wait()
+	m.start()
+}
+
+func (m *machine) signal(s os.Signal) { require.NoError(m.t, m.guard.Process.Signal(s)) }
+
 func (m *machine) restart() {
-	require.NoError(m.t, m.guard.Process.Signal(syscall.SIGTERM))
+	m.signal(syscall.SIGTERM)
 	m.startAgain()
 }
 
@@ -149,7 +158,7 @@ func guardPair(t *testing.T, e *emulator.Emulator, seed uint64) {
 		p, err := network.NewLink(e.Addr())
 		require.NoError(t, err)
 		t.Cleanup(p.Close)
-		m := &machine{t: t, dir: dir, name: name, net: p, env: append(os.Environ(), "SPINDLE_DB="+path, "SPANNER_EMULATOR_HOST="+p.Addr())}
+		m := &machine{t: t, dir: dir, name: name, net: p, env: append(os.Environ(), "SPINDLE_DB="+path, "SPANNER_EMULATOR_HOST="+p.Addr(), "TMPDIR="+dir)}
 		m.start()
 		t.Cleanup(func() {
 			p.Mend()
@@ -182,13 +191,20 @@ func guardPair(t *testing.T, e *emulator.Emulator, seed uint64) {
 		if len(all) > 0 && r.IntN(4) > 0 { // mostly the one that is active, since that is when something happens
 			m = machines[strings.IndexByte("ab", all[len(all)-1].by[0])]
 		}
-		fault := []string{"sick", "sick", "hang", "crash", "cut", "restart"}[r.IntN(6)]
+		fault := []string{"sick", "sick", "hang", "crash", "kill", "stop", "cut", "restart"}[r.IntN(8)]
 		faults[fault]++
 		pause := time.Duration(r.Int64N(int64(2 * time.Second)))
 		switch fault {
 		case "crash":
 			m.crash()
 			time.Sleep(pause / 4)
+		case "kill":
+			m.kill()
+			time.Sleep(pause / 4)
+		case "stop":
+			m.signal(syscall.SIGSTOP)
+			time.Sleep(time.Second + pause)
+			m.signal(syscall.SIGCONT)
 		case "restart":
 			m.restart()
 			time.Sleep(pause / 4)
@@ -203,7 +219,7 @@ func guardPair(t *testing.T, e *emulator.Emulator, seed uint64) {
 		}
 	}
 	for _, m := range machines {
-		require.NoError(t, m.guard.Process.Signal(syscall.SIGTERM))
+		m.signal(syscall.SIGTERM)
 		require.NoError(t, m.guard.Wait())
 	}
 

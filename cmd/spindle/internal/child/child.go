@@ -4,6 +4,7 @@
 //   - child.go: a child, from its start to the end of its group
 //   - watchdog.go: a process that acts if this process is killed, or stopped for too long
 //   - watch.go: what that process does: it kills the group, and does its duty
+//   - single_*.go: that only one process at a time, with its watchdog, does a thing on a machine
 //   - group_*.go, death_*.go: what the operating system does for that
 package child
 

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -13,22 +15,24 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/guard"
+	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 const guardHelp = `Guard keeps a service active on the machine that holds a lock, and inactive on all
 others. The service is one of an init system, or anything else that commands can
 switch. /bin/sh runs the commands, with SPINDLE_LOCK (the lock's name), SPINDLE_DB
-and SPINDLE_TABLE in their environment, and SPINDLE_TOKEN in that of --activate. All machines must be given
-the same times.
+and SPINDLE_TABLE in their environment, and SPINDLE_TOKEN in that of --activate. All
+machines must be given the same times.
 
-The lock is renewed every --renew (R), and is lost after --failures (F) missed
-renewals: R times F is the lease.
+Three times make the rest. The lock is renewed every --renew (R). The lease is
+--failures (F) times R: if no renewal has got through for that long, the lock is
+lost. The confirmation is --confirm (C) times R: after the lease of a dead machine
+the next one waits for so long before it activates, so that the former one can
+deactivate. If the lock was released, it activates at once.
 
-Guard first deactivates the service, so that its state is known. It activates the
-service once it holds the lock: at once if the lock was free or released, and
-otherwise after --confirm (C) more intervals, in which the former machine
-deactivates. A deactivation may take C times R, less a twentieth. Then it is
+Guard first deactivates the service, so that its state is known. A deactivation
+must be over within the confirmation: after nine tenths of it the command is
 killed, and tried again until it succeeds. If it has failed, the lock is not
 released but left to expire, so that the next machine waits.
 
@@ -41,8 +45,18 @@ what is left of the lease while active, and a whole lease on standby. It is not
 run while the service is being switched.
 
 SIGTERM and SIGINT end guard, once the service is inactive and the lock released.
-A second one ends it at once. If guard crashes or is killed with SIGKILL, the init
-system must deactivate the service: examples/systemd has a unit that does.
+A second one ends it at once.
+
+While the service may be active, guard has a watchdog process. If guard is killed,
+even with SIGKILL, the watchdog deactivates the service at once, and tries until it
+succeeds. If guard is stopped, the watchdog does so at the end of the lease. If the
+watchdog itself is killed, guard gives the lock up. What is not covered: both are
+killed at once, or the machine stands still as a whole. An init system that kills
+both must deactivate the service: examples/systemd has a unit that does.
+
+On one machine one guard has a service: a second one with the same lock, the same
+--deactivate and the same directory waits until the first, and its watchdog, have
+ended. So --deactivate is never run twice at once, nor after the next activation.
 
 Exit codes:
   0    it was told to end, and the service is inactive
@@ -56,6 +70,12 @@ type guarding struct {
 	activate, deactivate, healthcheck string
 	renew, activation                 time.Duration
 	failures, confirm                 int
+
+	single *child.Single // or nil
+
+	mu   sync.Mutex // for what is below
+	term *elect.Term
+	dog  *child.Watchdog // while the service may be active
 }
 
 func newGuard(o *common) *cobra.Command {
@@ -77,7 +97,7 @@ func newGuard(o *common) *cobra.Command {
 	f.StringVar(&g.deactivate, "deactivate", "", "the `command` that makes it inactive; it must succeed if it is inactive already")
 	f.StringVar(&g.healthcheck, "healthcheck", "", "the `command` that succeeds if the service is well, or would be (default: it always is)")
 	f.DurationVar(&g.renew, "renew", 3*time.Second, "how often the lock is renewed")
-	f.IntVar(&g.failures, "failures", 3, "how many missed renewals lose the lock")
+	f.IntVar(&g.failures, "failures", 3, "the lease, in intervals: how long without a renewal loses the lock")
 	f.IntVar(&g.confirm, "confirm", 3, "how many more intervals to wait before the activation, after a takeover from a dead holder")
 	f.DurationVar(&g.activation, "activation", 90*time.Second, "how long an activation may take")
 	return c
@@ -123,6 +143,12 @@ func (g *guarding) run(ctx context.Context) error {
 	if err := g.verify(ctx, db.client()); err != nil {
 		return err
 	}
+	if err := g.alone(ctx); err != nil {
+		return err
+	}
+	if g.single != nil {
+		defer g.single.End()
+	}
 	found := narrator{competitor: &g.competitor}
 	service := guard.Guard{
 		Candidate: candidate, Service: g, Renew: g.renew, Confirm: g.confirm, Activation: g.activation,
@@ -135,17 +161,49 @@ func (g *guarding) run(ctx context.Context) error {
 }
 
 // Activate implements guard.Service.
-func (g *guarding) Activate(ctx context.Context, token table.Token) error {
-	return g.shell(ctx, g.activate, token, child.Leaving)
+func (g *guarding) Activate(ctx context.Context, t *elect.Term) error {
+	dog, err := g.arm(t)
+	if err != nil {
+		return err
+	}
+	return g.shell(ctx, g.activate, t.Token(), child.Leaving, child.WatchedBy(dog))
 }
 
 // Deactivate implements guard.Service.
 func (g *guarding) Deactivate(ctx context.Context) error {
-	return g.shell(ctx, g.deactivate, 0, child.Leaving)
+	if dog := g.watchdog(); dog != nil {
+		err := dog.Finish(ctx)
+		if err == nil || errors.Is(err, child.ErrGone) {
+			g.disarm()
+		}
+		if !errors.Is(err, child.ErrGone) {
+			return err
+		}
+	}
+	return g.switchOff(ctx)
+}
+
+// switchOff runs the command that deactivates.
+func (g *guarding) switchOff(ctx context.Context) error {
+	limit := guard.Deactivation(g.renew, g.confirm)
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := g.shell(limited, g.deactivate, 0, child.Leaving)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("killed after %v: %w", limit, err)
+	}
+	return err
 }
 
 // Check implements guard.Service.
 func (g *guarding) Check(ctx context.Context, role guard.Role) error {
+	if dog := g.watchdog(); dog != nil && role == guard.Active {
+		select {
+		case <-dog.Begun():
+			return errors.New("the watchdog has deactivated the service, or is gone")
+		default:
+		}
+	}
 	if g.healthcheck == "" {
 		return nil
 	}

@@ -47,12 +47,13 @@ func misuse(format string, args ...any) error {
 	return &exit{misused, fmt.Errorf(format, args...)}
 }
 
+// watchdogCommand is the first argument of a watchdog. What follows is its duty: see guardDuty.
 const watchdogCommand = "__watchdog"
 
 // Main runs the command line, and returns the exit code.
 func Main(args []string) int {
-	if len(args) == 1 && args[0] == watchdogCommand {
-		child.Watch(nil)
+	if len(args) > 0 && args[0] == watchdogCommand {
+		child.Watch(guardDuty(args[1:]))
 		return 0
 	}
 	_, args = subprocess.Orders(args) // a machine of the demonstration ends with it

@@ -9,13 +9,17 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A Service is activated and deactivated on this machine. When ctx ends, its methods end all that they have
-// started, and return an error.
+// A Service is activated and deactivated on this machine. When ctx ends, its methods return an error. Activate and
+// Check have then ended all that they had started; a deactivation may go on.
 type Service interface {
-	Activate(ctx context.Context, token table.Token) error
+	// Activate is told under which term. Once nothing is left of the term, the service must be deactivated even
+	// if this process stands still or is killed.
+	Activate(ctx context.Context, t *elect.Term) error
+	// Extended says that there is more left of the term. It may be called at any time.
+	Extended()
+	// Deactivate fails if the service may still be active. It succeeds if it was inactive before.
 	Deactivate(ctx context.Context) error
 	// Check is told this machine's role. A service without a health check is always well.
 	Check(ctx context.Context, role Role) error
@@ -72,7 +76,18 @@ func (g *Guard) lease() time.Duration { return g.Candidate.Promise.Lease }
 // holder. The dead holder's machine has nearly as long for its deactivation.
 func (g *Guard) confirmation() time.Duration { return time.Duration(g.Confirm) * g.Renew }
 
+// deactivation is how long this machine waits for a deactivation. The command has less: see Deactivation.
 func (g *Guard) deactivation() time.Duration { return g.confirmation() - g.confirmation()/20 }
+
+// Deactivation is how long the command of a deactivation may take, whoever runs it. The tenth is for the time
+// in which it is started or killed.
+func Deactivation(renew time.Duration, confirm int) time.Duration {
+	confirmation := time.Duration(confirm) * renew
+	return confirmation - confirmation/10
+}
+
+// Pause is the time between two attempts to deactivate.
+func Pause(renew time.Duration) time.Duration { return renew / 2 }
 
 // Run guards the service until ctx ends. It returns once the service is inactive and the lock is given up.
 func (g *Guard) Run(ctx context.Context) {
@@ -154,12 +169,12 @@ func (g *Guard) tell(m message) {
 func (g *Guard) do(a action) {
 	switch a {
 	case activate:
-		token := g.term.Token()
-		g.run(g.Activation, 0, activated, notActivated, func(ctx context.Context) error { return g.Service.Activate(ctx, token) })
+		t := g.term
+		g.run(g.Activation, 0, activated, notActivated, func(ctx context.Context) error { return g.Service.Activate(ctx, t) })
 	case deactivate:
 		pause := time.Duration(0)
 		if g.retry {
-			pause = g.Renew / 2
+			pause = Pause(g.Renew)
 		}
 		g.run(g.deactivation(), pause, deactivated, notDeactivated, g.Service.Deactivate)
 	case compete:
@@ -231,6 +246,7 @@ func (g *Guard) keep(ctx context.Context, t *elect.Term) {
 			t.End(err)
 			return
 		}
+		g.Service.Extended()
 		pause = next
 	}
 }
@@ -262,7 +278,7 @@ func (g *Guard) run(limit, pause time.Duration, done, failed event, do func(cont
 		if m.err = do(limited); m.err != nil {
 			m.event = failed
 			if limited.Err() != nil && ctx.Err() == nil {
-				m.err = fmt.Errorf("killed after %v: %w", limit, m.err)
+				m.err = fmt.Errorf("not done after %v: %w", limit, m.err)
 			}
 		}
 		close(finished)

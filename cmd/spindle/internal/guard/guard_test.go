@@ -79,6 +79,8 @@ type site struct {
 	turnOn      time.Duration // how long an activation takes
 	turnOff     time.Duration
 	checks      []Role
+	term        *elect.Term // of the last activation
+	allowed     time.Time   // when a watchdog would deactivate
 	deactivated int
 	stop        context.CancelFunc
 	done        chan struct{}
@@ -125,10 +127,19 @@ func (w *world) count() int {
 
 func (s *site) end() { s.stop(); <-s.done }
 
-func (s *site) Activate(ctx context.Context, token table.Token) error {
+func (s *site) Activate(ctx context.Context, t *elect.Term) error {
+	s.set(func() { s.term, s.allowed = t, time.Now().Add(t.Left()) })
 	s.on(s.name)
 	elect.Sleep(ctx, elect.SystemClock{}, s.takes(&s.turnOn))
 	return ctx.Err()
+}
+
+func (s *site) Extended() {
+	s.set(func() {
+		if s.term != nil {
+			s.allowed = time.Now().Add(s.term.Left())
+		}
+	})
 }
 
 func (s *site) Deactivate(ctx context.Context) error {
@@ -246,6 +257,29 @@ func TestALockIsNotReleasedOverAServiceThatCannotBeDeactivated(t *testing.T) {
 		a, b := w.pair()
 		a.set(func() { a.broken = 2; a.sick = true })
 		assert.Greater(t, w.until("b"), lease)
+		a.end()
+		b.end()
+	})
+}
+
+// What a watchdog is told must neither let it deactivate a service whose lock is held, nor leave that active
+// once the lock is lost.
+func TestAServiceIsAllowedWhatIsLeftOfItsTerm(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.pair()
+		allowed := func() (left time.Duration) {
+			a.set(func() { left = time.Until(a.allowed) })
+			return left
+		}
+		for range 1000 {
+			time.Sleep(10 * time.Millisecond)
+			require.Greater(t, allowed(), lease-2*renew)
+		}
+		assert.LessOrEqual(t, allowed(), lease)
+		a.Cut()
+		w.until("b")
+		assert.Less(t, allowed(), -2*renew, "another waits for the confirmation after the end of what was allowed")
+		a.Mend()
 		a.end()
 		b.end()
 	})

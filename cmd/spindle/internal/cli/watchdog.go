@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/guard"
+	"github.com/spindle-lock/spindle/internal/elect"
+)
+
+// While its service may be active, a guard has a watchdog, which alone deactivates the service: when guard says
+// so, when guard is dead, or when guard has let its deadline pass. So no two processes do it at once, and what
+// it has begun goes on whatever happens to guard.
+
+// arm starts the watchdog.
+func (g *guarding) arm(t *elect.Term) (*child.Watchdog, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	args := []string{watchdogCommand, g.name, g.table, g.renew.String(), strconv.Itoa(g.confirm), g.deactivate}
+	var files []*os.File
+	if g.single != nil {
+		files = append(files, g.single.File)
+	}
+	dog, err := child.StartWatchdog(t.Left(), args, files...)
+	if err != nil {
+		return nil, err
+	}
+	g.term, g.dog = t, dog
+	return dog, nil
+}
+
+// Extended implements guard.Service.
+func (g *guarding) Extended() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.dog != nil {
+		g.dog.Allow(g.term.Left())
+	}
+}
+
+func (g *guarding) watchdog() *child.Watchdog {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.dog
+}
+
+func (g *guarding) disarm() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.term, g.dog = nil, nil
+}
+
+// guardDuty is what the watchdog of a guard does, by its arguments. Without any, nothing is left to do once the
+// group is killed.
+func guardDuty(args []string) child.Duty {
+	if len(args) == 0 {
+		return nil
+	}
+	renew, _ := time.ParseDuration(args[2]) // arm wrote them
+	confirm, _ := strconv.Atoi(args[3])
+	g := &guarding{competitor: competitor{common: &common{table: args[1]}, name: args[0]}, renew: renew, confirm: confirm, deactivate: args[4]}
+	// Whoever read the standard error may have died with guard. That must not be the end of the watchdog.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	return func(why child.Reason, tell func(error) bool) {
+		switch why {
+		case child.Dead:
+			complain("%s: guard is dead: its watchdog deactivates the service", g.name)
+		case child.Late:
+			complain("%s: guard stands still: its watchdog deactivates the service", g.name)
+		}
+		for err := g.switchOff(context.Background()); err != nil; err = g.switchOff(context.Background()) {
+			if !tell(err) {
+				complain("%s: THE SERVICE COULD NOT BE DEACTIVATED, trying again: %v", g.name, err)
+			}
+			time.Sleep(guard.Pause(g.renew))
+		}
+		if why != child.Told {
+			complain("%s: the service is inactive", g.name)
+		}
+	}
+}
+
+// alone waits until no other guard, and no watchdog of one that is dead, switches the same service on this
+// machine: the one that has the same lock and the same command.
+func (g *guarding) alone(ctx context.Context) error {
+	host, _ := os.Hostname()
+	dir, _ := os.Getwd()
+	what := sha256.Sum256([]byte(strings.Join([]string{host, dir, g.db, g.table, g.name, g.deactivate}, "\x00")))
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("spindle-guard-%d-%x", os.Getuid(), what[:8]))
+	for told := false; ; told = true {
+		var err error
+		g.single, err = child.NewSingle(path)
+		if !errors.Is(err, child.ErrBusy) {
+			if err != nil {
+				complain("%s: can't tell whether another guard of this service runs here: %v", g.name, err)
+			}
+			return nil
+		}
+		if !told {
+			complain("%s: waiting: another guard, or the watchdog of one that is dead, has this service on this machine", g.name)
+		}
+		elect.Sleep(ctx, elect.SystemClock{}, min(g.renew/4, 100*time.Millisecond))
+		if ctx.Err() != nil {
+			return &exit{failed, fmt.Errorf("%s: told to end, while another guard had the service", g.name)}
+		}
+	}
+}
