@@ -38,11 +38,11 @@ released but left to expire, so that the next machine waits.
 
 --healthcheck is run with "active" or "standby" as one more argument. On standby
 it is run before each look at the lock: if it fails, this machine does not
-compete. While active it is run before each heartbeat: if it fails, guard
-deactivates the service and releases the lock, and another machine can have it at
-once. A check that takes too long is killed, and has failed: it may take half of
-what is left of the lease while active, and a whole lease on standby. It is not
-run while the service is being switched.
+compete. While active it is run before each heartbeat: if it has failed
+--unhealthy times in a row, guard deactivates the service and releases the lock,
+and another machine can have it at once. A check that takes too long is killed,
+and has failed: it may take half of what is left of the lease while active, and a
+whole lease on standby. It is not run while the service is being switched.
 
 SIGTERM and SIGINT end guard, once the service is inactive and the lock released.
 A second one ends it at once.
@@ -69,7 +69,7 @@ type guarding struct {
 	competitor
 	activate, deactivate, healthcheck string
 	renew, activation                 time.Duration
-	failures, confirm                 int
+	failures, confirm, unhealthy      int
 
 	single *child.Single // or nil
 
@@ -99,6 +99,7 @@ func newGuard(o *common) *cobra.Command {
 	f.DurationVar(&g.renew, "renew", 3*time.Second, "how often the lock is renewed")
 	f.IntVar(&g.failures, "failures", 3, "the lease, in intervals: how long without a renewal loses the lock")
 	f.IntVar(&g.confirm, "confirm", 3, "how many more intervals to wait before the activation, after a takeover from a dead holder")
+	f.IntVar(&g.unhealthy, "unhealthy", 1, "how many health checks in a row must fail before an active machine gives the lock up")
 	f.DurationVar(&g.activation, "activation", 90*time.Second, "how long an activation may take")
 	return c
 }
@@ -112,6 +113,8 @@ func (g *guarding) check() error {
 		return misuse("--failures %d: at least 2 are needed, so that one heartbeat may be late; at most 1000", g.failures)
 	case g.confirm < 1 || g.confirm > 1000:
 		return misuse("--confirm %d: at least 1 is needed, which is the time for a deactivation; at most 1000", g.confirm)
+	case g.unhealthy < 1 || g.unhealthy > 100:
+		return misuse("--unhealthy %d: must be from 1 to 100: for so many intervals a service that is not well stays active", g.unhealthy)
 	case g.renew <= 0 || lease < 100*time.Millisecond || lease > table.MaxLease:
 		return misuse("--renew %v times --failures %d is a lease of %v: it must be at least 100ms and at most %v", g.renew, g.failures, lease, table.MaxLease)
 	case g.activation <= 0:
@@ -151,7 +154,7 @@ func (g *guarding) run(ctx context.Context) error {
 	}
 	found := narrator{competitor: &g.competitor}
 	service := guard.Guard{
-		Candidate: candidate, Service: g, Renew: g.renew, Confirm: g.confirm, Activation: g.activation,
+		Candidate: candidate, Service: g, Renew: g.renew, Confirm: g.confirm, Unhealthy: g.unhealthy, Activation: g.activation,
 		Say:  func(format string, args ...any) { g.say("%s: "+format, append([]any{g.name}, args...)...) },
 		Warn: func(format string, args ...any) { g.complain("%s: "+format, append([]any{g.name}, args...)...) },
 		Seen: found.tell,

@@ -40,6 +40,7 @@ type Guard struct {
 	Service    Service
 	Renew      time.Duration // between two heartbeats
 	Confirm    int           // how many heartbeats to wait after a takeover from a dead holder
+	Unhealthy  int           // how many checks in a row must fail to give the lock up
 	Activation time.Duration // how long an activation may take
 
 	Say  func(format string, args ...any) // what happens
@@ -228,6 +229,7 @@ func (g *Guard) leave() {
 func (g *Guard) keep(ctx context.Context, t *elect.Term) {
 	clock := g.Candidate.Clock
 	checked := clock.Now()
+	var sick sickness
 	for pause := g.Renew; ; {
 		elect.Sleep(ctx, clock, pause)
 		if ctx.Err() != nil {
@@ -237,8 +239,10 @@ func (g *Guard) keep(ctx context.Context, t *elect.Term) {
 		if role, _ := g.role.Load().(Role); role != "" && clock.Now().Since(checked) >= g.Renew/2 {
 			err := g.check(ctx, role, t.Left()/2) // the other half is for the heartbeat
 			checked = clock.Now()
-			if err != nil {
+			if n := sick.count(role, err); n >= g.Unhealthy {
 				g.send(ctx, message{event: unhealthy, term: t, err: err})
+			} else if n > 0 && ctx.Err() == nil {
+				g.Warn("the health check failed, %d of %d times: %v", n, g.Unhealthy, err)
 			}
 		}
 		next, err := t.Beat(g.Renew)
@@ -249,6 +253,22 @@ func (g *Guard) keep(ctx context.Context, t *elect.Term) {
 		g.Service.Extended()
 		pause = next
 	}
+}
+
+// sickness is how many checks in one role have failed in a row.
+type sickness struct {
+	role   Role
+	failed int
+}
+
+func (s *sickness) count(role Role, err error) int {
+	if err == nil || role != s.role {
+		*s = sickness{role: role}
+	}
+	if err != nil {
+		s.failed++
+	}
+	return s.failed
 }
 
 func (g *Guard) check(ctx context.Context, role Role, limit time.Duration) error {

@@ -86,7 +86,9 @@ type site struct {
 	done        chan struct{}
 }
 
-func (w *world) start(name string) *site {
+func (w *world) start(name string) *site { return w.startPatient(name, 1) }
+
+func (w *world) startPatient(name string, unhealthy int) *site {
 	s := &site{world: w, Link: memtable.Link{Store: &w.store}, name: name, done: make(chan struct{})}
 	say := func(f string, args ...any) {
 		w.t.Logf("%v %s: %s", time.Now().Format("15:04:05.000"), name, fmt.Sprintf(f, args...))
@@ -94,7 +96,7 @@ func (w *world) start(name string) *site {
 	g := &Guard{
 		Candidate: elect.Candidate{Table: table.Table{Store: &s.Link}, Clock: elect.SystemClock{}, Names: []string{"lock"}, ID: name,
 			Promise: table.Promise{Lease: lease}},
-		Service: s, Renew: renew, Confirm: 2, Activation: time.Minute,
+		Service: s, Renew: renew, Confirm: 2, Unhealthy: unhealthy, Activation: time.Minute,
 		Say: say, Warn: say,
 		Seen: func(elect.Step) {},
 	}
@@ -257,6 +259,33 @@ func TestALockIsNotReleasedOverAServiceThatCannotBeDeactivated(t *testing.T) {
 		a, b := w.pair()
 		a.set(func() { a.broken = 2; a.sick = true })
 		assert.Greater(t, w.until("b"), lease)
+		a.end()
+		b.end()
+	})
+}
+
+func TestAnActiveMachineIsAsPatientWithItsHealthCheckAsItWasTold(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.startPatient("a", 3)
+		w.until("a")
+		b := w.start("b")
+		sickFor := func(checks int) {
+			_, before := a.seen()
+			a.set(func() { a.sick = true })
+			for n := len(before); n < len(before)+checks; {
+				time.Sleep(time.Millisecond)
+				_, all := a.seen()
+				n = len(all)
+			}
+			a.set(func() { a.sick = false })
+			time.Sleep(2 * renew)
+		}
+		for range 3 {
+			sickFor(2)
+			assert.Equal(t, "a", w.who(), "one that succeeds in between counts anew")
+		}
+		sickFor(3)
+		w.until("b")
 		a.end()
 		b.end()
 	})
