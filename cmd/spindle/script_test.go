@@ -134,7 +134,11 @@ func pid(ts *testscript.TestScript, name string) int {
 func signalProcess(ts *testscript.TestScript, neg bool, args []string) {
 	signals := map[string]syscall.Signal{"KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT,
 		"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "USR1": syscall.SIGUSR1}
-	ts.Check(syscall.Kill(pid(ts, args[1]), signals[args[0]]))
+	n := pid(ts, args[1])
+	ts.Check(syscall.Kill(n, signals[args[0]]))
+	if args[0] == "STOP" {
+		ts.Defer(func() { _ = syscall.Kill(n, syscall.SIGCONT) }) // a script that fails waits for what it started
+	}
 }
 
 // ended waits for a process to end: ended pidfile. With !, it must be alive.
