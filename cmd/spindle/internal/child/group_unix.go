@@ -3,6 +3,7 @@
 package child
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"syscall"
@@ -29,8 +30,24 @@ func inherited() *os.File {
 	for fd := replies; fd < handed; fd++ {
 		syscall.CloseOnExec(fd)
 	}
-	_ = syscall.SetNonblock(replies, true) // so that a write can have a deadline
+	_ = syscall.SetNonblock(replies, true) // for writeNow
 	return os.NewFile(replies, "replies")
+}
+
+// writeNow writes to a pipe without waiting for room in it.
+func writeNow(pipe *os.File, line []byte) error {
+	c, err := pipe.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = c.Write(func(fd uintptr) bool {
+		for failed = syscall.EINTR; failed == syscall.EINTR; {
+			_, failed = syscall.Write(int(fd), line)
+		}
+		return true
+	})
+	return errors.Join(err, failed)
 }
 
 func signalGroup(group int, s os.Signal) {

@@ -135,9 +135,8 @@ func (w *Watchdog) dismiss() {
 	go func() { _ = w.ended() }()
 }
 
-// order writes a line. If nobody reads it, the reader is gone, or is stopped. That must not block the writer.
+// order writes a line, or fails at once: if nobody reads it, the reader is gone, or is stopped, and that must
+// not block the writer. A deadline would not do: it can pass before the write is tried.
 func order(pipe *os.File, format string, args ...any) error {
-	_ = pipe.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-	_, err := fmt.Fprintf(pipe, format, args...)
-	return err
+	return writeNow(pipe, fmt.Appendf(nil, format, args...))
 }
