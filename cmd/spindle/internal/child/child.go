@@ -160,9 +160,9 @@ type Option func(*Child) error
 
 // Watched puts the child under a watchdog of its own, which is dismissed when the child has ended: see
 // StartWatchdog. The child may live for left, unless Allow gives it more.
-func Watched(left time.Duration, args ...string) Option {
+func Watched(left time.Duration, env []string, args ...string) Option {
 	return func(c *Child) error {
-		dog, err := StartWatchdog(left, args)
+		dog, err := StartWatchdog(left, env, args)
 		if err == nil {
 			c.dog, c.unwatch = dog, dog.dismiss
 		}

@@ -25,4 +25,6 @@ func signalGroup(int, os.Signal) {}
 
 func killGroup(int) {}
 
+func groupGone(int) bool { return false }
+
 func exitCode(state *os.ProcessState) int { return state.ExitCode() }

@@ -19,9 +19,16 @@ const (
 	Late               // it let the deadline pass
 )
 
-// A Duty is what a watchdog does after it has killed the group. It returns when that is done. It gives tell what
-// went wrong; tell reports whether that was heard. After Late the duty may be called again.
-type Duty func(why Reason, tell func(error) bool)
+// A Duty is what a watchdog does after it has killed the group. It returns when that is done. After Late it may be
+// called again.
+type Duty func(Act)
+
+// An Act is what a duty is told.
+type Act struct {
+	Why  Reason
+	Tell func(error) bool // what went wrong; reports whether that was heard
+	Gone func() bool      // whether the group that was watched is certainly gone
+}
 
 // Watch is the work of the watchdog's process, which reads its orders from its standard input. It returns when
 // it is dismissed or has acted. After Late it goes on, since the other process may be back: it acts once more
@@ -54,6 +61,7 @@ func Watch(duty Duty) {
 				return
 			}
 			if n, _ := fmt.Sscanf(order, "watch %d", &v.group); n == 1 {
+				v.leader = born(v.group)
 				break
 			}
 			if n, _ := fmt.Sscanf(order, "allow %d %d", &left, &wall); n == 2 {
@@ -73,21 +81,33 @@ func Watch(duty Duty) {
 
 // vigil is what a watchdog has to do.
 type vigil struct {
-	group   int
+	group   int    // 0: none
+	leader  string // of the group: see born
 	duty    Duty
 	replies *os.File
 }
 
 func (v *vigil) act(why Reason) {
-	killGroup(v.group)
+	if !v.strange() {
+		killGroup(v.group)
+	}
 	_ = order(v.replies, "begun\n")
 	if v.duty == nil {
 		return
 	}
-	v.duty(why, func(err error) bool {
+	v.duty(Act{why, func(err error) bool {
 		return why == Told && order(v.replies, "failed %.1000q\n", err.Error()) == nil
-	})
+	}, v.gone})
 }
+
+// strange reports whether the number of the group is that of another by now.
+func (v *vigil) strange() bool {
+	now := born(v.group)
+	return now != "" && now != v.leader
+}
+
+// gone is false if it is not known: a process that was killed may not have ended, or nobody reaps it.
+func (v *vigil) gone() bool { return v.group != 0 && !v.strange() && groupGone(v.group) }
 
 func remaining(clock elect.Clock, since elect.Instant, left time.Duration, wall int64) time.Duration {
 	now := clock.Now()

@@ -31,10 +31,10 @@ type Watchdog struct {
 	told   bool          // to finish
 }
 
-// StartWatchdog runs this program again, with these arguments, which must make it call Watch. Until Allow says
+// StartWatchdog runs this program again, with this environment and these arguments, which must make it call Watch. Until Allow says
 // otherwise the deadline is left from now. The files stay open for as long as the watchdog lives.
-func StartWatchdog(left time.Duration, args []string, files ...*os.File) (*Watchdog, error) {
-	w, err := startWatchdog(args, files)
+func StartWatchdog(left time.Duration, env, args []string, files ...*os.File) (*Watchdog, error) {
+	w, err := startWatchdog(env, args, files)
 	if err != nil {
 		return nil, fmt.Errorf("can't start the watchdog: %w", err)
 	}
@@ -42,7 +42,7 @@ func StartWatchdog(left time.Duration, args []string, files ...*os.File) (*Watch
 	return w, nil
 }
 
-func startWatchdog(args []string, files []*os.File) (*Watchdog, error) {
+func startWatchdog(env, args []string, files []*os.File) (*Watchdog, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func startWatchdog(args []string, files []*os.File) (*Watchdog, error) {
 	defer out.Close()
 	w := &Watchdog{cmd: exec.Command(self, args...), pipe: orders, begun: make(chan struct{}), failed: make(chan error)}
 	w.ended = sync.OnceValue(w.cmd.Wait)
-	w.cmd.Args[0] = os.Args[0]
+	w.cmd.Args[0], w.cmd.Env = os.Args[0], env
 	w.cmd.Stdin, w.cmd.Stdout, w.cmd.Stderr = in, os.Stdout, os.Stderr
 	w.cmd.ExtraFiles = append([]*os.File{out}, files...)
 	err = ownSession(w.cmd)

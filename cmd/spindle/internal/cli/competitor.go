@@ -91,6 +91,9 @@ const (
 // environment is that of a program under the lock: this one's, where the lock is, and the token if there is one. What
 // sets flags of this command, but not of all, is not the program's.
 func (x *competitor) environment(token table.Token) []string {
+	if x.own == nil {
+		return os.Environ() // of a watchdog, whose parent saw to it
+	}
 	taken := map[string]bool{lockVariable: true, tokenVariable: true, "SPINDLE_DB": true, "SPINDLE_TABLE": true}
 	x.own.VisitAll(func(f *pflag.Flag) {
 		if x.set.Lookup(f.Name) == nil && hasVariable(f) {

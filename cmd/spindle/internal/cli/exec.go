@@ -44,7 +44,8 @@ Exec passes signals on to CMD's group. After SIGINT, SIGTERM, SIGHUP or SIGQUIT 
 ends when CMD has ended, or at once if it is waiting for the lock.
 
 CMD does not outlive exec. If exec is killed, even with SIGKILL, a watchdog
-process kills CMD's group at once. If exec is stopped, the watchdog does so at the
+process kills CMD's group at once, and releases the lock once the group is certainly
+gone, so that the next machine need not wait for the lease. If exec is stopped, the watchdog does so at the
 deadline. On Linux CMD itself has the parent-death signal too, in case the
 watchdog is killed as well. Two things are not covered: a process that left CMD's
 group, and a machine that stands still as a whole, on which CMD may act for an
@@ -316,7 +317,8 @@ func codeOf(err error) error {
 func (x *execution) work(t *elect.Term) (r result) {
 	d := deadlines{lease: x.lease, grace: x.grace}
 	known := d.extend(time.Now(), t.Left())
-	c, err := child.Start(x.args, x.environment(t.Token()), child.Watched(t.Left()-d.margin()/2, watchdogCommand))
+	c, err := child.Start(x.args, x.environment(t.Token()), child.Watched(t.Left()-d.margin()/2, x.watchdogEnvironment(),
+		watchdogCommand, "exec", x.db, x.table, x.name, x.lease.String(), t.Token().String()))
 	if err != nil {
 		return result{err: err}
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/internal/subprocess"
 )
 
@@ -47,13 +46,10 @@ func misuse(format string, args ...any) error {
 	return &exit{misused, fmt.Errorf(format, args...)}
 }
 
-// watchdogCommand is the first argument of a watchdog. What follows is its duty: see guardDuty.
-const watchdogCommand = "__watchdog"
-
 // Main runs the command line, and returns the exit code.
 func Main(args []string) int {
 	if len(args) > 0 && args[0] == watchdogCommand {
-		child.Watch(guardDuty(args[1:]))
+		watch(args[1:])
 		return 0
 	}
 	_, args = subprocess.Orders(args) // a machine of the demonstration ends with it

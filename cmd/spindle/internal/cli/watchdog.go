@@ -6,15 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/guard"
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
@@ -26,12 +23,12 @@ import (
 func (g *guarding) arm(t *elect.Term) (*child.Watchdog, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	args := []string{watchdogCommand, g.name, g.table, g.renew.String(), strconv.Itoa(g.confirm), g.deactivate}
+	args := []string{watchdogCommand, "guard", g.db, g.table, g.name, g.renew.String(), strconv.Itoa(g.confirm), g.deactivate}
 	var files []*os.File
 	if g.single != nil {
 		files = append(files, g.single.File)
 	}
-	dog, err := child.StartWatchdog(t.Left(), args, files...)
+	dog, err := child.StartWatchdog(t.Left(), g.watchdogEnvironment(), args, files...)
 	if err != nil {
 		return nil, err
 	}
@@ -58,36 +55,6 @@ func (g *guarding) disarm() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.term, g.dog = nil, nil
-}
-
-// guardDuty is what the watchdog of a guard does, by its arguments. Without any, nothing is left to do once the
-// group is killed.
-func guardDuty(args []string) child.Duty {
-	if len(args) == 0 {
-		return nil
-	}
-	renew, _ := time.ParseDuration(args[2]) // arm wrote them
-	confirm, _ := strconv.Atoi(args[3])
-	g := &guarding{competitor: competitor{common: &common{table: args[1]}, name: args[0]}, renew: renew, confirm: confirm, deactivate: args[4]}
-	// Whoever read the standard error may have died with guard. That must not be the end of the watchdog.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	return func(why child.Reason, tell func(error) bool) {
-		switch why {
-		case child.Dead:
-			complain("%s: guard is dead: its watchdog deactivates the service", g.name)
-		case child.Late:
-			complain("%s: guard stands still: its watchdog deactivates the service", g.name)
-		}
-		for err := g.switchOff(context.Background()); err != nil; err = g.switchOff(context.Background()) {
-			if !tell(err) {
-				complain("%s: THE SERVICE COULD NOT BE DEACTIVATED, trying again: %v", g.name, err)
-			}
-			time.Sleep(guard.Pause(g.renew))
-		}
-		if why != child.Told {
-			complain("%s: the service is inactive", g.name)
-		}
-	}
 }
 
 // alone waits until no other guard, and no watchdog of one that is dead, switches the same service on this

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"google.golang.org/api/option"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/guard"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// watchdogCommand is the first argument of a watchdog. What follows is its duty.
+const watchdogCommand = "__watchdog"
+
+// watchdogFormat is how a watchdog knows the log format of its parent.
+const watchdogFormat = "SPINDLE_LOG_FORMAT"
+
+// watchdogEnvironment is what the watchdog's commands get, with the log format.
+func (x *competitor) watchdogEnvironment() []string {
+	return append(x.environment(0), watchdogFormat+"="+string(stderr.format))
+}
+
+// watch is the work of a watchdog.
+func watch(args []string) {
+	_ = stderr.format.Set(os.Getenv(watchdogFormat))
+	stderr.timed = true
+	// It is ended by what its parent says or suffers, and by nothing else. Whoever read the standard error may
+	// have died with the parent. (Ignored signals would be ignored by the commands that it runs.)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	lock := competitor{common: &common{db: args[1], table: args[2], timeout: longestAttempt}, name: args[3]}
+	switch args[0] { // the parent wrote them
+	case "guard":
+		g := &guarding{competitor: lock, deactivate: args[6]}
+		g.renew, _ = time.ParseDuration(args[4])
+		g.confirm, _ = strconv.Atoi(args[5])
+		child.Watch(g.duty)
+	case "exec":
+		x := &execution{competitor: lock}
+		x.lease, _ = time.ParseDuration(args[4])
+		token, _ := strconv.ParseInt(args[5], 10, 64)
+		x.token = table.Token(token)
+		child.Watch(x.duty)
+	}
+}
+
+// duty is to deactivate the service, until that succeeds.
+func (g *guarding) duty(a child.Act) {
+	switch a.Why {
+	case child.Dead:
+		g.complain("%s: guard is dead: its watchdog deactivates the service", g.name)
+	case child.Late:
+		g.complain("%s: guard stands still: its watchdog deactivates the service", g.name)
+	}
+	for err := g.switchOff(context.Background()); err != nil; err = g.switchOff(context.Background()) {
+		if !a.Tell(err) {
+			g.complain("%s: THE SERVICE COULD NOT BE DEACTIVATED, trying again: %v", g.name, err)
+		}
+		time.Sleep(guard.Pause(g.renew))
+	}
+	if a.Why != child.Told {
+		g.complain("%s: the service is inactive", g.name)
+	}
+}
+
+const longestAttempt = 10 * time.Second
+
+// duty is to release the lock of an exec that is dead, once nobody works under its token any more: the next
+// machine need not wait for the lease then. An exec that stands still may go on, and is not released. If it is not
+// certain within a lease that the group is gone, the lock expires, as it does if this fails.
+func (x *execution) duty(a child.Act) {
+	if a.Why != child.Dead {
+		return
+	}
+	over, cancel := context.WithTimeout(context.Background(), x.lease)
+	defer cancel()
+	for !a.Gone() {
+		elect.Sleep(over, elect.SystemClock{}, min(x.lease/200, 50*time.Millisecond))
+		if over.Err() != nil {
+			return
+		}
+	}
+	db, err := x.open(option.WithGRPCConnectionPool(1))
+	if err != nil {
+		x.complain("%s is left to expire: %v", x.name, err)
+		return
+	}
+	defer db.Close()
+	for retry := (elect.Backoff{Max: x.lease / 10}); ; {
+		err := db.locks().Release(over, x.token, x.name)
+		switch {
+		case err == nil:
+			x.complain("exec was killed: its watchdog has ended the program and released %s", x.name)
+			return
+		case errors.Is(err, table.ErrSuperseded): // it is not held any more
+			return
+		}
+		elect.Sleep(over, elect.SystemClock{}, retry.Pause(elect.SystemClock{}))
+		if over.Err() != nil {
+			x.complain("%s is left to expire: %v", x.name, err)
+			return
+		}
+	}
+}
