@@ -154,7 +154,7 @@ func (g *guarding) run(ctx context.Context) error {
 	}
 	found := narrator{competitor: &g.competitor}
 	service := guard.Guard{
-		Candidate: candidate, Service: g, Renew: g.renew, Confirm: g.confirm, Unhealthy: g.unhealthy, Activation: g.activation,
+		Candidate: candidate, Service: g, Renew: g.renew, Confirm: g.confirm, Unhealthy: g.unhealthy, Activation: g.activation, Handover: g.handover,
 		Say:  func(format string, args ...any) { g.say("%s: "+format, append([]any{g.name}, args...)...) },
 		Warn: func(format string, args ...any) { g.complain("%s: "+format, append([]any{g.name}, args...)...) },
 		Seen: found.tell,

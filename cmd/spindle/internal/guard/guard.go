@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // A Service is activated and deactivated on this machine. When ctx ends, its methods return an error. Activate and
@@ -42,6 +43,7 @@ type Guard struct {
 	Confirm    int           // how many heartbeats to wait after a takeover from a dead holder
 	Unhealthy  int           // how many checks in a row must fail to give the lock up
 	Activation time.Duration // how long an activation may take
+	Handover   bool          // a stop is announced, and requests are obeyed
 
 	Say  func(format string, args ...any) // what happens
 	Warn func(format string, args ...any) // what went wrong
@@ -59,6 +61,7 @@ type Guard struct {
 	number   int                // of the command
 	retry    bool               // the command was a deactivation that failed
 	withdraw context.CancelFunc // ends competing
+	asked    table.Request      // to hand over the present term
 	over     chan struct{}      // closed when Run ends
 	all      sync.WaitGroup
 }
@@ -68,6 +71,7 @@ type message struct {
 	event
 	term    *elect.Term
 	command int
+	asked   table.Request
 	err     error
 }
 
@@ -108,7 +112,10 @@ func (g *Guard) Run(ctx context.Context) {
 		case m = <-g.events:
 		case <-asked:
 			asked = nil
-			m = message{event: stopAsked}
+			if m = (message{event: stopAsked}); g.Handover && g.m.service == active {
+				g.announce(g.term, m)
+				m = <-g.events
+			}
 		}
 	}
 }
@@ -134,6 +141,11 @@ func (g *Guard) heed(m message) []action {
 		}
 		g.Warn("the lock is lost: %v", m.err)
 		g.leave()
+	case handedOver:
+		if m.term != g.term {
+			return nil
+		}
+		g.asked = m.asked
 	case activated, notActivated, deactivated, notDeactivated:
 		if m.command != g.number {
 			return nil
@@ -192,10 +204,14 @@ func (g *Guard) do(a action) {
 	case release:
 		t := g.term
 		g.leave()
-		if err := t.Release(context.Background(), errGivenUp); err != nil {
+		err := t.Release(context.Background(), errGivenUp)
+		if err != nil {
 			g.Warn("the lock could not be released: %v", err)
 		} else {
 			g.Say("released the lock")
+		}
+		if g.asked != "" {
+			g.Candidate.GaveWay(t, err == nil, g.asked)
 		}
 	case abandon:
 		t := g.term
@@ -210,11 +226,38 @@ var errGivenUp = errors.New("given up")
 // begin keeps a term with heartbeats, and sends a message when it ends.
 func (g *Guard) begin(t *elect.Term) {
 	ctx, cancel := context.WithCancel(context.Background())
-	g.term, g.unkeep, g.kept = t, cancel, make(chan struct{})
+	g.term, g.unkeep, g.kept, g.asked = t, cancel, make(chan struct{}), ""
+	if g.Handover {
+		g.start(func() { g.obey(t) })
+	}
 	kept := g.kept
 	g.start(func() { defer close(kept); g.keep(ctx, t) })
 	context.AfterFunc(t.Context(), func() {
 		g.send(context.Background(), message{event: lockLost, term: t, err: context.Cause(t.Context())})
+	})
+}
+
+// obey looks for a request to hand the lock over, once a lease.
+func (g *Guard) obey(t *elect.Term) {
+	for {
+		elect.Sleep(t.Context(), g.Candidate.Clock, elect.Jitter(g.Candidate.Clock, g.lease()))
+		if t.Context().Err() != nil {
+			return
+		}
+		if by, _ := t.Asked(t.Context()); by != "" { // what fails is asked again
+			g.Say("asked to hand the lock over")
+			g.announce(t, message{event: handedOver, term: t, asked: by})
+			return
+		}
+	}
+}
+
+// announce tells the other machines that the term is about to end, and sends the message when they know. The
+// service stays active until then.
+func (g *Guard) announce(t *elect.Term, then message) {
+	g.start(func() {
+		t.Announce(t.Context())
+		g.send(context.Background(), then)
 	})
 }
 
@@ -312,24 +355,28 @@ func (g *Guard) compete(pause time.Duration) {
 	g.withdraw = cancel
 	g.start(func() {
 		well := true
+		var checked elect.Instant
 		for ctx.Err() == nil {
 			elect.Sleep(ctx, g.Candidate.Clock, pause)
 			if ctx.Err() != nil {
 				break
 			}
 			pause = g.Renew
-			err := g.check(ctx, Standby, g.lease())
-			if ctx.Err() != nil {
-				break
+			if now := g.Candidate.Clock.Now(); !well || now.Since(checked) >= g.Renew/2 { // looks may come more often
+				checked = now
+				err := g.check(ctx, Standby, g.lease())
+				if ctx.Err() != nil {
+					break
+				}
+				if (err == nil) != well {
+					g.tellHealth(err)
+					well = err == nil
+				}
 			}
-			if (err == nil) != well {
-				g.tellHealth(err)
-				well = err == nil
-			}
-			if err != nil {
+			if !well {
 				continue
 			}
-			step := g.Candidate.Try(ctx, elect.All, g.Renew)
+			step := g.Candidate.Try(ctx, elect.All, min(g.Renew, g.lease()/3))
 			switch {
 			case step.Term != nil && step.Seen[0].Lapsed:
 				g.send(context.Background(), message{event: electedDead, term: step.Term})

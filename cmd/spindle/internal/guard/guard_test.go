@@ -86,9 +86,7 @@ type site struct {
 	done        chan struct{}
 }
 
-func (w *world) start(name string) *site { return w.startPatient(name, 1) }
-
-func (w *world) startPatient(name string, unhealthy int) *site {
+func (w *world) start(name string, change ...func(*Guard)) *site {
 	s := &site{world: w, Link: memtable.Link{Store: &w.store}, name: name, done: make(chan struct{})}
 	say := func(f string, args ...any) {
 		w.t.Logf("%v %s: %s", time.Now().Format("15:04:05.000"), name, fmt.Sprintf(f, args...))
@@ -96,9 +94,12 @@ func (w *world) startPatient(name string, unhealthy int) *site {
 	g := &Guard{
 		Candidate: elect.Candidate{Table: table.Table{Store: &s.Link}, Clock: elect.SystemClock{}, Names: []string{"lock"}, ID: name,
 			Promise: table.Promise{Lease: lease}},
-		Service: s, Renew: renew, Confirm: 2, Unhealthy: unhealthy, Activation: time.Minute,
+		Service: s, Renew: renew, Confirm: 2, Unhealthy: 1, Activation: time.Minute,
 		Say: say, Warn: say,
 		Seen: func(elect.Step) {},
+	}
+	for _, f := range change {
+		f(g)
 	}
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
@@ -221,6 +222,42 @@ func TestALockThatWasReleasedIsActivatedAtOnce(t *testing.T) {
 	})
 }
 
+// idle is for how long no machine is active, from when a is not.
+func (w *world) idle(a, b string) time.Duration {
+	for w.who() == a {
+		time.Sleep(time.Millisecond)
+	}
+	return w.until(b)
+}
+
+func TestAMachineThatHandsOverStaysActiveUntilTheOthersKnow(t *testing.T) {
+	handingOver := func(g *Guard) { g.Handover, g.Candidate.Promise.Obeys = true, true }
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.start("a", handingOver)
+		w.until("a")
+		b := w.start("b", handingOver)
+		time.Sleep(10 * time.Second)
+		began := time.Now()
+		a.stop()
+		time.Sleep(lease/3 - time.Millisecond)
+		assert.Equal(t, "a", w.who())
+		assert.LessOrEqual(t, w.idle("a", "b"), lease/50+5*time.Millisecond)
+		assert.Less(t, time.Since(began), lease/3+lease/50+50*time.Millisecond)
+		<-a.done
+
+		c := w.start("c", handingOver) // a request hands over too, and the machine is on standby then
+		time.Sleep(10 * time.Second)
+		token := table.TokenAt(w.store.Rows()["lock"].Token)
+		require.NoError(t, table.Table{Store: &w.store}.Ask(t.Context(), table.ByOperator, "lock", token))
+		assert.LessOrEqual(t, w.idle("b", "c"), lease/50+5*time.Millisecond)
+		time.Sleep(10 * lease)
+		assert.Equal(t, "c", w.who())
+		c.end()
+		assert.Less(t, w.until("b"), lease)
+		b.end()
+	})
+}
+
 func TestTheFormerMachineHasTimeToDeactivate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.pair()
@@ -266,7 +303,7 @@ func TestALockIsNotReleasedOverAServiceThatCannotBeDeactivated(t *testing.T) {
 
 func TestAnActiveMachineIsAsPatientWithItsHealthCheckAsItWasTold(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.startPatient("a", 3)
+		a := w.start("a", func(g *Guard) { g.Unhealthy = 3 })
 		w.until("a")
 		b := w.start("b")
 		sickFor := func(checks int) {

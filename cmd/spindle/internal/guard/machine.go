@@ -40,6 +40,7 @@ const (
 	lockLost             // the lock is not held any more
 	withdrawn            // this machine does not compete for the lock any more, and does not hold it
 	stopAsked            // the guard must end
+	handedOver           // the lock is to be given up, which was announced
 )
 
 // An action is something to be done.
@@ -93,6 +94,11 @@ func (m *machine) on(e event) []action {
 		return m.turnOn()
 	case unhealthy:
 		m.failed = true
+		return m.turnOff()
+	case handedOver:
+		if m.lock != settled {
+			return nil
+		}
 		return m.turnOff()
 	case activated:
 		if m.service == activating {
