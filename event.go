@@ -3,6 +3,8 @@ package spindle
 import (
 	"cmp"
 	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
 )
 
 // EventKind says what an Event is about.
@@ -24,8 +26,8 @@ const (
 	// LeaderGone: the leader that was seen last, Event.Leader, does not hold the lock any more. If another
 	// was seen, or this Lock was elected, that is told next.
 	LeaderGone
-	// Leaving: the leader has announced that it will give the lock up, and holds it still. Event.Leader
-	// describes it: another process, or this Lock, if Event.Token is its token.
+	// Leaving: the leader has announced that it will give the lock up, and holds it still: this Lock, or another
+	// process, which Event.Leader describes then.
 	Leaving
 )
 
@@ -42,4 +44,12 @@ type Event struct {
 	Err      error     // of Lost and Jeopardy
 	Deadline time.Time // of Elected, Jeopardy and Safe: when the term ends unless it is extended, by the local clock
 	Leader   Leader    // of LeaderSeen, LeaderGone and Leaving
+}
+
+func eventOf(e elect.Event) Event {
+	ev := Event{Kind: EventKind(e.Kind), At: e.At, Token: Token(e.Token), Err: e.Err, Deadline: e.Deadline}
+	if e.Leader.Promise != nil {
+		ev.Leader = leaderOf(e.Leader)
+	}
+	return ev
 }

@@ -149,12 +149,12 @@ func (e *elector) say(t *elect.Term) {
 		return // lost meanwhile
 	}
 	now := *v
-	now.leader.Leaving, now.next = true, make(chan struct{})
+	now.leaving, now.next = true, make(chan struct{})
 	if e.view.CompareAndSwap(v, &now) {
 		close(v.next)
 	}
 	e.log.Info("leaving", "token", t.Token())
-	e.emit(Event{Kind: Leaving, Token: now.leader.Token, Leader: now.leader})
+	e.emit(Leaving, elect.Event{Token: t.Token()})
 }
 
 // heed looks for requests to hand the lock over, once a lease.

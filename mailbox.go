@@ -1,23 +1,27 @@
 package spindle
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+)
 
 // mailbox hands events to an observer in their order. put never blocks.
 type mailbox struct {
 	mu     sync.Mutex
-	events []any
+	events []elect.Event
 	closed bool
 	wake   chan struct{} // has room for one: something changed
 	done   chan struct{} // closed when the observer has had everything
 }
 
-func newMailbox(observe func(any)) *mailbox {
+func newMailbox(observe func(elect.Event)) *mailbox {
 	m := &mailbox{wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go m.deliver(observe)
 	return m
 }
 
-func (m *mailbox) put(e any) { m.change(func() { m.events = append(m.events, e) }) }
+func (m *mailbox) put(e elect.Event) { m.change(func() { m.events = append(m.events, e) }) }
 
 func (m *mailbox) close() { m.change(func() { m.closed = true }) }
 
@@ -31,7 +35,7 @@ func (m *mailbox) change(f func()) {
 	}
 }
 
-func (m *mailbox) deliver(observe func(any)) {
+func (m *mailbox) deliver(observe func(elect.Event)) {
 	defer close(m.done)
 	for range m.wake {
 		m.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -129,7 +130,7 @@ func WithObserver(observe func(Event)) Option {
 			c.Refuse("WithObserver(nil): give it a function, or leave it out")
 			return
 		}
-		c.Observe = func(event any) { observe(event.(Event)) }
+		c.Observe = func(e elect.Event) { observe(eventOf(e)) }
 	}
 }
 

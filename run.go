@@ -97,23 +97,24 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 
 // notice shows whether another leads, and tells of one that was not known, or does not lead any more.
 func (e *elector) notice(s elect.Sight, began elect.Instant) {
-	before := e.view.Load().leader
-	var now view
-	if s.Free > 0 && s.Token != e.last && leads(s.Observation) {
-		now = view{leader: leaderOf(s.Observation), looked: began}
+	before, o := e.view.Load().other, s.Observation
+	if s.Free <= 0 || o.Token == e.last || !leads(o) {
+		o = table.Observation{}
 	}
-	e.show(now)
-	isNew := before.Token != now.leader.Token
-	if before.Token != 0 && isNew {
-		e.log.Info("leader gone", "leader", before.ID, "token", before.Token)
-		e.emit(Event{Kind: LeaderGone, Token: before.Token, Leader: before})
+	e.show(view{other: o, looked: began})
+	if before.Promise != nil && before.Token != o.Token {
+		e.log.Info("leader gone", "leader", before.Holder(), "token", before.Token)
+		e.emit(LeaderGone, elect.Event{Token: before.Token, Leader: before})
 	}
-	if now.leader.Token != 0 && isNew {
-		e.log.Info("leader seen", "leader", now.leader.ID, "value", now.leader.Value, "token", now.leader.Token)
-		e.emit(Event{Kind: LeaderSeen, Token: now.leader.Token, Leader: now.leader})
+	if o.Promise == nil {
+		return
 	}
-	if now.leader.Leaving && (isNew || !before.Leaving) {
-		e.emit(Event{Kind: Leaving, Token: now.leader.Token, Leader: now.leader})
+	if before.Token != o.Token {
+		e.log.Info("leader seen", "leader", o.Holder(), "value", o.Promise.Value, "token", o.Token)
+		e.emit(LeaderSeen, elect.Event{Token: o.Token, Leader: o})
+	}
+	if o.Leaving() && !(before.Token == o.Token && before.Leaving()) {
+		e.emit(Leaving, elect.Event{Token: o.Token, Leader: o})
 	}
 }
 
@@ -160,18 +161,18 @@ func notLost(err error) error {
 }
 
 func (e *elector) begin(t *elect.Term, x *exit) {
-	token := Token(t.Token())
+	token := t.Token()
 	t.Jeopardy = func(err error) {
 		e.log.Warn("jeopardy: a heartbeat failed", "token", token, "left", rounded(t.Left()), "err", err)
-		e.emit(Event{Kind: Jeopardy, Token: token, Err: e.wrap("hold", err), Deadline: e.deadline(t)})
+		e.emit(Jeopardy, elect.Event{Token: token, Err: e.wrap("hold", err), Deadline: e.deadline(t)})
 	}
 	t.Safe = func() {
 		e.log.Info("safe: a heartbeat was acknowledged again", "token", token)
-		e.emit(Event{Kind: Safe, Token: token, Deadline: e.deadline(t)})
+		e.emit(Safe, elect.Event{Token: token, Deadline: e.deadline(t)})
 	}
-	e.show(view{term: t, exit: x, leader: Leader{ID: e.config.ID, Value: e.config.Value, Token: token, Lease: e.config.Lease}})
+	e.show(view{term: t, exit: x})
 	e.log.Info("elected", "token", token)
-	e.emit(Event{Kind: Elected, Token: token, Deadline: e.deadline(t)})
+	e.emit(Elected, elect.Event{Token: token, Deadline: e.deadline(t)})
 }
 
 func (e *elector) deadline(t *elect.Term) time.Time {
@@ -204,7 +205,7 @@ func (e *elector) lost(t *elect.Term, reason error) {
 		level = slog.LevelInfo
 	}
 	e.log.Log(context.Background(), level, "lost", "token", t.Token(), "reason", reason)
-	e.emit(Event{Kind: Lost, Token: Token(t.Token()), Err: reason})
+	e.emit(Lost, elect.Event{Token: t.Token(), Err: reason})
 }
 
 func (e *elector) release(ctx context.Context, t *elect.Term, why error) error {
@@ -289,9 +290,9 @@ func (e *elector) report(err error, done []chan<- error) {
 	}
 }
 
-func (e *elector) emit(ev Event) {
+func (e *elector) emit(kind EventKind, ev elect.Event) {
 	if e.events != nil {
-		ev.At = e.config.Clock.Now().Time()
+		ev.Kind, ev.At = int(kind), e.config.Clock.Now().Time()
 		e.events.put(ev)
 	}
 }

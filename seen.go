@@ -7,15 +7,17 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // view is what the loop knows of the lock. It does not change: the loop shows a newer one.
 type view struct {
-	term   *elect.Term   // this Lock's own, or nil
-	exit   *exit         // how that is given up
-	leader Leader        // another holder, or, with a term, this Lock; no token: none is known
-	looked elect.Instant // when the look that showed another holder began
-	next   chan struct{} // closed once there is a newer view
+	term    *elect.Term       // this Lock's own, or nil
+	exit    *exit             // how that is given up
+	leaving bool              // which was announced
+	other   table.Observation // another holder; no promise: none is known
+	looked  elect.Instant     // when the look that showed it began
+	next    chan struct{}     // closed once there is a newer view
 }
 
 // show makes v what everybody sees. Only the loop calls it.
@@ -29,14 +31,13 @@ func (l *Lock) show(v view) {
 // known returns the leader of v, and how long ago it was known to lead.
 func (l *Lock) known(v *view) (Leader, time.Duration, bool) {
 	switch {
-	case v.leader.Token == 0:
-		return Leader{}, 0, false
-	case v.term == nil:
-		return v.leader, l.config.Clock.Now().Since(v.looked), true
-	case !v.term.Held():
-		return Leader{}, 0, false
+	case v.term != nil && v.term.Held():
+		c := &l.config
+		return Leader{ID: c.ID, Value: c.Value, Token: Token(v.term.Token()), Lease: c.Lease, Leaving: v.leaving}, v.term.Age(), true
+	case v.other.Promise != nil:
+		return leaderOf(v.other), l.config.Clock.Now().Since(v.looked), true
 	}
-	return v.leader, v.term.Age(), true
+	return Leader{}, 0, false
 }
 
 // Seen returns the leader that Run saw last, this Lock itself if it leads, and how long ago that was. It

@@ -40,6 +40,7 @@ func TestTheLeaderIsKnownWithoutAnRPC(t *testing.T) {
 			assert.Empty(t, a.Link.Counts())
 			assert.Empty(t, c.Link.Counts())
 		}
+		assert.Zero(t, testing.AllocsPerRun(100, func() { a.Lock.Seen(); c.Lock.Seen() }))
 		b.End(a)
 		_, _, ok = a.Lock.Seen()
 		assert.False(t, ok, "after Run")

@@ -53,6 +53,8 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{spindle.New(db, "locktable", "mylock", nil), []string{"option 1 is nil"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithLeader(nil)), []string{"WithLeader(nil)"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithLeader(lead), spindle.WithLeader(lead)), []string{"WithLeader is given twice"}},
+		{spindle.New(db, "locktable", "mylock", spindle.WithStepDownOnReturn()), []string{"WithStepDownOnReturn", "needs WithLeader"}},
+		{spindle.New(db, "locktable", "mylock", spindle.WithPriority(10)), []string{"WithPriority(10)", "0 to 9"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithObserver(nil)), []string{"WithObserver(nil)"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithLogger(nil)), []string{"WithLogger(nil)"}},
 		{spindle.New(nil, "a b", "", spindle.WithDuration(1)), []string{"client is nil", "identifier", "name is empty", "WithDuration(1)"}},
@@ -67,6 +69,9 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		assert.Zero(t, token)
 		_, leaderErr := c.lock.Leader(t.Context())
 		assert.Equal(t, err, leaderErr)
+		assert.Equal(t, err, c.lock.StepDown(t.Context()))
+		_, requestErr := c.lock.RequestHandover(t.Context(), 1)
+		assert.Equal(t, err, requestErr)
 		_, waitErr := c.lock.Wait(t.Context())
 		assert.Equal(t, err, waitErr)
 		_, applyErr := c.lock.Apply(t.Context(), 1, nil)

@@ -30,7 +30,8 @@ type contender struct {
 func newContender(db *spanner.Client, tableName, what string, names []string, opts []spindle.Option, check func(*options.Config)) contender {
 	c := options.New(opts)
 	c.Check(db, tableName, names...)
-	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithObserver": c.Observe != nil, "WithReclaim": c.Reclaim} {
+	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithObserver": c.Observe != nil, "WithReclaim": c.Reclaim,
+		"WithHandover": c.Handover, "WithPriority": c.Deference > 0, "WithStepDownOnReturn": c.Brief} {
 		if given {
 			c.Refuse("%s is for spindle.New: leave it out here", option)
 		}

@@ -154,7 +154,7 @@ var (
 		one("a leader whose lease has ended", "TestNobodyLeadsOnceTheLeaseHasEnded", leaderGo,
 			"return o.Promise != nil && o.At.Sub(o.Heartbeat) < o.Promise.Lease", "return o.Promise != nil"),
 		one("a leader that is not told to be gone", "TestWhoIsSeenIsToldToBeGone", runGo,
-			"if before.Token != 0 && isNew {", "if false {"),
+			"if before.Promise != nil && before.Token != o.Token {", "if false {"),
 		one("a stale leader that is waited for", "TestALeaderThatCanNotBeSeenGetsOld", seenGo,
 			"return ok && age < leader.Lease", "return ok"),
 	)

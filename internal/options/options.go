@@ -33,7 +33,7 @@ type Config struct {
 	Deference int  // how far the priority is below the highest
 	Brief     bool // the leader function gives the lock up by returning
 	Lead      func(context.Context, table.Token)
-	Observe   func(event any) // a spindle.Event, which is not to be named here
+	Observe   func(elect.Event)
 	Log       *slog.Logger
 
 	// What tests have others of.

@@ -1,0 +1,17 @@
+package elect
+
+import (
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Event is something that happened to a lock. The public package says what the kinds are.
+type Event struct {
+	Kind     int
+	At       time.Time // by the local clock
+	Token    table.Token
+	Err      error
+	Deadline time.Time         // of a term, by the local clock
+	Leader   table.Observation // another holder
+}
