@@ -5,8 +5,10 @@ package main
 import (
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -52,4 +54,58 @@ func BenchmarkLargeTable(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkExecKilled: from SIGKILL of the exec that holds the lock to the program of another running, with three
+// of them.
+func BenchmarkExecKilled(b *testing.B) {
+	const lease = 2 * time.Second
+	db := spindletest.New(b)
+	e, err := emulator.Shared(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Setenv("SPANNER_EMULATOR_HOST", e.Addr())
+	b.Setenv("SPINDLE_DB", db.Path)
+	type start struct {
+		exec *exec.Cmd
+		at   time.Time
+	}
+	started := make(chan start)
+	compete := func() {
+		c := exec.CommandContext(b.Context(), "spindle", "exec", "--name", "job", "--lease", lease.String(), "--quiet", "sh", "-c", "date +%s%N; exec sleep 1000")
+		out, err := c.StdoutPipe()
+		if err == nil {
+			err = c.Start()
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+		go func() {
+			var at int64
+			if _, err := fmt.Fscan(out, &at); err == nil {
+				started <- start{c, time.Unix(0, at)}
+			}
+		}()
+	}
+	for range 3 {
+		compete()
+	}
+	holder := <-started
+	var took []float64
+	for b.Loop() {
+		time.Sleep(lease + rand.N(lease/3))
+		killed := time.Now()
+		_ = holder.exec.Process.Kill()
+		next := <-started
+		took = append(took, next.at.Sub(killed).Seconds()/lease.Seconds())
+		_ = holder.exec.Wait()
+		holder = next
+		compete()
+	}
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2], "median-leases")
+	b.ReportMetric(took[len(took)-1], "worst-leases")
+	b.ReportMetric(0, "ns/op")
 }

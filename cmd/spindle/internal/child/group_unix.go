@@ -59,8 +59,10 @@ func signalGroup(group int, s os.Signal) {
 // killGroup also kills a group that is stopped.
 func killGroup(group int) { signalGroup(group, syscall.SIGKILL) }
 
-// groupGone reports whether no process is in the group, not even one that has ended and was not waited for.
-func groupGone(group int) bool { return errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) }
+// groupGone reports whether certainly nothing runs in the group, which was killed: so nothing joins it by a fork.
+func groupGone(group int) bool {
+	return errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) || onlyZombies(group)
+}
 
 func exitCode(state *os.ProcessState) int {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {

@@ -1,0 +1,83 @@
+package child
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const role = "SPINDLE_TEST_ROLE"
+
+func init() {
+	if os.Getenv(role) == "headless" {
+		runtime.LockOSThread() // main is to run on the first thread
+	}
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(role) == "headless" { // its first thread ends, and the others do not
+		os.Stdout.WriteString("ready\n")
+		go func() { time.Sleep(time.Hour) }()
+		syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
+	}
+	os.Exit(m.Run())
+}
+
+func inGroup(t *testing.T, c *exec.Cmd) int {
+	t.Helper()
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, c.Start())
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	return c.Process.Pid
+}
+
+func TestAGroupIsGoneOnceNothingRunsInIt(t *testing.T) {
+	group := inGroup(t, exec.Command("sh", "-c", "sleep 1000 & sleep 1000"))
+	assert.False(t, groupGone(group))
+	killGroup(group)
+	require.Eventually(t, func() bool { return groupGone(group) }, 10*time.Second, time.Millisecond, "nobody waits for its first process")
+	assert.NotEmpty(t, born(group), "it is a zombie")
+}
+
+// A process whose first thread has ended looks like a zombie.
+func TestAProcessWithoutItsFirstThreadIsNotGone(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	c := exec.Command(self)
+	c.Env = append(os.Environ(), role+"=headless")
+	out, err := c.StdoutPipe()
+	require.NoError(t, err)
+	pid := inGroup(t, c)
+	_, err = bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		fields, err := stat(fmt.Sprintf("/proc/%d/stat", pid))
+		return err == nil && fields[state] == "Z"
+	}, 10*time.Second, time.Millisecond)
+	assert.False(t, groupGone(pid))
+	killGroup(pid)
+	require.Eventually(t, func() bool { return groupGone(pid) }, 10*time.Second, time.Millisecond)
+}
+
+func TestAProcessIsToldFromALaterOneWithItsNumber(t *testing.T) {
+	pid := inGroup(t, exec.Command("sleep", "1000"))
+	v := vigil{group: pid, leader: born(pid)}
+	assert.False(t, v.strange())
+	v.leader = "17"
+	assert.True(t, v.strange())
+	assert.False(t, v.gone())
+	var acted bool
+	v.replies = os.Stderr
+	v.duty = func(a Act) { acted = true; assert.False(t, a.Gone()) }
+	v.act(Dead)
+	assert.True(t, acted)
+	assert.NoError(t, syscall.Kill(pid, 0), "a stranger was killed")
+}
