@@ -32,7 +32,7 @@ var (
 	// ErrStopped: the term ended because Run's ctx did. Event.Err wraps the cause of that too.
 	ErrStopped = errors.New("stopped")
 
-	// ErrSteppedDown: the term ended because this Lock gave it up: by StepDown, by a request, or since its
+	// ErrSteppedDown: the term ended because this Lock gave it up: by StepDown, by a request, or because its
 	// leader function returned (WithStepDownOnReturn).
 	ErrSteppedDown = errors.New("stepped down")
 

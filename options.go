@@ -72,8 +72,8 @@ func WithValue(value string) Option {
 }
 
 // WithLeader runs lead once in each term, in a goroutine of its own. Its ctx ends when the lock is lost, when
-// the deadline passes without an acknowledged heartbeat, or when Run's ctx ends. context.Cause says which:
-// ErrSuperseded, ErrExpired, or the cause of Run's ctx. On a machine that was suspended, ctx ends at the
+// the deadline passes without an acknowledged heartbeat, or when the lock is to be given up. context.Cause says which:
+// ErrSuperseded, ErrExpired, ErrSteppedDown, or the cause of Run's ctx. On a machine that was suspended, ctx ends at the
 // first heartbeat after the resume; HasLock says false at once.
 //
 // The lock is not released before lead has returned, and this process does not claim it again before that. If
@@ -102,7 +102,7 @@ func WithStepDownOnReturn() Option {
 // WithHandover makes a leader that stops announce it first, so that a rolling update leaves next to no time
 // without a leader. When Run's ctx ends, the leader goes on for a third of the lease and a round trip, in which
 // the followers see the announcement and begin to look often. Then its work is told to stop, and the lock is
-// released. So Run takes that much longer to end: two thirds of a lease more at most.
+// released. So Run takes that much longer to end, and a lease more at most.
 //
 // It also makes the leader look for requests to hand over (RequestHandover, WithPriority), in one more RPC a
 // lease. It obeys one as it does StepDown.

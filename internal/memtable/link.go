@@ -66,9 +66,6 @@ func Once(step string) func(string) bool {
 	}
 }
 
-// Only is true for that step.
-func Only(step string) func(string) bool { return func(s string) bool { return s == step } }
-
 func (l *Link) change(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
