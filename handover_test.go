@@ -364,3 +364,26 @@ func TestHandoversLeaveNothingBehind(t *testing.T) {
 		assert.Len(t, b.Store.Rows(), 1)
 	})
 }
+
+// The same with two that take turns: who is preferred can claim, and not confirm.
+func TestAPreferenceThatLeadsToNothingIsHeededEverMoreSeldomByEach(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		others := []*fleet.Machine{b.Start("a", spindle.WithHandover(), spindle.WithPriority(1)), b.Start("d", spindle.WithHandover(), spindle.WithPriority(1))}
+		c := b.Machine("c", spindle.WithHandover())
+		c.Link.Refuse(fleet.Refusing("confirm", errors.New("no space")))
+		b.Run(c)
+		terms, free, last := 0, time.Duration(0), spindle.Token(0)
+		for began := time.Now(); time.Since(began) < 24*time.Hour; time.Sleep(time.Second) {
+			switch now := max(others[0].Token(), others[1].Token()); {
+			case now == 0:
+				free += time.Second
+			case now != last:
+				last = now
+				terms++
+			}
+		}
+		assert.LessOrEqual(t, terms, 2*2*(24+8))
+		assert.Less(t, free, time.Hour)
+		b.End(append(others, c)...)
+	})
+}

@@ -95,7 +95,7 @@ func (c *Candidate) recognise(o table.Observation, m *memory, began Instant) {
 	if c.gave != 0 {
 		c.gave, c.rest = 0, 0
 	}
-	c.deferred.see(o)
+	c.deferred.see(o, c.Promise.Deference)
 }
 
 // succeed names the candidate as the successor of a leaving holder that has none, so that a crowd of followers

@@ -14,7 +14,7 @@ type preference struct {
 	sick  bool        // the last one did not
 	asked table.Token // the last term whose holder it has asked
 
-	spurned bool          // it gave way, and nobody has held the lock for a lease since
+	spurned bool          // it gave way, and nobody of higher priority has held the lock for a lease since
 	deaf    time.Duration // how long into a term it heeds no preference
 }
 
@@ -26,9 +26,10 @@ func (p *preference) looked(now Instant, err error) {
 	}
 }
 
-// see takes in that another holds the lock.
-func (p *preference) see(o table.Observation) {
-	if o.Promise != nil && o.Heartbeat.Sub(o.Token.Time()) >= o.Promise.Lease {
+// see takes in that another holds the lock, for a candidate of that priority. Others like it say nothing about
+// those that are preferred.
+func (p *preference) see(o table.Observation, deference int) {
+	if o.Promise != nil && o.Promise.Deference < deference && o.Heartbeat.Sub(o.Token.Time()) >= o.Promise.Lease {
 		p.spurned, p.deaf = false, 0
 	}
 }
