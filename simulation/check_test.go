@@ -1,8 +1,10 @@
 package simulation
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -23,7 +25,15 @@ import (
 //	claim after expiry     no claim commits before the lease it takes over has run out by Spanner's time
 //	work first             a term is released after its work has returned
 //	one leader function    at a time, in each process
-//	a holder again         within two leases after the last fault, who then stays
+//	a holder again         within two leases after the last fault, who then stays, or hands over
+//	asked for              a term is announced to end only if somebody asked for that, of that very term
+//	works on               who was asked to hand over works on for a third of its lease, if it can
+//	leaving ends           an announced term ends soon, or once its work has returned
+//	step down              StepDown says that the lock is released only once it is
+//	others first           who gave a term up leaves the lock to others before it claims again
+//	equals do not ask      a candidate asks a holder only if that obeys, and is of lower priority
+//	preference ends        a preferred candidate that can't hold the lock does not keep it free
+//	handover gap           with nothing wrong, nobody holds the lock for a few hundredths of a lease at most
 //	stop ends              every process that is told to stop ends
 //	nothing left over      but the released lock row
 
@@ -44,6 +54,7 @@ func (w *world) check() {
 		w.holds(p, token)
 		if has {
 			holder = p
+			w.checkLeaving(p, table.Token(token))
 		}
 		w.checkTerm(p, token)
 	}
@@ -128,12 +139,12 @@ type rowState struct {
 	heartbeat time.Time
 	token     table.Token
 	writer    string
-	leases    map[table.Token]string
+	leases    map[table.Token]table.Row
 	others    int
 }
 
 func stateOf(rows map[string]table.Row) rowState {
-	s := rowState{leases: map[table.Token]string{}}
+	s := rowState{leases: map[table.Token]table.Row{}}
 	for name, row := range rows {
 		digits, ok := strings.CutPrefix(name, lockName+"_")
 		token, err := strconv.ParseInt(digits, 10, 64)
@@ -141,7 +152,7 @@ func stateOf(rows map[string]table.Row) rowState {
 		case name == lockName:
 			s.exists, s.heartbeat, s.token, s.writer = true, row.Heartbeat, table.TokenAt(row.Token), row.Writer
 		case ok && err == nil && len(digits) == 16:
-			s.leases[table.Token(token)] = row.Writer
+			s.leases[table.Token(token)] = row
 		default:
 			s.others++
 		}
@@ -163,10 +174,59 @@ func (s rowState) kind() string {
 }
 
 func (s rowState) String() string {
-	return fmt.Sprintf("%s, token %d, heartbeat %d, writer %q, lease rows %v", s.kind(), s.token, table.TokenAt(s.heartbeat), s.writer, s.leases)
+	var leases []string
+	for t, row := range s.leases {
+		leases = append(leases, fmt.Sprintf("%d: heartbeat %d, token %d, %s", t, table.TokenAt(row.Heartbeat), table.TokenAt(row.Token), row.Writer))
+	}
+	return fmt.Sprintf("%s, token %d, heartbeat %d, writer %q, lease rows %v", s.kind(), s.token, table.TokenAt(s.heartbeat), s.writer, leases)
 }
 
-func (s rowState) leased(t table.Token) bool { return s.leases[t] != "" }
+func (s rowState) leased(t table.Token) bool { return s.leases[t].Writer != "" }
+
+// leaving says whether the holder has announced that its term ends.
+func (s rowState) leaving() bool {
+	return s.kind() == "held" && (s.writer == "" || strings.HasPrefix(s.writer, "\n"))
+}
+
+type promise struct {
+	Lease     string `json:"lease"`
+	ID        string `json:"id"`
+	Value     string `json:"value"`
+	Obeys     bool   `json:"obeys,omitempty"`
+	Deference int    `json:"deference,omitempty"`
+}
+
+// promise is what is in the lease row of t, or nothing.
+func (s rowState) promise(t table.Token) (p promise) {
+	_ = json.Unmarshal([]byte(s.leases[t].Writer), &p) // that it is what it should be is checked when it is written
+	return p
+}
+
+// marked says whether b is s but for the writer.
+func (s rowState) marked(b rowState) bool {
+	return s.kind() == "held" && b.kind() == "held" && s.token == b.token && s.heartbeat.Equal(b.heartbeat) &&
+		b.only(b.token) && maps.Equal(s.leases, b.leases)
+}
+
+// asked returns the token whose lease row alone differs in s and a, and only in that a has one column emptied.
+// A request that was there before differs in nothing.
+func (s rowState) asked(a rowState) (of table.Token, ok bool) {
+	if s.exists != a.exists || s.token != a.token || !s.heartbeat.Equal(a.heartbeat) || s.writer != a.writer || len(s.leases) != len(a.leases) {
+		return 0, false
+	}
+	for t, before := range s.leases {
+		operator, preference := before, before
+		operator.Token, preference.Heartbeat = time.Time{}, time.Time{}
+		switch now := a.leases[t]; {
+		case now == before:
+		case of == 0 && (now == operator || now == preference):
+			of = t
+		default:
+			return 0, false
+		}
+	}
+	return of, true
+}
 
 // only says whether t has the one lease row, or none has for t = 0.
 func (s rowState) only(t table.Token) bool {
@@ -197,11 +257,17 @@ func (w *world) checkCommit(step string, at time.Time, before, after map[string]
 	switch t := w.actor.term; {
 	case step == "claim":
 		w.checkClaim(at, b)
+		w.checkOthersFirst()
 		if d := w.dice(w.actor, "claimed"); w.plan.moody && d.chance(0.4) {
 			w.sore = []string{"confirm", "claim's read"} // who is first?
 		}
 	case step == "confirm":
+		w.tokens = append(w.tokens, a.token)
 		w.haunt()
+	case step == "announce":
+		w.checkAnnouncement(b.token)
+	case step == "ask", step == "request":
+		w.checkRequest(step, b, a)
 	case step == "release" && t != nil && table.Token(t.token) == b.token && !t.returned && !w.actor.dead:
 		w.violate("work first", "%s released %d while its work went on", w.actor.name, b.token)
 	}
@@ -214,6 +280,9 @@ func (w *world) checkCommit(step string, at time.Time, before, after map[string]
 //	heartbeat  held -> held, the heartbeat later and nothing else changed
 //	release    held -> released, with no lease row, its own timestamp where the token was
 //	withdraw   claimed or held, by the claimant -> released, with its id kept
+//	announce   held, by its holder -> the same without a writer
+//	succeed    leaving -> the same with the candidate as the successor
+//	ask        one column of one lease row emptied, and nothing else; so does a request, of somebody else
 //
 // "Held" of which the operator took the lease row is left by a claim only, and a lease row of which he
 // took the lock row is deleted by the next claim.
@@ -223,9 +292,9 @@ func allowed(step string, at time.Time, b, a rowState, by *process) bool {
 	case "claim":
 		return a.kind() == "claimed" && a.token == now && a.writer == by.config.ID && a.only(0)
 	case "confirm":
-		promise := fmt.Sprintf(`{"lease":"%v","id":%q,"value":%q}`, by.lease(), by.config.ID, by.config.Value)
+		promise, _ := json.Marshal(promise{by.lease().String(), by.config.ID, by.config.Value, by.config.Handover, by.config.Deference})
 		return b.kind() == "claimed" && b.only(0) && a.kind() == "held" && a.token == b.token && a.writer == b.writer &&
-			a.writer == by.config.ID && a.only(a.token) && a.leases[a.token] == promise
+			a.writer == by.config.ID && a.only(a.token) && a.leases[a.token].Writer == string(promise)
 	case "heartbeat":
 		return b.kind() == "held" && a.kind() == "held" && a.token == b.token && a.writer == b.writer &&
 			b.only(b.token) && a.only(a.token) && a.heartbeat.After(b.heartbeat)
@@ -234,6 +303,13 @@ func allowed(step string, at time.Time, b, a rowState, by *process) bool {
 	case "withdraw":
 		return (b.kind() == "claimed" || b.kind() == "held") && b.writer == by.config.ID && a.kind() == "released" && a.token == now &&
 			a.writer == b.writer && !a.leased(b.token)
+	case "announce":
+		return a.marked(b) && a.writer == "" && b.promise(b.token).ID == by.config.ID
+	case "succeed":
+		return a.marked(b) && b.leaving() && a.writer == "\n"+by.config.ID
+	case "ask", "request":
+		_, ok := b.asked(a)
+		return ok
 	}
 	return false
 }
@@ -243,17 +319,18 @@ func (w *world) checkClaim(at time.Time, b rowState) {
 	if token <= w.newest {
 		w.violate("tokens grow", "%s claimed under %d after %d", p.name, token, w.newest)
 	}
-	w.newest = token
+	claimant := w.claimants[b.token] // the row of who is leaving does not say it
+	w.newest, w.claimants[token] = token, p.config.ID
 	if b.kind() == "absent" || b.kind() == "released" {
 		return
 	}
 	c := p.config
-	if b.writer == c.ID && (c.Reclaim || c.LockDelay == 0) {
+	if claimant == c.ID && (c.Reclaim || c.LockDelay == 0) {
 		return // ids are unique: its own term, which is over
 	}
 	lease := c.Lease
-	if s, ok := strings.CutPrefix(b.leases[b.token], `{"lease":"`); ok {
-		lease, _ = time.ParseDuration(s[:strings.IndexByte(s, '"')])
+	if promised, err := time.ParseDuration(b.promise(b.token).Lease); err == nil {
+		lease = promised
 	}
 	if b.kind() == "held" {
 		lease += c.LockDelay

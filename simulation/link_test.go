@@ -132,6 +132,7 @@ func (p *process) rpc(ctx context.Context, step string, replayed bool, land func
 	if !ok {
 		return reply{err: table.ErrSuperseded} // of a crashed process: let it end
 	}
+	sent := time.Now()
 	answer := make(chan reply, 2)
 	if f.request >= 0 {
 		time.AfterFunc(f.request, func() { p.w.land(p, step, f, land, answer) })
@@ -153,7 +154,7 @@ func (p *process) rpc(ctx context.Context, step string, replayed bool, land func
 		r.err = table.ErrSuperseded
 	}
 	p.await(step + " done")
-	p.w.told(p, step, r)
+	p.w.told(p, step, sent, r)
 	return r
 }
 
@@ -265,8 +266,14 @@ func outcomeOf(err error) string {
 }
 
 // told is when the process goes on after an RPC.
-func (w *world) told(p *process, step string, r reply) {
+func (w *world) told(p *process, step string, sent time.Time, r reply) {
 	w.mu.Lock()
+	switch {
+	case step == "heartbeat" && r.err == nil:
+		p.beat = sent
+	case step == "release" && (r.err == nil || errors.Is(r.err, table.ErrMissing)) && p.releasedAt.IsZero():
+		p.releasedAt = time.Now()
+	}
 	if w.tracing && !p.dead {
 		w.tracef(p, "%s: %s", step, outcomeOf(r.err))
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // plan is what a seed's fleet and its world are like. What is assumed of a clock limits it: the rate
@@ -39,6 +40,14 @@ type plan struct {
 	busy  bool    // other locks are written all the time
 	idle  bool    // Spanner answers strong reads with the time of the last commit
 	twice float64 // chance that a client runs a transaction again that was applied
+
+	// Handovers are in some seeds only. By slot: who hands over when it stops, how far its priority is below
+	// the highest, and whose leader function gives the lock up by returning.
+	handovers bool
+	handover  []bool
+	deference []int
+	brief     []bool
+	hunts     bool // something happens to who has announced that it leaves
 
 	// Weights of what the driver does.
 	driver map[string]int
@@ -94,10 +103,38 @@ func planOf(d *dice) plan {
 	if d.chance(0.5) {
 		p.twice = pick(d, 0.01, 0.1)
 	}
+	p.planHandovers(seeded(uint64(*d)))
 	return p
 }
 
-var rpcSteps = []string{"observe", "promise", "claim's read", "claim", "confirm's read", "confirm", "withdraw", "heartbeat", "release", "fenced write"}
+func (p *plan) planHandovers(d dice) {
+	p.handovers = d.chance(0.5)
+	ranked, brief := d.chance(0.5), d.chance(0.2)
+	spurns := p.sick && d.chance(0.5) // the preferred one can't hold the lock
+	for slot := range p.leases {
+		p.handover = append(p.handover, p.handovers && (spurns || d.chance(0.7)))
+		p.brief = append(p.brief, p.handovers && brief && d.chance(0.5))
+		deference := 0
+		if p.handovers && ranked {
+			deference = pick(&d, 0, 0, 4, 9)
+		}
+		if p.handovers && spurns && slot > 0 {
+			deference = table.MaxDeference
+		}
+		p.deference = append(p.deference, deference)
+	}
+	if !p.handovers {
+		return
+	}
+	p.hunts = d.chance(0.5)
+	for _, kind := range handoverFaults {
+		if d.chance(0.7) {
+			p.driver[kind] = 1 + d.below(3)
+		}
+	}
+}
+
+var rpcSteps = []string{"announce", "succeed", "ask", "asked", "observe", "promise", "claim's read", "claim", "confirm's read", "confirm", "withdraw", "heartbeat", "release", "fenced write"}
 
 // options are those of the Lock in a slot.
 func (p *plan) options(slot int, id string) []spindle.Option {
@@ -108,6 +145,12 @@ func (p *plan) options(slot int, id string) []spindle.Option {
 	}
 	if p.heartbeat > 0 {
 		opts = append(opts, spindle.WithHeartbeat(time.Duration(p.heartbeat*float64(lease))))
+	}
+	if p.handover[slot] {
+		opts = append(opts, spindle.WithHandover())
+	}
+	if n := table.MaxDeference - p.deference[slot]; n < table.MaxDeference {
+		opts = append(opts, spindle.WithPriority(n))
 	}
 	if p.poll > 0 {
 		opts = append(opts, spindle.WithPoll(time.Duration(p.poll*float64(lease))))

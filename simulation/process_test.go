@@ -49,7 +49,12 @@ type process struct {
 	seen              table.Token
 	looking           bool // it has not been told yet that there is no lock row
 	held              spindle.Token
-	term              *term // the last that its leader function was told of
+	term              *term       // the last that its leader function was told of
+	leads             bool        // it has a leader function
+	beat              time.Time   // when its last heartbeat was sent that was acknowledged
+	gave              table.Token // of the term that it gave up last
+	gaveAt            time.Time   // when it stopped to hold that
+	releasedAt        time.Time   // when it was first told that it is released
 }
 
 // term is one call of the leader function.
@@ -58,6 +63,7 @@ type term struct {
 	token    spindle.Token
 	began    time.Time
 	returned bool
+	left     time.Time // when it returned
 	watched  bool
 }
 
@@ -77,8 +83,14 @@ func (w *world) start(slot int) {
 		id = fmt.Sprintf("pod-%d", slot)
 	}
 	opts := append(w.plan.options(slot, id), spindle.WithLogger(slog.New(slog.DiscardHandler)))
-	if d.chance(0.8) {
+	if p.leads = d.chance(0.8); p.leads {
 		opts = append(opts, spindle.WithLeader(p.lead))
+		if w.plan.brief[slot] {
+			opts = append(opts, spindle.WithStepDownOnReturn())
+		}
+	}
+	if w.plan.handovers {
+		opts = append(opts, spindle.WithObserver(p.observe))
 	}
 	p.lock = spindle.New(nil, "locktable", lockName, append(opts, p.seam)...)
 	ctx, stop := context.WithCancel(context.Background())
@@ -289,14 +301,18 @@ func (p *process) begin(ctx context.Context, token spindle.Token) *term {
 	}
 	p.term = &term{ctx: ctx, token: token, began: time.Now()}
 	p.w.tracef(p, "leads under %v", token)
-	return p.term
+	t := p.term
+	context.AfterFunc(ctx, func() { p.w.checkTold(p, t) })
+	return t
 }
 
 func (p *process) end(t *term) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
-	t.returned = true
-	p.w.tracef(p, "work under %v has returned: %v", t.token, context.Cause(t.ctx))
+	t.returned, t.left = true, time.Now()
+	if !p.dead { // else its ctx ends at this very instant
+		p.w.tracef(p, "work under %v has returned: %v", t.token, context.Cause(t.ctx))
+	}
 }
 
 // ask asks HasLock. w.mu is held: it is no await.

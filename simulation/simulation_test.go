@@ -139,6 +139,8 @@ func (w *world) report(t *testing.T) {
 // totals is what was simulated.
 type totals struct {
 	seeds, terms, commits int
+	gaps                  int     // handovers with nothing wrong
+	widest                float64 // the time without a holder in one of them, as a part of what is allowed
 	time                  time.Duration
 	faults                map[string]int
 }
@@ -150,6 +152,8 @@ func (s *totals) add(w *world) {
 	s.seeds++
 	s.terms += w.terms
 	s.commits += w.commits
+	s.gaps += w.gaps
+	s.widest = max(s.widest, w.widest)
 	s.time += w.lasted
 	for kind, n := range w.faults {
 		s.faults[kind] += n
@@ -163,7 +167,7 @@ func (s *totals) report(took time.Duration) string {
 		all += s.faults[kind]
 		fmt.Fprintf(&b, "\n  %-24s %d", kind, s.faults[kind])
 	}
-	return fmt.Sprintf("simulated %.3f years in %v (%.1f h/s): %d seeds (%.0f/min), %d commits, %d terms, %d faults (%.1f per term):%s",
+	return fmt.Sprintf("simulated %.3f years in %v (%.1f h/s): %d seeds (%.0f/min), %d commits, %d terms, %d handovers with nothing wrong (at worst %.2f of the time that they may take), %d faults (%.1f per term):%s",
 		s.time.Hours()/24/365, took.Round(time.Millisecond), s.time.Hours()/took.Seconds(), s.seeds, float64(s.seeds)/took.Minutes(),
-		s.commits, s.terms, all, float64(all)/float64(max(s.terms, 1)), b.String())
+		s.commits, s.terms, s.gaps, s.widest, all, float64(all)/float64(max(s.terms, 1)), b.String())
 }

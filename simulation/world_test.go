@@ -42,9 +42,14 @@ type world struct {
 	still    bool      // no new faults
 	closed   bool      // no new processes
 
-	actor      *process      // whose request is landing; nil: the operator's
-	committed  time.Time     // its commit timestamp
-	newest     table.Token   // of all claims
+	actor      *process               // whose request is landing; nil: the operator's
+	committed  time.Time              // its commit timestamp
+	newest     table.Token            // of all claims
+	claimants  map[table.Token]string // their ids
+	tokens     []table.Token          // of all confirmed claims
+	handovers  handovers
+	gaps       int           // that were measured
+	widest     float64       // of them, as a part of what is allowed
 	largest    spindle.Token // of all terms
 	violations []violation
 	trace      []line
@@ -76,6 +81,7 @@ func (w *world) begin() {
 	d := seeded(w.seed)
 	w.plan = planOf(&d)
 	w.faults = map[string]int{}
+	w.handovers, w.claimants = newHandovers(), map[table.Token]string{}
 	w.slots, w.starting = make([]*process, len(w.plan.leases)), make([]bool, len(w.plan.leases))
 	w.store.OnCommit = w.checkCommit
 	w.store.Idle = w.plan.idle
@@ -205,15 +211,16 @@ func (w *world) drive() {
 }
 
 func weighed(d *dice, weights map[string]int) string {
+	kinds := slices.Concat(drivenFaults, handoverFaults)
 	sum := 0
-	for _, kind := range drivenFaults {
+	for _, kind := range kinds {
 		sum += weights[kind]
 	}
 	if sum == 0 {
 		return ""
 	}
 	n := d.below(sum)
-	for _, kind := range drivenFaults {
+	for _, kind := range kinds {
 		if n -= weights[kind]; n < 0 {
 			return kind
 		}
@@ -236,6 +243,9 @@ func (w *world) breakOne(kind string, d *dice) {
 	case "row pruned":
 		w.prune()
 		return
+	case "request":
+		w.request(d)
+		return
 	}
 	if p == nil {
 		return
@@ -257,6 +267,8 @@ func (w *world) breakOne(kind string, d *dice) {
 	case "holder hunted": // a holder that is cut off and does not notice
 		w.cutOff(p, d, length)
 		w.pause(p, d, "anywhere")
+	case "step down":
+		w.stepDownSomehow(p, d)
 	}
 }
 
@@ -434,7 +446,7 @@ func (w *world) operator(d *dice) {
 	switch {
 	case len(doomed) == 0, w.still:
 		return
-	case live && !stray && w.plan.mixed:
+	case live && !stray && slices.Min(w.plan.leases) != w.plan.longest:
 		return
 	case live && !stray && !lock && !w.allSaw(s.token):
 		return
@@ -553,13 +565,30 @@ func (w *world) settle() {
 		w.complain("a holder again", "nobody holds the lock %v after the faults ended", time.Since(start))
 		return
 	}
-	for range 30 {
+	if held = w.stays(held, 3*w.plan.longest, bound); w.plan.handovers && held != 0 {
+		w.practise(held, bound)
+	}
+}
+
+// stays lets time pass and returns the token that is held then: that one, or, if its term was given up, another
+// that was held within the bound of that. 0 is neither.
+func (w *world) stays(held spindle.Token, length, bound time.Duration) spindle.Token {
+	last := time.Now()
+	for start := last; time.Since(start) < length || last.Before(time.Now()); {
 		time.Sleep(w.plan.longest / 10)
-		if now := w.holder(); now != held {
+		now := w.holder()
+		switch {
+		case now != held && !w.gaveUp(held):
 			w.complain("a holder again", "%v was lost to %v with nothing wrong", held, now)
-			return
+			return 0
+		case now != 0:
+			held, last = now, time.Now()
+		case time.Since(last) > bound:
+			w.complain("a holder again", "nobody holds the lock %v after it was given up", time.Since(last))
+			return 0
 		}
 	}
+	return held
 }
 
 func (w *world) awaitQuiet() {
