@@ -387,3 +387,42 @@ func TestAPreferenceThatLeadsToNothingIsHeededEverMoreSeldomByEach(t *testing.T)
 		b.End(append(others, c)...)
 	})
 }
+
+// A leaving row says no more in its writer who it is.
+func TestARestartedProcessReclaimsWhatItWasLeaving(t *testing.T) {
+	for _, named := range []bool{false, true} {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			killed := b.Start("a", spindle.WithReclaim())
+			others := []*fleet.Machine{}
+			if named {
+				others = append(others, b.Start("c"))
+			}
+			first := killed.Token()
+			limited, cancel := context.WithTimeout(context.Background(), fleet.Lease/3-time.Millisecond)
+			defer cancel()
+			assert.ErrorIs(t, killed.StepDown(limited), context.DeadlineExceeded)
+			assert.NotEqual(t, "a", b.Store.Rows()[fleet.Name].Writer)
+			killed.Link.Cut() // it would heartbeat on
+
+			again := b.Start("a", spindle.WithReclaim())
+			b.Until(fleet.Lease/10, again.Has)
+			assert.Greater(t, again.Token(), first)
+			b.End(append(others, killed, again)...)
+		})
+	}
+}
+
+func TestALeaderThatHandsOverWorksOnWhenRunEnds(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		var told time.Time
+		a := b.Start("a", spindle.WithHandover(), spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+			<-ctx.Done()
+			told = time.Now()
+		}))
+		began := time.Now()
+		a.Stop()
+		require.NoError(t, <-a.Done)
+		assert.GreaterOrEqual(t, told.Sub(began), fleet.Lease/3)
+		assert.Equal(t, "elected, leaving, lost", a.Seen.Kinds())
+	})
+}

@@ -25,6 +25,13 @@ const (
 	termGo      = "internal/elect/term.go"
 	runGo       = "run.go"
 	linkGo      = "simulation/link_test.go"
+
+	handoverGo      = "handover.go"
+	electHandoverGo = "internal/elect/handover.go"
+	tableHandoverGo = "internal/table/handover.go"
+	preferenceGo    = "internal/elect/preference.go"
+	optionsGo       = "internal/options/options.go"
+	tableGo         = "internal/table/table.go"
 )
 
 func one(name, breaks, file, old, new string) mutant {
@@ -127,4 +134,43 @@ var mutants = []mutant{
 		"\t\tdefer close(work)\n", "\t\tclose(work)\n"),
 	one("next term does not wait for the leader function", "one leader function", runGo,
 		"\t\tx.end(reason)\n\t\treturn e.outlive(returned)\n", "\t\tx.end(reason)\n\t\treturn nil\n"),
+
+	// Handovers.
+	one("announcement without the lease row check", "rows", tableHandoverGo,
+		"writes = append(writes, good(name, token), Write{", "writes = append(writes, Write{"),
+	one("successor named without the lease row check", "rows", tableHandoverGo,
+		"writes := []Write{good(name, token), {Kind", "writes := []Write{{Kind"),
+	{"heartbeat that writes the mark away", "rows", []edit{
+		{tableGo, "\tStore Store\n", "\tStore Store\n\tID    string\n"},
+		{optionsGo, "\t\tTable: t, Clock", "\t\tTable: table.Table{Store: t.Store, ID: c.ID}, Clock"},
+		{holdGo, "Set: []Cell{{ColHeartbeat, Now}}})", "Set: []Cell{{ColHeartbeat, Now}, {ColWriter, t.ID}}})"},
+	}},
+	one("request that names the lock", "rows", tableHandoverGo,
+		"Write{Kind: Update, Name: LeaseKey(name, token), Set: []Cell{{string(r), nil}}}", "Write{Kind: Update, Name: name, Set: []Cell{{string(r), nil}}}"),
+	{"release of a handover before the work has returned", "work first", []edit{
+		{handoverGo, "\t\tselect {\n\t\tcase <-returned:\n\t\tcase <-e.patience:\n\t\t}\n\t\tclose(leaving)\n", "\t\tclose(leaving)\n"},
+		{runGo, "\te.lost(t, x.why)\n\tif err := e.outlive(returned); err != nil {\n", "\te.lost(t, x.why)\n\tif err := error(nil); err != nil {\n"},
+	}},
+	one("who stepped down may claim at once", "others first", electHandoverGo,
+		"c.gave, c.resting, c.rest = t.token, c.Clock.Now(), c.Promise.Lease\n", "c.gave, c.resting, c.rest = t.token, c.Clock.Now(), 0\n"),
+	one("who does not know of its release may claim at once", "others first", electHandoverGo,
+		"\tif released {\n\t\tc.rest /= 3\n", "\tif c.rest /= 3; !released {\n\t\tc.rest = 0\n"),
+	one("holder that goes without waiting for its followers", "works on", electHandoverGo,
+		"\t\t\tt.linger(ctx, t.lease/3+t.clock.Now().Since(sent))\n", "\t\t\t_ = sent\n"),
+	one("followers that ignore the announcement", "handover gap", stepGo,
+		", wait+c.spread(seen), c.watch(seen))", ", wait+c.spread(seen))"),
+	one("work that is told to stop when Run's ctx ends, in spite of handover", "works on", electGo,
+		"return newTerm(running, c, ", "return newTerm(ctx, c, "),
+	one("handover that nobody is waited for at the end of Run", "works on", handoverGo,
+		"\tif !e.config.Handover {\n\t\tdefer context", "\tif true {\n\t\tdefer context"),
+	one("holder that is never deaf", "preference ends", preferenceGo,
+		"\tp.spurned = false\n\treturn p.deaf\n", "\tp.spurned = false\n\treturn 0 * p.deaf\n"),
+	one("equal priorities that ask", "equals do not ask", preferenceGo,
+		"s.Promise.Deference <= c.Promise.Deference", "s.Promise.Deference < c.Promise.Deference"),
+	one("StepDown that returns before the release", "step down", handoverGo,
+		"\t\t\ttold = nil\n", "\t\t\treturn nil\n"),
+	one("holder that goes on after its announcement", "leaving ends", handoverGo,
+		"\t\tx.why = ErrSteppedDown\n", "\t\tif x.why = ErrSteppedDown; announce {\n\t\t\tclose(x.told)\n\t\t\treturn\n\t\t}\n"),
+	one("requests obeyed by everybody", "asked for", runGo,
+		"\tif e.config.Handover {\n\t\tgo e.heed", "\tif true {\n\t\tgo e.heed"),
 }
