@@ -9,6 +9,8 @@
  *   LIVENESS           with `calm`, after which nothing fails any more
  *   STABLE             (with LIVENESS) nobody stops by himself when calm, and the holder stays
  *   SICK               candidate 0 can claim, but none of its confirmations is ever applied
+ *   HANDOVER           holders announce that they leave, and step down; followers name themselves successors
+ *   REQUESTS           (with HANDOVER) holders are asked to
  *   NOTHING_LATE       fewer faults, for three candidates: what the caller gives up on is lost, no duplicates
  *   MUTANT_...         one thing broken, see the list below
  *   LIMIT_...          what the protocol does not stand
@@ -91,6 +93,14 @@
  *   MUTANT_CLAIM_KEEPS_STRAYS         table.claim does not delete o.Strays (needs OPERATOR)
  *   MUTANT_STRAYS_READ_LATER          Candidate.observe goes by the absence of one read and the strays of the
  *                                     next (needs OPERATOR)
+ *   MUTANT_ANNOUNCE_UNCHECKED         table.Announce without good() (this and those below need HANDOVER)
+ *   MUTANT_HEARTBEAT_UNMARKS          table.Heartbeat writes the writer
+ *   MUTANT_REQUEST_TO_LOCK            table.Ask is about whoever holds the lock (needs REQUESTS)
+ *   MUTANT_RELEASE_BEFORE_RETURN      elector.lead releases when the work is told to stop
+ *   MUTANT_OWN_AT_ONCE                memory.freeIn's "its own last term" goes before Candidate.GaveWay
+ *   MUTANT_SUCCEED_UNCHECKED          table.Succeed without good() (needs RECLAIM)
+ *   MUTANT_RECLAIM_FROM_SUCCESSOR     Observation.Holder takes a successor for the holder (needs RECLAIM)
+ *   MUTANT_RECLAIM_BY_WRITER          Observation.Holder does not look into the promise (needs RECLAIM)
  * Not found, and harmless, see README.md:
  *   MUTANT_EXTEND_REVIVES             Term.extend does not ask whether the deadline has passed
  *   MUTANT_REFUSAL_BELIEVED           Candidate.confirm sends no heartbeat after a refusal
@@ -101,7 +111,8 @@
 #if defined(MUTANT_HEARTBEAT_UNCHECKED) || defined(MUTANT_RELEASE_UNCHECKED) \
  || defined(MUTANT_CONFIRM_IGNORES_TOKEN) || defined(MUTANT_CONFIRM_IGNORES_HEARTBEAT) \
  || defined(MUTANT_CLAIM_KEEPS_LEASE_ROW) || defined(MUTANT_CLAIM_KEEPS_STRAYS) \
- || defined(MUTANT_WITHDRAW_UNCHECKED) || defined(LIMIT_CLAIM_HOURS_LATE)
+ || defined(MUTANT_WITHDRAW_UNCHECKED) || defined(LIMIT_CLAIM_HOURS_LATE) \
+ || defined(MUTANT_ANNOUNCE_UNCHECKED) || defined(MUTANT_REQUEST_TO_LOCK)
 #define REMEMBER
 #endif
 
@@ -127,6 +138,18 @@ byte hb;           /* its heartbeat: */
 #define BARE 1     /*   the same as the token: claimed, not confirmed */
 #define LIVE 2     /*   later than the token */
 byte age;          /* now - heartbeat, at most LMAX */
+
+#ifdef HANDOVER
+byte writer;       /* its writer, where it is confirmed: */
+#define HOLDER 0   /*   the holder */
+#define NOBODY 1   /*   NULL: the holder is leaving */
+#define SUCCESSOR 2 /*  + i: it is leaving, and candidate i is to follow */
+#ifdef REQUESTS
+byte asked;        /* the lease row of the lock's holder has a request, which was addressed to this token */
+short lateAsk;     /* bit t: a request to token t is under way */
+#endif
+short lateAnn;     /* bit t: an announcement under token t is under way */
+#endif
 
 short leases;      /* the lease rows: bit t for mylock_t. Its promise is lease(owner(t)) */
 
@@ -184,12 +207,27 @@ short known[N];   /* memory.strays. It also stands for o.Strays in the claim: it
 short lateKnown[N];
 #endif
 
+#ifdef HANDOVER
+byte exit[N];     /* elector.leave, while it holds the lock: */
+#define STAYS 0
+#define LEAVES 1  /*   the term is given up, and the work goes on: it was not told yet, or has not returned */
+#define DONE 2    /*   the work has returned */
+byte away[N];     /* Candidate.restLeft after GaveWay: time until it may claim again */
+#endif
+
 bool calm;        /* no fault happens any more */
 
 /* ---- ghosts: only looked at by assertions ---- */
 
 byte newest;      /* the token of the last claim: the largest there is */
 bool over;        /* and its term was released */
+#ifdef HANDOVER
+bool announced;    /* its holder has sent an announcement */
+bool marked;       /* which was applied */
+#endif
+#ifdef MUTANT_SUCCEED_UNCHECKED
+bool sawLeaving;   /* somebody has sent table.Succeed */
+#endif
 #ifdef MUTANT_FENCE_READS
 byte checked[N];  /* a fenced write of candidate i has read this lease row and has not written yet */
 #endif
@@ -198,6 +236,7 @@ byte checked[N];  /* a fenced write of candidate i has read this lease row and h
 byte k, t, u;
 bool ok;
 bool two_holders, stale_fenced_write, token_not_newest, rows_wrong, names_used_up; /* what assertions say */
+bool work_overlaps, wrongly_leaving, mark_lost, stale_request, claimed_back, not_reclaimed;
 
 inline end() {
 	k = 0;
@@ -208,7 +247,13 @@ inline end() {
 	stale_fenced_write = false;
 	token_not_newest = false;
 	rows_wrong = false;
-	names_used_up = false
+	names_used_up = false;
+	work_overlaps = false;
+	wrongly_leaving = false;
+	mark_lost = false;
+	stale_request = false;
+	claimed_back = false;
+	not_reclaimed = false
 }
 
 
@@ -221,7 +266,18 @@ inline assertAlone(i) {
 		:: else
 		fi
 	}
-	assert(!two_holders)
+	assert(!two_holders);
+#ifdef HANDOVER
+	/* Nor guarded work of another. It is taken to end with its term's deadline: what is late is for fences. */
+	work_overlaps = false;
+	for (k : 0 .. N - 1) {
+		if
+		:: k != i && exit[k] == LEAVES && left[i] > 0 -> work_overlaps = true
+		:: else
+		fi
+	}
+	assert(!work_overlaps)
+#endif
 }
 
 /* Tokens grow from term to term: looked at whenever a candidate becomes holder. */
@@ -238,8 +294,15 @@ inline assertNewest(i) {
  * where the lock row, if there is one, has that token and is confirmed; a lock row that is confirmed
  * has its lease row. At most one lease row follows. Together with the fence being a check inside of the
  * commit, this is why a fenced write of an old token can't land.
- * TOP leaves it out, to see whether a mutant also breaks what a user sees. */
+ * TOP leaves it out, to see whether a mutant also breaks what a user sees, such as who is leaving: only a
+ * holder that said so, and from then on. */
 inline assertRows() {
+#ifdef HANDOVER
+	wrongly_leaving = row && hb == LIVE && writer != HOLDER && !announced;
+	assert(!wrongly_leaving);
+	mark_lost = row && hb == LIVE && writer == HOLDER && marked;
+	assert(!mark_lost);
+#endif
 #ifndef TOP
 	rows_wrong = (leases & ~bit(newest)) != 0 ||
 		(row && rtok != newest) ||
@@ -279,7 +342,27 @@ inline forget() {
 	lateHb = 0;
 	lateRel = 0;
 	lateConf = 0;
-	lateWith = 0
+	lateWith = 0;
+#ifdef HANDOVER
+	lateAnn = 0;
+#ifdef REQUESTS
+	lateAsk = 0;
+#endif
+#endif
+#else
+	skip
+#endif
+}
+
+/* The lock has no holder: what was said of the last one is gone. */
+inline unmark() {
+#ifdef HANDOVER
+	writer = HOLDER;
+	announced = false;
+	marked = false;
+#ifdef REQUESTS
+	asked = 0
+#endif
 #else
 	skip
 #endif
@@ -308,6 +391,12 @@ inline fresh(i) {
 	u = 0;
 	for (t : i * K + 1 .. i * K + K) {
 		ok = t != rtok && t != newest && ((leases | lateHb | lateRel | lateConf | lateWith) & bit(t)) == 0;
+#ifdef HANDOVER
+		ok = ok && (lateAnn & bit(t)) == 0;
+#ifdef REQUESTS
+		ok = ok && (lateAsk & bit(t)) == 0 && asked != t;
+#endif
+#endif
 		for (k : 0 .. N - 1) {
 			ok = ok && tok[k] != t;
 #ifdef MUTANT_FENCE_READS
@@ -372,6 +461,7 @@ inline doClaimIf(i, o, s, may) {
 			over = false;
 			hb = BARE;
 			age = 0;
+			unmark();
 			replaced();
 			forget();
 #ifndef REMEMBER
@@ -423,6 +513,39 @@ inline doClaimIf(i, o, s, may) {
 #define releasable(x) (row && good(x))
 #endif
 
+#ifdef MUTANT_ANNOUNCE_UNCHECKED
+#define markable(x) row
+#else
+#define markable(x) (row && good(x))
+#endif
+
+#ifdef MUTANT_REQUEST_TO_LOCK
+#define askable(x) (leases != 0)
+#else
+#define askable(x) good(x)
+#endif
+
+#ifdef HANDOVER
+/* table.Announce under token x: ok = applied, else NOT_FOUND. */
+inline doAnnounce(x) {
+	ok = markable(x);
+	if
+	:: ok ->
+		if
+		:: hb == LIVE ->
+			writer = NOBODY;
+#ifdef MUTANT_SUCCEED_UNCHECKED
+			sawLeaving = true;
+#endif
+			marked = true
+		:: else
+		fi;
+		assertRows()
+	:: else
+	fi
+}
+#endif
+
 /* table.Confirm under token x: ok = applied. */
 inline doConfirm(x) {
 	ok = bareClaim(x) && !good(x); /* the lease row is an Insert */
@@ -447,6 +570,9 @@ inline doHeartbeat(x) {
 	if
 	:: ok ->
 		hb = LIVE;
+#ifdef MUTANT_HEARTBEAT_UNMARKS
+		writer = HOLDER;
+#endif
 		age = 0;
 		beaten();
 		assertRows()
@@ -466,6 +592,7 @@ inline doRelease(x) {
 		hb = RELEASED;
 		age = 0;
 		if :: x == newest -> over = true :: else fi;
+		unmark();
 		beaten();
 		forget();
 		assertRows()
@@ -482,6 +609,7 @@ inline doWithdraw(x) {
 		hb = RELEASED;
 		age = 0;
 		if :: x == newest -> over = true :: else fi;
+		unmark();
 		beaten();
 		forget();
 		assertRows()
@@ -505,6 +633,10 @@ inline forgetAll(i) {
 	sent[i] = 0;
 	obs[i] = NONE;
 	refused[i] = false;
+#ifdef HANDOVER
+	exit[i] = STAYS;
+	away[i] = 0;
+#endif
 #ifdef OPERATOR
 	gone[i] = false;
 	goneAge[i] = 0;
@@ -519,10 +651,27 @@ inline stepDown(i) {
 	sent[i] = 0;
 	refused[i] = false;
 	pc[i] = LOOK;
+#ifdef HANDOVER
+	exit[i] = STAYS;
+#endif
 #ifndef REMEMBER
 	disown(i);
 #endif
 }
+
+#ifdef HANDOVER
+/* Candidate.GaveWay: for a third of the lease after a release that is known, else for the lease. */
+inline gaveWay(i, released) {
+#ifndef MUTANT_RELEASE_BEFORE_RETURN
+	exit[i] = STAYS;
+#endif
+	away[i] = (released -> 1 : lease(i));
+	wait(i);
+#ifndef REMEMBER
+	disown(i);
+#endif
+}
+#endif
 
 /* Candidate.Claim: the claim was not confirmed, and is not remembered. */
 inline failed(i) {
@@ -609,6 +758,10 @@ inline send(i, next) {
 
 /* memory.freeIn, with the lease l that counts. */
 inline standOn(i, l) {
+#if defined(HANDOVER) && defined(RECLAIM) && !defined(MUTANT_RECLAIM_FROM_SUCCESSOR)
+	not_reclaimed = hb == LIVE && owner(rtok) == i;
+	assert(!not_reclaimed);
+#endif
 	if
 	:: age >= (l) && EXPIRES -> pc[i] = CLAIM
 	:: else -> wait(i)
@@ -661,10 +814,23 @@ inline absent(i, sa, ga) {
 #endif
 
 /* memory.freeIn: its own last term, which is over; or (WithReclaim) whatever is under its own id. */
-#ifdef RECLAIM
-#define mine(i) (rtok == tok[i] || owner(rtok) == i)
+#if defined(RECLAIM) && defined(MUTANT_RECLAIM_FROM_SUCCESSOR)
+#define mine(i) (rtok == tok[i] || (writer < SUCCESSOR -> owner(rtok) : writer - SUCCESSOR) == i)
+#elif defined(RECLAIM) && defined(MUTANT_RECLAIM_BY_WRITER)
+#define mine(i) (rtok == tok[i] || (writer == HOLDER && owner(rtok) == i))
+#elif defined(RECLAIM)
+#define mine(i) (rtok == tok[i] || owner(rtok) == i) /* the id is in the promise */
 #else
 #define mine(i) (rtok == tok[i])
+#endif
+
+/* Candidate.restLeft, after a term that was given up: no shortcut goes before it. */
+#ifndef HANDOVER
+#define gives(i) false
+#elif defined(MUTANT_OWN_AT_ONCE)
+#define gives(i) (away[i] > 0 && !(hb != RELEASED && mine(i)))
+#else
+#define gives(i) (away[i] > 0)
 #endif
 
 #ifdef SICK
@@ -711,8 +877,13 @@ proctype candidate(byte me) {
 		fi;
 #endif
 		obs[me] = SAME;
+#ifdef HANDOVER
+		/* Candidate.recognise: another holds it */
+		if :: hb == LIVE && rtok != tok[me] -> away[me] = 0 :: else fi;
+#endif
 		if
-		:: hb == RELEASED || mine(me) -> pc[me] = CLAIM
+		:: gives(me) -> wait(me)
+		:: (hb == RELEASED || mine(me)) && !gives(me) -> pc[me] = CLAIM
 		:: else -> standOn(me, u) /* a bare claim promised nothing: its own lease */
 		fi;
 		end()
@@ -737,7 +908,7 @@ proctype candidate(byte me) {
 #ifndef MUTANT_STRAYS_READ_LATER
 	/* Candidate.Look: there is no row, and these are the stray lease rows at the
 	 * same timestamp. */
-	:: d_step { pc[me] == LOOK && !row -> printf("candidate %d: Candidate.Look: no row, lease rows %x (bit = token)\n", me, leases); absent(me, 0, goneAge[me]); end() }
+	:: d_step { pc[me] == LOOK && !row && !gives(me) -> printf("candidate %d: Candidate.Look: no row, lease rows %x (bit = token)\n", me, leases); absent(me, 0, goneAge[me]); end() }
 #else
 	/* The same in two reads. */
 	:: d_step { pc[me] == LOOK && !row ->
@@ -761,6 +932,10 @@ proctype candidate(byte me) {
 	/* table.Claim: applied and acknowledged, or refused. The delay of the reply is the delay of what
 	 * comes next. */
 	:: d_step { pc[me] == CLAIM ->
+#ifdef HANDOVER
+		claimed_back = away[me] > 0 && tok[me] == newest;
+		assert(!claimed_back);
+#endif
 #ifdef OPERATOR
 		doClaim(me, obs[me], known[me]);
 #else
@@ -938,7 +1113,44 @@ proctype candidate(byte me) {
 #else
 #define mayStop true
 #endif
-	:: d_step { (pc[me] == HOLD || pc[me] == IDLE) && left[me] > 0 && mayStop ->
+#ifdef HANDOVER
+	/* elector.leave: StepDown, a request, or the end of Run's ctx, with an announcement or without. It is sent
+	 * once here, and lands at any time after, any number of times, or never. */
+	:: d_step { (pc[me] == HOLD || pc[me] == IDLE) && left[me] > 0 && exit[me] == STAYS && mayStop ->
+		printf("candidate %d: Term.Announce under token %d\n", me, tok[me]);
+		underWay(lateAnn, tok[me]);
+		announced = announced || tok[me] == newest;
+		exit[me] = LEAVES
+	}
+	:: d_step { (pc[me] == HOLD || pc[me] == IDLE) && left[me] > 0 && exit[me] == STAYS && mayStop ->
+		printf("candidate %d: is to stop\n", me);
+		exit[me] = LEAVES
+	}
+#ifdef REQUESTS
+	/* elector.heed */
+	:: d_step { (pc[me] == HOLD || pc[me] == IDLE) && left[me] > 0 && exit[me] == STAYS && asked != 0 && good(tok[me]) ->
+		printf("candidate %d: Term.Asked under token %d: it is to go\n", me, tok[me]);
+		stale_request = asked != tok[me];
+		assert(!stale_request);
+		underWay(lateAnn, tok[me]);
+		announced = announced || tok[me] == newest;
+		exit[me] = LEAVES;
+		end()
+	}
+#endif
+	:: d_step { exit[me] == LEAVES && (pc[me] == HOLD || pc[me] == IDLE || left[me] == 0) ->
+		printf("candidate %d: the work was told, and has returned\n", me);
+		exit[me] = (left[me] > 0 -> DONE : STAYS)
+	}
+#ifdef MUTANT_RELEASE_BEFORE_RETURN
+#define mayRelease(i) (exit[i] != STAYS)
+#else
+#define mayRelease(i) (exit[i] == DONE)
+#endif
+#else
+#define mayRelease(i) mayStop
+#endif
+	:: d_step { (pc[me] == HOLD || pc[me] == IDLE) && left[me] > 0 && mayRelease(me) ->
 		printf("candidate %d: stops: Term.End\n", me);
 		left[me] = 0;
 		pc[me] = STOP;
@@ -960,6 +1172,22 @@ proctype candidate(byte me) {
 		forgetAll(me);
 		pc[me] = LOOK
 	}
+
+#ifdef HANDOVER
+	/* The same, and Run goes on. */
+	:: d_step { pc[me] == STOP ->
+		doRelease(tok[me]);
+		printf("candidate %d: table.Release under token %d: %d (1 applied, 0 refused), and goes on as a candidate\n", me, tok[me], ok);
+		gaveWay(me, ok);
+		end()
+	}
+	:: d_step { !calm && pc[me] == STOP ->
+		printf("candidate %d: table.Release: no reply, the release is under way, and it goes on as a candidate\n", me);
+		underWay(lateRel, tok[me]);
+		gaveWay(me, false);
+		end()
+	}
+#endif
 
 #ifdef MUTANT_FENCE_READS
 	/* A fenced write of the holder as a read and then a write. */
@@ -983,6 +1211,10 @@ proctype candidate(byte me) {
 inline tick() {
 	if :: age < LMAX && row && hb != RELEASED -> age++ :: else fi;
 	for (k : 0 .. N - 1) {
+#ifdef HANDOVER
+		if :: left[k] == 1 -> exit[k] = STAYS :: else fi; /* the term's context ends, and its work */
+		if :: away[k] > 0 -> away[k]-- :: else fi;
+#endif
 		if :: left[k] > 0 -> left[k]-- :: else fi;
 #ifdef MUTANT_STRAYS_READ_LATER
 		if
@@ -1027,6 +1259,35 @@ inline tick() {
 	:: d_step { (lateWith & bit(x)) != 0 -> doWithdraw(x); printf("a late withdrawal of token %d lands: %d (1 applied, 0 refused)\n", x, ok); if :: calm -> lateWith = lateWith & ~bit(x) :: else fi; end() } \
 	:: d_step { (lateRel & bit(x)) != 0 -> doRelease(x); printf("a late release of token %d lands: %d (1 applied, 0 NOT_FOUND)\n", x, ok); lateRel = lateRel & ~bit(x); end() }
 
+#ifdef HANDOVER
+#define LATEANN(x) \
+	:: d_step { (lateAnn & bit(x)) != 0 -> doAnnounce(x); printf("an announcement under token %d lands: %d (1 applied, 0 NOT_FOUND)\n", x, ok); if :: calm -> lateAnn = lateAnn & ~bit(x) :: else fi; end() }
+#else
+#define LATEANN(x)
+#endif
+
+/* A request addressed to token x is sent, and lands. */
+#ifdef REQUESTS
+#define ASK(x) \
+	:: d_step { !calm && rtok == x && (lateAsk & bit(x)) == 0 && canLand(x) -> printf("somebody sends a request to token %d\n", x); lateAsk = lateAsk | bit(x) } \
+	:: d_step { (lateAsk & bit(x)) != 0 -> ok = askable(x); printf("a request to token %d lands: %d (1 applied, 0 NOT_FOUND)\n", x, ok); if :: ok -> asked = x :: else fi; if :: calm -> lateAsk = lateAsk & ~bit(x) :: else fi; end() }
+#else
+#define ASK(x)
+#endif
+
+/* table.Succeed of candidate i: the row was leaving when it looked, at some time, so it is now, if its guard holds. */
+#ifdef MUTANT_SUCCEED_UNCHECKED
+#define mayFollow (hb == LIVE && sawLeaving)
+#else
+#define mayFollow (row && good(rtok) && writer != HOLDER)
+#endif
+#if defined(HANDOVER) && defined(RECLAIM)
+#define SUCCEED(i) \
+	:: d_step { !calm && mayFollow -> printf("table.Succeed of candidate %d lands\n", i); writer = SUCCESSOR + i; assertRows(); end() }
+#else
+#define SUCCEED(i)
+#endif
+
 /* The claim on which candidate i gave up lands. Its token is nobody's. */
 #ifdef OPERATOR
 #define LATECLAIM(i) \
@@ -1064,10 +1325,16 @@ proctype world() {
 	VERYLATECLAIM(0)
 	VERYLATECLAIM(1)
 	LATE(1) LATE(2) LATE(3) LATE(4) LATE(5) LATE(6)
+	LATEANN(1) LATEANN(2) LATEANN(3) LATEANN(4) LATEANN(5) LATEANN(6)
+	ASK(1) ASK(2) ASK(3) ASK(4) ASK(5) ASK(6)
+	SUCCEED(0) SUCCEED(1)
 	FENCED(1) FENCED(2) FENCED(3) FENCED(4) FENCED(5) FENCED(6)
 #if N == 3
 	LATECLAIM(2)
 	LATE(7) LATE(8) LATE(9)
+	LATEANN(7) LATEANN(8) LATEANN(9)
+	ASK(7) ASK(8) ASK(9)
+	SUCCEED(2)
 	FENCED(7) FENCED(8) FENCED(9)
 #endif
 #ifdef OPERATOR
@@ -1078,6 +1345,7 @@ proctype world() {
 		rtok = 0;
 		hb = RELEASED;
 		age = 0;
+		unmark();
 		replaced();
 		forget();
 		end()
@@ -1092,6 +1360,7 @@ proctype world() {
 		rtok = 0;
 		hb = RELEASED;
 		age = 0;
+		unmark();
 		replaced();
 		forget();
 		end()
