@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -28,6 +29,8 @@ type candidate struct {
 	Lease                      time.Duration
 	FirstValue                 int64 // its writes count up from here: no two writes have the same value
 	Scripted                   bool  // it writes when it is told to, and not on its own
+	Handover                   bool
+	Priority                   int // if Handover
 }
 
 const (
@@ -50,7 +53,6 @@ func runCandidate(args []string, orders <-chan string) error {
 	}
 	w := &worker{candidate: c, out: json.NewEncoder(os.Stdout)}
 	w.value.Store(c.FirstValue)
-	go w.obey(orders)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	var err error
@@ -70,7 +72,11 @@ func runCandidate(args []string, orders <-chan string) error {
 	if !c.Scripted {
 		opts = append(opts, spindle.WithLeader(w.lead))
 	}
-	w.lock = spindle.New(w.db, c.Table, c.Lock, opts...)
+	if c.Handover {
+		opts = append(opts, spindle.WithHandover(), spindle.WithPriority(c.Priority))
+	}
+	w.ctx, w.lock = ctx, spindle.New(w.db, c.Table, c.Lock, opts...)
+	go w.obey(orders)
 	done := make(chan error, 1)
 	if err := w.lock.Run(ctx, done); err != nil {
 		return err
@@ -87,7 +93,9 @@ type worker struct {
 	candidate
 	db    *spanner.Client
 	lock  *spindle.Lock
+	ctx   context.Context // Run's
 	value atomic.Int64
+	works atomic.Int64  // the token that it works under
 	last  spindle.Token // of the last term, once Run is done
 
 	mu  sync.Mutex
@@ -105,6 +113,9 @@ func (w *worker) say(r record) {
 }
 
 func (w *worker) observe(e spindle.Event) {
+	if e.Kind == spindle.Lost && errors.Is(e.Err, spindle.ErrSteppedDown) && w.works.Load() == int64(e.Token) && w.ctx.Err() == nil {
+		panic("it stepped down before its work had returned")
+	}
 	w.say(record{Kind: kindEvent, Token: e.Token, Note: strings.TrimSpace(e.Kind.String() + " " + text(e.Err))})
 }
 
@@ -154,6 +165,8 @@ func (w *worker) watch(done <-chan error) {
 // lead is the guarded work: it writes as long as the term lasts, and then once more, on purpose too
 // late. The fence lets that land only while nobody has claimed the lock since.
 func (w *worker) lead(ctx context.Context, token spindle.Token) {
+	w.works.Store(int64(token))
+	defer w.works.Store(0)
 	for ctx.Err() == nil {
 		w.write(token)
 		pause(ctx, 10*time.Millisecond+rand.N(30*time.Millisecond))
@@ -236,10 +249,10 @@ func (w *worker) sayOutcome(r record, at time.Time, err error) {
 	w.say(r)
 }
 
-// command tells a scripted candidate to make the two halves of a write that is not guarded by a
-// transaction, with as much time in between as the test likes.
+// command tells a candidate to step down or to ask the holder of a token to, or a scripted one to make the two
+// halves of a write that is not guarded by a transaction, with as much time in between as the test likes.
 type command struct {
-	Do    string // read, write, write fenced
+	Do    string // step down, ask, read, write, write fenced
 	Token spindle.Token
 	Row   int64
 }
@@ -256,6 +269,10 @@ func (w *worker) obey(orders <-chan string) {
 		var at time.Time
 		var err error
 		switch c.Do {
+		case "step down":
+			go w.stepDown()
+		case "ask":
+			go w.ask(c.Token)
 		case "read":
 			r = record{Kind: kindInvoke, Token: c.Token, Value: w.value.Add(1), Row: c.Row}
 			w.say(r)
@@ -270,6 +287,23 @@ func (w *worker) obey(orders <-chan string) {
 		}
 		cancel()
 	}
+}
+
+func (w *worker) stepDown() {
+	_, token := w.lock.HasLock()
+	err := w.lock.StepDown(w.ctx)
+	w.say(record{Kind: kindSteppedDown, Token: token, Note: text(err)})
+}
+
+// ask gives up after a while, as its own network may be what fails.
+func (w *worker) ask(token spindle.Token) {
+	ctx, cancel := context.WithTimeout(w.ctx, 5*w.Lease)
+	defer cancel()
+	h, err := w.lock.RequestHandover(ctx, token)
+	if err == nil && (h.From.Token != token || h.To.Token <= token || h.Gap < 0) {
+		panic(fmt.Sprintf("asked for a handover of %v, and had %+v", token, h))
+	}
+	w.say(record{Kind: kindHandover, Token: token, Note: text(err)})
 }
 
 func text(err error) string {

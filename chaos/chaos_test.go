@@ -104,7 +104,7 @@ func TestChaos(t *testing.T) {
 	var dbs []*spindletest.Database
 	for _, g := range grounds {
 		db := newDatabase(t, g.postgres, g.flags...)
-		base := candidate{Lock: g.lock, Database: db.Path, Table: db.Table, Lease: lease}
+		base := candidate{Lock: g.lock, Database: db.Path, Table: db.Table, Lease: lease, Handover: true}
 		dbs, teams = append(dbs, db), append(teams, newTeam(t, h, base, db.Host, teamSize))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), *chaosFor)
@@ -127,6 +127,8 @@ func TestChaos(t *testing.T) {
 	t.Log(summary(h, v, time.Since(start), seed, start))
 	v.require(t)
 	assert.Greater(t, float64(len(h.terms)), chaosFor.Seconds()/2, "terms: too few to show anything")
+	assert.NotZero(t, h.given[kindSteppedDown], "no StepDown came through")
+	assert.NotZero(t, h.given[kindHandover], "no request was answered")
 	assert.True(t, slices.ContainsFunc(h.writes, func(w *write) bool { return w.outcome == kindFenced }), "no write was fenced: nothing was shown of the fence")
 }
 
@@ -163,6 +165,8 @@ func summary(h *history, v verdict, took time.Duration, seed uint64, start time.
 	for _, kind := range kinds {
 		row("", "%s", kind)
 	}
+	row("stepped down", "%d", h.given[kindSteppedDown])
+	row("requests answered", "%d", h.given[kindHandover])
 	row("writes accepted", "%d", outcomes[kindAccepted])
 	row("writes fenced", "%d", outcomes[kindFenced])
 	row("writes unknown", "%d, of which %d have happened", outcomes[kindUnknown], v.unknownSeen)

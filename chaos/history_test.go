@@ -48,6 +48,9 @@ const (
 	kindEvent   = "event"   // of spindle's
 	kindStopped = "stopped" // Run is done
 
+	kindSteppedDown = "stepped down" // StepDown has returned
+	kindHandover    = "handover"     // RequestHandover has
+
 	kindInvoke   = "invoke" // a write begins
 	kindRead     = "read"   // it has read, if it is scripted
 	kindAccepted = "accepted"
@@ -95,7 +98,8 @@ type history struct {
 	values  map[int64]*write
 	finals  []record
 	faults  map[string]int
-	started int // processes
+	given   map[string]int // handovers without an error, by how they were asked for
+	started int            // processes
 }
 
 // newHistory keeps the history of a test that fails or does not end, and says where.
@@ -113,7 +117,7 @@ func newHistory(tb testing.TB) *history {
 	require.NoError(tb, err)
 	h := &history{
 		dir: dir, file: file, out: json.NewEncoder(file), changed: make(chan struct{}),
-		last: map[string]record{}, open: map[string]*term{}, newest: map[string]*term{}, values: map[int64]*write{}, faults: map[string]int{},
+		last: map[string]record{}, open: map[string]*term{}, newest: map[string]*term{}, values: map[int64]*write{}, faults: map[string]int{}, given: map[string]int{},
 	}
 	tb.Cleanup(func() {
 		_ = file.Close()
@@ -147,6 +151,10 @@ func (h *history) add(r record) {
 		w.record, w.end, w.outcome = r, r.At, r.Kind
 	case kindFinal:
 		h.finals = append(h.finals, r)
+	case kindSteppedDown, kindHandover:
+		if r.Note == "" {
+			h.given[r.Kind]++
+		}
 	case kindFault:
 		h.faults[r.Note]++
 	}
@@ -194,6 +202,16 @@ func (h *history) holder(lock string, after int64) *term {
 		return t
 	}
 	return nil
+}
+
+// latest is the newest token of the lock that is known.
+func (h *history) latest(lock string) spindle.Token {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.newest[lock]; t != nil {
+		return t.token
+	}
+	return 1
 }
 
 // accepted is how many of the writes to that lock's register were accepted after that time.

@@ -24,7 +24,9 @@ var faults = []fault{
 	{"SIGKILL", 4, 0, 0.5, (*member).kill, (*member).start},
 	{"SIGSTOP", 5, 1.05, 2.5, func(m *member) { m.signal(syscall.SIGSTOP) }, func(m *member) { m.signal(syscall.SIGCONT) }},
 	{"short SIGSTOP", 2, 0.2, 1.05, func(m *member) { m.signal(syscall.SIGSTOP) }, func(m *member) { m.signal(syscall.SIGCONT) }},
-	{"SIGTERM", 3, 0, 0.5, (*member).terminate, (*member).start},
+	{"SIGTERM", 3, 0, 0.5, (*member).terminate, (*member).start}, // most of them with handover
+	{"StepDown", 3, 0, 0.5, func(m *member) { m.order(command{Do: "step down"}) }, func(*member) {}},
+	{"request", 3, 0, 0.5, (*member).isAsked, func(*member) {}},
 	{"cut", 2, 0.3, 2, func(m *member) { m.link.Cut() }, mend},
 	{"black hole", 2, 0.3, 2.5, func(m *member) { m.link.To.BlackHole(); m.link.From.BlackHole() }, mend},
 	{"requests lost in a black hole", 2, 0.3, 2.5, func(m *member) { m.link.To.BlackHole() }, mend},
@@ -41,6 +43,13 @@ func (m *member) slow(leases float64) {
 	d := m.team.leases(leases)
 	m.link.To.Slow(d)
 	m.link.From.Slow(d)
+}
+
+// isAsked lets another ask the member to hand the lock over, if it holds it, or whoever does. The token may be an
+// old one.
+func (m *member) isAsked() {
+	t := m.team
+	m.next().order(command{Do: "ask", Token: t.h.latest(t.base.Lock)})
 }
 
 func cutEverybody(m *member) {
@@ -69,10 +78,14 @@ type attack struct {
 
 func (t *team) next(r *rand.Rand) attack {
 	f := pick(r)
+	rest := r.Float64() / 2
+	if r.IntN(25) == 0 {
+		rest = 8 // a priority asks for three leases in which nothing fails
+	}
 	return attack{
 		fault:  f,
 		lasts:  t.leases(f.shortest + r.Float64()*(f.longest-f.shortest)),
-		rest:   t.leases(r.Float64() / 2),
+		rest:   t.leases(rest),
 		holder: r.IntN(4) > 0, // most of them: a fault of anybody else changes little
 		member: r.IntN(len(t.members)),
 	}
@@ -127,6 +140,9 @@ func (t *team) torment(ctx context.Context, seed, stream uint64) {
 
 func (m *member) suffer(a attack) {
 	r := record{Kind: kindFault, Lock: m.team.base.Lock, Who: m.current().who, Note: a.fault.name}
+	if a.fault.name == "SIGTERM" && m.current().handover {
+		r.Note += " with handover"
+	}
 	m.team.h.add(r)
 	a.fault.begin(m)
 	time.Sleep(a.lasts)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -45,8 +46,9 @@ type member struct {
 
 type process struct {
 	*subprocess.Child
-	who  string
-	told atomic.Bool // to end
+	who      string
+	handover bool
+	told     atomic.Bool // to end
 }
 
 // processes numbers the processes of this test binary, so that all values that they write differ.
@@ -67,11 +69,13 @@ func newTeam(tb testing.TB, h *history, base candidate, host string, size int) *
 	return t
 }
 
-// start starts the member's next process.
+// start starts the member's next process. Where there are handovers, two of three processes take part, and half of
+// those are preferred to the others.
 func (m *member) start() {
 	n := processes.Add(1)
 	c := m.team.base
 	c.Who, c.FirstValue = fmt.Sprintf("%s.%d", m.name, n), n*valuesOfAProcess
+	c.Handover, c.Priority = c.Handover && n%3 > 0, 8+int(n%2)
 	p, err := m.spawn(c)
 	if err != nil {
 		m.team.tb.Errorf("cannot start %s: %v", c.Who, err)
@@ -92,7 +96,7 @@ func (m *member) spawn(c candidate) (*process, error) {
 		return nil, err
 	}
 	defer log.Close()
-	p := &process{who: c.Who}
+	p := &process{who: c.Who, handover: c.Handover}
 	p.Child, err = subprocess.Command{
 		Args:   []string{string(arg)},
 		Env:    []string{"SPANNER_EMULATOR_HOST=" + m.link.Addr(), "GORACE=halt_on_error=1 atexit_sleep_ms=0"},
@@ -148,12 +152,25 @@ func (m *member) terminate() {
 	}
 }
 
+// order is carried out if the process is there.
+func (m *member) order(c command) {
+	if line, err := json.Marshal(c); err == nil {
+		_ = m.current().Tell(string(line))
+	}
+}
+
 // command is for a scripted process.
 func (m *member) command(c command) {
 	m.team.tb.Helper()
 	line, err := json.Marshal(c)
 	require.NoError(m.team.tb, err)
 	require.NoError(m.team.tb, m.current().Tell(string(line)))
+}
+
+// next is another member.
+func (m *member) next() *member {
+	members := m.team.members
+	return members[(slices.Index(members, m)+1)%len(members)]
 }
 
 func (t *team) kill() {
