@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
@@ -424,5 +426,32 @@ func TestALeaderThatHandsOverWorksOnWhenRunEnds(t *testing.T) {
 		require.NoError(t, <-a.Done)
 		assert.GreaterOrEqual(t, told.Sub(began), fleet.Lease/3)
 		assert.Equal(t, "elected, leaving, lost", a.Seen.Kinds())
+	})
+}
+
+func TestARequestThatIsNotAnsweredSaysWhy(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a", spindle.WithHandover())
+		operator := b.Machine("operator")
+		operator.Link.Refuse(fleet.Refusing("ask", errors.New("unavailable")))
+		limited, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err := operator.RequestHandover(limited, a.Token())
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "whether it was asked is not known")
+		assert.ErrorContains(t, err, "unavailable")
+
+		operator.Link.Refuse(fleet.Refusing("ask", status.Error(codes.PermissionDenied, "no")))
+		_, err = operator.RequestHandover(context.Background(), a.Token())
+		assert.NotContains(t, fmt.Sprint(err), "not known", "it was refused")
+		assert.ErrorContains(t, err, "no")
+
+		operator.Link.Refuse(nil)
+		a.Link.Cut() // it dies
+		limited, cancel = context.WithTimeout(context.Background(), 2*fleet.Lease)
+		defer cancel()
+		_, err = operator.RequestHandover(limited, a.Token())
+		assert.ErrorContains(t, err, "it has not released the lock, and is not heard from any more")
+		b.End(a)
 	})
 }

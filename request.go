@@ -60,9 +60,12 @@ func (l *Lock) ask(ctx context.Context, from Leader) error {
 		if err == nil || errors.Is(err, ErrSuperseded) {
 			return nil
 		}
+		if elect.Lasting(err) {
+			return fmt.Errorf("ask: %w", err)
+		}
 		elect.Sleep(ctx, l.config.Clock, retry.Pause(l.config.Clock))
-		if ctx.Err() != nil || elect.Lasting(err) {
-			return fmt.Errorf("whether it was asked is not known: %w", err)
+		if ctx.Err() != nil {
+			return fmt.Errorf("whether it was asked is not known: %w: %w", context.Cause(ctx), err)
 		}
 	}
 }
@@ -95,6 +98,8 @@ func (f *follower) see(o table.Observation) {
 		if f.held = o.At; o.Leaving() {
 			f.so = "it is leaving, and has not released the lock"
 		}
+	case Token(o.Token) == f.From.Token && o.Confirmed():
+		f.so = "it has not released the lock, and is not heard from any more"
 	case leads(o):
 		f.To, f.Gap = leaderOf(o), max(o.Heartbeat.Sub(f.held), 0)
 	case o.Exists && o.Heartbeat.IsZero() && !f.free:
