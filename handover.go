@@ -14,17 +14,20 @@ import (
 type exit struct {
 	mu    sync.Mutex
 	asked chan struct{} // closed once somebody wants it
-	by    table.Request // who; "": StepDown
+	by    table.Request // once asked: who; "": not by a request
 	told  chan struct{} // closed once the work was told to stop
 	why   error         // once told: the reason
 	over  chan struct{} // closed once the term is over
 	err   error         // once over: why the lock was not released because of it
+
+	returned chan struct{} // closed once the work has returned
 }
 
 func newExit() *exit {
-	return &exit{asked: make(chan struct{}), told: make(chan struct{}), over: make(chan struct{})}
+	return &exit{asked: make(chan struct{}), told: make(chan struct{}), over: make(chan struct{}), returned: make(chan struct{})}
 }
 
+// ask gives the term up. Who asks first is obeyed.
 func (x *exit) ask(by table.Request) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -35,9 +38,11 @@ func (x *exit) ask(by table.Request) {
 }
 
 // wanted reports whether somebody has asked.
-func (x *exit) wanted() bool {
+func (x *exit) wanted() bool { return closed(x.asked) }
+
+func closed(c <-chan struct{}) bool {
 	select {
-	case <-x.asked:
+	case <-c:
 		return true
 	default:
 		return false
@@ -52,7 +57,8 @@ func (x *exit) end(err error) {
 // StepDown gives the lock up for another to have, and returns once it is released. The leader announces it, goes
 // on for a third of the lease and a round trip, in which the followers see that, tells its work to stop (the cause
 // of the leader function's ctx is ErrSteppedDown), and releases the lock once that has returned. This Lock competes
-// on. It does not claim the lock again before another has held it, or a third of the lease has passed.
+// on. It does not claim the lock again before another has held it, or a third of the lease has passed, or a lease
+// if it is not known whether the lock was released.
 //
 // The error is ErrNotLeader if this Lock does not hold the lock; ErrSuperseded or ErrExpired if it was lost
 // meanwhile; that of ctx if it ended; or says that the leader function has not returned within a lease of being
@@ -85,8 +91,15 @@ func (l *Lock) awaitExit(ctx context.Context, x *exit) error {
 			defer limit.Stop()
 			late = limit.C
 		case <-late:
+			late = nil
+			if closed(x.returned) {
+				continue // the release takes long, and has an end
+			}
 			return fmt.Errorf("the leader function has not returned within a lease (%v) of being told to stop: the lock is still held, and will be released once it has", l.config.Lease)
 		case <-ctx.Done():
+			if closed(x.over) {
+				return x.err
+			}
 			return fmt.Errorf("%w: the lock is still held, and will be released once its work has returned", context.Cause(ctx))
 		}
 	}
@@ -94,65 +107,71 @@ func (l *Lock) awaitExit(ctx context.Context, x *exit) error {
 
 // leave waits until the term is to be given up, announces that, tells the work, and closes stop once the term can
 // end: the work has returned, or has had its time.
-func (e *elector) leave(ctx context.Context, t *elect.Term, x *exit, returned <-chan struct{}) (stop <-chan struct{}) {
-	leaving := make(chan struct{})
-	done := returned
+func (e *elector) leave(ctx context.Context, t *elect.Term, x *exit, stop chan<- struct{}) {
+	done := x.returned
 	if !e.config.Brief {
 		done = nil
 	}
-	go func() {
-		announce := true
-		select {
-		case <-t.Context().Done():
-			return // lost
-		case <-ctx.Done():
-			announce = e.config.Handover
-		case <-x.asked:
-		case <-done:
-			announce = false // nobody works meanwhile
-		}
-		if announce {
-			e.say(t)
-			e.announce(ctx, t)
-		}
-		x.why = ErrSteppedDown
-		if ctx.Err() != nil {
-			x.why = fmt.Errorf("%w: %w", ErrStopped, context.Cause(ctx))
-			t.Tell(context.Cause(ctx))
-		} else {
-			t.Tell(ErrSteppedDown)
-		}
-		close(x.told)
-		select {
-		case <-returned:
-		case <-e.patience:
-		}
-		close(leaving)
-	}()
-	return leaving
+	announce := true
+	select {
+	case <-t.Context().Done():
+		return // lost
+	case <-ctx.Done():
+		announce = e.config.Handover
+	case <-x.asked:
+	case <-done:
+		announce = false // nobody works meanwhile
+	}
+	x.ask("")
+	if announce {
+		e.say(t)
+		e.announce(ctx, t, x)
+	}
+	x.why = ErrSteppedDown
+	if ctx.Err() != nil {
+		x.why = fmt.Errorf("%w: %w", ErrStopped, context.Cause(ctx))
+		t.Tell(context.Cause(ctx))
+	} else {
+		t.Tell(ErrSteppedDown)
+	}
+	close(x.told)
+	select {
+	case <-x.returned:
+	case <-e.patience:
+	}
+	close(stop)
 }
 
-// announce returns when the work is to be told: at once if Run's ctx ends and there is to be no handover then.
-func (e *elector) announce(ctx context.Context, t *elect.Term) {
+// announce returns when the work is to be told: at once if it returns by itself, since nobody works meanwhile, or
+// if Run's ctx ends and there is to be no handover then.
+func (e *elector) announce(ctx context.Context, t *elect.Term, x *exit) {
 	patient, hurry := context.WithCancel(t.Context())
 	defer hurry()
 	if !e.config.Handover {
 		defer context.AfterFunc(ctx, hurry)()
+	}
+	if !closed(x.returned) { // or the term has gone on without it
+		go func() {
+			select {
+			case <-x.returned:
+				hurry()
+			case <-patient.Done():
+			}
+		}()
 	}
 	t.Announce(patient)
 }
 
 // say tells everybody here that the term is being given up.
 func (e *elector) say(t *elect.Term) {
-	v := e.view.Load()
-	if v.term != t {
+	e.telling.Lock()
+	defer e.telling.Unlock()
+	now := *e.view.Load()
+	if now.term != t {
 		return // lost meanwhile
 	}
-	now := *v
-	now.leaving, now.next = true, make(chan struct{})
-	if e.view.CompareAndSwap(v, &now) {
-		close(v.next)
-	}
+	now.leaving = true
+	e.show(now)
 	e.log.Info("leaving", "token", t.Token())
 	e.emit(Leaving, elect.Event{Token: t.Token()})
 }

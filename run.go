@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
@@ -20,6 +21,7 @@ type elector struct {
 	candidate elect.Candidate
 	problems  problems
 	last      table.Token // of its last term
+	telling   sync.Mutex  // held while a term is said to be leaving, or over: in that order
 
 	patience chan struct{}     // closed when whoever was to stop has had the time to
 	overdue  []<-chan struct{} // the caller's code that did not return in time
@@ -124,28 +126,30 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	if ctx.Err() != nil {
 		return notLost(e.release(ctx, t, context.Cause(ctx)))
 	}
-	x := newExit()
+	x, stop := newExit(), make(chan struct{})
+	var others sync.WaitGroup
+	defer others.Wait()
 	e.begin(t, x)
-	returned := e.work(t, x)
-	stop := e.leave(ctx, t, x, returned)
+	e.work(t, x)
+	others.Go(func() { e.leave(ctx, t, x, stop) })
 	if e.config.Handover {
-		go e.heed(t, x)
+		others.Go(func() { e.heed(t, x) })
 	}
 	if reason := t.Renew(e.config.Heartbeat, stop); reason != nil {
 		t.End(reason)
 		e.lost(t, reason)
 		x.end(reason)
-		return e.outlive(returned)
+		return e.outlive(x.returned)
 	}
 	e.lost(t, x.why)
-	if err := e.outlive(returned); err != nil {
+	if err := e.outlive(x.returned); err != nil {
 		t.End(x.why) // and the lock is left to expire
 		x.end(err)
 		return err
 	}
 	err := e.release(ctx, t, x.why)
 	x.end(err)
-	if errors.Is(x.why, ErrStopped) {
+	if ctx.Err() != nil {
 		return notLost(err)
 	}
 	e.candidate.GaveWay(t, err == nil, x.by)
@@ -179,25 +183,25 @@ func (e *elector) deadline(t *elect.Term) time.Time {
 	return e.config.Clock.Now().Time().Add(t.Left())
 }
 
-// work starts the leader function. Returned is closed when it has returned.
-func (e *elector) work(t *elect.Term, x *exit) (returned <-chan struct{}) {
-	work := make(chan struct{})
+// work starts the leader function.
+func (e *elector) work(t *elect.Term, x *exit) {
 	if e.config.Lead == nil {
-		close(work)
-		return work
+		close(x.returned)
+		return
 	}
 	go func() {
-		defer close(work)
+		defer close(x.returned)
 		e.config.Lead(t.Context(), t.Token())
 		if t.Context().Err() == nil && !e.config.Brief && !x.wanted() {
 			e.log.Warn("the leader function has returned, and its term goes on: nobody works under the lock", "token", t.Token())
 		}
 	}()
-	return work
 }
 
 // lost ends the term for everybody who asks this lock.
 func (e *elector) lost(t *elect.Term, reason error) {
+	e.telling.Lock()
+	defer e.telling.Unlock()
 	e.show(view{})
 	e.last = t.Token()
 	level := slog.LevelWarn

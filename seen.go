@@ -20,7 +20,7 @@ type view struct {
 	next    chan struct{}     // closed once there is a newer view
 }
 
-// show makes v what everybody sees. Only the loop calls it.
+// show makes v what everybody sees. Only the loop calls it, and, while that keeps a term, elector.say.
 func (l *Lock) show(v view) {
 	v.next = make(chan struct{})
 	if before := l.view.Swap(&v); before != nil {

@@ -14,8 +14,8 @@ import (
 // ErrExpired says that a term ended by itself, by the local clock.
 var ErrExpired = errors.New("the lease expired: no heartbeat was acknowledged in time")
 
-// Term is one time of holding locks, from the confirmation to the end. Held, Token and Context are for
-// any goroutine; the other methods are for the one that keeps it.
+// Term is one time of holding locks, from the confirmation to the end. Renew, Beat, End and Release are for the
+// goroutine that keeps it; the other methods are for any.
 type Term struct {
 	// Jeopardy and Safe, if set before Renew, are called when a heartbeat fails after one that did not,
 	// and when one is acknowledged again.
@@ -88,6 +88,9 @@ func (t *Term) Renew(interval time.Duration, stop <-chan struct{}) error {
 	for {
 		select {
 		case <-stop:
+			if t.Left() <= 0 {
+				return ErrExpired
+			}
 			return nil
 		case <-next.C:
 			pause, err := t.Beat(interval)
