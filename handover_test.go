@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -429,6 +433,92 @@ func TestALeaderThatHandsOverWorksOnWhenRunEnds(t *testing.T) {
 	})
 }
 
+// A release that failed is said by one who waits for it, also if Run's ctx ends meanwhile.
+func TestAStopWhileSteppingDownSaysThatTheReleaseFailed(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+		}))
+		a.Link.Refuse(fleet.Refusing("release", errors.New("refused")))
+		done := stepDown(context.Background(), a)
+		b.Until(fleet.Lease/2, func() bool { return a.Link.Counts()["announce"] > 0 })
+		time.Sleep(fleet.Lease/3 + time.Millisecond)
+		a.Stop()
+		assert.ErrorContains(t, <-done, "refused")
+		assert.ErrorContains(t, <-a.Done, "refused")
+	})
+}
+
+// What ended by itself was not given up, although its function returns when it does.
+func TestATermThatExpiredWasNotGivenUp(t *testing.T) {
+	for range 20 {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			a := b.Start("a", spindle.WithStepDownOnReturn(), spindle.WithLeader(func(ctx context.Context, _ spindle.Token) { <-ctx.Done() }))
+			a.Link.Cut()
+			time.Sleep(2 * fleet.Lease)
+			synctest.Wait()
+			require.Contains(t, a.Seen.Kinds(), "lost")
+			assert.ErrorIs(t, a.Seen.Last().Err, spindle.ErrExpired)
+			b.End(a)
+		})
+	}
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a")
+		done := stepDown(context.Background(), a)
+		time.Sleep(fleet.Lease / 6)
+		a.Clock.Mono.Add(int64(fleet.Lease)) // it was suspended
+		assert.ErrorIs(t, <-done, spindle.ErrExpired)
+		b.End(a)
+	})
+}
+
+// Nobody works while a holder waits whose work has returned.
+func TestALeaderWhoseWorkHasReturnedDoesNotWaitForItsFollowers(t *testing.T) {
+	stops := map[string]func(*fleet.Machine){
+		"StepDown":       func(m *fleet.Machine) { stepDown(context.Background(), m) },
+		"the end of Run": func(m *fleet.Machine) { m.Stop() },
+	}
+	for name, stop := range stops {
+		t.Run(name, func(t *testing.T) {
+			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+				to, log := logging()
+				finish := make(chan struct{})
+				a := b.Start("a", to, spindle.WithHandover(), spindle.WithLeader(func(context.Context, spindle.Token) { <-finish }))
+				stop(a)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				assert.True(t, a.Has())
+				close(finish)
+				synctest.Wait()
+				assert.False(t, a.Has())
+				assert.NotContains(t, log.String(), "WARN", "the work was to end")
+				b.End(a)
+			})
+		})
+	}
+}
+
+// When done has its value, the Spanner client may be closed.
+func TestNothingLooksForRequestsAfterDone(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Machine("a", spindle.WithHandover())
+		var asks, asked atomic.Bool
+		a.Link.After(func(step string) {
+			if step == "asked" {
+				asks.Store(true)
+				time.Sleep(fleet.Lease) // whatever its ctx says
+				asked.Store(true)
+			}
+		})
+		b.Run(a)
+		b.Until(2*fleet.Lease, asks.Load)
+		a.Stop()
+		<-a.Done
+		assert.True(t, asked.Load())
+	})
+}
+
 func TestARequestThatIsNotAnsweredSaysWhy(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a", spindle.WithHandover())
@@ -453,5 +543,97 @@ func TestARequestThatIsNotAnsweredSaysWhy(t *testing.T) {
 		_, err = operator.RequestHandover(limited, a.Token())
 		assert.ErrorContains(t, err, "it has not released the lock, and is not heard from any more")
 		b.End(a)
+	})
+}
+
+// A term may be given up from all sides at once: by StepDown, requests, its function, and the end of Run.
+func TestATermIsGivenUpOnceWhoeverAsks(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		lead := spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+			limited, cancel := context.WithTimeout(ctx, rand.N(2*fleet.Lease))
+			defer cancel()
+			<-limited.Done()
+		})
+		machine := func(id string) *fleet.Machine {
+			return b.Machine(id, spindle.WithHandover(), spindle.WithStepDownOnReturn(), lead)
+		}
+		ms := []*fleet.Machine{machine("a"), machine("c"), machine("d")}
+		operator := b.Machine("operator")
+		ctx, stop := context.WithCancel(context.Background())
+		var all sync.WaitGroup
+		often := func(f func()) {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					time.Sleep(rand.N(fleet.Lease))
+					f()
+				}
+			})
+		}
+		for _, m := range ms {
+			b.Run(m)
+			for range 2 {
+				often(func() {
+					if err := m.StepDown(ctx); ctx.Err() == nil && !errors.Is(err, spindle.ErrNotLeader) {
+						assert.NoError(t, err)
+					}
+				})
+			}
+			often(func() {
+				if rand.N(10) == 0 {
+					m.Stop()
+					assert.NoError(t, <-m.Done)
+					restarted, end := context.WithCancel(context.Background())
+					m.Stop = end
+					assert.NoError(t, m.Lock.Run(restarted, m.Done))
+				}
+			})
+		}
+		often(func() {
+			if leader, err := operator.Leader(ctx); err == nil {
+				_, _ = operator.RequestHandover(ctx, leader.Token)
+			}
+		})
+		for range 300 * 100 {
+			time.Sleep(fleet.Lease / 100)
+			synctest.Wait()
+			holders := 0
+			for _, m := range ms {
+				if m.Has() {
+					holders++
+				}
+			}
+			require.LessOrEqual(t, holders, 1)
+		}
+		stop()
+		all.Wait()
+		b.End(ms...)
+		for _, m := range ms {
+			kinds := m.Seen.Kinds()
+			assert.Greater(t, strings.Count(kinds, "elected"), 10)
+			assert.Equal(t, strings.Count(kinds, "elected"), strings.Count(kinds, "lost"))
+		}
+	})
+}
+
+// The race detector is what this is for: a request is seen while the term is given up already.
+func TestARequestIsSeenAsTheTermEnds(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		finish := make(chan struct{})
+		a := b.Machine("a", spindle.WithHandover(), spindle.WithStepDownOnReturn(),
+			spindle.WithLeader(func(context.Context, spindle.Token) { <-finish }))
+		var asked atomic.Bool
+		a.Link.After(func(step string) {
+			if step == "asked" {
+				asked.Store(true)
+				time.Sleep(time.Second)
+			}
+		})
+		b.Run(a)
+		c := b.Start("c")
+		b.Operator(table.Write{Kind: table.Update, Name: fleet.Key(a.Token()), Set: []table.Cell{{Column: table.ColToken}}})
+		b.Until(2*fleet.Lease, asked.Load)
+		close(finish)
+		b.Until(fleet.Lease, c.Has)
+		b.End(a, c)
 	})
 }

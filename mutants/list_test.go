@@ -131,9 +131,9 @@ var mutants = []mutant{
 	one("work not told of the end", "ctx ends", termGo,
 		"\tt.deadline.Stop()\n\tt.end(reason)\n", "\tt.deadline.Stop()\n"),
 	one("release before the leader function has returned", "work first", runGo,
-		"\t\tdefer close(work)\n", "\t\tclose(work)\n"),
+		"\t\tdefer close(x.returned)\n", "\t\tclose(x.returned)\n"),
 	one("next term does not wait for the leader function", "one leader function", runGo,
-		"\t\tx.end(reason)\n\t\treturn e.outlive(returned)\n", "\t\tx.end(reason)\n\t\treturn nil\n"),
+		"\t\tx.end(reason)\n\t\treturn e.outlive(x.returned)\n", "\t\tx.end(reason)\n\t\treturn nil\n"),
 
 	// Handovers.
 	one("announcement without the lease row check", "rows", tableHandoverGo,
@@ -148,8 +148,8 @@ var mutants = []mutant{
 	one("request that names the lock", "rows", tableHandoverGo,
 		"Write{Kind: Update, Name: LeaseKey(name, token), Set: []Cell{{string(r), nil}}}", "Write{Kind: Update, Name: name, Set: []Cell{{string(r), nil}}}"),
 	{"release of a handover before the work has returned", "work first", []edit{
-		{handoverGo, "\t\tselect {\n\t\tcase <-returned:\n\t\tcase <-e.patience:\n\t\t}\n\t\tclose(leaving)\n", "\t\tclose(leaving)\n"},
-		{runGo, "\te.lost(t, x.why)\n\tif err := e.outlive(returned); err != nil {\n", "\te.lost(t, x.why)\n\tif err := error(nil); err != nil {\n"},
+		{handoverGo, "\tselect {\n\tcase <-x.returned:\n\tcase <-e.patience:\n\t}\n\tclose(stop)\n", "\tclose(stop)\n"},
+		{runGo, "\te.lost(t, x.why)\n\tif err := e.outlive(x.returned); err != nil {\n", "\te.lost(t, x.why)\n\tif err := error(nil); err != nil {\n"},
 	}},
 	one("who stepped down may claim at once", "others first", electHandoverGo,
 		"c.gave, c.resting, c.rest = t.token, c.Clock.Now(), c.Promise.Lease\n", "c.gave, c.resting, c.rest = t.token, c.Clock.Now(), 0\n"),
@@ -170,7 +170,7 @@ var mutants = []mutant{
 	one("StepDown that returns before the release", "step down", handoverGo,
 		"\t\t\ttold = nil\n", "\t\t\treturn nil\n"),
 	one("holder that goes on after its announcement", "leaving ends", handoverGo,
-		"\t\tx.why = ErrSteppedDown\n", "\t\tif x.why = ErrSteppedDown; announce {\n\t\t\tclose(x.told)\n\t\t\treturn\n\t\t}\n"),
+		"\tx.why = ErrSteppedDown\n", "\tif x.why = ErrSteppedDown; announce {\n\t\tclose(x.told)\n\t\treturn\n\t}\n"),
 	one("requests obeyed by everybody", "asked for", runGo,
-		"\tif e.config.Handover {\n\t\tgo e.heed", "\tif true {\n\t\tgo e.heed"),
+		"\tif e.config.Handover {\n\t\tothers.Go(func() { e.heed", "\tif true {\n\t\tothers.Go(func() { e.heed"),
 }
