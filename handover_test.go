@@ -637,3 +637,32 @@ func TestARequestIsSeenAsTheTermEnds(t *testing.T) {
 		b.End(a, c)
 	})
 }
+
+func TestAHandoverAtAStopIsBounded(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) { // Spanner is slow
+		var told time.Time
+		a := b.Machine("a", spindle.WithHandover(), spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+			<-ctx.Done()
+			told = time.Now()
+		}))
+		a.Link.After(func(step string) {
+			if step == "announce" {
+				time.Sleep(fleet.Lease/3 - time.Millisecond)
+			}
+		})
+		b.Run(a)
+		began := time.Now()
+		a.Stop()
+		require.NoError(t, <-a.Done)
+		assert.LessOrEqual(t, told.Sub(began), fleet.Lease)
+	})
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) { // and so is the work
+		finish := make(chan struct{})
+		a := b.Start("a", spindle.WithHandover(), spindle.WithLeader(func(context.Context, spindle.Token) { <-finish }))
+		began := time.Now()
+		a.Stop()
+		assert.ErrorContains(t, <-a.Done, "has not returned within a lease")
+		assert.LessOrEqual(t, time.Since(began), 2*fleet.Lease)
+		close(finish)
+	})
+}

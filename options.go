@@ -102,7 +102,8 @@ func WithStepDownOnReturn() Option {
 // WithHandover makes a leader that stops announce it first, so that a rolling update leaves next to no time
 // without a leader. When Run's ctx ends, the leader goes on for a third of the lease and a round trip, in which
 // the followers see the announcement and begin to look often. Then its work is told to stop, and the lock is
-// released. So Run takes that much longer to end, and a lease more at most.
+// released. So Run takes that much longer to end, and a lease more at most. Work that returns by itself meanwhile is
+// not waited for.
 //
 // It also makes the leader look for requests to hand over (RequestHandover, WithPriority), in one more RPC a
 // lease. It obeys one as it does StepDown.
@@ -116,7 +117,7 @@ func WithHandover() Option {
 // A candidate of higher priority asks the leader to hand the lock over, which leaders with WithHandover do. It
 // asks once it has looked at the lock without an error for three of its leases. Nobody asks a leader of the
 // same priority. When the lock becomes free, lower priorities start up to a fiftieth of their lease later. A
-// leader that hands over and is elected again, since whoever asked did not hold the lock for a lease, heeds no
+// leader that hands over, and is elected again before one of higher priority has held the lock for a lease, heeds no
 // priority for 10 leases, and twice as long each time, up to an hour.
 func WithPriority(n int) Option {
 	return func(c *options.Config) { c.SetPriority(n) }

@@ -63,10 +63,10 @@ func (l *Lock) HasLock() (bool, Token) {
 // is wrong with the arguments of New or Run; with an error, nothing was started. It goes on while another
 // holds the lock, while Spanner can't be reached, and after a loss. Only ctx ends it.
 //
-// When ctx ends, the leader function (WithLeader) is told to stop (with WithHandover, a third of a lease later). Heartbeats go on until it has returned,
-// for at most one lease. Then the lock is released, and done, if given, receives one value: nil, or why the
-// lock could not be released; it then expires by itself. Now no goroutine is left, the Spanner client may
-// be closed, and Run may be called again. Only if a leader function or observer still has not returned,
+// When ctx ends, the leader function (WithLeader) is told to stop: with WithHandover, a third of a lease later.
+// Heartbeats go on until it has returned, for at most one lease, or two with WithHandover. Then the lock is
+// released, and done, if given, receives one value: nil, or why the lock could not be released; it then expires
+// by itself. Now no goroutine is left, the Spanner client may be closed, and Run may be called again. Only if a leader function or observer still has not returned,
 // Run is ErrRunning until it has. Work that only polls HasLock is not waited for: stop it before you end
 // ctx.
 //
