@@ -666,3 +666,29 @@ func TestAHandoverAtAStopIsBounded(t *testing.T) {
 		close(finish)
 	})
 }
+
+// Requests and names of successors are hints: a candidate that can't send them does not look less often.
+func TestHintsThatAreLostDelayNobody(t *testing.T) {
+	for range 10 {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			a := b.Start("a", spindle.WithHandover(), spindle.WithPriority(1))
+			c := b.Start("c")
+			c.Link.Lose(func(step string) bool { return step == "ask" }, nil)
+			time.Sleep(4*fleet.Lease + rand.N(fleet.Lease))
+			a.Link.Cut() // it dies
+			last := b.Store.Rows()[fleet.Name].Heartbeat
+			b.Until(2*fleet.Lease, c.Has)
+			assert.Less(t, c.Token().Time().Sub(last), fleet.Lease+2*fleet.Lease/50+10*time.Millisecond)
+			b.End(a, c)
+		})
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			a := b.Start("a")
+			c := b.Start("c")
+			c.Link.Lose(func(step string) bool { return step == "succeed" }, nil)
+			time.Sleep(rand.N(fleet.Lease))
+			require.NoError(t, a.StepDown(context.Background()))
+			b.Until(fleet.Lease/50+10*time.Millisecond, c.Has)
+			b.End(a, c)
+		})
+	}
+}

@@ -98,6 +98,16 @@ func (c *Candidate) recognise(o table.Observation, m *memory, began Instant) {
 	c.deferred.see(o, c.Promise.Deference)
 }
 
+// hint tells others of the candidate, in the pause until its next look, and returns what is left of that.
+func (c *Candidate) hint(ctx context.Context, seen []Sight, pause time.Duration) time.Duration {
+	began := c.Clock.Now()
+	ctx, cancel := context.WithTimeout(ctx, pause)
+	defer cancel()
+	c.prefer(ctx, seen)
+	c.succeed(ctx, seen)
+	return max(pause-c.Clock.Now().Since(began), 0)
+}
+
 // succeed names the candidate as the successor of a leaving holder that has none, so that a crowd of followers
 // does not look for the release, and claim the lock, all at once. Lower priorities leave that to higher ones.
 func (c *Candidate) succeed(ctx context.Context, seen []Sight) {

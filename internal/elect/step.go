@@ -56,10 +56,8 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, patience time.Durati
 	}
 	if claim == nil {
 		c.retry.Reset()
-		c.prefer(ctx, seen)
-		c.succeed(ctx, seen)
 		pause := min(Jitter(c.Clock, patience), wait+c.spread(seen), c.watch(seen))
-		return Step{Seen: seen, Pause: pause, Rests: c.restLeft() > 0}
+		return Step{Seen: seen, Pause: c.hint(ctx, seen, pause), Rests: c.restLeft() > 0}
 	}
 	t, err := c.Claim(ctx, claim...)
 	switch {
