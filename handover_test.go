@@ -687,7 +687,7 @@ func TestHintsThatAreLostDelayNobody(t *testing.T) {
 			c.Link.Lose(func(step string) bool { return step == "succeed" }, nil)
 			time.Sleep(rand.N(fleet.Lease))
 			require.NoError(t, a.StepDown(context.Background()))
-			b.Until(fleet.Lease/50+10*time.Millisecond, c.Has)
+			b.Until(fleet.Lease/10+fleet.Lease/50+10*time.Millisecond, c.Has)
 			b.End(a, c)
 		})
 	}

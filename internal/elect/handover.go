@@ -98,13 +98,17 @@ func (c *Candidate) recognise(o table.Observation, m *memory, began Instant) {
 	c.deferred.see(o, c.Promise.Deference)
 }
 
-// hint tells others of the candidate, in the pause until its next look, and returns what is left of that.
+// hint tells others of the candidate, in the pause until its next look, and returns what is left of that. While a
+// holder is leaving the pause is short: a name gets a tenth of the lease, which is how often the others look then.
 func (c *Candidate) hint(ctx context.Context, seen []Sight, pause time.Duration) time.Duration {
 	began := c.Clock.Now()
-	ctx, cancel := context.WithTimeout(ctx, pause)
-	defer cancel()
-	c.prefer(ctx, seen)
-	c.succeed(ctx, seen)
+	within := func(limit time.Duration, send func(context.Context, []Sight)) {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		send(ctx, seen)
+	}
+	within(pause, c.prefer)
+	within(max(pause, c.shortest(seen)/10), c.succeed)
 	return max(pause-c.Clock.Now().Since(began), 0)
 }
 
