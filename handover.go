@@ -176,18 +176,11 @@ func (e *elector) say(t *elect.Term) {
 	e.emit(Leaving, elect.Event{Token: t.Token()})
 }
 
-// heed looks for requests to hand the lock over, once a lease.
+// heed gives the term up if that is requested.
 func (e *elector) heed(t *elect.Term, x *exit) {
-	for {
-		elect.Sleep(t.Context(), e.config.Clock, elect.Jitter(e.config.Clock, e.config.Lease))
-		if t.Context().Err() != nil {
-			return
-		}
-		if by, _ := t.Asked(t.Context()); by != "" { // what fails is asked again
-			e.log.Info("asked to hand the lock over", "token", t.Token(), "by", byWhom[by])
-			x.ask(by)
-			return
-		}
+	if by := t.Requested(t.Context()); by != "" {
+		e.log.Info("asked to hand the lock over", "token", t.Token(), "by", byWhom[by])
+		x.ask(by)
 	}
 }
 

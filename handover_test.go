@@ -96,6 +96,18 @@ func TestALeaderThatStepsDownWorksUntilItsFollowersKnow(t *testing.T) {
 	})
 }
 
+// Heartbeats that come seldom are no reason to hurry.
+func TestALeaderWithRareHeartbeatsAnnouncesForAsLong(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a", spindle.WithHeartbeat(9*time.Second))
+		time.Sleep(8 * time.Second)
+		began := time.Now()
+		require.NoError(t, a.StepDown(context.Background()))
+		assert.GreaterOrEqual(t, time.Since(began), fleet.Lease/3)
+		b.End(a)
+	})
+}
+
 func TestWhoIsLeavingIsStillSaid(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a", spindle.WithValue("http://a"))

@@ -19,7 +19,7 @@ func (t *Term) Announce(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, t.lease/3)
 	defer cancel()
 	retry := Backoff{Max: t.lease / 10}
-	for limited.Err() == nil && t.spare() > 0 {
+	for limited.Err() == nil && !t.pressed() {
 		sent := t.clock.Now()
 		attempt, done := context.WithTimeout(limited, longestAttempt)
 		err := t.table.Announce(attempt, t.token, t.names...)
@@ -38,23 +38,39 @@ func (t *Term) Announce(ctx context.Context) {
 // linger waits, but not into the time that is needed to stop.
 func (t *Term) linger(ctx context.Context, d time.Duration) {
 	began := t.clock.Now()
-	for ctx.Err() == nil && t.spare() > 0 {
+	for ctx.Err() == nil && !t.pressed() {
 		left := d - t.clock.Now().Since(began)
 		if left <= 0 {
 			return
 		}
-		Sleep(ctx, t.clock, min(left, t.spare()))
+		Sleep(ctx, t.clock, min(left, max(t.spare(), t.lease/50)))
 	}
 }
 
-// spare is the time that is left, less a sixth of the lease to stop in.
+// pressed reports whether heartbeats fail and the time that is left is needed to stop in.
+func (t *Term) pressed() bool { return t.jeopardy.Load() && t.spare() <= 0 }
+
+// spare is the time that is left, less a sixth of the lease.
 func (t *Term) spare() time.Duration { return t.Left() - t.lease/6 }
 
 // Tell ends the term's context, and nothing else: the lock stays held until the work has returned.
 func (t *Term) Tell(reason error) { t.end(reason) }
 
-// Asked returns the request to hand the lock over that the holder is to obey, or "".
-func (t *Term) Asked(ctx context.Context) (table.Request, error) {
+// Requested waits for a request to hand the lock over that the holder is to obey, for which it looks once a lease.
+// It returns "" if ctx ends before: the term's context, or one within it.
+func (t *Term) Requested(ctx context.Context) table.Request {
+	for {
+		Sleep(ctx, t.clock, Jitter(t.clock, t.lease))
+		if ctx.Err() != nil {
+			return ""
+		}
+		if by, _ := t.asked(ctx); by != "" { // what fails is asked again
+			return by
+		}
+	}
+}
+
+func (t *Term) asked(ctx context.Context) (table.Request, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(t.lease/3, longestAttempt))
 	defer cancel()
 	operator, preference, err := t.table.Asked(ctx, t.names[0], t.token)

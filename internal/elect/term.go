@@ -36,7 +36,7 @@ type Term struct {
 	began Instant
 	deaf  time.Duration // how long it heeds no preference
 
-	jeopardy bool // the last heartbeat was not acknowledged
+	jeopardy atomic.Bool // the last heartbeat was not acknowledged
 	retry    Backoff
 }
 
@@ -141,8 +141,7 @@ func (t *Term) extend(sent Instant) bool {
 	}
 	t.acknowledged.Store(&sent)
 	t.deadline.Reset(t.Left())
-	if t.jeopardy {
-		t.jeopardy = false
+	if t.jeopardy.Swap(false) {
 		t.retry.Reset()
 		if t.Safe != nil {
 			t.Safe()
@@ -152,10 +151,9 @@ func (t *Term) extend(sent Instant) bool {
 }
 
 func (t *Term) endanger(err error) {
-	if !t.jeopardy && t.Jeopardy != nil {
+	if !t.jeopardy.Swap(true) && t.Jeopardy != nil {
 		t.Jeopardy(fmt.Errorf("heartbeat: %w", err))
 	}
-	t.jeopardy = true
 }
 
 // End ends the term for everybody who looks at it. The locks stay as they are in the table.

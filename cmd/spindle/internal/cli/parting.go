@@ -23,19 +23,13 @@ func (x *execution) parting(t *elect.Term) *parting {
 	p := &parting{term: t, asked: make(chan table.Request, 1), known: make(chan os.Signal, 1)}
 	p.ctx, p.cancel = context.WithCancel(t.Context())
 	if x.handover {
-		go p.heed(x.rival.Clock, x.rival.Promise)
+		go func() {
+			if by := t.Requested(p.ctx); by != "" {
+				p.asked <- by
+			}
+		}()
 	}
 	return p
-}
-
-func (p *parting) heed(c elect.Clock, promise table.Promise) {
-	for p.ctx.Err() == nil {
-		elect.Sleep(p.ctx, c, elect.Jitter(c, promise.Lease))
-		if by, _ := p.term.Asked(p.ctx); by != "" { // what fails is asked again
-			p.asked <- by
-			return
-		}
-	}
 }
 
 // begin announces that the term is about to end, and then lets the program have the signal. It reports false if

@@ -237,18 +237,11 @@ func (g *Guard) begin(t *elect.Term) {
 	})
 }
 
-// obey looks for a request to hand the lock over, once a lease.
+// obey hands the lock over if that is requested.
 func (g *Guard) obey(t *elect.Term) {
-	for {
-		elect.Sleep(t.Context(), g.Candidate.Clock, elect.Jitter(g.Candidate.Clock, g.lease()))
-		if t.Context().Err() != nil {
-			return
-		}
-		if by, _ := t.Asked(t.Context()); by != "" { // what fails is asked again
-			g.Say("asked to hand the lock over")
-			g.announce(t, message{event: handedOver, term: t, asked: by})
-			return
-		}
+	if by := t.Requested(t.Context()); by != "" {
+		g.Say("asked to hand the lock over")
+		g.announce(t, message{event: handedOver, term: t, asked: by})
 	}
 }
 
