@@ -5,7 +5,9 @@ package examples_test
 import (
 	"bufio"
 	"errors"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -205,6 +207,54 @@ func TestQuickstartLeadsAndHandsOver(t *testing.T) {
 	second.interrupt()
 	out, _ = second.end()
 	assert.NotContains(t, out, "WARN")
+}
+
+// Every replica knows the leader. A leader that is stopped leads on until the others know, and so do its pages.
+func TestSchedulerRedirectsAndHandsOver(t *testing.T) {
+	needEmulator(t)
+	db := spindletest.New(t)
+	start := func() (p *program, url string) {
+		p = goRun(t, append(db.Env(), "SPINDLE_DB="+db.Path), "./examples/scheduler", "-listen", "localhost:0")
+		return p, p.until(`serving at (\S+)$`)
+	}
+	const elected, ran = `elected .*token=(\d{16})`, `ran the job of (\S+)$`
+	first, firstURL := start()
+	token := first.until(elected)
+	second, secondURL := start()
+	second.until(`leader seen .*token=` + token)
+	_, leader := get(t, secondURL+"/leader")
+	assert.Equal(t, firstURL+" "+token+"\n", leader)
+
+	job := first.until(ran)
+	from, jobs := get(t, secondURL+"/jobs")
+	assert.Equal(t, firstURL+"/jobs", from)
+	assert.Contains(t, jobs, job+" under token "+token)
+
+	require.NoError(t, syscall.Kill(-first.cmd.Process.Pid, syscall.SIGTERM))
+	next := second.until(elected)
+	assert.Greater(t, next, token)
+	out, _ := first.end() // go run makes an error of every signal
+	assert.Regexp(t, `(?s)leaving .*released `, out)
+	job = second.until(ran)
+	from, jobs = get(t, secondURL+"/jobs")
+	assert.Equal(t, secondURL+"/jobs", from)
+	assert.Contains(t, jobs, job+" under token "+next)
+	assert.Contains(t, jobs, " under token "+token)
+	second.interrupt()
+	out, _ = second.end()
+	assert.NotContains(t, out, "WARN")
+}
+
+// get returns what a page says, and where it is, after redirects.
+func get(t *testing.T, url string) (from, body string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusOK, resp.StatusCode, "%s", text)
+	return resp.Request.URL.String(), string(text)
 }
 
 func TestSimpleSaysHowToGetAnEmulator(t *testing.T) {

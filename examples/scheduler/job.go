@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"log"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	database "cloud.google.com/go/spanner/admin/database/apiv1"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	"google.golang.org/grpc/codes"
+
+	"github.com/spindle-lock/spindle"
+)
+
+// runs has a row for each second whose job was run. The key makes it once; the fence keeps old leaders out.
+const runs = `CREATE TABLE IF NOT EXISTS runs (
+	second TIMESTAMP NOT NULL,
+	token  INT64 NOT NULL,
+) PRIMARY KEY (second DESC)`
+
+func createRuns(ctx context.Context, path string) error {
+	admin, err := database.NewDatabaseAdminClient(ctx)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	op, err := admin.UpdateDatabaseDdl(ctx, &databasepb.UpdateDatabaseDdlRequest{Database: path, Statements: []string{runs}})
+	if err != nil {
+		return err
+	}
+	return op.Wait(ctx)
+}
+
+// lead runs the job of each second until ctx ends: the instant the lock is lost, or late in a stop.
+func (r *replica) lead(ctx context.Context, token spindle.Token) {
+	for ctx.Err() == nil {
+		second := time.Now().Truncate(time.Second)
+		switch err := r.job(ctx, token, second); {
+		case err == nil:
+			log.Print("ran the job of ", second.UTC().Format(time.TimeOnly))
+		case spanner.ErrCode(err) != codes.AlreadyExists: // then the last leader ran it
+			log.Print("did not run: ", err) // ErrFenced too: ctx ends soon then
+		}
+		select {
+		case <-time.After(time.Until(second.Add(time.Second))):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// job is the work of one second. Its write lands only while this replica leads.
+func (r *replica) job(ctx context.Context, token spindle.Token, second time.Time) error {
+	_, err := r.lock.Apply(ctx, token, []*spanner.Mutation{
+		spanner.Insert("runs", []string{"second", "token"}, []any{second, int64(token)}),
+	})
+	return err
+}

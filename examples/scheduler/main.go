@@ -1,0 +1,85 @@
+// Scheduler is a service of several replicas, one of which runs a job each second.
+//
+//	export SPINDLE_DB=projects/P/instances/I/databases/D
+//	go run ./examples/scheduler -listen localhost:8080
+//
+// Start some, each with an address of its own. At any of them, /leader says who leads, and /jobs goes to the leader.
+// Stop that with Ctrl+C or SIGTERM, or kill it: another goes on. The job is in job.go, the pages are in web.go.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/ddl"
+)
+
+const lease = 3 * time.Second
+
+// replica is one process of the service.
+type replica struct {
+	url  string // where it serves
+	db   *spanner.Client
+	lock *spindle.Lock
+}
+
+func main() {
+	listen := flag.String("listen", "localhost:8080", "where to serve, and where the others redirect to")
+	flag.Parse()
+	ctx, quit := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer quit()
+	if err := run(ctx, *listen, os.Getenv("SPINDLE_DB")); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, listen, database string) error {
+	if err := ddl.Create(ctx, database, "locktable"); err != nil { // changes nothing if the table exists
+		return err
+	}
+	if err := createRuns(ctx, database); err != nil {
+		return err
+	}
+	// Not with ctx: the client has to outlive it, for the last jobs and the release.
+	db, err := spanner.NewClient(context.Background(), database, spindle.ClientOptions(lease)...)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	r := &replica{url: "http://" + listener.Addr().String(), db: db}
+	server := &http.Server{Handler: r.handler(), ReadHeaderTimeout: 5 * time.Second}
+
+	r.lock = spindle.New(db, "locktable", "scheduler",
+		spindle.WithLease(lease),
+		spindle.WithValue(r.url), // where the others redirect to
+		spindle.WithHandover(),   // when stopped, lead on until the others have been told
+		spindle.WithLeader(r.lead))
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	done := make(chan error, 1)
+	if err := r.lock.Run(ctx, done); err != nil {
+		return err
+	}
+	log.Print("serving at ", r.url)
+	go func() { stop(server.Serve(listener)) }() // who can't serve must not lead
+
+	err = <-done // ctx has ended, and the lock is released: until now this replica may have led, and has to serve
+	patience, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return errors.Join(err, server.Shutdown(patience))
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle"
+)
+
+func (r *replica) handler() http.Handler {
+	mux := http.NewServeMux()
+	leader := r.whoLeads(func(w http.ResponseWriter, _ *http.Request, leader spindle.Leader) {
+		fmt.Fprintln(w, leader.Value, leader.Token)
+	})
+	mux.HandleFunc("GET /leader", leader)
+	mux.HandleFunc("GET /healthz", leader) // for readiness, not for liveness: a restart would not bring a leader back
+	mux.HandleFunc("GET /jobs", r.whoLeads(func(w http.ResponseWriter, req *http.Request, leader spindle.Leader) {
+		if leader.Value != r.url {
+			http.Redirect(w, req, leader.Value+req.URL.RequestURI(), http.StatusTemporaryRedirect)
+		} else if err := r.jobs(w, req); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}))
+	return mux
+}
+
+// whoLeads calls handle with the leader that the lock's loop has seen last: that asks nobody. A leader that was
+// not heard of for its lease leads no more.
+func (r *replica) whoLeads(handle func(http.ResponseWriter, *http.Request, spindle.Leader)) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		leader, age, ok := r.lock.Seen()
+		if !ok || age > leader.Lease {
+			http.Error(w, "no leader is known: try again", http.StatusServiceUnavailable)
+			return
+		}
+		handle(w, req, leader)
+	}
+}
+
+// jobs lists the last runs.
+func (r *replica) jobs(w http.ResponseWriter, req *http.Request) error {
+	query := spanner.NewStatement("SELECT second, token FROM runs ORDER BY second DESC LIMIT 10")
+	return r.db.Single().Query(req.Context(), query).Do(func(row *spanner.Row) error {
+		var second time.Time
+		var token int64
+		if err := row.Columns(&second, &token); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintln(w, second.Format(time.TimeOnly), "under token", token)
+		return err
+	})
+}
