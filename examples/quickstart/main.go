@@ -1,6 +1,6 @@
 // Quickstart is the program of the README: one process at a time leads, and says so once a second.
 //
-//	SPINDLE_DB=projects/p/instances/i/databases/d go run ./examples/quickstart
+//	SPINDLE_DB=projects/P/instances/I/databases/D go run ./examples/quickstart
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() {
 	ctx, quit := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer quit()
 	const lease = 5 * time.Second
-	database := os.Getenv("SPINDLE_DB") // projects/p/instances/i/databases/d
+	database := os.Getenv("SPINDLE_DB") // projects/P/instances/I/databases/D
 
 	if err := ddl.Create(ctx, database, "locktable"); err != nil { // changes nothing if the table exists
 		log.Fatal(err)

@@ -38,7 +38,7 @@ With --print it only prints the statement, for a schema that is kept in
 migrations. That needs no database.
 ` + commonCodes,
 		Example: `  spindle init --db projects/P/instances/I/databases/D
-  SPANNER_EMULATOR_HOST=localhost:9010 spindle init --create --db projects/p/instances/i/databases/d
+  SPANNER_EMULATOR_HOST=localhost:9010 spindle init --create --db projects/test/instances/test/databases/test
   spindle init --print --dialect postgresql --table my_locks`,
 		Args: exactly(0, "none"),
 		RunE: func(c *cobra.Command, _ []string) error {
