@@ -34,12 +34,20 @@ CONFIG is one of gcloud spanner instance-configs list.`, project, inst, db, dial
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	if err := createInstance(ctx, project, inst); err != nil {
-		return o.explain(fmt.Errorf("can't create instance %s: %w", inst, err))
+		return o.notCreated("instance", inst, err)
 	}
 	if err := createIn(ctx, project, inst, db, dialect); err != nil {
-		return o.explain(fmt.Errorf("can't create database %s: %w", db, err))
+		return o.notCreated("database", db, err)
 	}
 	return nil
+}
+
+func (o *common) notCreated(what, id string, err error) error {
+	err = fmt.Errorf("can't create %s %s: %w", what, id, err)
+	if status.Code(err) == codes.InvalidArgument { // it is about the id, and says so
+		return err
+	}
+	return o.explain(err)
 }
 
 func createInstance(ctx context.Context, project, id string) error {
