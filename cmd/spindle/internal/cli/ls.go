@@ -90,8 +90,11 @@ func (s selection) list(ctx context.Context, t table.Table) ([]table.Listing, er
 // none says that nothing was found.
 func (s selection) none() string {
 	which := "There are no locks in the table"
-	if s.held {
+	switch {
+	case s.held:
 		which = "No lock in the table is held"
+	case !s.all:
+		which = "No lock in the table is in use"
 	}
 	if s.prefix != "" {
 		which += ", of those whose names begin with " + show(s.prefix)
