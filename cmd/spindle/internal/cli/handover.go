@@ -84,7 +84,7 @@ func (h *handover) run(ctx context.Context) error {
 	case errors.Is(err, spindle.ErrSuperseded):
 		return &exit{nobodyLeads, fmt.Errorf("nothing was asked: %v is not the token of %s any more", leader.Token, show(h.name))}
 	case errors.Is(err, spindle.ErrNotObeyed):
-		return &exit{notObeyed, fmt.Errorf("%s does not obey requests: it runs without --handover, or WithHandover; to stop it also hands over, if it is stopped in good order", show(leader.ID))}
+		return &exit{notObeyed, fmt.Errorf("the holder of %s, %s, does not obey requests, as it runs without --handover (in Go: WithHandover): stop it in good order instead, and it releases the lock", show(h.name), show(leader.ID))}
 	case ctx.Err() != nil:
 		return &exit{notTakenOver, fmt.Errorf("nobody has taken %s over in %v: %w", show(h.name), h.wait, errors.Unwrap(err))}
 	case err != nil:
