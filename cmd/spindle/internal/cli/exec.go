@@ -56,7 +56,8 @@ Exit codes:
   CMD's own, or 128 plus the number of the signal that ended it, and
   1    spindle failed: the message says why
   2    the command line is wrong
-  75   the lock was not acquired in time (--try, --wait)
+  75   the lock was not acquired in time (--try, --wait), as another holds it or
+       the database can't be reached: the message says which
   76   the lock was lost, and CMD was ended
   126  CMD can't be run
   127  CMD was not found`
@@ -112,7 +113,7 @@ func newExec(o *common) *cobra.Command {
 	f.DurationVar(&x.grace, "grace", 0, "how long CMD may take to end when the lock is lost: a quarter of the lease at most")
 	f.Lookup("grace").DefValue = "a quarter"
 	f.BoolVar(&x.try, "try", false, "give up at once if another holds the lock")
-	f.DurationVar(&x.wait, "wait", 0, "give up if the lock is not acquired in this time (default: never)")
+	f.DurationVar(&x.wait, "wait", 0, "give up if the lock is not acquired in this time, after --timeout at most for the table to be found right (default: never)")
 	f.BoolVar(&x.restart, "restart", false, "compete again whenever CMD has ended or the lock was lost")
 	return c
 }
