@@ -72,13 +72,15 @@ func WithValue(value string) Option {
 }
 
 // WithLeader runs lead once in each term, in a goroutine of its own. Its ctx ends when the lock is lost, when
-// the deadline passes without an acknowledged heartbeat, or when the lock is to be given up. context.Cause says which:
-// ErrSuperseded, ErrExpired, ErrSteppedDown, or the cause of Run's ctx. On a machine that was suspended, ctx ends at the
-// first heartbeat after the resume; HasLock says false at once.
+// the deadline passes without an acknowledged heartbeat, when the lock is to be handed over, or when Run's ctx
+// ends: later than that with WithHandover. context.Cause says which: ErrSuperseded, ErrExpired, ErrSteppedDown, or
+// the cause of Run's ctx. On a machine that was suspended, ctx ends at the first heartbeat after the resume;
+// HasLock says false at once.
 //
 // The lock is not released before lead has returned, and this process does not claim it again before that. If
 // lead returns early the lock is kept, with a warning in the log: the term goes on without it, unless
-// WithStepDownOnReturn is given. A panic of lead, or os.Exit in it, ends the process: the lock expires.
+// WithStepDownOnReturn is given. So don't return at ErrFenced, which may come up to a heartbeat interval before
+// the end of ctx: wait for that. A panic of lead, or os.Exit in it, ends the process: the lock expires.
 func WithLeader(lead func(ctx context.Context, token Token)) Option {
 	return func(c *options.Config) {
 		if lead == nil {
