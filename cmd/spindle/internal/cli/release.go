@@ -32,8 +32,7 @@ releases the lock when its work has ended. If the holder is dead, wait: its lock
 expires by itself.
 
 Nothing keeps the former holder from being the next one: unless it ends, it
-competes again, and is about as likely to win as each of the others. Look at
-the holder afterwards.
+competes again, and may win. Look at the holder afterwards.
 
 Release asks before it acts, unless --yes is given.
 ` + commonCodes,
