@@ -163,6 +163,27 @@ func TestWhoStepsDownLetsOthersGoFirst(t *testing.T) {
 	}
 }
 
+// Who breaks a lock wants another holder.
+func TestABrokenLockGoesToAnother(t *testing.T) {
+	for range 20 {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			a, c := b.Start("a"), b.Start("c")
+			time.Sleep(time.Minute)
+			require.NoError(t, table.Table{Store: b.Store}.Release(b.T.Context(), table.Token(a.Token()), fleet.Name))
+			b.Until(fleet.Lease, c.Has)
+			assert.NotContains(t, a.Seen.Kinds(), "lost, elected")
+			b.End(a, c)
+		})
+	}
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) { // there is no other
+		a := b.Start("a")
+		require.NoError(t, table.Table{Store: b.Store}.Release(b.T.Context(), table.Token(a.Token()), fleet.Name))
+		b.Until(fleet.Lease, func() bool { return !a.Has() })
+		assert.Less(t, b.Until(fleet.Lease, a.Has), fleet.Lease/2)
+		b.End(a)
+	})
+}
+
 func TestStepDownSaysWhatHolds(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		release := make(chan struct{})

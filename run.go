@@ -139,6 +139,9 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 		t.End(reason)
 		e.lost(t, reason)
 		x.end(reason)
+		if errors.Is(reason, ErrSuperseded) {
+			e.candidate.GaveWay(t, true, "") // who took it away wants another
+		}
 		return e.outlive(x.returned)
 	}
 	e.lost(t, x.why)

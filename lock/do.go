@@ -13,7 +13,7 @@ var ErrLost = errors.New("the lock was lost")
 
 // Locker is what Do takes: a Mutex, a Set, a Semaphore, or a type that embeds one.
 type Locker interface {
-	take(ctx context.Context) (*work, error)
+	take(ctx context.Context, try bool) (*work, error) // nil: not without waiting
 }
 
 // Do takes the lock, or a permit of a semaphore, runs fn, and gives it back in every case, panics included. The
@@ -27,11 +27,24 @@ type Locker interface {
 // fn for them.
 //
 // It gives back only what it has taken itself, never what another goroutine has taken since.
-func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) (err error) {
-	own, err := l.take(ctx)
+func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) error {
+	own, err := l.take(ctx, false)
 	if err != nil {
 		return err
 	}
+	return own.do(ctx, fn)
+}
+
+// TryDo is Do if the lock, or a permit, can be had without waiting, and reports whether fn was run.
+func TryDo(ctx context.Context, l Locker, fn func(ctx context.Context) error) (bool, error) {
+	own, err := l.take(ctx, true)
+	if own == nil {
+		return false, err
+	}
+	return true, own.do(ctx, fn)
+}
+
+func (own *work) do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	own.within = working(ctx)
 	work, end := context.WithCancelCause(context.WithValue(ctx, inDo{}, own))
 	deaf := context.AfterFunc(own.over, func() { end(fmt.Errorf("%w: %w", ErrLost, context.Cause(own.over))) })

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/options"
@@ -26,6 +27,37 @@ func TestDoGivesBackWhenItsCtxHasEnded(t *testing.T) {
 		ok, err := b.process().mutex("m").TryLock(b.Context())
 		require.NoError(t, err)
 		assert.True(t, ok)
+	})
+}
+
+func TestTryDoWaitsForNobody(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		mine, theirs := b.process(), b.process()
+		for _, pair := range [][2]Locker{
+			{mine.mutex("m"), theirs.mutex("m")},
+			{mine.set("a", "b"), theirs.set("b", "c")},
+			{mine.semaphore("s", 1), theirs.semaphore("s", 1)},
+			{mine.mutex("n"), mine.mutex("n")}, // in one process
+		} {
+			own := errors.New("own")
+			ran, err := TryDo(b.Context(), pair[0], func(ctx context.Context) error {
+				began := time.Now()
+				ran, err := TryDo(b.Context(), pair[1], func(context.Context) error { panic("it is held") })
+				assert.NoError(t, err)
+				assert.False(t, ran)
+				assert.Less(t, time.Since(began), time.Second)
+				return own
+			})
+			assert.True(t, ran)
+			assert.ErrorIs(t, err, own)
+			ran, err = TryDo(b.Context(), pair[1], func(context.Context) error { return nil })
+			assert.True(t, ran, "it was given back")
+			assert.NoError(t, err)
+		}
+		theirs.Refuse(failing(refused(codes.PermissionDenied), "observe"))
+		ran, err := TryDo(b.Context(), theirs.mutex("m"), func(context.Context) error { return nil })
+		assert.False(t, ran)
+		assert.ErrorContains(t, err, "PermissionDenied")
 	})
 }
 

@@ -60,15 +60,19 @@ func (m *mutex) Lock(ctx context.Context) error {
 // TryLock takes the lock if it is free, and reports whether it did. It waits for nobody, in this process
 // or another. What the work of ctx holds itself is ErrHeld, as with Lock.
 func (m *mutex) TryLock(ctx context.Context) (bool, error) {
+	t, err := m.tryLock(ctx)
+	return t != nil, err
+}
+
+func (m *mutex) tryLock(ctx context.Context) (*turn, error) {
 	if err := m.ready(ctx); err != nil {
-		return false, err
+		return nil, err
 	}
 	q := tryEnter(m.contender.queue())
 	if q == nil {
-		return false, nil
+		return nil, nil
 	}
-	t, err := m.hold(ctx, q, true)
-	return t != nil, err
+	return m.hold(ctx, q, true)
 }
 
 func (m *mutex) lock(ctx context.Context) (*turn, error) {
@@ -135,9 +139,13 @@ func (m *mutex) hold(ctx context.Context, q *queue, try bool) (*turn, error) {
 func (m *mutex) Unlock(ctx context.Context) error { return m.unlock(ctx, m.now.Load()) }
 
 // take implements Locker.
-func (m *mutex) take(ctx context.Context) (*work, error) {
-	t, err := m.lock(ctx)
-	if err != nil {
+func (m *mutex) take(ctx context.Context, try bool) (*work, error) {
+	lock := m.lock
+	if try {
+		lock = m.tryLock
+	}
+	t, err := lock(ctx)
+	if t == nil {
 		return nil, err
 	}
 	return &work{held: t.held, unlock: func(ctx context.Context) error { return m.unlock(ctx, t) }}, nil

@@ -118,9 +118,15 @@ func (s *Semaphore) ready(ctx context.Context) error {
 }
 
 // take implements Locker.
-func (s *Semaphore) take(ctx context.Context) (*work, error) {
-	p, err := s.Acquire(ctx)
-	if err != nil {
+func (s *Semaphore) take(ctx context.Context, try bool) (*work, error) {
+	var p *Permit
+	var err error
+	if try {
+		p, _, err = s.TryAcquire(ctx)
+	} else {
+		p, err = s.Acquire(ctx)
+	}
+	if p == nil {
 		return nil, err
 	}
 	return &work{held: p.held, permit: p, unlock: p.Release}, nil

@@ -107,6 +107,9 @@ func (c *Config) checkTogether() {
 	if c.Brief && c.Lead == nil {
 		c.Refuse("WithStepDownOnReturn() needs WithLeader: it is that function's return that gives the lock up")
 	}
+	if c.wrong != nil {
+		return // what is compared here may not be what was given
+	}
 	if c.Heartbeat > c.Lease-c.Lease/10 {
 		c.Refuse("WithHeartbeat(%v) must be shorter than the lease of %v, by a tenth at least: a third of it is usual", c.Heartbeat, c.Lease)
 	}

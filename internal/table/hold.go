@@ -51,6 +51,8 @@ func good(name string, token Token) Write { return Write{Kind: Update, Name: Lea
 // not tell, the lease rows do.
 func (t Table) superseded(ctx context.Context, token Token, names []string, err error) error {
 	switch {
+	case rowIsMissing(err):
+		return ErrSuperseded // that is all that the error says
 	case errors.Is(err, ErrMissing):
 		return fmt.Errorf("%w: %w", ErrSuperseded, err)
 	case errors.Is(err, ErrNotFound):

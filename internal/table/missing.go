@@ -63,6 +63,10 @@ func LeaseMissing(err error, table string) bool {
 	return false
 }
 
+func rowIsMissing(err error) bool {
+	return Missing(err) && rowMissing.MatchString(status.Convert(err).Message())
+}
+
 // SessionLost reports whether err is that of a client whose session is gone. Such a client answers so for ever.
 func SessionLost(err error) bool {
 	return spanner.ErrCode(err) == codes.NotFound && !Missing(err) &&

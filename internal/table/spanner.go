@@ -13,7 +13,6 @@ import (
 	"cloud.google.com/go/spanner"
 	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // Spanner is the Store of a table in a database. Its RPCs have high priority, so that the
@@ -173,7 +172,7 @@ func overtaken(err error) bool {
 	case codes.Aborted, codes.AlreadyExists:
 		return true
 	}
-	return Missing(err) && rowMissing.MatchString(status.Convert(err).Message())
+	return rowIsMissing(err)
 }
 
 type reader struct {
