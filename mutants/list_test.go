@@ -133,7 +133,7 @@ var mutants = []mutant{
 	one("release before the leader function has returned", "work first", runGo,
 		"\t\tdefer close(x.returned)\n", "\t\tclose(x.returned)\n"),
 	one("next term does not wait for the leader function", "one leader function", runGo,
-		"\t\tx.end(reason)\n\t\treturn e.outlive(x.returned)\n", "\t\tx.end(reason)\n\t\treturn nil\n"),
+		"\t\t\te.candidate.GaveWay(t, true, \"\") // who took it away wants another\n\t\t}\n\t\treturn e.outlive(x.returned)\n", "\t\t\te.candidate.GaveWay(t, true, \"\")\n\t\t}\n\t\treturn nil\n"),
 
 	// Handovers.
 	one("announcement without the lease row check", "rows", tableHandoverGo,
