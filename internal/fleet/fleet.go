@@ -147,8 +147,9 @@ func (e *Events) add(ev spindle.Event) {
 	e.list = append(e.list, ev)
 }
 
-// All returns them in their order.
+// All returns them in their order, once the observer has had what has happened.
 func (e *Events) All() []spindle.Event {
+	synctest.Wait()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return append([]spindle.Event(nil), e.list...)

@@ -273,7 +273,7 @@ func (g *Guard) keep(ctx context.Context, t *elect.Term) {
 		}
 		// A heartbeat that is tried again needs no new check.
 		if role, _ := g.role.Load().(Role); role != "" && clock.Now().Since(checked) >= g.Renew/2 {
-			err := g.check(ctx, role, t.Left()/2) // the other half is for the heartbeat
+			err := g.check(ctx, role, max(t.Left()/2, 0)) // the other half is for the heartbeat
 			checked = clock.Now()
 			if n := sick.count(role, err); n >= g.Unhealthy {
 				g.send(ctx, message{event: unhealthy, term: t, err: err})
