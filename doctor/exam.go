@@ -58,7 +58,7 @@ const (
 )
 
 func newExam(ctx context.Context, db *spanner.Client, tableName string) *exam {
-	r := &recorder{spanner: table.Spanner{DB: db, Table: tableName}, within: ctx}
+	r := newRecorder(ctx, table.Spanner{DB: db, Table: tableName})
 	return &exam{recorder: r, table: table.Table{Store: r}, base: prefix + uuid.NewString(), made: map[string]Check{}}
 }
 
@@ -195,7 +195,7 @@ func lacks(denied []denial, needed map[string]string) []string {
 func (e *exam) cleanUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attempt)
 	defer cancel()
-	clean := &recorder{spanner: e.spanner, within: ctx}
+	clean := newRecorder(ctx, e.spanner)
 	c := Check{Name: checkCleanUp, Verdict: OK, Found: "no row of this run is left"}
 	old, err := clean.sweep(ctx, e.base)
 	switch {

@@ -20,6 +20,7 @@ const attempt = 5 * time.Second
 // its context has ended, and interrupts nothing that has begun: a commit that was given up could land after
 // the rows were cleaned up.
 type recorder struct {
+	table.Via
 	spanner table.Spanner
 	within  context.Context
 
@@ -31,13 +32,19 @@ type recorder struct {
 // denial is what Spanner said to a step that is not allowed.
 type denial struct{ step, message string }
 
-func (r *recorder) do(ctx context.Context, step string, f func(context.Context) error) error {
+func newRecorder(ctx context.Context, s table.Spanner) *recorder {
+	r := &recorder{spanner: s, within: ctx}
+	r.Via = r.do
+	return r
+}
+
+func (r *recorder) do(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
 	if r.within.Err() != nil {
 		return context.Cause(r.within)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attempt)
 	defer cancel()
-	err := f(ctx)
+	err := call(ctx, r.spanner)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if isDenied(err) {
@@ -54,36 +61,13 @@ func isDenied(err error) bool {
 	return code == codes.PermissionDenied || code == codes.Unauthenticated
 }
 
-// Read implements table.Store.
-func (r *recorder) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) (rows []table.Row, at time.Time, err error) {
-	err = r.do(ctx, step, func(ctx context.Context) error {
-		rows, at, err = r.spanner.Read(ctx, step, bound, keys)
-		return err
-	})
-	return rows, at, err
-}
-
-// Commit implements table.Store.
-func (r *recorder) Commit(ctx context.Context, step string, writes []table.Write) error {
-	return r.do(ctx, step, func(ctx context.Context) error { return r.spanner.Commit(ctx, step, writes) })
-}
-
-// Transact implements table.Store.
-func (r *recorder) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (at time.Time, err error) {
-	err = r.do(ctx, step, func(ctx context.Context) error {
-		at, err = r.spanner.Transact(ctx, step, fn)
-		return err
-	})
-	return at, err
-}
-
 // apply commits as an application does, blindly or in a transaction.
 func (r *recorder) apply(ctx context.Context, step string, blind bool, ms ...*spanner.Mutation) (at time.Time, err error) {
 	opts := []spanner.ApplyOption{spanner.TransactionTag("spindle-" + step), spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE)}
 	if blind {
 		opts = append(opts, spanner.ApplyAtLeastOnce())
 	}
-	err = r.do(ctx, step, func(ctx context.Context) error {
+	err = r.do(ctx, step, func(ctx context.Context, _ table.Store) error {
 		at, err = table.Acknowledged(r.spanner.DB.Apply(ctx, ms, opts...))
 		return err
 	})

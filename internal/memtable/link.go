@@ -22,7 +22,7 @@ type Link struct {
 	reply  func(step string) bool  // the reply: it happened, and the caller is not told
 	refuse func(step string) error // nothing happens, and this is the answer
 	after  func(step string)       // before the caller sees the answer
-	again  func(step string) bool  // a transaction that was applied is run once more
+	again  func(step string) bool  // a call that succeeded is made once more
 	count  map[string]int
 }
 
@@ -44,7 +44,7 @@ func (l *Link) Refuse(answer func(step string) error) { l.change(func() { l.refu
 // After calls f when a step was answered, before its caller sees the answer.
 func (l *Link) After(f func(step string)) { l.change(func() { l.after = f }) }
 
-// Again runs a transaction once more, for which this is true, as a client does that has lost the reply.
+// Again makes a call that succeeded once more if this is true, as a client does that has lost the reply.
 func (l *Link) Again(f func(step string) bool) { l.change(func() { l.again = f }) }
 
 // Counts returns how often each step was sent since it was last called.
@@ -72,7 +72,7 @@ func (l *Link) change(f func()) {
 	f()
 }
 
-func (l *Link) pass(ctx context.Context, step string, f func() error) error {
+func (l *Link) pass(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
 	var lost, silent bool
 	var refused error
 	var after func(string)
@@ -94,7 +94,10 @@ func (l *Link) pass(ctx context.Context, step string, f func() error) error {
 	case refused != nil:
 		return refused
 	}
-	err := f()
+	err := call(ctx, l.Store)
+	if err == nil && l.runsAgain(step) {
+		err = call(ctx, l.Store)
+	}
 	if silent {
 		<-ctx.Done()
 		return ErrCut
@@ -106,25 +109,18 @@ func (l *Link) pass(ctx context.Context, step string, f func() error) error {
 }
 
 // Read implements table.Store.
-func (l *Link) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) (rows []table.Row, at time.Time, err error) {
-	err = l.pass(ctx, step, func() (err error) { rows, at, err = l.Store.Read(ctx, step, bound, keys); return err })
-	return rows, at, err
+func (l *Link) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	return table.Via(l.pass).Read(ctx, step, bound, keys)
 }
 
 // Commit implements table.Store.
-func (l *Link) Commit(ctx context.Context, step string, w []table.Write) error {
-	return l.pass(ctx, step, func() error { return l.Store.Commit(ctx, step, w) })
+func (l *Link) Commit(ctx context.Context, step string, writes []table.Write) error {
+	return table.Via(l.pass).Commit(ctx, step, writes)
 }
 
 // Transact implements table.Store.
-func (l *Link) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (at time.Time, err error) {
-	err = l.pass(ctx, step, func() (err error) {
-		if at, err = l.Store.Transact(ctx, step, fn); err == nil && l.runsAgain(step) {
-			at, err = l.Store.Transact(ctx, step, fn)
-		}
-		return err
-	})
-	return at, err
+func (l *Link) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+	return table.Via(l.pass).Transact(ctx, step, fn)
 }
 
 func (l *Link) runsAgain(step string) (again bool) {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"sync"
-	"time"
 
 	"cloud.google.com/go/spanner"
 
@@ -40,37 +39,16 @@ func (c *connection) client() *spanner.Client {
 	return c.db
 }
 
-func (c *connection) locks() table.Table { return table.Table{Store: c} }
-
-// Read implements table.Store.
-func (c *connection) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) (rows []table.Row, at time.Time, err error) {
-	err = c.call(func(s table.Spanner) error { rows, at, err = s.Read(ctx, step, bound, keys); return err })
-	return rows, at, err
-}
-
-// Commit implements table.Store.
-func (c *connection) Commit(ctx context.Context, step string, writes []table.Write) error {
-	return c.call(func(s table.Spanner) error { return s.Commit(ctx, step, writes) })
-}
-
-// Transact implements table.Store.
-func (c *connection) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (at time.Time, err error) {
-	err = c.call(func(s table.Spanner) error { at, err = s.Transact(ctx, step, fn); return err })
-	return at, err
-}
+func (c *connection) locks() table.Table { return table.Table{Store: table.Via(c.call)} }
 
 // call makes a call, and once more if its session is gone: then it was not carried out.
-func (c *connection) call(do func(table.Spanner) error) error {
+func (c *connection) call(ctx context.Context, _ string, do func(context.Context, table.Store) error) error {
 	db := c.client()
-	err := do(c.on(db))
+	err := do(ctx, table.Spanner{DB: db, Table: c.table})
 	if c.replaces(db, err) {
-		err = do(c.on(c.client()))
+		err = do(ctx, table.Spanner{DB: c.client(), Table: c.table})
 	}
 	return err
-}
-
-func (c *connection) on(db *spanner.Client) table.Spanner {
-	return table.Spanner{DB: db, Table: c.table}
 }
 
 // replaces replaces a client that has lost its session, unless another call did, and reports whether it was
