@@ -15,33 +15,31 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-const (
-	project    = "projects/spindle"
-	databaseID = "spindle"
-)
-
 // CreateDatabase creates a database in a new instance, applies the statements
 // to it in order, and returns its path, in the form
 // projects/P/instances/I/databases/D, when it is ready to use. If a statement
 // fails, nothing is left behind.
 func (e *Emulator) CreateDatabase(ctx context.Context, dialect databasepb.DatabaseDialect, statements ...string) (string, error) {
-	path := project + "/instances/spindle-" + uuid.NewString() + "/databases/" + databaseID
-	return path, e.CreateDatabaseAgain(ctx, path, dialect, statements...)
+	path := "projects/spindle/instances/spindle-" + uuid.NewString() + "/databases/spindle"
+	err := e.CreateDatabaseAgain(ctx, path, dialect, statements...)
+	if err != nil {
+		err = errors.Join(err, e.DropDatabase(context.WithoutCancel(ctx), path))
+	}
+	return path, err
 }
 
-// CreateDatabaseAgain is CreateDatabase with the path of a database that
-// CreateDatabase created, here or on another emulator, and that is gone.
+// CreateDatabaseAgain creates the database that path names, and its instance,
+// if they do not exist. The statements are applied to a new database only.
 func (e *Emulator) CreateDatabaseAgain(ctx context.Context, path string, dialect databasepb.DatabaseDialect, statements ...string) error {
-	parent, err := instanceOf(path)
+	parent, id, err := cut(path)
 	if err != nil {
 		return err
 	}
-	if err := e.createInstance(ctx, parent); err != nil {
-		return fmt.Errorf("emulator: cannot create an instance: %w", err)
+	if err := e.createInstance(ctx, parent); err != nil && status.Code(err) != codes.AlreadyExists {
+		return fmt.Errorf("emulator: cannot create instance %s: %w", parent, err)
 	}
-	if err := e.createDatabase(ctx, parent, dialect, statements); err != nil {
-		err = fmt.Errorf("emulator: cannot create a database: %w", err)
-		return errors.Join(err, e.DropDatabase(context.WithoutCancel(ctx), path))
+	if err := e.createDatabase(ctx, parent, id, dialect, statements); err != nil && status.Code(err) != codes.AlreadyExists {
+		return fmt.Errorf("emulator: cannot create database %s: %w", path, err)
 	}
 	return nil
 }
@@ -49,7 +47,7 @@ func (e *Emulator) CreateDatabaseAgain(ctx context.Context, path string, dialect
 // DropDatabase drops a database that CreateDatabase created, with its instance. One
 // that is gone, as after the emulator was started again, is no error.
 func (e *Emulator) DropDatabase(ctx context.Context, path string) error {
-	parent, err := instanceOf(path)
+	parent, _, err := cut(path)
 	if err != nil {
 		return err
 	}
@@ -65,13 +63,13 @@ func (e *Emulator) DropDatabase(ctx context.Context, path string) error {
 	return nil
 }
 
-// instanceOf returns projects/P/instances/I of the path of a database.
-func instanceOf(path string) (string, error) {
-	parent, _, ok := strings.Cut(path, "/databases/")
+// cut returns projects/P/instances/I and D of the path of a database.
+func cut(path string) (parent, id string, err error) {
+	parent, id, ok := strings.Cut(path, "/databases/")
 	if !ok {
-		return "", fmt.Errorf("emulator: %q is not the path of a database: want projects/P/instances/I/databases/D", path)
+		return "", "", fmt.Errorf("emulator: %q is not the path of a database: want projects/P/instances/I/databases/D", path)
 	}
-	return parent, nil
+	return parent, id, nil
 }
 
 func (e *Emulator) createInstance(ctx context.Context, path string) error {
@@ -80,14 +78,11 @@ func (e *Emulator) createInstance(ctx context.Context, path string) error {
 		return err
 	}
 	defer admin.Close()
+	project, id, _ := strings.Cut(path, "/instances/")
 	op, err := admin.CreateInstance(ctx, &instancepb.CreateInstanceRequest{
 		Parent:     project,
-		InstanceId: strings.TrimPrefix(path, project+"/instances/"),
-		Instance: &instancepb.Instance{
-			Config:      project + "/instanceConfigs/emulator-config",
-			DisplayName: "spindle",
-			NodeCount:   1,
-		},
+		InstanceId: id,
+		Instance:   &instancepb.Instance{Config: project + "/instanceConfigs/emulator-config", DisplayName: id, NodeCount: 1},
 	})
 	if err != nil {
 		return err
@@ -96,7 +91,7 @@ func (e *Emulator) createInstance(ctx context.Context, path string) error {
 	return err
 }
 
-func (e *Emulator) createDatabase(ctx context.Context, parent string, dialect databasepb.DatabaseDialect, statements []string) error {
+func (e *Emulator) createDatabase(ctx context.Context, parent, id string, dialect databasepb.DatabaseDialect, statements []string) error {
 	admin, err := database.NewDatabaseAdminClient(ctx, e.ClientOptions()...)
 	if err != nil {
 		return err
@@ -107,9 +102,9 @@ func (e *Emulator) createDatabase(ctx context.Context, parent string, dialect da
 	// Only GoogleSQL takes further statements with the first.
 	postgres := dialect == databasepb.DatabaseDialect_POSTGRESQL
 	if postgres {
-		req.CreateStatement = `CREATE DATABASE "` + databaseID + `"`
+		req.CreateStatement = `CREATE DATABASE "` + id + `"`
 	} else {
-		req.CreateStatement = "CREATE DATABASE `" + databaseID + "`"
+		req.CreateStatement = "CREATE DATABASE `" + id + "`"
 		req.ExtraStatements = statements
 	}
 	op, err := admin.CreateDatabase(ctx, req)
@@ -120,10 +115,7 @@ func (e *Emulator) createDatabase(ctx context.Context, parent string, dialect da
 	if err != nil || !postgres || len(statements) == 0 {
 		return err
 	}
-	update, err := admin.UpdateDatabaseDdl(ctx, &databasepb.UpdateDatabaseDdlRequest{
-		Database:   db.GetName(),
-		Statements: statements,
-	})
+	update, err := admin.UpdateDatabaseDdl(ctx, &databasepb.UpdateDatabaseDdlRequest{Database: db.GetName(), Statements: statements})
 	if err != nil {
 		return err
 	}

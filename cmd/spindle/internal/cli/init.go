@@ -10,8 +10,11 @@ import (
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/spf13/cobra"
 	"google.golang.org/api/option"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/emulator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -83,6 +86,36 @@ func printSchema(o *common, dialect string) error {
 	fmt.Println(ddl.Statement(d, o.table) + ";")
 	printRoles(os.Stderr, o.db)
 	return nil
+}
+
+// createDatabase creates what is missing of the instance and the database that --db names. It does so only on an
+// emulator: elsewhere they cost money, and somebody has to choose a size and a place.
+func createDatabase(ctx context.Context, o *common, dialectName string) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	dialect, err := dialectOf(dialectName)
+	if err != nil {
+		return err
+	}
+	project, inst, db := partsOf(o.db)
+	if os.Getenv("SPANNER_EMULATOR_HOST") == "" {
+		return misuse(`--create is for an emulator, and SPANNER_EMULATOR_HOST is not set. On Cloud Spanner:
+  gcloud spanner instances create %[2]s --project=%[1]s --config=CONFIG --description=%[2]s --processing-units=100
+  gcloud spanner databases create %[3]s --project=%[1]s --instance=%[2]s --database-dialect=%[4]s
+  spindle init --db %[5]s
+CONFIG is one of gcloud spanner instance-configs list.`, project, inst, db, dialect, o.db)
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	e, err := emulator.Open(ctx)
+	if err != nil {
+		return err
+	}
+	if err = e.CreateDatabaseAgain(ctx, o.db, dialect); status.Code(err) == codes.InvalidArgument {
+		return err // it is about an id, and says so
+	}
+	return o.explain(err)
 }
 
 func initialize(ctx context.Context, o *common) error {
