@@ -52,7 +52,7 @@ Exit codes:
 			}
 			report, err := o.examine(c.Context(), deadline)
 			if report.Checks != nil {
-				if f == asJSON {
+				if f.json {
 					if err := printJSON(os.Stdout, report); err != nil {
 						return err
 					}

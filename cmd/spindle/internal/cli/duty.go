@@ -25,7 +25,7 @@ const watchdogFormat = "SPINDLE_LOG_FORMAT"
 
 // watchdogEnvironment is what the watchdog's commands get, with the log format.
 func (x *competitor) watchdogEnvironment() []string {
-	return append(x.environment(0), watchdogFormat+"="+string(stderr.format))
+	return append(x.environment(0), watchdogFormat+"="+stderr.format.String())
 }
 
 // watch is the work of a watchdog.

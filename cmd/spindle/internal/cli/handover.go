@@ -112,7 +112,7 @@ func (h *handover) leader(ctx context.Context, lock *spindle.Lock) (spindle.Lead
 }
 
 func (h *handover) print(done spindle.Handover) error {
-	if h.f == asJSON {
+	if h.f.json {
 		return printJSON(os.Stdout, map[string]any{"name": h.name, "from": done.From.ID, "to": done.To.ID,
 			"token": done.To.Token.String(), "gap_seconds": done.Gap.Seconds()})
 	}

@@ -106,7 +106,7 @@ func (s selection) none() string {
 }
 
 func list(p *paper, f format, s selection, all []table.Listing) error {
-	if f == asJSON {
+	if f.json {
 		for _, l := range all {
 			if err := printJSON(p, jsonOf(l)); err != nil {
 				return err

@@ -18,44 +18,20 @@ import (
 // A journal is what a command says on the standard error: lines for people, or JSON objects.
 type journal struct {
 	out    io.Writer
-	format logFormat
+	format format
 	timed  bool // lines have the time: they are those of a command that runs for long
 }
 
-var stderr = &journal{out: os.Stderr, format: logText}
-
-// A logFormat is what --log-format asks for.
-type logFormat string
-
-const (
-	logText logFormat = "text"
-	logJSON logFormat = "json"
-)
+var stderr = &journal{out: os.Stderr, format: format{text: "text"}}
 
 func (j *journal) flag(f *pflag.FlagSet) {
 	f.Var(&j.format, "log-format", "`text` or json: what is said on the standard error")
 }
 
-// String implements pflag.Value.
-func (f *logFormat) String() string { return string(*f) }
-
-// Type implements pflag.Value.
-func (f *logFormat) Type() string { return "format" }
-
-// Set implements pflag.Value.
-func (f *logFormat) Set(s string) error {
-	switch l := logFormat(s); l {
-	case logText, logJSON:
-		*f = l
-		return nil
-	}
-	return fmt.Errorf("want text or json")
-}
-
 const stamp = "2006-01-02T15:04:05.000Z"
 
 func (j *journal) log(level slog.Level, text string, about ...slog.Attr) {
-	if j.format == logJSON {
+	if j.format.json {
 		handler := slog.NewJSONHandler(escapingJSON{j.out}, nil)
 		slog.New(handler).LogAttrs(context.Background(), level, text, about...)
 		return

@@ -11,29 +11,32 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A format is what --output asks for: a table, for people, or JSON, one object on each line.
-type format string
-
-const (
-	asTable format = "table"
-	asJSON  format = "json"
-)
+// A format is what --output and --log-format ask for: text for people, or JSON, one object on each line.
+type format struct {
+	text string // what the first is called
+	json bool
+}
 
 func (f *format) flag(flags *pflag.FlagSet) {
-	*f = asTable
+	f.text = "table"
 	flags.VarP(f, "output", "o", "`table` or json: one object on each line")
 }
 
 // String implements pflag.Value.
-func (f *format) String() string { return string(*f) }
+func (f *format) String() string {
+	if f.json {
+		return "json"
+	}
+	return f.text
+}
 
 // Type implements pflag.Value.
 func (f *format) Type() string { return "format" }
 
 // Set implements pflag.Value.
 func (f *format) Set(s string) error {
-	if *f = format(s); *f != asTable && *f != asJSON {
-		return fmt.Errorf("want table or json")
+	if f.json = s == "json"; !f.json && s != f.text {
+		return fmt.Errorf("want %s or json", f.text)
 	}
 	return nil
 }

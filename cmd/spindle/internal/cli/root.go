@@ -77,7 +77,7 @@ func Main(args []string) int {
 		}
 	}
 	stderr.log(slog.LevelError, err.Error())
-	if code == misused && stderr.format == logText {
+	if code == misused && !stderr.format.json {
 		fmt.Fprintf(os.Stderr, "Try: %s --help\n", c.CommandPath())
 	}
 	return code

@@ -81,7 +81,7 @@ func printStatus(f format, l table.Listing, quiet bool) error {
 	switch {
 	case quiet:
 		return nil
-	case f == asJSON:
+	case f.json:
 		return printJSON(os.Stdout, jsonOf(l))
 	}
 	fmt.Println(sentence(l))

@@ -108,7 +108,7 @@ func (w *watching) run(ctx context.Context) error {
 	}()
 	stderr.timed = true
 	p := paperOn(os.Stdout)
-	if p.terminal && !w.lines && w.f == asTable && os.Getenv("TERM") != "dumb" {
+	if p.terminal && !w.lines && !w.f.json && os.Getenv("TERM") != "dumb" {
 		return w.draw(ctx, p, looks)
 	}
 	return w.print(ctx, p, looks)
@@ -172,7 +172,7 @@ func (w *watching) print(ctx context.Context, p *paper, looks <-chan look) error
 }
 
 func (w *watching) line(p *paper, c change) error {
-	if w.f == asJSON {
+	if w.f.json {
 		return printJSON(p, jsonOf(c.Lock))
 	}
 	_, err := fmt.Fprintf(p, "%s  %s  %s\n", c.At.UTC().Format(stamp), p.paint(bold, show(c.Lock.Name)),
