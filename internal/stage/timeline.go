@@ -59,7 +59,7 @@ func (t *Timeline) Say(who string, s Style, format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.head(who)
-	for i, line := range wrap(fmt.Sprintf(format, args...), width-Margin) {
+	for i, line := range Wrap(fmt.Sprintf(format, args...), width-Margin) {
 		if i > 0 {
 			fmt.Printf("%*s", Margin, "")
 		}
@@ -104,8 +104,8 @@ func (t *Timeline) paint(s Style, text string) string {
 	return string(s) + text + reset
 }
 
-// wrap breaks a text into lines, between words. What aligns the words of a line stays.
-func wrap(text string, width int) []string {
+// Wrap breaks a text into lines, between words. What aligns the words of a line stays.
+func Wrap(text string, width int) []string {
 	var lines []string
 	line := ""
 	for i, word := range strings.Split(text, " ") {

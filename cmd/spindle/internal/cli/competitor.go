@@ -38,7 +38,7 @@ func (x *competitor) flags(f *pflag.FlagSet) {
 	f.StringVar(&x.name, "name", "", "the lock's `name`")
 	f.StringVar(&x.id, "id", "", "the `id` that others see as the holder's (default host, process id and a UUID)")
 	f.StringVar(&x.value, "value", "", "a `text` that others see while this holds the lock, such as an address")
-	f.BoolVar(&x.handover, "handover", false, "announce a stop before it comes, so that another takes over at once, and obey spindle handover")
+	f.BoolVar(&x.handover, "handover", false, "announce a stop in advance, so that another takes over at once, and obey spindle handover")
 	f.IntVar(&x.priority, "priority", table.MaxDeference, "0 to 9: a holder with --handover gives way to higher priorities")
 	f.BoolVarP(&x.quiet, "quiet", "q", false, "only report problems")
 }
@@ -81,15 +81,15 @@ func (x *competitor) verify(ctx context.Context, db *spanner.Client) error {
 	return nil
 }
 
-// What a program under a lock is told. No command takes its flags from these: one that the program runs would take
-// the lock of its parent for its own.
+// What a program under a lock is told. No command takes its flags from these: a spindle that the program runs would
+// take its parent's lock for its own.
 const (
 	lockVariable  = "SPINDLE_LOCK"
 	tokenVariable = "SPINDLE_TOKEN"
 )
 
-// environment is that of a program under the lock: this one's, where the lock is, and the token if there is one. What
-// sets flags of this command, but not of all, is not the program's.
+// environment is that of a program under the lock: this process's, where the lock is, and the token if there is one.
+// It leaves out what sets the flags of this command alone.
 func (x *competitor) environment(token table.Token) []string {
 	if x.own == nil {
 		return os.Environ() // of a watchdog, whose parent saw to it
@@ -111,7 +111,7 @@ func (x *competitor) environment(token table.Token) []string {
 	return env
 }
 
-// within reports whether the term that was seen is the one under which this command is run.
+// within reports whether this command runs under the very term that was seen.
 func (x *competitor) within(step elect.Step) bool {
 	return os.Getenv(lockVariable) == x.name && slices.ContainsFunc(step.Seen, func(s elect.Sight) bool {
 		return s.Confirmed() && s.Free > 0 && s.Token.String() == os.Getenv(tokenVariable)

@@ -22,7 +22,7 @@ import (
 func newDemo(o *common) *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "Show it all on an emulator that it starts itself",
+		Short: "Show elections and failovers on an emulator that it starts",
 		Long: `Demo tells the whole story in a quarter of a minute. A program has to run on
 exactly one of three machines. One of them is killed, one is stopped, and an
 operator breaks the lock of the third.

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/api/option"
 
 	"github.com/spindle-lock/spindle/doctor"
+	"github.com/spindle-lock/spindle/internal/stage"
 )
 
 func newDoctor(o *common) *cobra.Command {
@@ -24,16 +25,16 @@ func newDoctor(o *common) *cobra.Command {
 		Use:   "doctor",
 		Short: "Find out whether the database keeps what locks rely on",
 		Long: `Doctor takes each step of a lock on the database, under a name that nobody else
-has, and says which of the things that locks assume of Spanner hold there, what it
-means for a lock if one does not, and what to do. It takes some seconds and a few
+has. It says which of the assumptions of locks about Spanner hold there, what a
+failed one means for a lock, and what to do. It takes some seconds and a few
 hundred small requests, and needs the permissions of a candidate.
 
-It leaves nothing behind, also when it is interrupted. One that is killed leaves
-rows whose names begin with spindle-doctor/; the next run deletes them once they are
-ten minutes old.
+It leaves nothing behind, even if it is interrupted. If it is killed, it leaves
+rows whose names begin with spindle-doctor/; the next run deletes them once they
+are ten minutes old.
 
-The costs are in requests, for a lock that does not change hands. With what you
-reckon that a million of them cost on your instance, they are in money too.
+The costs are in requests, for a lock that does not change hands. If you say
+what a million requests cost on your instance, they are in money too.
 
 Exit codes:
   0    everything that was checked holds
@@ -107,9 +108,9 @@ func printReport(p *paper, r doctor.Report, commitPrice, readPrice float64) {
 	}
 	fmt.Fprintln(p)
 	for _, cost := range r.Costs {
-		fmt.Fprintf(p, "At a lease of %v a lock costs %d commits a month, and each candidate that waits %d reads.\n", cost.Lease, cost.Commits, cost.Reads)
+		fmt.Fprintf(p, "At a lease of %v a lock costs %d commits a month, and each waiting candidate %d reads.\n", cost.Lease, cost.Commits, cost.Reads)
 		if commitPrice > 0 || readPrice > 0 {
-			fmt.Fprintf(p, "  In money, with one that waits: %.2f a month.\n", cost.Price(commitPrice, readPrice))
+			fmt.Fprintf(p, "  In money, with one waiting candidate: %.2f a month.\n", cost.Price(commitPrice, readPrice))
 		}
 	}
 	var sum []string
@@ -136,8 +137,8 @@ func printCheck(p *paper, c doctor.Check, lines []string) {
 	}
 	head := p.paint(verdictStyles[c.Verdict], pad(string(c.Verdict), verdictWidth)) + pad(c.Name, checkWidth)
 	for _, line := range lines {
-		for text := range strings.Lines(reflow(line, width)) {
-			fmt.Fprintln(p, head+strings.TrimRight(text, "\n"))
+		for _, text := range stage.Wrap(line, width) {
+			fmt.Fprintln(p, head+text)
 			head = pad("", indent)
 		}
 	}

@@ -16,41 +16,41 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const execHelp = `Exec waits for a lock, and runs CMD while it holds the lock. CMD is run directly,
-not by a shell, in a process group of its own. Its environment has
+const execHelp = `Exec waits for a lock, and runs CMD while it holds the lock. CMD is run
+directly, not by a shell, in a process group of its own. Its environment has
   SPINDLE_LOCK   the lock's name
   SPINDLE_TOKEN  the fencing token of this term: a number that only grows
   SPINDLE_DB     the database
   SPINDLE_TABLE  the lock table
-so that spindle status "$SPINDLE_LOCK" in CMD asks about this lock. What sets
-flags of exec itself, such as SPINDLE_NAME and SPINDLE_VALUE, is taken out: another
-exec in CMD has its own lock, and must name it. If that is the lock which CMD runs
-under, it fails at once, since it would wait for itself.
+so that spindle status "$SPINDLE_LOCK" in CMD asks about this lock. Variables
+that set flags of exec itself, such as SPINDLE_NAME and SPINDLE_VALUE, are
+removed: another exec in CMD must name its own lock. If it names the lock that
+CMD runs under, it fails at once, since it would wait for itself.
 
 When CMD ends, exec kills what is left of its process group, releases the lock,
 and ends with CMD's exit code. With --restart it competes for the lock again.
 
-With --try, one of the machines that start CMD at the same time runs it. One that
-starts it when it has already ended elsewhere runs it again.
+With --try, only one of the machines that start CMD at the same time runs it. A
+machine that starts it after it has ended elsewhere runs it again.
 
 If no heartbeat is acknowledged for a lease, the lock is lost. CMD must be gone
-before another may hold it. So its group gets SIGTERM in time, and SIGKILL before
-the deadline, by a twentieth of the lease, at most a second. --grace is the time
-between the two signals: a quarter of the lease, or less if you say so. The same
-happens if the lock is taken away with spindle release, but then the next holder
-does not wait for CMD to end.
+before another may hold it. So its group gets SIGTERM in time, and SIGKILL a
+twentieth of the lease, at most a second, before the deadline. --grace is the
+time between the two signals: a quarter of the lease, or less if you say so. The
+same happens if the lock is taken away with spindle release, but then the next
+holder does not wait for CMD to end.
 
-Exec passes signals on to CMD's group. After SIGINT, SIGTERM, SIGHUP or SIGQUIT it
-ends when CMD has ended, or at once if it is waiting for the lock.
+Exec passes signals on to CMD's group. After SIGINT, SIGTERM, SIGHUP or SIGQUIT
+it ends when CMD has ended, or at once if it is waiting for the lock.
 
 CMD does not outlive exec. If exec is killed, even with SIGKILL, a watchdog
-process kills CMD's group at once, and releases the lock once the group is certainly
-gone, so that the next machine need not wait for the lease. If exec is stopped, the watchdog does so at the
-deadline. On Linux CMD itself has the parent-death signal too, in case the
-watchdog is killed as well. Two things are not covered: a process that left CMD's
-group, and a machine that stands still as a whole, on which CMD may act for an
-instant when it goes on. Against both, send SPINDLE_TOKEN with each write, and have
-the receiver refuse a token that is smaller than one it has seen.
+process kills CMD's group at once, and releases the lock once the group is
+certainly gone, so that the next machine need not wait for the lease. If exec is
+stopped, the watchdog does so at the deadline. On Linux CMD also has a
+parent-death signal, in case the watchdog is killed as well. Two things are not
+covered: a process that left CMD's group, and a suspended machine, on which CMD
+may act for an instant after it resumes. Against both, send SPINDLE_TOKEN with
+each write, and have the receiver refuse any token smaller than one it has seen.
 
 Exit codes:
   CMD's own, or 128 plus the number of the signal that ended it, and

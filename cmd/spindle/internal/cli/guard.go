@@ -19,20 +19,20 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const guardHelp = `Guard keeps a service active on the machine that holds a lock, and inactive on all
-others. The service is one of an init system, or anything else that commands can
-switch. /bin/sh runs the commands, with SPINDLE_LOCK (the lock's name), SPINDLE_DB
-and SPINDLE_TABLE in their environment, and SPINDLE_TOKEN in that of --activate. All
-machines must be given the same times.
+const guardHelp = `Guard keeps a service active on the machine that holds a lock, and inactive on
+all others. The service belongs to an init system, or is anything else that
+commands can start and stop. /bin/sh runs the commands, with SPINDLE_LOCK (the
+lock's name), SPINDLE_DB and SPINDLE_TABLE in their environment, and
+SPINDLE_TOKEN in that of --activate. All machines must be given the same times.
 
-Three times make the rest. The lock is renewed every --renew (R). The lease is
+Three flags set the timing. The lock is renewed every --renew (R). The lease is
 --failures (F) times R: if no renewal has got through for that long, the lock is
-lost. The confirmation is --confirm (C) times R: after the lease of a dead machine
-the next one waits for so long before it activates, so that the former one can
-deactivate. If the lock was released, it activates at once.
+lost. The confirmation is --confirm (C) times R: after the lease of a dead
+machine the next one waits this long before it activates, so that the former one
+can deactivate. If the lock was released, it activates at once.
 
 Guard first deactivates the service, so that its state is known. A deactivation
-must be over within the confirmation: after nine tenths of it the command is
+must finish within the confirmation: after nine tenths of it the command is
 killed, and tried again until it succeeds. If it has failed, the lock is not
 released but left to expire, so that the next machine waits.
 
@@ -41,26 +41,28 @@ it is run before each look at the lock: if it fails, this machine does not
 compete. While active it is run before each heartbeat: if it has failed
 --unhealthy times in a row, guard deactivates the service and releases the lock,
 and another machine can have it at once. A check that takes too long is killed,
-and has failed: it may take half of what is left of the lease while active, and a
-whole lease on standby. It is not run while the service is being switched.
+and has failed: it may take half of what is left of the lease while active, and
+a whole lease on standby. It is not run while the service is being switched.
 
-SIGTERM and SIGINT end guard, once the service is inactive and the lock released.
-A second one ends it at once.
+SIGTERM and SIGINT end guard, once the service is inactive and the lock
+released. A second one ends it at once.
 
-While the service may be active, guard has a watchdog process. If guard is killed,
-even with SIGKILL, the watchdog deactivates the service at once, and tries until it
-succeeds. If guard is stopped, the watchdog does so at the end of the lease. If the
-watchdog itself is killed, guard gives the lock up. What is not covered: both are
-killed at once, or the machine stands still as a whole. An init system that kills
-both must deactivate the service: examples/systemd has a unit that does.
+While the service may be active, guard has a watchdog process. If guard is
+killed, even with SIGKILL, the watchdog deactivates the service at once, and
+tries until it succeeds. If guard is stopped, the watchdog does so at the end of
+the lease. If the watchdog itself is killed, guard gives the lock up. Two things
+are not covered: both are killed at once, or the machine is suspended. An init
+system that kills both must deactivate the service: examples/systemd has a unit
+that does.
 
-On one machine one guard has a service: a second one with the same lock, the same
---deactivate and the same directory waits until the first, and its watchdog, have
-ended. So --deactivate is never run twice at once, nor after the next activation.
+Only one guard on a machine has a service: a second one with the same lock, the
+same --deactivate and the same directory waits until the first, and its
+watchdog, have ended. So --deactivate never runs twice at once, and never after
+the next activation.
 
 Exit codes:
   0    it was told to end, and the service is inactive
-  1    it could not begin; the message says why
+  1    it could not start; the message says why
   2    the command line is wrong
   130, 143  it was told to end twice, by SIGINT or SIGTERM`
 
@@ -94,10 +96,10 @@ func newGuard(o *common) *cobra.Command {
 	f := c.Flags()
 	g.competitor.flags(f)
 	f.StringVar(&g.activate, "activate", "", "the `command` that makes the service active")
-	f.StringVar(&g.deactivate, "deactivate", "", "the `command` that makes it inactive; it must succeed if it is inactive already")
-	f.StringVar(&g.healthcheck, "healthcheck", "", "the `command` that succeeds if the service is well, or would be (default: it always is)")
+	f.StringVar(&g.deactivate, "deactivate", "", "the `command` that makes the service inactive; it must succeed if it already is")
+	f.StringVar(&g.healthcheck, "healthcheck", "", "the `command` that succeeds if the service is healthy, or would be (default: always healthy)")
 	f.DurationVar(&g.renew, "renew", 3*time.Second, "how often the lock is renewed")
-	f.IntVar(&g.failures, "failures", 3, "the lease, in intervals: how long without a renewal loses the lock")
+	f.IntVar(&g.failures, "failures", 3, "the lease, in intervals: the lock is lost after so long without a renewal")
 	f.IntVar(&g.confirm, "confirm", 3, "how many more intervals to wait before the activation, after a takeover from a dead holder")
 	f.IntVar(&g.unhealthy, "unhealthy", 1, "how many health checks in a row must fail before an active machine gives the lock up")
 	f.DurationVar(&g.activation, "activation", 90*time.Second, "how long an activation may take")
@@ -114,7 +116,7 @@ func (g *guarding) check() error {
 	case g.confirm < 1 || g.confirm > 1000:
 		return misuse("--confirm %d: at least 1 is needed, which is the time for a deactivation; at most 1000", g.confirm)
 	case g.unhealthy < 1 || g.unhealthy > 100:
-		return misuse("--unhealthy %d: must be from 1 to 100: for so many intervals a service that is not well stays active", g.unhealthy)
+		return misuse("--unhealthy %d: must be from 1 to 100: an unhealthy service stays active for so many intervals", g.unhealthy)
 	case g.renew <= 0 || lease < 100*time.Millisecond || lease > table.MaxLease:
 		return misuse("--renew %v times --failures %d is a lease of %v: it must be at least 100ms and at most %v", g.renew, g.failures, lease, table.MaxLease)
 	case g.activation <= 0:

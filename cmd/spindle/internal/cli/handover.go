@@ -28,13 +28,13 @@ func newHandover(o *common) *cobra.Command {
 		Short: "Ask the holder to let another take over",
 		Long: `Handover asks the holder of a lock to give it up in good order: the holder tells
 the other candidates, goes on until they know, stops its work, and releases the
-lock. So the lock has no holder for next to no time. It says who has taken over,
-and for how long nobody held the lock.
+lock. So the lock is without a holder only for a moment. Handover says who has
+taken over, and for how long nobody held the lock.
 
-Holders with WithHandover obey, and spindle exec and guard with --handover. They
-look for requests once in a lease. A request is for the term of one token: that of
-the present holder, or the one that --token names. It never reaches a later term,
-and it can't be taken back.
+Holders that use WithHandover obey, and so do spindle exec and guard with
+--handover. They look for requests once in a lease. A request is for the term of
+one token: that of the present holder, or the one that --token names. It never
+reaches a later term, and it can't be taken back.
 
 Exit codes:
   0    another has taken over
@@ -95,7 +95,7 @@ func (h *handover) run(ctx context.Context) error {
 	return h.print(done)
 }
 
-// leader is who is asked.
+// leader returns the holder to ask.
 func (h *handover) leader(ctx context.Context, lock *spindle.Lock) (spindle.Leader, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()

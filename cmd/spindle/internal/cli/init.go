@@ -30,12 +30,12 @@ func newInit(o *common) *cobra.Command {
 		Use:   "init",
 		Short: "Create the lock table, or verify it",
 		Long: `Init creates the lock table if it is missing, in the database's dialect, and
-verifies it if it exists. It never changes a table. It also prints the roles that
-are needed, and a command that grants them.
+verifies it if it exists. It never changes a table. It also prints the roles
+that are needed, and a command that grants them.
 
-With --create on an emulator, it first creates the instance and the database that
---db names, if they are missing. On Cloud Spanner these cost money and are yours to
-choose, so there --create only says how.
+With --create on an emulator, it first creates the instance and the database
+that --db names, if they are missing. On Cloud Spanner these cost money and are
+yours to choose, so there --create only says how.
 
 With --print it only prints the statement, for a schema that is kept in
 migrations. That needs no database.

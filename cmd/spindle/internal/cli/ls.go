@@ -15,8 +15,8 @@ import (
 
 const statesHelp = `The states, by Spanner's clock:
   held         its holder was heard from within its lease
-  leaving      so it was, and has announced that it will give the lock up
-  expired      its holder was not: the next candidate that looks takes it
+  leaving      held, and its holder has announced that it will give the lock up
+  expired      its holder fell silent: the next candidate that looks takes it
   released     its last holder gave it back
   unconfirmed  it is claimed, but the claimant may not act yet
   orphaned     somebody deleted its row, but not the lease row
@@ -30,14 +30,14 @@ func newLs(o *common) *cobra.Command {
 		Aliases: []string{"list"},
 		Short:   "List the locks in the table",
 		Long: `Ls lists the locks in the table as they are at one instant, or only those whose
-names begin with PREFIX. It leaves out locks that were released, unless --all is
-given; with --held it leaves out all but those that are held. For one lock, there
-is spindle status.
+names begin with PREFIX. It leaves out released locks unless --all is given;
+with --held it lists only those that are held. For a single lock, use spindle
+status.
 
 SINCE is how long ago the term began, or the lock was released. BEAT is how long
 ago the last heartbeat was; a holder sends three in a lease. Both are by
 Spanner's clock alone. If the holder's id and value don't fit on the line, they
-are on a second one.
+are on a second line.
 
 ` + statesHelp + "\n" + commonCodes,
 		Example: `  spindle ls
@@ -45,7 +45,7 @@ are on a second one.
   spindle ls --all -o json | jq -r 'select(.state != "held") | .name'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return fmt.Errorf("got %q: want one beginning of names, or none for all locks", args)
+				return fmt.Errorf("got %q: want one prefix of names, or none for all locks", args)
 			}
 			return nil
 		},

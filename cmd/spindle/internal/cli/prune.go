@@ -18,13 +18,14 @@ func newPrune(o *common) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove the rows of locks that were released long ago",
-		Long: `Prune deletes the rows of locks that were released at least --older ago, and not
-claimed since. Age counts from the release, by Spanner's clock, however long the
-lock was held before. Locks that are held, claimed or expired are left alone.
+		Long: `Prune deletes the rows of locks that were released at least --older ago and not
+claimed since. Age counts from the release, by Spanner's clock. Locks that are
+held, claimed or expired are left alone.
 
-It is safe beside candidates and holders: a lock without a row is free, and tokens
-grow on. Keep --older at the longest lease or above: a candidate that saw the
-last holder, and has not looked since, waits one lease if the row is gone.
+It is safe while candidates and holders run: a lock without a row is free, and
+its tokens still grow. Keep --older at the longest lease or above: a candidate
+that saw the last holder, and has not looked since, waits one lease if the row
+is gone.
 
 It works in batches, and what was deleted before an interruption stays deleted.
 The --timeout is for each batch.

@@ -20,14 +20,14 @@ func newRelease(o *common) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release NAME --token T",
 		Short: "Break a lock by its token",
-		Long: `Release takes a lock away from its holder. The token, which spindle ls shows, says
-which term is meant: if the lock has changed hands since you looked, nothing
-happens to the new holder.
+		Long: `Release takes a lock away from its holder. The token, which spindle ls shows,
+says which term is meant: if the lock has changed hands since you looked,
+nothing happens to the new holder.
 
 The lock is free at once, and the holder's fenced writes fail at once. A holder
 that is alive finds out at its next heartbeat, up to a third of a lease later.
 Until then it and the next holder may both work, outside of fenced writes. So
-this is for holders that hang. If you can stop the holder, do that instead: it
+use this for holders that hang. If you can stop the holder, do that instead: it
 releases the lock when its work has ended. If the holder is dead, wait: its lock
 expires by itself.
 

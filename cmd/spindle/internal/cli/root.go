@@ -150,7 +150,6 @@ func newRoot() *cobra.Command {
 	o.flags(root.PersistentFlags())
 	root.AddCommand(newInit(o), newDoctor(o), newExec(o), newGuard(o), newLs(o), newWatch(o), newStatus(o), newHandover(o), newRelease(o), newPrune(o), newDemo(o))
 	commands(root, func(c *cobra.Command) {
-		c.Long = reflow(c.Long, 80)
 		c.Flags().SortFlags = false
 		nameVariables(c.LocalFlags())
 		c.InitDefaultHelpFlag()

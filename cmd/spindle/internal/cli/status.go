@@ -20,8 +20,8 @@ func newStatus(o *common) *cobra.Command {
 		Use:   "status NAME",
 		Short: "Tell scripts whether a lock is held, and by whom",
 		Long: `Status says whether a lock is held: by anybody, or by the holder that --id or
---token names. An --id that ends in a slash stands for all that begin with it, such
-as those of a host: the default id is host/process/UUID.
+--token names. An --id that ends in a slash matches every id that begins with
+it, such as those of one host: the default id is host/process/UUID.
 
 The answer is about the past: the lock may have changed hands since. Use it to
 decide where to look, not what to write: for that there is the token.
@@ -63,7 +63,7 @@ Exit codes:
 			})
 		},
 	}
-	c.Flags().StringVar(&id, "id", "", "answer 4 unless this `id` holds the lock; with a / at its end, one that begins so")
+	c.Flags().StringVar(&id, "id", "", "answer 4 unless this `id` holds the lock; if it ends in /, any id that begins with it")
 	c.Flags().Int64Var(&token, "token", 0, "answer 4 unless the lock is held under this `token`")
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "print nothing")
 	// What is meant for another command must not change the answer.

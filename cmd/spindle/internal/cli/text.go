@@ -37,32 +37,3 @@ func short(d time.Duration) string {
 	}
 	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
 }
-
-// reflow fills the paragraphs of a text. Lines that begin with a space are left as they are.
-func reflow(text string, width int) string {
-	var b strings.Builder
-	column := 0
-	for line := range strings.Lines(text) {
-		if line = strings.TrimRight(line, "\n"); line == "" || line[0] == ' ' {
-			if column > 0 {
-				b.WriteString("\n")
-			}
-			b.WriteString(line + "\n")
-			column = 0
-			continue
-		}
-		for _, word := range strings.Fields(line) {
-			switch {
-			case column > 0 && column+1+len(word) > width:
-				b.WriteString("\n")
-				column = 0
-			case column > 0:
-				b.WriteString(" ")
-				column++
-			}
-			b.WriteString(word)
-			column += len(word)
-		}
-	}
-	return strings.TrimRight(b.String(), "\n")
-}

@@ -14,11 +14,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const watchHelp = `Watch shows changes of all locks, of the one that is named, or of those whose names
-begin with --prefix, until it is interrupted. On a terminal each lease is a bar that runs out and is refilled by
-heartbeats, with the last changes below. A healthy holder's bar stays above two
-thirds. Elsewhere, or with --lines, watch prints a line for each lock, and then a
-line for each change, with its time by Spanner's clock.
+const watchHelp = `Watch shows changes of all locks, of the lock NAME, or of those whose names
+begin with --prefix, until it is interrupted. On a terminal each lease is a bar
+that runs out and is refilled by heartbeats, with the last changes below. A
+healthy holder's bar stays above two thirds. Elsewhere, or with --lines, watch
+prints a line for each lock, and then a line for each change, with its time by
+Spanner's clock.
 
 It looks every --every, so it misses a term that begins and ends between two
 looks. It never misses that a lock has a new token.
