@@ -3,6 +3,7 @@ package ddl
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"cloud.google.com/go/spanner"
@@ -13,20 +14,21 @@ import (
 // not exist has no columns.
 type schema struct {
 	table   string // as it was asked for
-	columns map[string]column
-	order   []string // the names of the columns, as the table has them
+	columns []column
 	key     []string // the columns of the primary key
 	unique  []index  // the other unique ones
 	expiry  string   // the row deletion policy, or empty
 	parent  string   // the table whose rows this one's are interleaved in, or empty
 }
 
+// A column is a row of columnsQuery.
 type column struct {
-	typ             string
-	commitTimestamp bool // by option, as in GoogleSQL
-	nullable        bool
-	generated       bool
-	mustBeGiven     bool // an insert without it fails
+	Name            string
+	Type            string
+	Nullable        bool
+	Generated       bool
+	Required        bool // an insert without it fails
+	CommitTimestamp bool // by option, as in GoogleSQL
 }
 
 type index struct {
@@ -40,21 +42,21 @@ type index struct {
 const (
 	dialectQuery = `SELECT option_value FROM information_schema.database_options WHERE option_name = 'database_dialect'`
 
-	tableQuery = `SELECT COALESCE(t.row_deletion_policy_expression, ''), COALESCE(t.parent_table_name, '')
+	tableQuery = `SELECT COALESCE(t.row_deletion_policy_expression, '') AS expiry, COALESCE(t.parent_table_name, '') AS parent
 FROM information_schema.tables t
 WHERE LOWER(t.table_schema) = '%s' AND LOWER(t.table_name) = '%s'`
 
-	columnsQuery = `SELECT LOWER(c.column_name), c.spanner_type, c.is_nullable = 'YES', c.is_generated = 'ALWAYS',
-	c.is_nullable = 'NO' AND c.column_default IS NULL AND c.is_generated = 'NEVER' AND c.is_identity = 'NO',
+	columnsQuery = `SELECT LOWER(c.column_name) AS name, c.spanner_type AS type, c.is_nullable = 'YES' AS nullable, c.is_generated = 'ALWAYS' AS generated,
+	c.is_nullable = 'NO' AND c.column_default IS NULL AND c.is_generated = 'NEVER' AND c.is_identity = 'NO' AS required,
 	EXISTS (SELECT 1 FROM information_schema.column_options o
 		WHERE o.table_schema = c.table_schema AND o.table_name = c.table_name AND o.column_name = c.column_name
-		AND LOWER(o.option_name) = 'allow_commit_timestamp' AND UPPER(o.option_value) = 'TRUE')
+		AND LOWER(o.option_name) = 'allow_commit_timestamp' AND UPPER(o.option_value) = 'TRUE') AS committimestamp
 FROM information_schema.columns c
 WHERE LOWER(c.table_schema) = '%s' AND LOWER(c.table_name) = '%s'
 ORDER BY c.ordinal_position`
 
 	// The columns that an index only stores have no position in it.
-	uniqueQuery = `SELECT i.index_name, i.index_type = 'PRIMARY_KEY', LOWER(c.column_name)
+	uniqueQuery = `SELECT i.index_name AS name, i.index_type = 'PRIMARY_KEY' AS main, LOWER(c.column_name) AS part
 FROM information_schema.indexes i
 JOIN information_schema.index_columns c
 	ON c.table_schema = i.table_schema AND c.table_name = i.table_name AND c.index_name = i.index_name
@@ -68,56 +70,47 @@ func read(ctx context.Context, db *spanner.Client, table string) (databasepb.Dat
 	tx := db.ReadOnlyTransaction()
 	defer tx.Close()
 
-	found := schema{table: table, columns: map[string]column{}}
+	found := schema{table: table}
 	dialect, err := readDialect(ctx, tx)
 	if err != nil {
 		return dialect, found, err
 	}
 	space, name := split(dialect, table)
-	for _, part := range []struct {
-		query string
-		row   func(*spanner.Row) error
-	}{
-		{fmt.Sprintf(tableQuery, space, name), found.readTable},
-		{fmt.Sprintf(columnsQuery, space, name), found.readColumn},
-		{fmt.Sprintf(uniqueQuery, space, name, stringType(dialect)), found.readUnique},
-	} {
-		if err := query(ctx, tx, part.query, part.row); err != nil {
-			return dialect, found, err
-		}
+	var tables []struct{ Expiry, Parent string }
+	if err := query(ctx, tx, &tables, tableQuery, space, name); err != nil {
+		return dialect, found, err
 	}
-	return dialect, found, nil
+	for _, t := range tables {
+		found.expiry, found.parent = t.Expiry, t.Parent
+	}
+	if err := query(ctx, tx, &found.columns, columnsQuery, space, name); err != nil {
+		return dialect, found, err
+	}
+	var parts []indexPart
+	err = query(ctx, tx, &parts, uniqueQuery, space, name, stringType(dialect))
+	for _, p := range parts {
+		found.add(p)
+	}
+	return dialect, found, err
 }
 
-func (t *schema) readTable(row *spanner.Row) error { return row.Columns(&t.expiry, &t.parent) }
-
-func (t *schema) readColumn(row *spanner.Row) error {
-	var name string
-	var c column
-	if err := row.Columns(&name, &c.typ, &c.nullable, &c.generated, &c.mustBeGiven, &c.commitTimestamp); err != nil {
-		return err
-	}
-	t.columns[name] = c
-	t.order = append(t.order, name)
-	return nil
+// An indexPart is a row of uniqueQuery.
+type indexPart struct {
+	Name string
+	Main bool // it is the primary key
+	Part string
 }
 
-func (t *schema) readUnique(row *spanner.Row) error {
-	var name, column string
-	var primary bool
-	if err := row.Columns(&name, &primary, &column); err != nil {
-		return err
+func (t *schema) add(p indexPart) {
+	if p.Main {
+		t.key = append(t.key, p.Part)
+		return
 	}
-	if primary {
-		t.key = append(t.key, column)
-		return nil
-	}
-	if n := len(t.unique); n == 0 || t.unique[n-1].name != name {
-		t.unique = append(t.unique, index{name: name})
+	if n := len(t.unique); n == 0 || t.unique[n-1].name != p.Name {
+		t.unique = append(t.unique, index{name: p.Name})
 	}
 	last := &t.unique[len(t.unique)-1]
-	last.on = append(last.on, column)
-	return nil
+	last.on = append(last.on, p.Part)
 }
 
 // stringType is what a text is called in a CAST: is_unique is a BOOL in GoogleSQL and YES or NO in PostgreSQL.
@@ -129,16 +122,12 @@ func stringType(dialect databasepb.DatabaseDialect) string {
 }
 
 func readDialect(ctx context.Context, tx *spanner.ReadOnlyTransaction) (databasepb.DatabaseDialect, error) {
-	dialect := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
-	err := query(ctx, tx, dialectQuery, func(row *spanner.Row) error {
-		var name string
-		err := row.Columns(&name)
-		if name == databasepb.DatabaseDialect_POSTGRESQL.String() {
-			dialect = databasepb.DatabaseDialect_POSTGRESQL
-		}
-		return err
-	})
-	return dialect, err
+	var names []string
+	err := query(ctx, tx, &names, dialectQuery)
+	if slices.Contains(names, databasepb.DatabaseDialect_POSTGRESQL.String()) {
+		return databasepb.DatabaseDialect_POSTGRESQL, err
+	}
+	return databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL, err
 }
 
 // split returns the schema's name and the table's, in lower case.
@@ -153,6 +142,6 @@ func split(dialect databasepb.DatabaseDialect, table string) (space, name string
 	return "", table
 }
 
-func query(ctx context.Context, tx *spanner.ReadOnlyTransaction, sql string, each func(*spanner.Row) error) error {
-	return tx.Query(ctx, spanner.NewStatement(sql)).Do(each)
+func query[T any](ctx context.Context, tx *spanner.ReadOnlyTransaction, rows *[]T, sql string, args ...any) error {
+	return spanner.SelectAll(tx.Query(ctx, spanner.NewStatement(fmt.Sprintf(sql, args...))), rows)
 }

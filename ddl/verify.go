@@ -68,12 +68,11 @@ func (t schema) problems(dialect databasepb.DatabaseDialect) []string {
 		return []string{"the table is missing"}
 	}
 	var problems []string
-	needed := needs(dialect)
 	known := map[string]bool{}
-	for _, want := range needed {
+	for _, want := range needs(dialect) {
 		known[want.name] = true
-		if got, ok := t.columns[want.name]; ok {
-			problems = append(problems, want.problems(got)...)
+		if i := slices.IndexFunc(t.columns, func(c column) bool { return c.Name == want.name }); i >= 0 {
+			problems = append(problems, want.problems(t.columns[i])...)
 		} else {
 			problems = append(problems, fmt.Sprintf("column %s is missing, want %s", want.name, want.typ))
 		}
@@ -81,9 +80,9 @@ func (t schema) problems(dialect databasepb.DatabaseDialect) []string {
 	if key := strings.Join(t.key, ", "); key != "name" {
 		problems = append(problems, fmt.Sprintf("the primary key is (%s), want (name)", key))
 	}
-	for _, name := range t.order {
-		if c := t.columns[name]; !known[name] && c.mustBeGiven {
-			problems = append(problems, fmt.Sprintf("column %s is NOT NULL and has no default, so inserts would fail, want it nullable, with a default, or dropped", name))
+	for _, c := range t.columns {
+		if !known[c.Name] && c.Required {
+			problems = append(problems, fmt.Sprintf("column %s is NOT NULL and has no default, so inserts would fail, want it nullable, with a default, or dropped", c.Name))
 		}
 	}
 	for _, i := range t.unique {
@@ -127,10 +126,10 @@ func (n need) problems(got column) []string {
 	if length, bounded := got.length(); bounded && length < n.length {
 		problems = append(problems, fmt.Sprintf("column %s is %s, and up to %d characters are written there, want %s", n.name, got, n.length, n.typ))
 	}
-	if n.null && !got.nullable {
+	if n.null && !got.Nullable {
 		problems = append(problems, fmt.Sprintf("column %s is NOT NULL, and a release writes NULL there, want it nullable", n.name))
 	}
-	if got.generated {
+	if got.Generated {
 		problems = append(problems, fmt.Sprintf("column %s is generated, so it can't be written, want a plain column", n.name))
 	}
 	return problems
@@ -151,13 +150,13 @@ func typeNames(dialect databasepb.DatabaseDialect) (text, timestamp string) {
 }
 
 func (c column) isText() bool {
-	typ := strings.ToLower(c.typ)
+	typ := strings.ToLower(c.Type)
 	return strings.HasPrefix(typ, "string(") || typ == "text" || strings.HasPrefix(typ, "character varying")
 }
 
 // length is how many characters a text may have, if that is bounded, as in STRING(36) and character varying(36).
 func (c column) length() (n int, bounded bool) {
-	_, length, _ := strings.Cut(strings.TrimSuffix(c.typ, ")"), "(")
+	_, length, _ := strings.Cut(strings.TrimSuffix(c.Type, ")"), "(")
 	n, err := strconv.Atoi(length)
 	return n, err == nil
 }
@@ -165,13 +164,13 @@ func (c column) length() (n int, bounded bool) {
 // isCommitTimestamp distinguishes both dialects: in PostgreSQL, the type says
 // it all; in GoogleSQL, it takes an option.
 func (c column) isCommitTimestamp() bool {
-	typ := strings.ToLower(c.typ)
-	return typ == "spanner.commit_timestamp" || typ == "timestamp" && c.commitTimestamp
+	typ := strings.ToLower(c.Type)
+	return typ == "spanner.commit_timestamp" || typ == "timestamp" && c.CommitTimestamp
 }
 
 func (c column) String() string {
-	if strings.EqualFold(c.typ, "TIMESTAMP") && !c.commitTimestamp {
-		return c.typ + " without allow_commit_timestamp"
+	if strings.EqualFold(c.Type, "TIMESTAMP") && !c.CommitTimestamp {
+		return c.Type + " without allow_commit_timestamp"
 	}
-	return c.typ
+	return c.Type
 }

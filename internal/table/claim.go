@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 )
 
 // ErrChanged says that a lock is not any more what was observed: nothing was claimed.
@@ -22,11 +23,7 @@ var ErrSuperseded = errors.New("the token was superseded or released")
 // A claim that Spanner aborts is ErrChanged too: somebody else is at the same lock, and the next
 // observation will show who. A hundred candidates that all insisted would keep the first from confirming.
 func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token, error) {
-	at, err := t.Store.Transact(ctx, "claim", func(ctx context.Context, r Reader) ([]Write, error) {
-		rows, err := readAll(ctx, r, claimed(seen))
-		if err != nil {
-			return nil, err
-		}
+	at, err := t.change(ctx, "claim", claimed(seen), func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
 		for _, o := range seen {
 			w, err := claim(id, o, rows)
@@ -91,11 +88,7 @@ func claim(id string, o Observation, rows map[string]Row) ([]Write, error) {
 // It fails with ErrSuperseded if a lock row is not the bare claim any more, and with ErrAborted if it was
 // not applied. After any other error a heartbeat tells whether it was.
 func (t Table) Confirm(ctx context.Context, token Token, p Promise, names ...string) error {
-	_, err := t.Store.Transact(ctx, "confirm", func(ctx context.Context, r Reader) ([]Write, error) {
-		rows, err := readAll(ctx, r, Keys{Names: names})
-		if err != nil {
-			return nil, err
-		}
+	_, err := t.change(ctx, "confirm", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
 		for _, name := range names {
 			row := rows[name]
@@ -115,11 +108,7 @@ func (t Table) Confirm(ctx context.Context, token Token, p Promise, names ...str
 // it did. Who claimed stays in the row: unlike a release, this does not say that the last term before it was
 // given back. It fails with ErrSuperseded if no name is under the token any more.
 func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error {
-	_, err := t.Store.Transact(ctx, "withdraw", func(ctx context.Context, r Reader) ([]Write, error) {
-		rows, err := readAll(ctx, r, Keys{Names: names})
-		if err != nil {
-			return nil, err
-		}
+	_, err := t.change(ctx, "withdraw", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
 		for _, name := range names {
 			if row := rows[name]; TokenAt(row.Token) == token && !row.Heartbeat.IsZero() {
@@ -140,7 +129,13 @@ func bare(row Row, token Token) bool {
 	return TokenAt(row.Token) == token && row.Heartbeat.Equal(row.Token)
 }
 
-func readAll(ctx context.Context, r Reader, keys Keys) (map[string]Row, error) {
-	rows, err := r.Read(ctx, keys)
-	return index(rows), err
+// change reads the keys and commits what follows from their rows, in one transaction.
+func (t Table) change(ctx context.Context, step string, keys Keys, writes func(rows map[string]Row) ([]Write, error)) (time.Time, error) {
+	return t.Store.Transact(ctx, step, func(ctx context.Context, r Reader) ([]Write, error) {
+		rows, err := r.Read(ctx, keys)
+		if err != nil {
+			return nil, err
+		}
+		return writes(index(rows))
+	})
 }

@@ -68,16 +68,12 @@ func releasedFor(row Row, at time.Time, older time.Duration) bool {
 // deleted. A lock that is claimed meanwhile is left alone: the claim changed its token. What it did not
 // delete because of others is no error.
 func (t Table) Prune(ctx context.Context, seen ...Observation) (int, error) {
+	var keys Keys
+	for _, o := range seen {
+		keys.Names = append(keys.Names, o.Name)
+	}
 	var writes []Write
-	_, err := t.Store.Transact(ctx, "prune", func(ctx context.Context, r Reader) ([]Write, error) {
-		var names []string
-		for _, o := range seen {
-			names = append(names, o.Name)
-		}
-		rows, err := readAll(ctx, r, Keys{Names: names})
-		if err != nil {
-			return nil, err
-		}
+	_, err := t.change(ctx, "prune", keys, func(rows map[string]Row) ([]Write, error) {
 		for _, o := range seen {
 			if row, ok := rows[o.Name]; ok && row.Heartbeat.IsZero() && TokenAt(row.Token) == o.Token {
 				writes = append(writes, Write{Kind: Delete, Name: o.Name})
