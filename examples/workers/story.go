@@ -51,7 +51,7 @@ func tell(ctx context.Context) error {
 
 	s.Print(stage.Bold, "%*s"+columns, stage.Margin, "", "east", "west")
 	elected := make(chan struct{})
-	east, err := s.open(ctx, database.Path, "east", sync.OnceFunc(func() { close(elected) }))
+	east, err := s.open(database.Path, "east", sync.OnceFunc(func() { close(elected) }))
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func tell(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	west, err := s.open(ctx, database.Path, "west", func() {})
+	west, err := s.open(database.Path, "west", func() {})
 	if err != nil {
 		return err
 	}
@@ -71,31 +71,25 @@ func tell(ctx context.Context) error {
 	return s.play(ctx, east, west)
 }
 
-// place is a site with a client of its own, as it would have on its own machine.
-type place struct {
-	*site
-	db *spanner.Client
-}
-
-func (s *story) open(ctx context.Context, path, name string, elected func()) (place, error) {
+// open gives a site a client of its own, as it would have on its own machine.
+func (s *story) open(path, name string, elected func()) (*site, error) {
 	db, err := spanner.NewClient(context.Background(), path, spindle.ClientOptions(lease)...)
 	if err != nil {
-		return place{}, err
+		return nil, err
 	}
-	site, err := newSite(db, name, s.observer(name, elected), s.fail)
+	site, err := newSite(db, name, s.observer(name, elected), func(err error) { s.failures <- err })
 	if err != nil {
 		db.Close()
-		return place{}, err
 	}
-	return place{site, db}, nil
+	return site, err
 }
 
-func (p place) close() {
-	_ = p.stop()
-	p.db.Close()
+func (s *site) close() {
+	_ = s.stop()
+	s.db.Close()
 }
 
-func (s *story) play(ctx context.Context, east, west place) error {
+func (s *story) play(ctx context.Context, east, west *site) error {
 	if err := s.watch(ctx, jobs/2); err != nil {
 		return err
 	}
@@ -175,8 +169,6 @@ func (s *story) observer(site string, elected func()) func(spindle.Event) {
 		}
 	}
 }
-
-func (s *story) fail(err error) { s.failures <- err }
 
 func (s *story) summarize(ctx context.Context) error {
 	now, err := shares(ctx, s.db)

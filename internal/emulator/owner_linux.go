@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"strconv"
@@ -21,21 +22,13 @@ func identify(pid int) (o owner, name string, err error) {
 	if err != nil {
 		return owner{}, "", err
 	}
-	before, after, _ := cutLast(string(stat), ") ")
-	_, name, _ = strings.Cut(before, " (")
-	fields := strings.Fields(after)
+	end := bytes.LastIndexByte(stat, ')')
+	_, name, _ = strings.Cut(string(stat[:max(end, 0)]), " (")
+	fields := strings.Fields(string(stat[end+1:]))
 	if len(fields) <= statStart {
 		return owner{}, "", fmt.Errorf("emulator: cannot understand /proc/%d/stat: %q", pid, stat)
 	}
 	return owner{pid: pid, start: fields[statStart]}, name, nil
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
 }
 
 // awaitEnd is a shell command that ends when the owner does. A zombie has

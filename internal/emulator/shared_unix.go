@@ -95,10 +95,11 @@ func lock(ctx context.Context, f *os.File) error {
 }
 
 func record(state *os.File, addr string) error {
-	if err := state.Truncate(0); err != nil {
-		return fmt.Errorf("emulator: cannot record the shared emulator: %w", err)
+	err := state.Truncate(0)
+	if err == nil {
+		_, err = state.WriteAt([]byte(addr), 0)
 	}
-	if _, err := state.WriteAt([]byte(addr), 0); err != nil {
+	if err != nil {
 		return fmt.Errorf("emulator: cannot record the shared emulator: %w", err)
 	}
 	return nil

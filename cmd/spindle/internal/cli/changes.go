@@ -16,31 +16,33 @@ type change struct {
 
 const gone = "gone: its row was pruned, or somebody deleted it"
 
-// changes lists what has changed, in the order of the names. Heartbeats don't count. A term that began and
-// ended between two looks is missed.
-func changes(before map[string]table.Listing, now []table.Listing, at time.Time) []change {
+// A story is what the last look saw, by name.
+type story map[string]table.Listing
+
+// next lists what has changed since the last look, in the order of the names. Heartbeats don't count. A term that
+// began and ended between two looks is missed.
+func (s *story) next(l look) []change {
 	var all []change
-	for _, l := range now {
-		was, known := before[l.Name]
-		if known && was.State() == l.State() && was.Token == l.Token {
+	now := story{}
+	for _, lock := range l.locks {
+		now[lock.Name] = lock
+		was, known := (*s)[lock.Name]
+		if known && was.State() == lock.State() && was.Token == lock.Token {
 			continue
 		}
-		text := what(l)
-		if known && l.State() == table.Free {
+		text := what(lock)
+		if known && lock.State() == table.Free {
 			text = gone
 		}
-		all = append(all, change{At: when(was, l), Lock: l, Text: text})
+		all = append(all, change{At: when(was, lock), Lock: lock, Text: text})
 	}
-	present := map[string]bool{}
-	for _, l := range now {
-		present[l.Name] = true
-	}
-	for name, was := range before {
-		if !present[name] && was.State() != table.Free {
-			none := table.Listing{Observation: table.Observation{Name: name, At: at}}
-			all = append(all, change{At: at, Lock: none, Text: gone})
+	for name, was := range *s {
+		if _, present := now[name]; !present && was.State() != table.Free {
+			none := table.Listing{Observation: table.Observation{Name: name, At: l.at}}
+			all = append(all, change{At: l.at, Lock: none, Text: gone})
 		}
 	}
+	*s = now
 	return all
 }
 

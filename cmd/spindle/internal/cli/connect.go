@@ -61,13 +61,14 @@ func (o *common) open(opts ...option.ClientOption) (*connection, error) {
 		return nil, err
 	}
 	opts = append(opts, option.WithUserAgent("spindle"))
-	c, err := newConnection(o.table, func() (*spanner.Client, error) {
+	dial := func() (*spanner.Client, error) {
 		return spanner.NewClientWithConfig(context.Background(), o.db, spanner.ClientConfig{DisableNativeMetrics: true}, opts...)
-	})
+	}
+	db, err := dial()
 	if err != nil {
 		return nil, o.explain(err)
 	}
-	return c, nil
+	return &connection{table: o.table, dial: dial, db: db}, nil
 }
 
 // withTable runs a short task on the table.

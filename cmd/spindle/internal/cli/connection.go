@@ -22,14 +22,6 @@ type connection struct {
 	db *spanner.Client
 }
 
-func newConnection(table string, dial func() (*spanner.Client, error)) (*connection, error) {
-	db, err := dial()
-	if err != nil {
-		return nil, err
-	}
-	return &connection{table: table, dial: dial, db: db}, nil
-}
-
 // Close closes the client.
 func (c *connection) Close() { c.client().Close() }
 

@@ -159,14 +159,11 @@ func newRoot() *cobra.Command {
 }
 
 func unknown(c *cobra.Command, arg string) error {
-	return misuse("unknown command %q%s", arg, suggestion(c, arg))
-}
-
-func suggestion(c *cobra.Command, arg string) string {
+	hint := ""
 	if s := c.SuggestionsFor(arg); len(s) > 0 {
-		return fmt.Sprintf(": did you mean %s?", strings.Join(s, " or "))
+		hint = ": did you mean " + strings.Join(s, " or ") + "?"
 	}
-	return ""
+	return misuse("unknown command %q%s", arg, hint)
 }
 
 // exactly wants n arguments, and says what they are if there are more or fewer.

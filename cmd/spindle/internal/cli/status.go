@@ -47,7 +47,14 @@ Exit codes:
 				if err != nil {
 					return err
 				}
-				if err := printStatus(f, l, quiet); err != nil {
+				switch {
+				case quiet:
+				case f.json:
+					err = printJSON(os.Stdout, jsonOf(l))
+				default:
+					_, err = fmt.Println(sentence(l))
+				}
+				if err != nil {
 					return err
 				}
 				mine := (id == "" || isHolder(l.Holder(), id)) && (token == 0 || l.Token == table.Token(token))
@@ -75,17 +82,6 @@ Exit codes:
 
 func isHolder(holder, id string) bool {
 	return holder == id || strings.HasSuffix(id, "/") && strings.HasPrefix(holder, id)
-}
-
-func printStatus(f format, l table.Listing, quiet bool) error {
-	switch {
-	case quiet:
-		return nil
-	case f.json:
-		return printJSON(os.Stdout, jsonOf(l))
-	}
-	fmt.Println(sentence(l))
-	return nil
 }
 
 // sentence describes a lock in a few lines.

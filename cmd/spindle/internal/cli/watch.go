@@ -130,20 +130,6 @@ func (w *watching) look(ctx context.Context, t table.Table) (l look) {
 	return l
 }
 
-// A story turns looks into changes.
-type story struct {
-	seen map[string]table.Listing
-}
-
-func (s *story) next(l look) []change {
-	all := changes(s.seen, l.locks, l.at)
-	s.seen = map[string]table.Listing{}
-	for _, lock := range l.locks {
-		s.seen[lock.Name] = lock
-	}
-	return all
-}
-
 // print writes a line for each change.
 func (w *watching) print(ctx context.Context, p *paper, looks <-chan look) error {
 	var s story
