@@ -2,7 +2,7 @@
 //
 // The table has one row for each lock. [Statement] is for those who keep their
 // schema in migrations of their own; [Create] is for everyone else; [Verify]
-// tells, at the start of a program, whether the table is right. [Prune] removes
+// tells, at the start of a program, whether the table is correct. [Prune] removes
 // the rows of locks that are not used any more.
 package ddl
 
@@ -39,7 +39,7 @@ const postgreSQL = `(
 
 // Statement is the CREATE TABLE statement of a lock table with the given name,
 // without a final semicolon. Any dialect but PostgreSQL means GoogleSQL. The
-// name is written as it is; [Create] and [Verify] are what checks it.
+// name is written as it is: only [Create] and [Verify] check it.
 func Statement(dialect databasepb.DatabaseDialect, table string) string {
 	return "CREATE TABLE " + table + " " + columns(dialect)
 }
@@ -58,7 +58,7 @@ func columns(dialect databasepb.DatabaseDialect) string {
 //
 // A table that exists is not changed: like [Verify], Create returns a
 // [*SchemaError] if it is not a lock table. Creating needs the permission
-// spanner.databases.updateDdl; finding the table right does not.
+// spanner.databases.updateDdl; an existing table does not.
 //
 // The options are those of the Spanner clients, which also heed
 // SPANNER_EMULATOR_HOST.
@@ -88,8 +88,8 @@ func Create(ctx context.Context, database, table string, opts ...option.ClientOp
 	}
 }
 
-// inTurn waits a moment if an emulator refuses to change a schema because somebody else just does: Spanner
-// itself has them wait in a queue. Who that was may have made the table.
+// inTurn waits a moment if an emulator refuses to change a schema because somebody else is doing so: Spanner
+// itself queues such changes. The other one may have made the table.
 func inTurn(ctx context.Context, err error) bool {
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "concurrent schema change") {
 		return false
@@ -120,7 +120,7 @@ func execute(ctx context.Context, path string, dialect databasepb.DatabaseDialec
 	return op.Wait(ctx)
 }
 
-// checkName lets nothing through that is not a name: it is written into statements as it is.
+// checkName refuses what is not a name, since names are written into statements as they are.
 func checkName(name string) error {
 	if err := table.CheckTable(name); err != nil {
 		return fmt.Errorf("ddl: %w", err)

@@ -11,12 +11,12 @@ import (
 )
 
 // Prune deletes the rows of locks that were released at least older ago, by
-// Spanner's clock, and were not claimed since. It returns how many locks these
-// were, also beside an error: those are gone, and a later Prune goes on.
+// Spanner's clock, and were not claimed since. It returns how many rows it
+// deleted, even with an error: those are gone, and a later Prune goes on.
 //
-// It is safe beside candidates and holders, and several may prune at once: a row
+// It is safe while candidates and holders run, and several may prune at once: a row
 // is deleted only if its lock is still released as it was when its age was read.
-// A lock without a row is free, and its next token is larger all the same.
+// A lock without a row is free, and its next token is still larger.
 // Locks that expired are not pruned.
 //
 // 24 hours, the longest lease, is a good age. With a shorter one, a candidate

@@ -26,7 +26,7 @@ type SchemaError struct {
 	missing bool // the table itself, and so everything
 }
 
-// Error lists the problems and the statement that makes a right table.
+// Error lists the problems and the statement that creates a correct table.
 func (e *SchemaError) Error() string {
 	mend := "alter the table, or use another one, so that it is as this would make it"
 	if e.missing {
@@ -42,9 +42,9 @@ func (e *SchemaError) Error() string {
 // longest name or value of a lock, a timestamp that does not allow commit
 // timestamps, a column that can't be written or be NULL where locks need it, a
 // row deletion policy, another primary key, and whatever else would make
-// inserts fail: a further column that has to be given, a unique index that does
-// not include the name, a parent table. Further columns are fine if they can be
-// left out of an insert.
+// inserts fail: another column that an insert must give, a unique index that does
+// not include the name, a parent table. Other columns are fine if an insert can
+// leave them out.
 //
 // Letter case does not matter in names. Any other error is that of a query.
 // Verify blocks until ctx ends if Spanner can't be reached.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// RoundTrip is how long one kind of request took, of so many that were sent one after the other.
+// RoundTrip is how long requests of one kind took: N of them, sent one after the other.
 type RoundTrip struct {
 	P50 time.Duration `json:"p50_ns"`
 	P99 time.Duration `json:"p99_ns"`
@@ -26,7 +26,7 @@ func roundTripOf(took []time.Duration) RoundTrip {
 	return RoundTrip{P50: at(50), P99: at(99), N: len(took)}
 }
 
-// RoundTrips are those of the requests that locks are made of.
+// RoundTrips has the round trips of each kind of request that locks make.
 type RoundTrips struct {
 	Read        RoundTrip `json:"read"`        // an observation
 	Commit      RoundTrip `json:"commit"`      // a heartbeat: a blind commit
@@ -36,10 +36,10 @@ type RoundTrips struct {
 // Lease is the shortest lease that the round trips allow: ten elections, each an observation, a claim and a
 // confirmation, as slow as the slowest that were seen.
 //
-// So a takeover takes no more than a tenth of the lease longer than the lease itself. And a heartbeat, which is sent
-// each third of a lease and is less than an election, may take six times as long as the slowest that was seen and
-// still leave time for another one. It is about the database alone: a lease also has to be longer than the pauses of
-// the process that you want to survive, and than a fail-over of the database, which take seconds.
+// So a takeover takes at most a tenth of the lease longer than the lease itself. A heartbeat, which is sent every
+// third of a lease and is less work than an election, may take six times as long as the slowest that was seen and
+// still leave time for another one. This is about the database alone: a lease must also be longer than the pauses
+// of the process that you want to survive, and than a failover of the database, which take seconds.
 func (r RoundTrips) Lease() time.Duration {
 	const step = 100 * time.Millisecond // the shortest lease that there is
 	election := r.Read.P99 + 2*r.Transaction.P99
@@ -54,17 +54,17 @@ const (
 	month         = 30 * 24 * time.Hour
 )
 
-// Cost is what one lock costs at a lease, in 30 days in which it does not change hands. Spanner is paid for by
-// what it is provisioned with, not by requests: what share of that a request takes depends on the instance, so the
-// report has no money in it.
+// Cost is what one lock costs at a lease, in 30 days in which it does not change hands. Spanner charges
+// for what is provisioned, not for requests. What share of that a request takes depends on the instance, so the
+// report has no prices.
 type Cost struct {
 	Lease   time.Duration `json:"lease_ns"`
 	Commits int64         `json:"commits_a_month"` // of the holder
 	Reads   int64         `json:"reads_a_month"`   // of each other candidate
 }
 
-// Price is what the lock costs a month with one candidate beside the holder, given what you reckon that a million
-// commits and a million reads cost.
+// Price is what the lock costs a month with one candidate beside the holder, given what a million commits and
+// a million reads cost you.
 func (c Cost) Price(millionCommits, millionReads float64) float64 {
 	return float64(c.Commits)/1e6*millionCommits + float64(c.Reads)/1e6*millionReads
 }

@@ -1,9 +1,8 @@
-// Package doctor finds out whether what the locks assume of Cloud Spanner holds on a database: on the one that
-// a program is going to use, with the permissions that it has.
+// Package doctor checks on a database what locks assume of Cloud Spanner: on the database that a program is going
+// to use, with that program's permissions.
 //
-// [Run] takes the steps of the protocol on rows of its own, under a name that nobody else has, and looks at
-// what comes of them. It takes a few seconds, and costs some hundred small reads and commits. Other rows are
-// not touched.
+// [Run] takes the steps of the protocol on rows of its own, under a name that nobody else has, and looks at the
+// results. It takes a few seconds, and costs a few hundred small reads and commits. It touches no other rows.
 //
 // docs/protocol.md lists the assumptions, each with the check that tells whether it holds.
 package doctor
@@ -20,16 +19,16 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Verdict is what a check came to.
+// Verdict is the outcome of a check.
 type Verdict string
 
 // The verdicts.
 const (
-	OK         Verdict = "ok"          // the assumption holds, as far as was seen
+	OK         Verdict = "ok"          // the assumption holds, as far as could be seen
 	Note       Verdict = "note"        // worth knowing; nothing depends on it
 	Warning    Verdict = "warning"     // the locks are safe, and slower or costlier than they should be
-	Failed     Verdict = "failed"      // the assumption does not hold: don't use locks here before that is mended
-	NotChecked Verdict = "not checked" // it could not be found out
+	Failed     Verdict = "failed"      // the assumption does not hold: don't use locks here until that is fixed
+	NotChecked Verdict = "not checked" // it could not be checked
 )
 
 // A Check is what was found about one assumption.
@@ -51,10 +50,10 @@ type Report struct {
 	Costs      []Cost      `json:"costs,omitempty"` // at the shortest lease that the round trips allow, and at the default
 }
 
-// OK reports whether no check failed. Those that could not be made did not fail.
+// OK reports whether no check failed. A check that could not be made has not failed.
 func (r Report) OK() bool { return r.Err() == nil }
 
-// Err names the checks that failed, with what was found, or is nil.
+// Err returns an error that names the failed checks, with what was found, or nil.
 func (r Report) Err() error {
 	var failed []error
 	for _, c := range r.Checks {
@@ -74,13 +73,13 @@ const limit = time.Minute
 // Run examines the lock table of a database, for at most a minute, or until ctx ends. It needs the
 // permissions of a candidate for a lock; the schema is verified if it may be queried.
 //
-// The error says why checks are missing: a bad argument, a database that can't be reached or stops to answer, the
-// end of ctx. What the others found is in the report even so. What is wrong with the database is not an error of Run:
-// [Report.Err] has that.
+// The error says why checks are missing: a bad argument, a database that can't be reached or stops answering, the
+// end of ctx. The report still has what the other checks found. A failed check is not an error of Run: see
+// [Report.Err].
 //
-// When Run returns, its rows are gone, also if ctx has ended meanwhile. A process that is killed leaves at
-// most a few rows whose names begin with spindle-doctor/: they are no locks of anybody, and the next run
-// deletes those that are older than ten minutes by Spanner's clock.
+// When Run returns, its rows are gone, even if ctx has ended meanwhile. A process that is killed leaves at
+// most a few rows whose names begin with spindle-doctor/: they are nobody's locks, and the next run deletes
+// those that are older than ten minutes by Spanner's clock.
 func Run(ctx context.Context, db *spanner.Client, tableName string) (Report, error) {
 	if db == nil {
 		return Report{}, errors.New("doctor: the Spanner client is nil: make one with spanner.NewClient")

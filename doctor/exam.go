@@ -29,8 +29,8 @@ type exam struct {
 	clock      *Clock
 }
 
-// probe finds out about one assumption. What it needs is not looked at a second time: with that missing, it
-// would fail for a reason that is told elsewhere.
+// probe checks one assumption. It is not run if a check that it needs has failed: it would fail for a reason that
+// is reported there.
 type probe struct {
 	name  string
 	needs []string
@@ -88,14 +88,14 @@ func (e *exam) reach(ctx context.Context) error {
 	switch code := spanner.ErrCode(err); {
 	case code == codes.PermissionDenied, code == codes.InvalidArgument, code == codes.FailedPrecondition,
 		code == codes.NotFound && schemaMissing.MatchString(spanner.ErrDesc(err)):
-		return nil // that is for the checks to tell
+		return nil // the checks will report it
 	}
 	return err
 }
 
 func (e *exam) check(ctx context.Context, p probe) Check {
 	if need := e.missing(p); need != "" {
-		return Check{Name: p.name, Verdict: NotChecked, Found: fmt.Sprintf("it can't be told as long as %q is not ok", need)}
+		return Check{Name: p.name, Verdict: NotChecked, Found: fmt.Sprintf("it can't be checked until %q is ok", need)}
 	}
 	found, err := p.run(e, ctx)
 	var f *finding
@@ -126,7 +126,7 @@ func (e *exam) missing(p probe) string {
 	return ""
 }
 
-// errNotTheQuestion is the error of a step that a probe only needs to ask what it is about.
+// errNotTheQuestion is the failure of a step that only prepares what a probe is about.
 var errNotTheQuestion = errors.New("it could not be tried")
 
 // passing tells errors that say nothing about an assumption.
@@ -148,7 +148,7 @@ func (e *exam) checks() []Check {
 		case p.name == checkReplies:
 			c = e.replies()
 		case !ok:
-			c = Check{Name: p.name, Verdict: NotChecked, Found: "it did not come to that"}
+			c = Check{Name: p.name, Verdict: NotChecked, Found: "the run ended before it"}
 		}
 		all = append(all, c)
 	}
@@ -203,8 +203,8 @@ func (e *exam) cleanUp(ctx context.Context) {
 		c.Found = "nothing was written"
 	case err != nil:
 		c.Verdict, c.Found = Warning, oneLine(err)
-		c.Means = "rows whose names begin with " + e.base + " may be left: they are no locks of anybody"
-		c.Do = "run it again: it deletes what others left ten minutes before"
+		c.Means = "rows whose names begin with " + e.base + " may be left: they are nobody's locks"
+		c.Do = "run it again: it deletes what earlier runs left, once that is ten minutes old"
 	case old > 0:
 		c.Found += fmt.Sprintf(", nor the %d of runs that were killed", old)
 	}

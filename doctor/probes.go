@@ -45,7 +45,7 @@ var (
 )
 
 var probes = []probe{
-	{name: checkTable, run: (*exam).schema, means: "claims or releases will fail", do: "spindle init makes the table where it is missing; ddl.Verify lists what has to be altered"},
+	{name: checkTable, run: (*exam).schema, means: "claims or releases will fail", do: "spindle init creates the table if it is missing; ddl.Verify lists what to alter"},
 	{name: checkPermissions, needs: []string{checkTable}, run: (*exam).permissions, means: "this process can't compete for locks", do: roleAdvice},
 	{name: checkReplies, needs: []string{checkTable}, run: func(*exam, context.Context) (string, error) { return "", nil }}, // told at the end
 	{name: checkTimestamps, needs: allowed, run: (*exam).timestamps, means: "tokens may repeat or go back, and a claim may not be recognised by its own claimant", do: tellTeam},
@@ -55,8 +55,8 @@ var probes = []probe{
 	{name: checkFence, needs: append(slices.Clip(timed), checkUpdate, checkOptimistic), run: (*exam).race, means: unfenced, do: tellTeam},
 	{name: checkCycle, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic), run: (*exam).cycle, means: "locks don't work here", do: tellTeam},
 	{name: checkPresent, needs: timed, run: (*exam).present, means: noExpiry, do: tellTeam},
-	{name: checkStrong, needs: timed, run: (*exam).strong, means: "whether a token is good can't be told, so a holder may stay one that was superseded, and be fenced", do: tellTeam},
-	{name: checkClock, needs: []string{checkTable, checkPermissions, checkPresent}, run: (*exam).clockRate, means: "a holder whose clock is too slow answers HasLock with true when another may have the lock already; the fence is not affected", do: "mend the clock of this machine: look at its time source, and for a virtual machine at its host"},
+	{name: checkStrong, needs: timed, run: (*exam).strong, means: "it can't be told whether a token is good, so a superseded holder may go on until the fence refuses its writes", do: tellTeam},
+	{name: checkClock, needs: []string{checkTable, checkPermissions, checkPresent}, run: (*exam).clockRate, means: "if a holder's clock is too slow, HasLock may still be true there when another has the lock already; the fence is not affected", do: "fix the clock of this machine: look at its time source, and at the host of a virtual machine"},
 	{name: checkRoundTrips, needs: append(slices.Clip(allowed), checkOptimistic), run: (*exam).measure, means: "which lease this database allows is not known", do: "run it again"},
 }
 
@@ -70,12 +70,12 @@ func (e *exam) schema(ctx context.Context) (string, error) {
 		return "", broken("%s", strings.Join(wrong.Problems, "; "))
 	case isDenied(err):
 		return "", &finding{NotChecked, "the schema may not be read: " + oneLine(err), "competing for locks does not need that",
-			"grant roles/spanner.databaseReader, or have somebody who may run spindle init"}
+			"grant roles/spanner.databaseReader, or have somebody with that role run spindle init"}
 	}
 	return "its schema is that of a lock table", err
 }
 
-// permissions takes a step of each kind that a candidate takes, and looks at nothing but whether it may.
+// permissions takes a step of each kind that a candidate takes, and looks only at whether it is allowed.
 func (e *exam) permissions(ctx context.Context) (string, error) {
 	name := e.base + "/permissions"
 	const read, begin, insert, update, remove = "doctor-read", "doctor-transaction", "doctor-insert", "doctor-update", "doctor-delete"
@@ -181,7 +181,7 @@ func (e *exam) keyOnlyUpdate(ctx context.Context) (string, error) {
 // never is a token under which nothing was ever held.
 const never table.Token = 1
 
-// lateRelease sends the release of a term that is over, as a duplicate of one would arrive.
+// lateRelease sends the release of a term that is over, as if a duplicate arrived late.
 func (e *exam) lateRelease(ctx context.Context) (string, error) {
 	name := e.base + "/release"
 	if err := e.write(ctx, table.Insert, name, "somebody else"); err != nil {
@@ -220,7 +220,7 @@ func (e *exam) optimistic(ctx context.Context) (string, error) {
 			return fmt.Sprintf("accepted; one that was overtaken is aborted, and held nobody up (%v)", round(took)), nil
 		case n == 5:
 			return "", &finding{Warning, fmt.Sprintf("a commit waited for a transaction that had only read, for %v", round(took)),
-				"a candidate that dies in the middle of a claim holds heartbeats and claims up until Spanner aborts its transaction, after ten seconds",
+				"if a candidate dies in the middle of a claim, heartbeats and claims wait until Spanner aborts its transaction, after ten seconds",
 				"choose leases of 30 s or more, and report it with this text"}
 		}
 	}
@@ -254,7 +254,7 @@ func (e *exam) overtake(ctx context.Context, name string) (took time.Duration, w
 	return took, false, nil
 }
 
-// patience is how long a commit may take that has no reason to wait.
+// patience is how long a commit with no reason to wait may take.
 const patience = 2 * time.Second
 
 // cycle takes a lock through its life, with each step as locks take it.
@@ -322,8 +322,8 @@ func (e *exam) claim(ctx context.Context, id, name string) (token table.Token, e
 	return token, err
 }
 
-// again makes several tries of a transaction that others get in the way of. They are for the emulator, which
-// runs one at a time: it aborts others, or has forgotten them.
+// again retries a transaction while others are in its way. This is for the emulator, which runs one at a time: it
+// aborts or forgets the others.
 func again(try func() error) (err error) {
 	for range 20 {
 		if err = try(); !overrun(err) {

@@ -127,9 +127,9 @@ func (e *exam) clockRate(ctx context.Context) (string, error) {
 		return "", broken("this machine's clock runs slow against Spanner's: %s", found)
 	case c.Drift+c.Within < -maxDrift:
 		return "", &finding{Warning, "this machine's clock runs fast against Spanner's: " + found,
-			"a holder gives its lock up too early; it is never held by two", "mend the clock of this machine"}
+			"a holder gives its lock up too early; it is never held by two", "fix the clock of this machine"}
 	case c.Within > maxDrift:
-		return "", &finding{Note, "the round trips are too slow to tell: " + found, "it is not known whether this machine's clock runs a hundredth too slow", "run it again, nearer to the database"}
+		return "", &finding{Note, "the round trips are too slow to tell: " + found, "it is not known whether this machine's clock runs a hundredth too slow", "run it again, closer to the database"}
 	}
 	return found + ", which does not matter", nil
 }

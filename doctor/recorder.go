@@ -16,9 +16,9 @@ import (
 // attempt is how long one request may take.
 const attempt = 5 * time.Second
 
-// recorder is the table as the protocol sees it, and notes what several checks are about. It begins nothing once
-// its context has ended, and interrupts nothing that has begun: a commit that was given up could land after
-// the rows were cleaned up.
+// recorder is the table as the protocol sees it. It notes what several checks need to know. It starts nothing once
+// its context has ended, and interrupts nothing that has started: an abandoned commit could land after the rows
+// were cleaned up.
 type recorder struct {
 	table.Via
 	spanner table.Spanner

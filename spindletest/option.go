@@ -23,9 +23,9 @@ func PostgreSQL() Option {
 	return func(c *config) { c.dialect = databasepb.DatabaseDialect_POSTGRESQL }
 }
 
-// WithDDL has the statements, in the database's dialect, executed in order
-// after the lock table is created. They have no final semicolons. Given several
-// times, it adds to the statements.
+// WithDDL executes the statements, in the database's dialect, in order after the
+// lock table is created. They have no final semicolons. If it is given several
+// times, the statements add up.
 func WithDDL(statements ...string) Option {
 	return func(c *config) { c.statements = append(c.statements, statements...) }
 }
@@ -33,7 +33,7 @@ func WithDDL(statements ...string) Option {
 // Private starts an emulator for this database alone, whether or not
 // SPANNER_EMULATOR_HOST is set, so that it can be stopped with
 // [Database.StopEmulator]. It ends after the test. The flags, if any, are
-// further ones of emulator_main, for example "--enable_fault_injection".
+// more flags for emulator_main, for example "--enable_fault_injection".
 func Private(flags ...string) Option {
 	return func(c *config) { c.private, c.flags = true, flags }
 }

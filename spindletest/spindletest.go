@@ -1,6 +1,6 @@
 // Package spindletest gives tests a Cloud Spanner database with a lock table.
 //
-// To test one's own code that uses locks:
+// To test your code that uses locks:
 //
 //	func TestOnlyOneLeads(t *testing.T) {
 //		db := spindletest.New(t)
@@ -22,17 +22,16 @@
 //
 // Each database has an instance of its own, so tests can run in parallel: the
 // emulator runs one read-write transaction at a time in each database and
-// aborts the others. Of many at once on one client it fails some with
+// aborts the others. If many run at once on one client, it fails some with
 // "Transaction not found" or "Invalid transaction ID", which Spanner does not
 // do: give concurrent writers in a test a client each, or let them write with
 // spanner.ApplyAtLeastOnce.
 //
-// After the cleanups nothing of this package is left running. Of the Spanner
-// client's, two things can be, which tests that use go.uber.org/goleak have to
-// ignore: a worker that OpenCensus starts with the process, and, where a
-// metadata server answers, a connection to that, idle for a minute. The client
-// asks it for the region once in each process in which SPANNER_EMULATOR_HOST is
-// not set.
+// After the cleanups nothing of this package is left running. The Spanner client
+// may leave two things, which tests that use go.uber.org/goleak must ignore: a
+// worker that OpenCensus starts with the process, and, if a metadata server
+// answers, a connection to it, idle for a minute. The client asks that server
+// for the region once in each process, unless SPANNER_EMULATOR_HOST is set.
 //
 //	goleak.VerifyTestMain(m,
 //		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
@@ -168,7 +167,7 @@ func (d *Database) Env() []string {
 
 // StopEmulator kills the emulator, with everything in it, and returns when it
 // has ended. The test fails at once unless the database was made with
-// [Private], as other tests use the emulator otherwise.
+// [Private], since other tests use the emulator otherwise.
 func (d *Database) StopEmulator(tb testing.TB) {
 	tb.Helper()
 	if !d.private {

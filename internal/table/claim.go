@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// ErrChanged says that a lock is not any more what was observed: nothing was claimed.
+// ErrChanged says that a lock has changed since it was observed: nothing was claimed.
 var ErrChanged = errors.New("the lock changed since it was observed")
 
 // ErrSuperseded says that a token is not good any more, and never will be again.

@@ -30,8 +30,8 @@ func (t Table) Release(ctx context.Context, token Token, names ...string) error 
 	return t.superseded(ctx, token, names, t.Store.Commit(ctx, "release", writes))
 }
 
-// released is what a lock row says that was given back. Its token is the time of that, which is what Prune
-// goes by, and no lease row has it.
+// released is what the row of a lock says after it was given back. Its token is the time of the release, which
+// Prune goes by, and no lease row has it.
 var released = []Cell{{ColHeartbeat, nil}, {ColToken, Now}, {ColWriter, nil}}
 
 // Good reports whether all names are held under token.
@@ -47,8 +47,8 @@ func (t Table) Good(ctx context.Context, token Token, names ...string) (bool, er
 // good makes a commit fail unless name is still held under token.
 func good(name string, token Token) Write { return Write{Kind: Update, Name: LeaseKey(name, token)} }
 
-// superseded finds out whether a commit failed because the token is not good any more. If the error does
-// not tell, the lease rows do.
+// superseded finds out whether a commit failed because the token is no longer good. If the error does not tell,
+// the lease rows do.
 func (t Table) superseded(ctx context.Context, token Token, names []string, err error) error {
 	switch {
 	case rowIsMissing(err):

@@ -65,8 +65,8 @@ func releasedFor(row Row, at time.Time, older time.Duration) bool {
 }
 
 // Prune deletes the rows of locks that are still released as they were seen, and returns how many it
-// deleted. A lock that is claimed meanwhile is left alone: the claim changed its token. What it did not
-// delete because of others is no error.
+// deleted. A lock that is claimed meanwhile is left alone, which is no error: the claim changed its
+// token.
 func (t Table) Prune(ctx context.Context, seen ...Observation) (int, error) {
 	var keys Keys
 	for _, o := range seen {

@@ -41,7 +41,7 @@ func Acknowledged(at time.Time, err error) (time.Time, error) {
 	return at, err
 }
 
-// The settings of an application's client reach every RPC that does not say otherwise. So all are said.
+// The settings of an application's client apply to every RPC that does not set its own. So each RPC sets them all.
 var (
 	noDelay = time.Duration(0)
 	prompt  = spanner.CommitOptions{MaxCommitDelay: &noDelay}
@@ -56,11 +56,11 @@ func readOptions(step string, keys Keys, directed *sppb.DirectedReadOptions) *sp
 		OrderBy: sppb.ReadRequest_ORDER_BY_PRIMARY_KEY, DirectedReadOptions: directed}
 }
 
-// Directed reads are what a client's setting can only be replaced by, not taken away: by undirected, which
-// asks for no replica. Spanner says that directed reads are for read-only transactions, and not whether
+// A client's setting of directed reads can be replaced, but not removed: undirected replaces it, and asks for no
+// replica. Spanner says that directed reads are for read-only transactions, and not whether
 // these count as such. So each read has a second try with what the first did not say, if it is refused:
 // a snapshot without them, since a replica of the client's choice answers the same, only from elsewhere; a
-// transaction with them, where the client's own would be refused.
+// transaction with them, in case the client's own were refused.
 var (
 	undirected = &sppb.DirectedReadOptions{}
 	plain      atomic.Bool // snapshots with undirected are refused: don't ask each time
@@ -165,8 +165,8 @@ func (s Spanner) Fence(name string, token Token) *spanner.Mutation {
 	return s.mutation(good(name, token))
 }
 
-// overtaken reports whether a commit failed since what it read has changed. A row that came or went may be
-// said as such: every transaction here inserts, updates and deletes only as it has read.
+// overtaken reports whether a commit failed because what it read has changed. Spanner may report that as a row
+// that exists already or is missing: every transaction here inserts, updates and deletes only as it has read.
 func overtaken(err error) bool {
 	switch spanner.ErrCode(err) {
 	case codes.Aborted, codes.AlreadyExists:

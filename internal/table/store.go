@@ -11,11 +11,11 @@ var (
 	// the database does not. Nothing of the commit was applied.
 	ErrMissing = errors.New("row does not exist")
 
-	// ErrNotFound is what a commit fails with when something does not exist and it is not known what:
-	// nothing may be concluded from it about a row.
+	// ErrNotFound is what a commit fails with when something does not exist and it is not known what. It says
+	// nothing about any row.
 	ErrNotFound = errors.New("something was not found")
 
-	// ErrAborted is what a transaction fails with when Spanner aborted it, since another was first.
+	// ErrAborted is what a transaction fails with when Spanner aborted it because another was first.
 	// Nothing was written.
 	ErrAborted = errors.New("transaction aborted")
 )

@@ -32,7 +32,7 @@ func (x *competitor) watchdogEnvironment() []string {
 func watch(args []string) {
 	_ = stderr.format.Set(os.Getenv(watchdogFormat))
 	stderr.timed = true
-	// It is ended by what its parent says or suffers, and by nothing else. Whoever read the standard error may
+	// Nothing ends it but its parent, by what it says or by its death. Whoever read the standard error may
 	// have died with the parent. (Ignored signals would be ignored by the commands that it runs.)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	lock := competitor{common: &common{db: args[1], table: args[2], timeout: longestAttempt}, name: args[3]}

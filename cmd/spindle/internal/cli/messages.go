@@ -60,7 +60,7 @@ func (c *competitor) say(format string, args ...any) {
 	}
 }
 
-// relieve tells people that what they were told of is over.
+// relieve tells people that a trouble which they were told of is over.
 func (c *competitor) relieve(format string, args ...any) {
 	stderr.log(slog.LevelInfo, fmt.Sprintf(format, args...), c.about()...)
 }
