@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +32,9 @@ type competitor struct {
 
 	own   *pflag.FlagSet // the flags of the command
 	token table.Token    // of its term, or 0
+
+	wait    time.Duration // for the lock; 0: for ever
+	trouble error         // what went wrong with the last look
 }
 
 func (x *competitor) flags(f *pflag.FlagSet) {
@@ -58,19 +62,32 @@ func (x *competitor) candidate(db *connection, lease time.Duration) (elect.Candi
 	}
 	c.Check(db.client(), x.table, x.name)
 	if err := c.Err(); err != nil {
-		return elect.Candidate{}, misuse("%w", err)
+		return elect.Candidate{}, misuse("%s", optionCall.ReplaceAllStringFunc(err.Error(), asFlag))
 	}
 	x.id = c.ID
 	return c.Candidate(db.locks(), x.name), nil
+}
+
+// optionCall is how the library names what was given: WithLease(10ms).
+var optionCall = regexp.MustCompile(`With(Lease|ID|Value|Priority)\(([^)]*)\)`)
+
+func asFlag(call string) string {
+	given := optionCall.FindStringSubmatch(call)
+	return "--" + strings.ToLower(given[1]) + " " + given[2]
 }
 
 // verify returns errors that waiting can't fix. If the database can't be reached now, it may be later. What is
 // said from here on is a log.
 func (x *competitor) verify(ctx context.Context, db *spanner.Client) error {
 	stderr.timed = true
-	ctx, cancel := context.WithTimeout(ctx, x.timeout)
+	limit := x.timeout
+	if x.wait > 0 {
+		limit = min(limit, x.wait)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := ddl.Verify(ctx, db, x.table)
+	x.trouble = err
 	var schema *ddl.SchemaError
 	if err != nil && (errors.As(err, &schema) || elect.Lasting(err)) {
 		return x.explain(err)

@@ -56,8 +56,7 @@ Exit codes:
   CMD's own, or 128 plus the number of the signal that ended it, and
   1    spindle failed: the message says why
   2    the command line is wrong
-  75   the lock was not acquired in time (--try, --wait), as another holds it or
-       the database can't be reached: the message says which
+  75   another holds the lock (--try), or held it for as long as --wait says
   76   the lock was lost, and CMD was ended
   126  CMD can't be run
   127  CMD was not found`
@@ -67,7 +66,6 @@ type execution struct {
 	competitor
 	lease   time.Duration
 	grace   time.Duration
-	wait    time.Duration
 	try     bool
 	restart bool
 	args    []string
@@ -113,7 +111,7 @@ func newExec(o *common) *cobra.Command {
 	f.DurationVar(&x.grace, "grace", 0, "how long CMD may take to end when the lock is lost: a quarter of the lease at most")
 	f.Lookup("grace").DefValue = "a quarter"
 	f.BoolVar(&x.try, "try", false, "give up at once if another holds the lock")
-	f.DurationVar(&x.wait, "wait", 0, "give up if the lock is not acquired in this time, after --timeout at most for the table to be found right (default: never)")
+	f.DurationVar(&x.wait, "wait", 0, "give up if the lock is not acquired in this time (default: never)")
 	f.BoolVar(&x.restart, "restart", false, "compete again whenever CMD has ended or the lock was lost")
 	return c
 }
@@ -143,18 +141,20 @@ func (x *execution) run(ctx context.Context) error {
 	if err := child.Find(x.args[0]); err != nil {
 		return codeOf(err) // a candidate that can't do the work must not keep others from it
 	}
+	began := time.Now()
 	if err := x.verify(ctx, db.client()); err != nil {
 		return err
 	}
+	waited := time.Since(began)
 	if most := mostGrace(x.lease); x.grace > most {
 		x.complain("--grace %v is more than a quarter of the lease of %v: if the lock is lost, %s has %v to end", x.grace, x.lease, x.args[0], most)
 	}
 	for pause := time.Duration(0); ; {
-		t, err := x.compete(ctx, pause)
+		t, err := x.compete(ctx, pause, x.wait-waited)
 		if err != nil {
 			return err
 		}
-		began := time.Now()
+		began, waited = time.Now(), 0
 		x.asked = ""
 		err = x.hold(t)
 		var unable *child.StartError
@@ -176,13 +176,13 @@ func (x *execution) run(ctx context.Context) error {
 	}
 }
 
-// compete returns once the lock is held, or with the reason why it will not be.
-func (x *execution) compete(ctx context.Context, pause time.Duration) (*elect.Term, error) {
+// compete returns once the lock is held, or with the reason why it will not be. With --wait it gives up after limit.
+func (x *execution) compete(ctx context.Context, pause, limit time.Duration) (*elect.Term, error) {
 	c := &x.rival
 	ctx, stop := signal.NotifyContext(ctx, endings...)
 	defer stop()
 	if x.wait > 0 {
-		limited, cancel := context.WithTimeout(ctx, x.wait)
+		limited, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		ctx = limited
 	}
@@ -192,6 +192,9 @@ func (x *execution) compete(ctx context.Context, pause time.Duration) (*elect.Te
 			return nil, why
 		}
 		step := c.Try(ctx, elect.All, 0)
+		if ctx.Err() == nil {
+			x.trouble = step.Err
+		}
 		switch {
 		case x.within(step):
 			return nil, fmt.Errorf("%s is held by the spindle that runs this command, which would wait for itself: it has the lock already", x.name)
@@ -202,8 +205,8 @@ func (x *execution) compete(ctx context.Context, pause time.Duration) (*elect.Te
 			x.say("holding %s, token %v", x.name, step.Term.Token())
 			return step.Term, nil
 		case ctx.Err() != nil: // the look was interrupted
-		case x.try && step.Err != nil && elect.Lasting(step.Err):
-			return nil, x.explain(step.Err)
+		case x.try && step.Err != nil:
+			return nil, x.explain(fmt.Errorf("%s was not acquired: %w", x.name, step.Err))
 		case x.try:
 			return nil, &exit{notInTime, fmt.Errorf("%s was not acquired: %w", x.name, whyNot(step))}
 		default:
@@ -226,17 +229,18 @@ func (x *execution) givesUp(ctx context.Context) error {
 			if ctx.Err() == nil {
 				return nil
 			}
-			return &exit{notInTime, fmt.Errorf("%s was not acquired in %v", x.name, x.wait)}
+			err := fmt.Errorf("%s was not acquired in %v", x.name, x.wait)
+			if x.trouble != nil { // who holds it is not known
+				return x.explain(fmt.Errorf("%w: %w", err, x.trouble))
+			}
+			return &exit{notInTime, err}
 		}
 	}
 }
 
 func whyNot(step elect.Step) error {
-	switch {
-	case step.Err != nil:
-		return step.Err
-	case step.Seen[0].Exists && step.Seen[0].Holder() != "":
-		return fmt.Errorf("it is held by %s, token %v", show(step.Seen[0].Holder()), step.Seen[0].Token)
+	if o := step.Seen[0]; o.Exists && o.Holder() != "" {
+		return fmt.Errorf("it is held by %s, token %v", show(o.Holder()), o.Token)
 	}
 	return errors.New("another was first")
 }

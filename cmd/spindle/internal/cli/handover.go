@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,17 +83,22 @@ func (h *handover) run(ctx context.Context) error {
 	done, err := lock.RequestHandover(ctx, leader.Token)
 	switch {
 	case errors.Is(err, spindle.ErrSuperseded):
-		return &exit{nobodyLeads, fmt.Errorf("nothing was asked: %v is not the token of %s any more", leader.Token, show(h.name))}
+		return &exit{nobodyLeads, fmt.Errorf("nothing was asked: %v is not the present token of %s", leader.Token, show(h.name))}
 	case errors.Is(err, spindle.ErrNotObeyed):
 		return &exit{notObeyed, fmt.Errorf("the holder of %s, %s, does not obey requests, as it runs without --handover (in Go: WithHandover): stop it in good order instead, and it releases the lock", show(h.name), show(leader.ID))}
 	case ctx.Err() != nil:
-		return &exit{notTakenOver, fmt.Errorf("nobody has taken %s over in %v: %w", show(h.name), h.wait, errors.Unwrap(err))}
+		return &exit{notTakenOver, fmt.Errorf("nobody has taken %s over in %v: %s", show(h.name), h.wait, soFar(err))}
 	case err != nil:
 		return h.explain(err)
 	case done.To.ID == done.From.ID:
 		return &exit{notTakenOver, fmt.Errorf("nobody else was there: %s has %s again, under token %v", show(done.To.ID), show(h.name), done.To.Token)}
 	}
 	return h.print(done)
+}
+
+// soFar is how far a request came: the library's error says that, and then why it waits no longer.
+func soFar(err error) string {
+	return strings.TrimSuffix(errors.Unwrap(err).Error(), ": "+context.DeadlineExceeded.Error())
 }
 
 // leader returns the holder to ask.
@@ -106,7 +112,7 @@ func (h *handover) leader(ctx context.Context, lock *spindle.Lock) (spindle.Lead
 	case err != nil:
 		return leader, h.explain(err)
 	case h.token != 0 && leader.Token != spindle.Token(h.token):
-		return leader, &exit{nobodyLeads, fmt.Errorf("nothing was asked: %d is not the token of %s any more: %s holds it under %v", h.token, show(h.name), show(leader.ID), leader.Token)}
+		return leader, &exit{nobodyLeads, fmt.Errorf("nothing was asked: %d is not the present token of %s: %s holds it under %v", h.token, show(h.name), show(leader.ID), leader.Token)}
 	}
 	return leader, nil
 }

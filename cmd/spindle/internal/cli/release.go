@@ -80,7 +80,7 @@ func breakable(l table.Listing, token table.Token) error {
 	case state == table.Orphaned:
 		return nil // the lease row may be of this token
 	case l.Token != token:
-		return fmt.Errorf("nothing was released: %d is not the token of %s any more: %s", token, show(l.Name), sentence(l))
+		return fmt.Errorf("nothing was released: %d is not the present token of %s: %s", token, show(l.Name), sentence(l))
 	case state == table.Unconfirmed:
 		return fmt.Errorf("nothing was released: %s\n  if the claimant does not go on, it is free one lease after the claim", sentence(l))
 	}
@@ -116,7 +116,7 @@ func breakLock(ctx context.Context, o *common, t table.Table, name string, token
 	defer cancel()
 	err := t.Release(ctx, token, name)
 	if errors.Is(err, table.ErrSuperseded) {
-		return fmt.Errorf("nothing was released: %d is not the token of %s any more: it was released or superseded meanwhile", token, show(name))
+		return fmt.Errorf("nothing was released: %d is not the present token of %s: it was released or superseded meanwhile", token, show(name))
 	}
 	if err != nil {
 		return err
