@@ -19,7 +19,7 @@ import (
 func Example() {
 	ctx, quit := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer quit()
-	const database = "projects/p/instances/i/databases/d"
+	const database = "projects/my-project/instances/my-instance/databases/my-db"
 	if err := ddl.Create(ctx, database, "locktable"); err != nil {
 		log.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func ExampleStatement() {
 }
 
 func ExampleCreate() {
-	err := ddl.Create(context.Background(), "projects/p/instances/i/databases/d", "locktable")
+	err := ddl.Create(context.Background(), "projects/my-project/instances/my-instance/databases/my-db", "locktable")
 	var wrong *ddl.SchemaError
 	if errors.As(err, &wrong) {
 		for _, problem := range wrong.Problems {
