@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 var (
@@ -54,11 +55,19 @@ func holders(seen []elect.Sight) string {
 	for _, s := range seen {
 		if s.Free > 0 && s.Exists && !s.Heartbeat.IsZero() {
 			by = append(by, fmt.Sprintf("%q by %s under token %d, last heartbeat %v before",
-				s.Name, s.Writer, s.Token, s.At.Sub(s.Heartbeat).Round(time.Millisecond)))
+				s.Name, holder(s.Observation), s.Token, s.At.Sub(s.Heartbeat).Round(time.Millisecond)))
 		}
 	}
 	if by == nil {
 		return ""
 	}
 	return " (held: " + strings.Join(by, "; ") + ")"
+}
+
+// holder is quoted: the table may have an id that New would refuse.
+func holder(o table.Observation) string {
+	if id := o.Holder(); id != "" {
+		return fmt.Sprintf("%q", id)
+	}
+	return "a holder that is leaving"
 }

@@ -119,7 +119,7 @@ func TestAWaitThatEndsSaysWhoHoldsTheLock(t *testing.T) {
 		defer cancel()
 		err := m.Lock(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorContains(t, err, `"m" by somebody under token`)
+		assert.ErrorContains(t, err, `"m" by "somebody" under token`)
 		stop()
 		require.NoError(t, <-done)
 
@@ -428,7 +428,7 @@ func TestASemaphoreTellsThoseWhoDisagree(t *testing.T) {
 		for range 10 {
 			_, err = lock.NewSemaphore(db.Client, db.Table, "s", 2, quiet).Acquire(ctx)
 			require.ErrorIs(t, err, lock.ErrSize)
-			require.ErrorContains(t, err, "2 slots here, and 5 for five")
+			require.ErrorContains(t, err, "2 slots here, and 5 for \"five\"")
 		}
 		_, err = db.Client.Apply(ctx, []*spanner.Mutation{p.Fence()})
 		require.NoError(t, err)

@@ -307,3 +307,26 @@ func TestALargeSetIsRefused(t *testing.T) {
 		assert.NoError(t, All(&spanner.Client{}, "locktable", names[:200], spindle.WithValue(value)).contender.err)
 	}
 }
+
+// What an announcement leaves in the row is nobody's id.
+func TestAWaitForALeavingHolderSaysWhoItIs(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		holder, p := b.process().mutex("m", spindle.WithID("somebody")), b.process()
+		require.NoError(t, holder.Lock(b.Context()))
+		rows := table.Table{Store: b.store}
+		says := func(m *Mutex) error {
+			ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+			defer cancel()
+			err := m.Lock(ctx)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			return err
+		}
+		require.NoError(t, rows.Announce(b.Context(), table.Token(holder.Token()), "m"))
+		assert.ErrorContains(t, says(p.mutex("m")), `"m" by "somebody" under token`)
+		require.NoError(t, rows.Succeed(b.Context(), "next", "m", table.Token(holder.Token())))
+		err := says(p.mutex("m"))
+		assert.ErrorContains(t, err, `"m" by "somebody" under token`)
+		assert.NotContains(t, err.Error(), "\n")
+		require.NoError(t, holder.Unlock(b.Context()))
+	})
+}

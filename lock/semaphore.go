@@ -173,7 +173,7 @@ func (s *Semaphore) holders(ctx context.Context) ([]table.Observation, error) {
 func (s *Semaphore) compare(holders []table.Observation) error {
 	for _, o := range holders {
 		if s.disagrees(o) {
-			return fmt.Errorf("%w: it has %d slots here, and %d for %s, who holds %q", ErrSize, len(s.slots), o.Promise.Slots, o.Writer, o.Name)
+			return fmt.Errorf("%w: it has %d slots here, and %d for %s, who holds %q", ErrSize, len(s.slots), o.Promise.Slots, holder(o), o.Name)
 		}
 	}
 	return nil

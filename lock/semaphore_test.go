@@ -192,7 +192,7 @@ func TestOfTwoSizesOneIsTold(t *testing.T) {
 			require.NoError(t, err)
 			_, err = small.semaphore("s", 3).Acquire(ctx)
 			require.ErrorIs(t, err, ErrSize)
-			assert.ErrorContains(t, err, "for large")
+			assert.ErrorContains(t, err, "for \"large\"")
 			_, _, err = small.semaphore("s", 3).TryAcquire(ctx)
 			require.ErrorIs(t, err, ErrSize)
 			time.Sleep(time.Millisecond)
