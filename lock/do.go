@@ -19,7 +19,7 @@ type Locker interface {
 // Do takes the lock, or a permit of a semaphore, runs fn, and gives it back in every case, panics included. The
 // context of fn ends when ctx does, or, with the cause ErrLost, the instant the lock is lost or somebody else
 // unlocks it. Do returns what fn returns, joined with ErrNotHeld if the lock was gone before fn returned,
-// whether or not fn noticed.
+// whether or not fn noticed, or with why it could not be given back: it is left to expire then.
 //
 // The context of fn, and those made from it, know what is held. With them, Apply and ReadWriteTransaction of l
 // write under the token of this turn, never under that of a later one, and Semaphore.Permit is the permit.
@@ -51,7 +51,11 @@ func (own *work) do(ctx context.Context, fn func(ctx context.Context) error) (er
 	defer func() {
 		deaf()
 		end(nil)
-		err = errors.Join(err, own.unlock(work))
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestGiveBack)
+		defer cancel()
+		if gone := own.unlock(last); gone != nil {
+			err = errors.Join(err, gone)
+		}
 	}()
 	return fn(work)
 }

@@ -298,3 +298,36 @@ func TestALossIsWarnedOfWithTheKeysOfTheElector(t *testing.T) {
 		warned("left to expire", "")
 	})
 }
+
+func TestDoReturnsWhatItsFunctionReturns(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		m := b.process().mutex("m")
+		err := Do(b.Context(), m, func(context.Context) error { return context.Canceled })
+		assert.True(t, err == context.Canceled, "%T", err)
+		assert.NoError(t, Do(b.Context(), m, func(context.Context) error { return nil }))
+	})
+}
+
+func TestGivingBackInDoEndsWithItsCtx(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		m, s := p.mutex("m", spindle.WithLease(time.Minute)), p.semaphore("s", 1, spindle.WithLease(time.Minute))
+		for l, giveBack := range map[Locker]func(context.Context) error{
+			m: m.Unlock,
+			s: func(ctx context.Context) error { return s.Permit(ctx).Release(ctx) },
+		} {
+			err := Do(b.Context(), l, func(ctx context.Context) error {
+				p.Cut()
+				ctx, cancel := within1s(ctx)
+				defer cancel()
+				began := time.Now()
+				assert.ErrorContains(t, giveBack(ctx), "left to expire")
+				assert.Equal(t, time.Second, time.Since(began))
+				return nil
+			})
+			assert.ErrorIs(t, err, ErrNotHeld)
+			p.Mend()
+			time.Sleep(time.Hour)
+		}
+	})
+}

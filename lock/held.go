@@ -65,12 +65,16 @@ func (h *held) leave() bool {
 const longestGiveBack = 10 * time.Second
 
 // giveBack frees the locks that were left, within ctx. What fails is left to expire. The ctx of work in Do ends
-// as its lock is left, and does not end this.
+// as its lock is left: of that, only a deadline ends this.
 func (h *held) giveBack(ctx context.Context) error {
 	if h.work(ctx) != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), longestGiveBack)
+		deadline, limited := ctx.Deadline()
+		on, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestGiveBack)
 		defer cancel()
+		if ctx = on; limited {
+			ctx, cancel = context.WithDeadline(on, deadline)
+			defer cancel()
+		}
 	}
 	select {
 	case <-h.kept:

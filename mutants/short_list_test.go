@@ -70,7 +70,7 @@ var (
 		one("names that end like lease rows", "TestNamesOfPartsAreNames", nameGo,
 			"leaseLike.ReplaceAllString(strings.Join(escaped, \"/\"), \"%5F$1\")", "strings.Join(escaped, \"/\")"),
 
-		one("Do unlocks with its own ctx", "TestDoGivesBackWhenItsCtxHasEnded", heldGo,
+		one("Do unlocks with its own ctx", "TestDoGivesBackWhenItsCtxHasEnded", doGo,
 			"context.WithTimeout(context.WithoutCancel(ctx), longestGiveBack)", "context.WithTimeout(ctx, longestGiveBack)"),
 		one("Do gives back another's turn", "TestDoIsToldWhenItsLockIsUnlockedByAnother", mutexGo,
 			"return m.unlock(ctx, t) }", "return m.Unlock(ctx) }"),
