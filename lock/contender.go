@@ -22,8 +22,8 @@ type contender struct {
 	table   table.Table
 	spanner table.Spanner // of fences
 
-	where func() string // the database
-	key   string        // of the queue, within one database
+	where func() string // the database and the table
+	key   string        // of the queue, within one table
 }
 
 // newContender checks the arguments, and what check finds wrong with them once the options are known.
@@ -45,11 +45,12 @@ func newContender(db *spanner.Client, tableName, what string, names []string, op
 		s.err = s.wrap("new", err)
 		return s
 	}
-	s.where = db.DatabaseName
+	database := db.DatabaseName
 	if c.Store != nil {
-		s.where = func() string { return c.Process }
+		database = func() string { return c.Process }
 	}
-	s.key = fmt.Sprintf("%s %q", tableName, names)
+	s.where = func() string { return database() + " " + table.Canonical(tableName) }
+	s.key = fmt.Sprintf("%q", names)
 	return s
 }
 

@@ -88,7 +88,7 @@ func (s *contender) work(ctx context.Context) *work {
 // ownIn returns those of names that the work of ctx holds now, by whatever value, and what holds the last.
 func (s *contender) ownIn(ctx context.Context, names []string) (own []string, by string) {
 	for w := working(ctx); w != nil; w = w.within {
-		if w.token() == 0 || w.where() != s.where() || w.spanner.Table != s.spanner.Table {
+		if w.token() == 0 || w.where() != s.where() {
 			continue
 		}
 		for _, name := range w.term.Names() {

@@ -331,3 +331,23 @@ func TestGivingBackInDoEndsWithItsCtx(t *testing.T) {
 		}
 	})
 }
+
+// Spanner knows a table by several spellings, which are one table.
+func TestWorkKnowsItsTableHoweverItIsSpelled(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		patient, cancel := context.WithTimeout(b.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, Do(patient, p.mutex("m"), func(ctx context.Context) error {
+			for _, spelled := range []string{"LockTable", "public.locktable"} {
+				again := New(nil, spelled, "m", p.options(nil)...)
+				assert.ErrorIs(t, again.Lock(ctx), ErrHeld, spelled)
+				ok, err := again.TryLock(b.Context())
+				assert.NoError(t, err)
+				assert.False(t, ok)
+				assert.Equal(t, p.mutex("m").contender.queue(), again.contender.queue())
+			}
+			return nil
+		}))
+	})
+}

@@ -92,6 +92,9 @@ func apiName(table string) string {
 	return table
 }
 
+// Canonical is the same for two names if they are of one table: Spanner tells none by its case.
+func Canonical(table string) string { return strings.ToLower(apiName(table)) }
+
 // LeaseKey returns the key of the lease row of name under token. No lease row has the key of a token
 // that is not positive, so a fence on one always fails.
 func LeaseKey(name string, token Token) string {

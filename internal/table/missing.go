@@ -57,7 +57,7 @@ func LeaseMissing(err error, table string) bool {
 	for _, form := range []*regexp.Regexp{rowOfTable, tableAndRow} {
 		if is := form.FindStringSubmatch(said.GRPCStatus().Message()); is != nil {
 			name := strings.Trim(is[form.SubexpIndex("table")], "\"`")
-			return strings.EqualFold(apiName(name), apiName(table)) && leaseKey.MatchString(is[form.SubexpIndex("key")])
+			return Canonical(name) == Canonical(table) && leaseKey.MatchString(is[form.SubexpIndex("key")])
 		}
 	}
 	return false
