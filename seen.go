@@ -2,7 +2,6 @@ package spindle
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -89,15 +88,15 @@ func (l *Lock) wait(ctx context.Context, why string, enough func(*view) bool) er
 			if !l.running.Load() {
 				why = "Run was not called, or has ended"
 			}
-			return l.wrap("wait", fmt.Errorf("%s: %w", why, errors.Join(ctx.Err(), otherCause(ctx))))
+			return l.wrap("wait", fmt.Errorf("%s: %w", why, ended(ctx)))
 		}
 	}
 }
 
-// otherCause is the cause of ctx's end, unless ctx.Err says it.
-func otherCause(ctx context.Context) error {
+// ended is ctx's error, with the cause if that says more.
+func ended(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != ctx.Err() {
-		return cause
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
 	}
-	return nil
+	return ctx.Err()
 }

@@ -151,7 +151,7 @@ func TestAWaitThatEndsSaysWhy(t *testing.T) {
 		_, err := a.Wait(ctx)
 		assert.ErrorIs(t, err, why)
 		assert.ErrorIs(t, err, context.Canceled)
-		assert.ErrorContains(t, err, `lock "mylock": Run was not called`)
+		assert.ErrorContains(t, err, `lock "mylock": Run was not called, or has ended: context canceled: shutting down`)
 		b.Run(a)
 		c := b.Start("c")
 		_, err = c.WaitElected(ctx)
