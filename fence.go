@@ -56,8 +56,8 @@ func (l *Lock) fence(token Token) fence.Fence {
 // Spanner's message and asks nobody. It is true for ErrFenced too.
 //
 // It can't tell more than the message does. Spanner names one reason of several: if a newer holder has made the
-// row that you insert, it may say ALREADY_EXISTS, and IsFenced is false. Apply and ReadWriteTransaction ask the
-// table, and are exact.
+// row that you insert, it may say ALREADY_EXISTS, and IsFenced is false. So it is if the message does not show the
+// whole key: the emulator's ends after 1024 bytes. Apply and ReadWriteTransaction ask the table, and are exact.
 func IsFenced(err error, lockTable string) bool {
 	return errors.Is(err, ErrFenced) || table.LeaseMissing(err, lockTable)
 }
