@@ -38,16 +38,21 @@ type waiting struct {
 }
 
 func (w *waiting) ended(ctx context.Context, c elect.Clock) error {
-	why := ctx.Err()
-	if cause := context.Cause(ctx); !errors.Is(cause, why) {
-		why = fmt.Errorf("%w: %w", why, cause)
-	}
+	why := ended(ctx)
 	waited := c.Now().Since(w.since).Round(time.Millisecond)
 	by := holders(w.seen)
 	if by == "" && w.last != nil {
 		return fmt.Errorf("not acquired in %v: %w (last: %w)", waited, why, w.last)
 	}
 	return fmt.Errorf("not acquired in %v: %w%s", waited, why, by)
+}
+
+// ended is ctx's error, with the cause if that says more: such as ErrLost, in Do.
+func ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return ctx.Err()
 }
 
 func holders(seen []elect.Sight) string {

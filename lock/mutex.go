@@ -83,7 +83,7 @@ func (m *mutex) lock(ctx context.Context) (*turn, error) {
 	start := clock.Now()
 	q := enter(ctx, m.contender.queue())
 	if q == nil {
-		return nil, m.contender.wrap("lock", fmt.Errorf("not acquired in %v: %w%s", clock.Now().Since(start).Round(time.Millisecond), ctx.Err(), m.inProcess()))
+		return nil, m.contender.wrap("lock", fmt.Errorf("not acquired in %v: %w%s", clock.Now().Since(start).Round(time.Millisecond), ended(ctx), m.inProcess()))
 	}
 	return m.hold(ctx, q, false)
 }
@@ -93,7 +93,7 @@ func (m *mutex) ready(ctx context.Context) error {
 	case m.contender.err != nil:
 		return m.contender.err
 	case ctx.Err() != nil:
-		return m.contender.wrap("lock", fmt.Errorf("ctx had ended before: %w", ctx.Err()))
+		return m.contender.wrap("lock", fmt.Errorf("ctx had ended before: %w", ended(ctx)))
 	}
 	if own, by := m.contender.ownIn(ctx, m.names); own != nil {
 		return m.contender.wrap("lock", fmt.Errorf("%w: %.64q, by Do of %s", ErrHeld, own[0], by))

@@ -330,3 +330,37 @@ func TestAWaitForALeavingHolderSaysWhoItIs(t *testing.T) {
 		require.NoError(t, holder.Unlock(b.Context()))
 	})
 }
+
+// Whoever asks with the ctx of work that has lost its lock reads that, not only that a ctx was canceled.
+func TestACtxThatEndedSaysWhy(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		m, s := p.mutex("m"), p.semaphore("s", 1)
+		require.NoError(t, m.Lock(b.Context()))
+		permit, err := s.Acquire(b.Context())
+		require.NoError(t, err)
+		for _, before := range []bool{true, false} {
+			for what, ask := range map[string]func(context.Context) error{
+				"in the queue":    m.Lock,
+				"for another":     b.process().mutex("m").Lock,
+				"a permit":        func(ctx context.Context) error { _, err := b.process().semaphore("s", 1).Acquire(ctx); return err },
+				"without waiting": func(ctx context.Context) error { _, err := m.TryLock(ctx); return err },
+				"in line":         func(ctx context.Context) error { _, err := s.Acquire(ctx); return err },
+			} {
+				ctx, end := context.WithCancelCause(b.Context())
+				defer end(nil)
+				if before {
+					end(ErrLost)
+				} else if what == "without waiting" {
+					continue
+				}
+				time.AfterFunc(time.Second, func() { end(ErrLost) })
+				err := ask(ctx)
+				assert.ErrorIs(t, err, context.Canceled, what)
+				assert.ErrorIs(t, err, ErrLost, what)
+			}
+		}
+		require.NoError(t, m.Unlock(b.Context()))
+		require.NoError(t, permit.Release(b.Context()))
+	})
+}

@@ -68,7 +68,7 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) {
 	for inLine := k.queue.waiting(); ; inLine = true {
 		if inLine && !k.line(ctx) {
 			k.quit()
-			return nil, s.contender.wrap("acquire", fmt.Errorf("not acquired: %w (other goroutines of this process were before this one)", ctx.Err()))
+			return nil, s.contender.wrap("acquire", fmt.Errorf("not acquired: %w (other goroutines of this process were before this one)", ended(ctx)))
 		}
 		p, err := k.acquire(ctx, false)
 		switch {
@@ -109,7 +109,7 @@ func (s *Semaphore) ready(ctx context.Context) error {
 	case s.contender.err != nil:
 		return s.contender.err
 	case ctx.Err() != nil:
-		return s.contender.wrap("acquire", fmt.Errorf("ctx had ended before: %w", ctx.Err()))
+		return s.contender.wrap("acquire", fmt.Errorf("ctx had ended before: %w", ended(ctx)))
 	}
 	if own, _ := s.contender.ownIn(ctx, s.slots); len(own) == len(s.slots) {
 		return s.contender.wrap("acquire", fmt.Errorf("%w: all %d slots, by Do", ErrHeld, len(own)))
