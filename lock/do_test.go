@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -255,7 +257,7 @@ func TestALossIsWarnedOfWithTheKeysOfTheElector(t *testing.T) {
 		p := b.process()
 		var lines bytes.Buffer
 		tell := func(c *options.Config) {
-			c.Store, c.Process, c.ID = &p.Link, "told", "me"
+			c.Store, c.Process, c.ID = &p.Link, fmt.Sprint("told ", p.id), "me"
 			c.Log = slog.New(slog.NewJSONHandler(&lines, nil))
 		}
 		warned := func(msg, reason string) map[string]any {
@@ -349,5 +351,31 @@ func TestWorkKnowsItsTableHoweverItIsSpelled(t *testing.T) {
 			}
 			return nil
 		}))
+	})
+}
+
+// A lock that was given up in time is not lost, though nobody heard of it.
+func TestWhatIsLeftToExpireIsNotLostLater(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		var lines bytes.Buffer
+		m := New(nil, "locktable", "m", func(c *options.Config) {
+			c.Store, c.Process, c.Log = &p.Link, fmt.Sprint("leaving ", p.id), slog.New(slog.NewTextHandler(&lines, nil))
+		})
+		require.NoError(t, m.Lock(b.Context()))
+		lost := m.Lost()
+		p.Cut()
+		time.Sleep(9800 * time.Millisecond) // its last heartbeat is on the way, and has all of the time that is left
+		ctx, cancel := context.WithTimeout(b.Context(), time.Millisecond)
+		defer cancel()
+		assert.ErrorContains(t, m.Unlock(ctx), "left to expire")
+		time.Sleep(time.Minute)
+		select {
+		case <-lost:
+			t.Error("Unlock had given it up before")
+		default:
+		}
+		assert.Contains(t, lines.String(), "left to expire")
+		assert.Equal(t, 1, strings.Count(lines.String(), "\n"), lines.String())
 	})
 }

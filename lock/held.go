@@ -22,6 +22,7 @@ type held struct {
 	end  context.CancelCauseFunc // of over
 	kept chan struct{}           // closed when no heartbeat is sent any more
 	left atomic.Bool             // it is given back
+	late atomic.Bool             // that took too long: it is left to expire
 }
 
 var errGivenBack = errors.New("it was given back")
@@ -31,7 +32,7 @@ func (s *contender) keep(t *elect.Term) *held {
 	h := &held{contender: s, term: t, lost: make(chan struct{}), kept: make(chan struct{})}
 	h.over, h.end = context.WithCancelCause(t.Context())
 	context.AfterFunc(t.Context(), func() {
-		if cause := context.Cause(t.Context()); !errors.Is(cause, errGivenBack) {
+		if cause := context.Cause(t.Context()); !errors.Is(cause, errGivenBack) && !h.late.Load() {
 			s.log(t).Warn("lost", "reason", cause)
 			close(h.lost)
 		}
@@ -79,6 +80,7 @@ func (h *held) giveBack(ctx context.Context) error {
 	select {
 	case <-h.kept:
 	case <-ctx.Done(): // a heartbeat hangs
+		h.late.Store(true)
 		h.log(h.term).Warn("left to expire", "reason", ctx.Err())
 		go func() { <-h.kept; h.term.End(errGivenBack) }()
 		return fmt.Errorf("%w: left to expire", ctx.Err())
