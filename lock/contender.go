@@ -31,7 +31,7 @@ func newContender(db *spanner.Client, tableName, what string, names []string, op
 	c := options.New(opts)
 	c.Check(db, tableName, names...)
 	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithObserver": c.Observe != nil, "WithReclaim": c.Reclaim,
-		"WithHandover": c.Handover, "WithPriority": c.Deference > 0, "WithStepDownOnReturn": c.Brief} {
+		"WithPoll": c.Poll > 0, "WithHandover": c.Handover, "WithPriority": c.Deference > 0, "WithStepDownOnReturn": c.Brief} {
 		if given {
 			c.Refuse("%s is for spindle.New: leave it out here", option)
 		}

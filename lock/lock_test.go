@@ -477,6 +477,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{lock.New(db, "lock table", "m").Lock(t.Context()), "identifier"},
 		{lock.New(db, "locktable", "m", spindle.WithLease(5000)).Lock(t.Context()), "nanoseconds"},
 		{lock.New(db, "locktable", "m", spindle.WithHandover()).Lock(t.Context()), "WithHandover is for spindle.New"},
+		{lock.New(db, "locktable", "m", spindle.WithPoll(time.Second)).Lock(t.Context()), "WithPoll is for spindle.New"},
 		{lock.New(db, "locktable", "m", spindle.WithPriority(1)).Lock(t.Context()), "WithPriority is for spindle.New"},
 		{lock.New(db, "locktable", "m", spindle.WithReclaim(), spindle.WithID("x")).Lock(t.Context()), "WithReclaim is for spindle.New"},
 		{lock.New(db, "locktable", "m", spindle.WithLeader(func(context.Context, spindle.Token) {})).Lock(t.Context()), "WithLeader is for spindle.New"},
