@@ -183,6 +183,9 @@ func (g *Guard) do(a action) {
 	switch a {
 	case activate:
 		t := g.term
+		if g.Handover {
+			g.start(func() { g.obey(t) })
+		}
 		g.run(g.Activation, 0, activated, notActivated, func(ctx context.Context) error { return g.Service.Activate(ctx, t) })
 	case deactivate:
 		pause := time.Duration(0)
@@ -227,9 +230,6 @@ var errGivenUp = errors.New("given up")
 func (g *Guard) begin(t *elect.Term) {
 	ctx, cancel := context.WithCancel(context.Background())
 	g.term, g.unkeep, g.kept, g.asked = t, cancel, make(chan struct{}), ""
-	if g.Handover {
-		g.start(func() { g.obey(t) })
-	}
 	kept := g.kept
 	g.start(func() { defer close(kept); g.keep(ctx, t) })
 	context.AfterFunc(t.Context(), func() {
@@ -237,7 +237,7 @@ func (g *Guard) begin(t *elect.Term) {
 	})
 }
 
-// obey hands the lock over if that is requested.
+// obey hands the lock over if that is requested. It is for a settled lock: one that is not would be left to expire.
 func (g *Guard) obey(t *elect.Term) {
 	if by := t.Requested(t.Context()); by != "" {
 		g.Say("asked to hand the lock over")

@@ -258,6 +258,27 @@ func TestAMachineThatHandsOverStaysActiveUntilTheOthersKnow(t *testing.T) {
 	})
 }
 
+// There is no way back from an announcement: a machine that may not activate yet makes none.
+func TestAMachineThatIsAskedWhileItWaitsHandsOverOnceItIsActive(t *testing.T) {
+	handingOver := func(g *Guard) { g.Handover, g.Candidate.Promise.Obeys, g.Confirm = true, true, 10 }
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.start("a", handingOver)
+		w.until("a")
+		b := w.start("b", handingOver)
+		time.Sleep(10 * time.Second)
+		a.Cut()
+		time.Sleep(lease + renew/4) // b has it, and waits
+		token := table.TokenAt(w.store.Rows()["lock"].Token)
+		require.NoError(t, table.Table{Store: &w.store}.Ask(t.Context(), table.ByOperator, "lock", token))
+		a.Mend()
+		w.until("b")
+		time.Sleep(2 * lease)
+		assert.Equal(t, "a", w.who())
+		a.end()
+		b.end()
+	})
+}
+
 func TestTheFormerMachineHasTimeToDeactivate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.pair()
