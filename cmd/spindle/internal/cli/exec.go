@@ -72,6 +72,7 @@ type execution struct {
 
 	rival   elect.Candidate
 	asked   table.Request // that ended the last term, if any
+	told    bool          // the program did not end before it was told to
 	signals chan os.Signal
 	ended   os.Signal // the one that ends exec, if any
 }
@@ -155,13 +156,13 @@ func (x *execution) run(ctx context.Context) error {
 			return err
 		}
 		began, waited = time.Now(), 0
-		x.asked = ""
+		x.asked, x.told = "", false
 		err = x.hold(t)
 		var unable *child.StartError
 		switch {
 		case x.ended != nil || errors.As(err, &unable):
 			return err
-		case x.asked != "":
+		case x.asked != "" && x.told:
 			x.say("%s was handed over; competing again", x.name)
 			pause = 0
 			continue
@@ -344,6 +345,7 @@ func (x *execution) work(t *elect.Term) (r result) {
 					x.say("leaving %s: %s gets %v when the other candidates know", x.name, x.args[0], s)
 					break
 				}
+				p.cancel() // who asks again means at once
 			}
 			c.Signal(s)
 		case by := <-p.asked:
@@ -352,6 +354,7 @@ func (x *execution) work(t *elect.Term) (r result) {
 				x.say("asked to hand %s over: %s gets %v when the other candidates know", x.name, x.args[0], terminationSignal)
 			}
 		case s := <-p.known:
+			x.told = true
 			c.Signal(s)
 		case <-over:
 			over = nil

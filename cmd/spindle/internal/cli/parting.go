@@ -32,11 +32,10 @@ func (x *execution) parting(t *elect.Term) *parting {
 	return p
 }
 
-// begin announces that the term is about to end, and then lets the program have the signal. It reports false if
-// that has begun before: who asks again means at once.
+// begin announces that the term is about to end, and then lets the program have the signal, unless it is cancelled.
+// It reports false if that has begun before.
 func (p *parting) begin(s os.Signal) bool {
 	if p.begun {
-		p.cancel()
 		return false
 	}
 	p.begun = true
