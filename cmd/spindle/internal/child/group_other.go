@@ -23,6 +23,8 @@ func writeNow(*os.File, []byte) error { return Supported() }
 
 func signalGroup(int, os.Signal) {}
 
+func goOn(*os.Process) {}
+
 func killGroup(int) {}
 
 func groupGone(int) bool { return false }

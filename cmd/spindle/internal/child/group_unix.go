@@ -56,6 +56,9 @@ func signalGroup(group int, s os.Signal) {
 	}
 }
 
+// goOn lets a process that was stopped go on.
+func goOn(p *os.Process) { _ = p.Signal(syscall.SIGCONT) } // which fails if it has ended
+
 // killGroup also kills a group that is stopped.
 func killGroup(group int) { signalGroup(group, syscall.SIGKILL) }
 

@@ -112,6 +112,7 @@ func (w *Watchdog) Finish(ctx context.Context) error {
 	if !w.told {
 		w.told = order(w.pipe, "finish\n") == nil
 	}
+	goOn(w.cmd.Process)
 	select {
 	case err, ok := <-w.failed:
 		if ok {
