@@ -35,17 +35,17 @@ func watch(args []string) {
 	// Nothing ends it but its parent, by what it says or by its death. Whoever read the standard error may
 	// have died with the parent. (Ignored signals would be ignored by the commands that it runs.)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	lock := competitor{common: &common{db: args[1], table: args[2], timeout: longestAttempt}, name: args[3]}
+	lock := competitor{common: &common{db: args[1], table: args[2], timeout: longestAttempt}, name: args[3], id: args[4]}
 	switch args[0] { // the parent wrote them
 	case "guard":
-		g := &guarding{competitor: lock, deactivate: args[6]}
-		g.renew, _ = time.ParseDuration(args[4])
-		g.confirm, _ = strconv.Atoi(args[5])
+		g := &guarding{competitor: lock, deactivate: args[7]}
+		g.renew, _ = time.ParseDuration(args[5])
+		g.confirm, _ = strconv.Atoi(args[6])
 		child.Watch(g.duty)
 	case "exec":
 		x := &execution{competitor: lock}
-		x.lease, _ = time.ParseDuration(args[4])
-		token, _ := strconv.ParseInt(args[5], 10, 64)
+		x.lease, _ = time.ParseDuration(args[5])
+		token, _ := strconv.ParseInt(args[6], 10, 64)
 		x.token = table.Token(token)
 		child.Watch(x.duty)
 	}

@@ -43,10 +43,16 @@ holder does not wait for CMD to end.
 Exec passes signals on to CMD's group. After SIGINT, SIGTERM, SIGHUP or SIGQUIT
 it ends when CMD has ended, or at once if it is waiting for the lock.
 
+With --handover exec first announces that it will give the lock up, and CMD gets
+the signal a third of the lease later, so that another takes over as soon as CMD
+has ended. A second signal is passed on at once. The same happens if spindle
+handover or a candidate of higher priority asks: CMD gets SIGTERM, and once it has
+ended exec competes for the lock again, even without --restart.
+
 CMD does not outlive exec. If exec is killed, even with SIGKILL, a watchdog
 process kills CMD's group at once, and releases the lock once the group is
 certainly gone, so that the next machine need not wait for the lease. If exec is
-stopped, the watchdog does so at the deadline. On Linux CMD also has a
+stopped, the watchdog kills the group at the deadline. On Linux CMD also has a
 parent-death signal, in case the watchdog is killed as well. Two things are not
 covered: a process that left CMD's group, and a suspended machine, on which CMD
 may act for an instant after it resumes. Against both, send SPINDLE_TOKEN with
@@ -324,7 +330,7 @@ func (x *execution) work(t *elect.Term) (r result) {
 	d := deadlines{lease: x.lease, grace: x.grace}
 	known := d.extend(time.Now(), t.Left())
 	c, err := child.Start(x.args, x.environment(t.Token()), child.Watched(t.Left()-d.margin()/2, x.watchdogEnvironment(),
-		watchdogCommand, "exec", x.db, x.table, x.name, x.lease.String(), t.Token().String()))
+		watchdogCommand, "exec", x.db, x.table, x.name, x.id, x.lease.String(), t.Token().String()))
 	if err != nil {
 		return result{err: err}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // handover is one run of the command.
@@ -51,6 +52,9 @@ Exit codes:
 		RunE: func(c *cobra.Command, args []string) error {
 			if h.token < 0 || h.wait < 0 {
 				return misuse("--token %d, --wait %v: must not be negative", h.token, h.wait)
+			}
+			if err := table.CheckKey(args[0]); err != nil {
+				return misuse("%w", err)
 			}
 			h.name = args[0]
 			return h.run(c.Context())

@@ -23,7 +23,7 @@ import (
 func (g *guarding) arm(t *elect.Term) (*child.Watchdog, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	args := []string{watchdogCommand, "guard", g.db, g.table, g.name, g.renew.String(), strconv.Itoa(g.confirm), g.deactivate}
+	args := []string{watchdogCommand, "guard", g.db, g.table, g.name, g.id, g.renew.String(), strconv.Itoa(g.confirm), g.deactivate}
 	var files []*os.File
 	if g.single != nil {
 		files = append(files, g.single.File)
