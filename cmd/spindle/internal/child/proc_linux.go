@@ -31,8 +31,18 @@ func stat(path string) ([]string, error) {
 	return fields, nil
 }
 
-// born tells a process from a later one with its number: by when it was started. It is "" if there is none.
+// ours reports whether the numbers in /proc are those of this process's pid namespace (pid_namespaces(7)).
+func ours() bool {
+	self, err := os.Readlink("/proc/self")
+	return err == nil && self == strconv.Itoa(os.Getpid())
+}
+
+// born tells a process from a later one with its number: by when it was started. It is "" if there is none, or if
+// that can't be known.
 func born(pid int) string {
+	if !ours() {
+		return ""
+	}
 	fields, err := stat(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return ""
@@ -44,7 +54,7 @@ func born(pid int) string {
 // as an init may take seconds to. It is false if /proc does not show all processes.
 func onlyZombies(pgid int) bool {
 	if born(1) == "" {
-		return false // hidepid=, see proc(5)
+		return false // hidepid=, see proc(5), or not ours
 	}
 	paths, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil || len(paths) == 0 {

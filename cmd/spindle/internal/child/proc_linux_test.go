@@ -2,6 +2,7 @@ package child
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,6 +24,10 @@ func init() {
 }
 
 func TestMain(m *testing.M) {
+	if os.Getenv(role) == "elsewhere" { // in a pid namespace of its own, with the /proc of another
+		fmt.Printf("%q %v", born(os.Getpid()), onlyZombies(1<<22))
+		os.Exit(0)
+	}
 	if os.Getenv(role) == "headless" { // its first thread ends, and the others do not
 		os.Stdout.WriteString("ready\n")
 		go func() { time.Sleep(time.Hour) }()
@@ -80,4 +85,24 @@ func TestAProcessIsToldFromALaterOneWithItsNumber(t *testing.T) {
 	v.act(Dead)
 	assert.True(t, acted)
 	assert.NoError(t, syscall.Kill(pid, 0), "a stranger was killed")
+}
+
+// In the /proc of another pid namespace the numbers are those of other processes: a program would be taken for a
+// stranger, and not be killed, or for gone.
+func TestNothingIsKnownFromTheProcOfAnotherNamespace(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	c := exec.Command(self)
+	c.Env = append(os.Environ(), role+"=elsewhere")
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	if os.Getuid() != 0 {
+		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+	}
+	out, err := c.Output()
+	if errors.Is(err, syscall.EPERM) {
+		t.Skip("no namespaces for this user")
+	}
+	require.NoError(t, err)
+	assert.Equal(t, `"" false`, string(out))
+	assert.NotEmpty(t, born(os.Getpid()))
 }
