@@ -43,11 +43,11 @@ holder does not wait for CMD to end.
 Exec passes signals on to CMD's group. After SIGINT, SIGTERM, SIGHUP or SIGQUIT
 it ends when CMD has ended, or at once if it is waiting for the lock.
 
-With --handover exec first announces that it will give the lock up, and CMD gets
-the signal a third of the lease later, so that another takes over as soon as CMD
-has ended. A second signal is passed on at once. The same happens if spindle
-handover or a candidate of higher priority asks: CMD gets SIGTERM, and once it has
-ended exec competes for the lock again, even without --restart.
+With --handover exec first announces that it will give the lock up. CMD gets the
+signal a third of the lease later, so that another takes over as soon as CMD has
+ended. A second signal is passed on at once. The same happens if spindle
+handover or a candidate of higher priority asks: CMD gets SIGTERM, and once it
+has ended exec competes for the lock again, even without --restart.
 
 CMD does not outlive exec. If exec is killed, even with SIGKILL, a watchdog
 process kills CMD's group at once, and releases the lock once the group is
