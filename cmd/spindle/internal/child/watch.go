@@ -92,9 +92,6 @@ func (v *vigil) act(why Reason) {
 		killGroup(v.group)
 	}
 	_ = order(v.replies, "begun\n")
-	if v.duty == nil {
-		return
-	}
 	v.duty(Act{why, func(err error) bool {
 		return why == Told && order(v.replies, "failed %.1000q\n", err.Error()) == nil
 	}, v.gone})

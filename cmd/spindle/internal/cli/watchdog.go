@@ -69,12 +69,12 @@ func (g *guarding) alone(ctx context.Context) error {
 		g.single, err = child.NewSingle(path)
 		if !errors.Is(err, child.ErrBusy) {
 			if err != nil {
-				complain("%s: can't tell whether another guard of this service runs here: %v", g.name, err)
+				g.complain("%s: can't tell whether another guard of this service runs here: %v", g.name, err)
 			}
 			return nil
 		}
 		if !told {
-			complain("%s: waiting: another guard, or the watchdog of one that is dead, has this service on this machine", g.name)
+			g.complain("%s: waiting: another guard, or the watchdog of one that is dead, has this service on this machine", g.name)
 		}
 		elect.Sleep(ctx, elect.SystemClock{}, min(g.renew/4, 100*time.Millisecond))
 		if ctx.Err() != nil {
