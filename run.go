@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -17,28 +18,34 @@ import (
 type elector struct {
 	*Lock
 	log       *slog.Logger
-	events    *mailbox // nil: no observer
+	events    *loop.Mailbox // nil: no observer
 	candidate elect.Candidate
-	problems  problems
+	problems  loop.Problems
 	last      table.Token // of its last term
 	telling   sync.Mutex  // held while a term is said to be leaving, or over: in that order
 
-	patience chan struct{}     // closed when whoever was to stop has had the time to
+	patience <-chan struct{}   // closed when whoever was to stop has had the time to
 	overdue  []<-chan struct{} // the caller's code that did not return in time
 }
 
 func newElector(l *Lock) *elector {
-	e := &elector{Lock: l, log: l.config.Log.With("lock", l.name, "id", l.config.ID), patience: make(chan struct{})}
-	e.problems.log = e.log
+	e := &elector{Lock: l, log: l.config.Log.With("lock", l.name, "id", l.config.ID)}
+	e.problems.Log, e.problems.What = e.log, "compete for the lock"
 	e.candidate = l.config.Candidate(l.table, l.name)
 	if l.config.Observe != nil {
-		e.events = newMailbox(l.config.Observe)
+		e.events = loop.NewMailbox(l.config.Observe)
 	}
 	return e
 }
 
 func (e *elector) run(ctx context.Context) error {
-	defer e.limitPatience(ctx)()
+	patience := e.config.Lease
+	if e.config.Handover {
+		patience *= 2 // an announcement may take a lease
+	}
+	late, forget := loop.Patience(ctx, e.config.Clock, patience)
+	defer forget()
+	e.patience = late
 	var err error
 	for ctx.Err() == nil && err == nil {
 		if t := e.compete(ctx); t != nil {
@@ -52,26 +59,6 @@ func (e *elector) run(ctx context.Context) error {
 	return err
 }
 
-// limitPatience closes patience a lease after ctx has ended, and another that an announcement may take, unless that
-// is forgotten before.
-func (e *elector) limitPatience(ctx context.Context) (forget func()) {
-	over := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		patience := e.config.Lease
-		if e.config.Handover {
-			patience *= 2
-		}
-		limit := e.config.Clock.Timer(patience)
-		defer limit.Stop()
-		select {
-		case <-limit.C:
-			close(e.patience)
-		case <-over:
-		}
-	})
-	return func() { stop(); close(over) }
-}
-
 // compete looks at the lock until it can be claimed, and claims it. It returns nil once ctx has ended.
 func (e *elector) compete(ctx context.Context) *elect.Term {
 	for ctx.Err() == nil {
@@ -82,15 +69,15 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 		}
 		switch {
 		case step.Term != nil:
-			e.problems.clear()
+			e.problems.Clear()
 			return step.Term
 		case ctx.Err() != nil:
 			return nil
 		case step.Err != nil:
-			e.problems.note(step.Err)
+			e.problems.Note(step.Err)
 		case step.Rests: // why was said
 		default:
-			e.problems.clear()
+			e.problems.Clear()
 		}
 		elect.Sleep(ctx, e.config.Clock, step.Pause)
 	}
@@ -251,14 +238,14 @@ func (e *elector) outlive(returned <-chan struct{}) error {
 
 // drain waits for the observer to have been told everything, for at most a lease.
 func (e *elector) drain() error {
-	e.events.close()
+	e.events.Close()
 	giveUp := e.config.Clock.Timer(e.config.Lease)
 	defer giveUp.Stop()
 	select {
-	case <-e.events.done:
+	case <-e.events.Done():
 		return nil
 	case <-giveUp.C:
-		return e.givenUp(e.events.done, "the observer")
+		return e.givenUp(e.events.Done(), "the observer")
 	}
 }
 
@@ -277,29 +264,9 @@ func (e *elector) linger() {
 	}
 }
 
-// report delivers Run's one value. A receiver that never comes must not keep the goroutine.
-func (e *elector) report(err error, done []chan<- error) {
-	if len(done) == 0 {
-		if err != nil {
-			e.log.Warn("the stop could not be completed", "err", err)
-		}
-		return
-	}
-	if err != nil {
-		err = e.wrap("stop", err)
-	}
-	giveUp := e.config.Clock.Timer(e.config.Lease)
-	defer giveUp.Stop()
-	select {
-	case done[0] <- err:
-	case <-giveUp.C:
-		e.log.Error("nobody received from the done channel for a lease: give it room for one value, make(chan error, 1)", "value", err)
-	}
-}
-
 func (e *elector) emit(kind EventKind, ev elect.Event) {
 	if e.events != nil {
 		ev.Kind, ev.At = int(kind), e.config.Clock.Now().Time()
-		e.events.put(ev)
+		e.events.Put(ev)
 	}
 }

@@ -2,12 +2,12 @@ package spindle
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 
 	"cloud.google.com/go/spanner"
 
+	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -36,6 +36,9 @@ type Lock struct {
 func New(db *spanner.Client, table, name string, opts ...Option) *Lock {
 	c := options.New(opts)
 	c.Check(db, table, name)
+	if c.Work != nil {
+		c.Refuse("WithWork is for group.New: WithLeader gives a lock its work")
+	}
 	l := &Lock{name: name, config: c, db: db}
 	l.table, l.spanner = c.Table(db, table)
 	l.show(view{})
@@ -73,18 +76,13 @@ func (l *Lock) HasLock() (bool, Token) {
 // Give done room for one value. An unbuffered channel is offered the value for one lease; then the value is
 // dropped, with an error in the log.
 func (l *Lock) Run(ctx context.Context, done ...chan<- error) error {
-	switch {
-	case l.err != nil:
+	if l.err != nil {
 		return l.err
-	case ctx == nil:
-		return l.wrap("run", errors.New("ctx is nil: context.Background() runs for ever"))
-	case len(done) > 1:
-		return l.wrap("run", fmt.Errorf("%d done channels: give it one, or none", len(done)))
-	case len(done) == 1 && done[0] == nil:
-		return l.wrap("run", errors.New("the done channel is nil: leave it out, or make(chan error, 1)"))
-	case ctx.Err() != nil:
-		return l.wrap("run", fmt.Errorf("ctx had ended before, so nothing was started: %w", context.Cause(ctx)))
-	case !l.running.CompareAndSwap(false, true):
+	}
+	if err := loop.Check(ctx, done); err != nil {
+		return l.wrap("run", err)
+	}
+	if !l.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
 	go func() {
@@ -95,7 +93,10 @@ func (l *Lock) Run(ctx context.Context, done ...chan<- error) error {
 		} else {
 			l.running.Store(false)
 		}
-		e.report(err, done)
+		if err != nil && len(done) > 0 {
+			err = l.wrap("stop", err)
+		}
+		loop.Report(err, done, l.config.Lease, l.config.Clock, e.log)
 	}()
 	return nil
 }

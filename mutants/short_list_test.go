@@ -18,7 +18,7 @@ const (
 	slotsGo     = "lock/slots.go"
 	semaphoreGo = "lock/semaphore.go"
 	setGo       = "lock/set.go"
-	nameGo      = "lock/name.go"
+	nameGo      = "internal/table/key.go"
 	stepGo      = "internal/elect/step.go"
 	leaderGo    = "leader.go"
 	seenGo      = "seen.go"
@@ -56,7 +56,7 @@ var (
 		one("a set that beats for its first name only", "TestSimulation", holdGo,
 			"\tfor _, name := range names {\n\t\twrites = append(writes, good(name, token), Write{", "\tfor _, name := range names[:1] {\n\t\twrites = append(writes, good(name, token), Write{"),
 		one("release that does not check", "TestSimulation", holdGo,
-			"\t\t\tgood(name, token),\n", ""),
+			"return []Write{good(h.Name, h.Token), {Kind", "return []Write{{Kind"),
 		one("heartbeat without the lease row check", "TestSimulation", holdGo,
 			"writes = append(writes, good(name, token), Write{", "writes = append(writes, Write{"),
 		one("bare claim that fails never given up", "TestAMutexThatCanNotConfirmLeavesTheLockToOthers", electGo,
@@ -66,7 +66,7 @@ var (
 		one("a value's size before it is escaped", "TestALargeSetIsRefused", setGo,
 			"2*len(name) + p.Size() + rowOverhead", "2*len(name) + len(p.Value) + rowOverhead"),
 		one("names that end like lease rows", "TestNamesOfPartsAreNames", nameGo,
-			"leaseLike.ReplaceAllString(strings.Join(escaped, \"/\"), \"%5F$1\")", "strings.Join(escaped, \"/\")"),
+			"longDigits.ReplaceAllString(strings.Join(escaped, \"/\"), \"%5F$1\")", "strings.Join(escaped, \"/\")"),
 
 		one("Do unlocks with its own ctx", "TestDoGivesBackWhenItsCtxHasEnded", doGo,
 			"context.WithTimeout(context.WithoutCancel(ctx), longestGiveBack)", "context.WithTimeout(ctx, longestGiveBack)"),
@@ -122,7 +122,7 @@ var (
 		one("a spread that does not grow with the crowd", "TestThoseWhoLoseAClaimSpreadMoreEachTime", stepGo,
 			"longestSpread)<<min(c.contests, 8)", "longestSpread)"),
 		one("a promise that can't be read is ignored", "TestALockWhoseLeaseRowCanNotBeReadStaysTaken", observeGo,
-			"\t\t\to.Promise = &p\n\t\t\treturn o, err\n", "\t\t\tif err == nil {\n\t\t\t\to.Promise = &p\n\t\t\t}\n\t\t\treturn o, nil\n"),
+			"\t\to.Promise = &p\n\t\treturn o, err\n", "\t\tif err == nil {\n\t\t\to.Promise = &p\n\t\t}\n\t\treturn o, nil\n"),
 		one("strays that can't be read are ignored", "TestALockWhoseLeaseRowCanNotBeReadStaysTaken", observeGo,
 			"\t\t\tp, err := decodePromise(row.Name, row.Writer)\n\t\t\tif err != nil {\n\t\t\t\treturn nil, err\n", "\t\t\tp, err := decodePromise(row.Name, row.Writer)\n\t\t\tif err != nil {\n\t\t\t\tcontinue\n"),
 		one("lock delay not waited for after an absence", "TestWhenALockIsFree", memoryGo,

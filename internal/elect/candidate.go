@@ -62,6 +62,9 @@ func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
 		m := c.memory(o.Name)
 		m.learn(o, c.rules())
 		o.Promise = m.promiseOf(o.Token)
+		if o.Promise != nil && o.Promise.Plan != "" && c.Promise.Plan == "" {
+			return nil, fmt.Errorf("observe: lock %q %w", o.Name, table.ErrGroup)
+		}
 		c.recognise(o, m, began)
 		sights[i] = Sight{Observation: o, Free: max(m.freeIn(o, c.rules()), c.restLeft()), Lapsed: m.lapsed(o)}
 	}

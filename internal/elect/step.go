@@ -2,12 +2,15 @@ package elect
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"cloud.google.com/go/spanner"
 	"google.golang.org/grpc/codes"
+
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // A Step is what came of looking at the locks once and claiming what could be claimed.
@@ -97,6 +100,9 @@ func (c *Candidate) shortest(seen []Sight) time.Duration {
 // Lasting reports whether an error will not go away by itself: something is missing, not allowed or wrong,
 // and it is not just a transaction that is lost.
 func Lasting(err error) bool {
+	if errors.Is(err, table.ErrGroup) {
+		return true
+	}
 	switch spanner.ErrCode(err) {
 	case codes.PermissionDenied, codes.OutOfRange, codes.Unimplemented:
 		return true

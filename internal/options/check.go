@@ -78,6 +78,10 @@ func (c *Config) SetID(id string) {
 		c.Refuse("WithID(%q): control characters, line separators and what turns the direction of text are not allowed in an id", id)
 		return
 	}
+	if _, ok := table.MemberOf(id); ok {
+		c.Refuse("WithID(%q): it would be taken for the lease row of a group's member", id)
+		return
+	}
 	c.ID = id
 }
 
@@ -123,9 +127,9 @@ func (c *Config) Check(db *spanner.Client, tableName string, names ...string) {
 	if db == nil && c.Store == nil {
 		c.Refuse("the Spanner client is nil: make one with spanner.NewClient")
 	}
-	c.wrong = append(c.wrong, table.CheckTable(tableName))
+	c.RefuseIf(table.CheckTable(tableName))
 	for _, name := range names {
-		c.wrong = append(c.wrong, table.CheckName(name))
+		c.RefuseIf(table.CheckName(name))
 	}
 }
 
@@ -133,6 +137,9 @@ func (c *Config) Check(db *spanner.Client, tableName string, names ...string) {
 func (c *Config) Refuse(format string, args ...any) {
 	c.wrong = append(c.wrong, fmt.Errorf(format, args...))
 }
+
+// RefuseIf notes an error, unless it is nil.
+func (c *Config) RefuseIf(err error) { c.wrong = append(c.wrong, err) }
 
 // Err is all that is wrong, or nil.
 func (c *Config) Err() error { return errors.Join(c.wrong...) }

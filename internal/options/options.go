@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -33,6 +34,7 @@ type Config struct {
 	Deference int  // how far the priority is below the highest
 	Brief     bool // the leader function gives the lock up by returning
 	Lead      func(context.Context, table.Token)
+	Work      func(ctx context.Context, partition string, f fence.Fence) // of a group
 	Observe   func(elect.Event)
 	Log       *slog.Logger
 

@@ -34,13 +34,18 @@ func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token
 		}
 		return writes, nil
 	})
-	switch {
-	case errors.Is(err, ErrAborted):
-		return 0, fmt.Errorf("%w: %w", ErrChanged, err)
-	case err == nil && at.After(seen[0].At.Add(recent)):
+	if err == nil && at.After(seen[0].At.Add(recent)) {
 		return 0, fmt.Errorf("%w: it was claimed %v after that", ErrChanged, at.Sub(seen[0].At))
 	}
-	return TokenAt(at), err
+	return TokenAt(at), changed(err)
+}
+
+// changed is ErrChanged for a transaction that was aborted.
+func changed(err error) error {
+	if errors.Is(err, ErrAborted) {
+		return fmt.Errorf("%w: %w", ErrChanged, err)
+	}
+	return err
 }
 
 // claimed are the keys that decide a claim: the lock rows and, if one is not there, the lease rows of all
@@ -59,29 +64,47 @@ func claimed(seen []Observation) Keys {
 // claim writes the lock row and deletes the lease row of the token that it supersedes, and the strays that
 // were waited for.
 func claim(id string, o Observation, rows map[string]Row) ([]Write, error) {
-	row, exists := rows[o.Name]
-	if exists != o.Exists || TokenAt(row.Token) != o.Token || !row.Heartbeat.Equal(o.Heartbeat) {
+	if !unchanged(o, rows) {
 		return nil, ErrChanged
 	}
 	kind := Insert
-	if exists {
+	if o.Exists {
 		kind = Update
 	}
 	writes := []Write{{Kind: kind, Name: o.Name, Set: []Cell{{ColHeartbeat, Now}, {ColToken, Now}, {ColWriter, id}}}}
+	return append(writes, drop(o)...), nil
+}
+
+// unchanged reports whether a lock is what was observed. If it had no row, there is none, and no lease row whose
+// holder has not been waited for.
+func unchanged(o Observation, rows map[string]Row) bool {
+	row, exists := rows[o.Name]
+	if exists != o.Exists || TokenAt(row.Token) != o.Token || !row.Heartbeat.Equal(o.Heartbeat) {
+		return false
+	}
 	if exists {
-		writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})
+		return true
 	}
 	for key := range rows {
-		if !exists && isLeaseKey(o.Name, key) {
-			if _, known := o.Strays[tokenOf(key)]; !known {
-				return nil, ErrChanged // its holder has not been waited for
-			}
+		if !isLeaseKey(o.Name, key) {
+			continue
 		}
+		if _, known := o.Strays[tokenOf(key)]; !known {
+			return false
+		}
+	}
+	return true
+}
+
+// drop deletes the lease row of the token that was observed, and the strays.
+func drop(o Observation) (writes []Write) {
+	if o.Exists {
+		writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})
 	}
 	for _, token := range slices.Sorted(maps.Keys(o.Strays)) {
 		writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, token)})
 	}
-	return writes, nil
+	return writes
 }
 
 // Confirm makes the claimant under token the holder of the names, with the promise in each lease row.
@@ -95,13 +118,18 @@ func (t Table) Confirm(ctx context.Context, token Token, p Promise, names ...str
 			if !bare(row, token) {
 				return nil, ErrSuperseded
 			}
-			writes = append(writes,
-				Write{Kind: Insert, Name: LeaseKey(name, token), Set: []Cell{{ColHeartbeat, Now}, {ColToken, row.Token}, {ColWriter, p.encode()}}},
-				Write{Kind: Update, Name: name, Set: []Cell{{ColHeartbeat, Now}}})
+			writes = append(writes, confirm(row, token, p)...)
 		}
 		return writes, nil
 	})
 	return err
+}
+
+func confirm(row Row, token Token, p Promise) []Write {
+	return []Write{
+		{Kind: Insert, Name: LeaseKey(row.Name, token), Set: []Cell{{ColHeartbeat, Now}, {ColToken, row.Token}, {ColWriter, p.encode()}}},
+		{Kind: Update, Name: row.Name, Set: []Cell{{ColHeartbeat, Now}}},
+	}
 }
 
 // Withdraw frees the names that are under token, for a claimant that can't confirm, or does not know whether

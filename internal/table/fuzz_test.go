@@ -59,7 +59,8 @@ func FuzzLeaseKey(f *testing.F) {
 
 // What a holder wrote is read back; anything else is refused, or has a lease within bounds.
 func FuzzPromise(f *testing.F) {
-	for _, s := range []string{"", `{"lease":"10s"}`, `{"lease":"10s","value":"http://10.0.0.7:8080"}`, `{"lease":"-1s"}`, `{"lease":"25h"}`, `{"lease":1}`, `[]`, `{"lease":"1ns","slots":-1}`, `{"lease":"1s","deference":-7}`} {
+	for _, s := range []string{"", `{"lease":"10s"}`, `{"lease":"10s","value":"http://10.0.0.7:8080"}`, `{"lease":"-1s"}`, `{"lease":"25h"}`, `{"lease":1}`, `[]`, `{"lease":"1ns","slots":-1}`, `{"lease":"1s","deference":-7}`,
+		`{"with":"a/member/0001_1700000000000000","for":"10s"}`, `{"with":"a/member/1_1700000000000000","for":"10s"}`, `{"with":"a/member/0001_1700000000000000","lease":"10s"}`} {
 		f.Add(s, int64(time.Second), "value", "id", 1)
 	}
 	f.Add("", int64(MaxLease-1), strings.Repeat("\x00", MaxValue), strings.Repeat("\x00", MaxID), MaxDeference)
@@ -70,12 +71,17 @@ func FuzzPromise(f *testing.F) {
 		if lease <= 0 || lease > int64(MaxLease) || !utf8.ValidString(value) || !utf8.ValidString(id) {
 			return
 		}
-		p := Promise{time.Duration(lease), id, value, 1000, true, min(max(deference, 0), MaxDeference)}
+		p := Promise{Lease: time.Duration(lease), ID: id, Value: value, Slots: 1000, Obeys: true, Deference: min(max(deference, 0), MaxDeference),
+			Plan: "1/0123456789abcdef", Since: 1700000000000000}
 		if n := utf8.RuneCountInString(p.encode()); len(value) <= MaxValue && len(id) <= MaxID && n > MaxWriter {
 			t.Errorf("a value of %d bytes and an id of %d take %d characters, and a table needs to have only %d", len(value), len(id), n, MaxWriter)
 		}
 		if back, err := parsePromise(p.encode()); err != nil || back != p {
 			t.Errorf("%v was read back as %v, %v", p, back, err)
+		}
+		with := Promise{Lease: time.Duration(lease), With: LeaseKey(SlotName("g"+id, 7), 1700000000000000)}
+		if back, err := parsePromise(with.encode()); err != nil || back != with {
+			t.Errorf("%v was read back as %v, %v", with, back, err)
 		}
 	})
 }

@@ -22,12 +22,13 @@ func (t Table) Heartbeat(ctx context.Context, token Token, names ...string) erro
 func (t Table) Release(ctx context.Context, token Token, names ...string) error {
 	var writes []Write
 	for _, name := range names {
-		writes = append(writes,
-			good(name, token),
-			Write{Kind: Delete, Name: LeaseKey(name, token)},
-			Write{Kind: Update, Name: name, Set: released})
+		writes = append(writes, release(Hold{name, token})...)
 	}
 	return t.superseded(ctx, token, names, t.Store.Commit(ctx, "release", writes))
+}
+
+func release(h Hold) []Write {
+	return []Write{good(h.Name, h.Token), {Kind: Delete, Name: h.Key()}, {Kind: Update, Name: h.Name, Set: released}}
 }
 
 // released is what the row of a lock says after it was given back. Its token is the time of the release, which

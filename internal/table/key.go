@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -38,6 +39,7 @@ const MaxKey = MaxName + len("_") + tokenDigits
 
 var (
 	leaseLike  = regexp.MustCompile(`_[0-9]{16,}$`)
+	longDigits = regexp.MustCompile(`_([0-9]{16,})$`)
 	identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}(\.[A-Za-z_][A-Za-z0-9_]{0,127})?$`)
 )
 
@@ -73,6 +75,16 @@ func CheckKey(name string) error {
 			name, name[:strings.LastIndexByte(name, '_')])
 	}
 	return nil
+}
+
+// Join makes one name of parts. Different parts never make the same name. In each part, what is not a letter, a digit
+// or one of -_.~$&+=:@ is escaped, and so is a _ before 16 or more digits at the end.
+func Join(parts ...string) string {
+	escaped := make([]string, len(parts))
+	for i, p := range parts {
+		escaped[i] = url.PathEscape(p)
+	}
+	return longDigits.ReplaceAllString(strings.Join(escaped, "/"), "%5F$1")
 }
 
 // CheckTable says why table can't be a table's name, or nil.

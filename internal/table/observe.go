@@ -2,6 +2,8 @@ package table
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -101,22 +103,44 @@ func observations(rows []Row, at time.Time, names []string) ([]Observation, erro
 	return observed, nil
 }
 
+// observation is observe for those who know nothing of groups.
 func observation(name string, at time.Time, byName map[string]Row, rows []Row) (Observation, error) {
+	o, err := observe(name, at, byName, rows)
+	promises := slices.Collect(maps.Values(o.Strays))
+	if o.Promise != nil {
+		promises = append(promises, *o.Promise)
+	}
+	for _, p := range promises {
+		if err == nil && p.With != "" {
+			err = fmt.Errorf("lock %q %w", name, ErrGroup)
+		}
+	}
+	return o, err
+}
+
+// observe makes an observation of rows. Leases are, among other rows, all lease rows of the lock that were read.
+func observe(name string, at time.Time, byName map[string]Row, leases []Row) (Observation, error) {
+	o := lockRow(name, at, byName)
+	if o.Exists && !o.Confirmed() {
+		return o, nil
+	}
+	if leaseRow, ok := byName[LeaseKey(name, o.Token)]; ok && o.Exists {
+		p, err := decodePromise(leaseRow.Name, leaseRow.Writer)
+		o.Promise = &p
+		return o, err
+	}
+	var err error
+	o.Strays, err = strays(name, leases)
+	return o, err
+}
+
+// lockRow is an observation of the lock row alone.
+func lockRow(name string, at time.Time, byName map[string]Row) Observation {
 	o := Observation{Name: name, At: at}
 	if row, exists := byName[name]; exists {
 		o.Exists, o.Heartbeat, o.Token, o.Writer = true, row.Heartbeat, TokenAt(row.Token), row.Writer
-		if !o.Confirmed() {
-			return o, nil
-		}
-		if leaseRow, ok := byName[LeaseKey(name, o.Token)]; ok {
-			p, err := decodePromise(leaseRow.Name, leaseRow.Writer)
-			o.Promise = &p
-			return o, err
-		}
 	}
-	var err error
-	o.Strays, err = strays(name, rows)
-	return o, err
+	return o
 }
 
 // withLeases are the lock rows of the names and all lease rows that they can have at that time.

@@ -17,7 +17,7 @@ const MaxID = 1 << 10
 
 // MaxWriter is the longest text in the column writer, in characters: JSON may write six for a byte of a
 // value, as in \u0000.
-const MaxWriter = 6*(MaxValue+MaxID) + 150
+const MaxWriter = 6*(MaxValue+MaxID) + 250
 
 // MaxDeference is that of the lowest priority.
 const MaxDeference = 9
@@ -31,20 +31,36 @@ type Promise struct {
 
 	Obeys     bool // the holder looks for requests to hand the lock over
 	Deference int  // how far its priority is below the highest, which is 0
+
+	// Of a member of a group: which plan it goes by, and since when it is there, if that is before its token.
+	Plan  string
+	Since Token
+
+	// Of a partition of a group: the key of its member's lease row, instead of heartbeats of its own. The lease is
+	// the member's. Written under another name, it can't be read by those who know nothing of groups: they leave
+	// the partition taken.
+	With string
 }
 
 type promiseJSON struct {
-	Lease     string `json:"lease"`
+	Lease     string `json:"lease,omitempty"`
 	ID        string `json:"id,omitempty"`
 	Value     string `json:"value,omitempty"`
 	Slots     int    `json:"slots,omitempty"`
 	Obeys     bool   `json:"obeys,omitempty"`
 	Deference int    `json:"deference,omitempty"`
+	Plan      string `json:"plan,omitempty"`
+	Since     Token  `json:"since,omitempty"`
+	With      string `json:"with,omitempty"`
+	For       string `json:"for,omitempty"`
 }
 
 func (p Promise) encode() string {
-	// Strings and numbers: this can't fail.
-	b, _ := json.Marshal(promiseJSON{p.Lease.String(), p.ID, p.Value, p.Slots, p.Obeys, p.Deference})
+	j := promiseJSON{p.Lease.String(), p.ID, p.Value, p.Slots, p.Obeys, p.Deference, p.Plan, p.Since, p.With, ""}
+	if p.With != "" {
+		j.Lease, j.For = "", j.Lease
+	}
+	b, _ := json.Marshal(j) // strings and numbers: this can't fail
 	return string(b)
 }
 
@@ -65,9 +81,20 @@ func parsePromise(s string) (Promise, error) {
 	if err := json.Unmarshal([]byte(s), &j); err != nil {
 		return Promise{}, fmt.Errorf("promise %q is not JSON such as {\"lease\":\"10s\"}: %w", s, err)
 	}
-	lease, err := time.ParseDuration(j.Lease)
-	if err != nil || lease <= 0 || lease > MaxLease {
-		return Promise{}, fmt.Errorf("promise %q has lease %q where a duration of at most %v was expected", s, j.Lease, MaxLease)
+	what, given := "lease", j.Lease
+	if j.With != "" && j.Lease == "" {
+		what, given = "for", j.For
+		if _, ok := MemberOf(j.With); !ok {
+			return Promise{}, fmt.Errorf("promise %q is with %q where the lease row of a member was expected", s, j.With)
+		}
 	}
-	return Promise{lease, j.ID, j.Value, j.Slots, j.Obeys, min(max(j.Deference, 0), MaxDeference)}, nil
+	lease, err := time.ParseDuration(given)
+	if err != nil || lease <= 0 || lease > MaxLease {
+		return Promise{}, fmt.Errorf("promise %q has %s %q where a duration of at most %v was expected", s, what, given, MaxLease)
+	}
+	p := Promise{Lease: lease, ID: j.ID, Value: j.Value, Slots: j.Slots, Obeys: j.Obeys, Deference: min(max(j.Deference, 0), MaxDeference), Plan: j.Plan, Since: j.Since}
+	if what == "for" {
+		p.With = j.With
+	}
+	return p, nil
 }

@@ -1,4 +1,4 @@
-package spindle
+package loop
 
 import (
 	"context"
@@ -11,15 +11,18 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// problems logs what goes wrong: each kind once, until it goes well again. A single failure is everyday
+// Problems logs what goes wrong: each kind once, until it goes well again. A single failure is everyday
 // life in a network, and only for Debug, if it may go away by itself.
-type problems struct {
-	log  *slog.Logger
+type Problems struct {
+	Log  *slog.Logger
+	What string // can't be done: compete for the lock
+
 	row  int // failures in a row
 	said map[string]bool
 }
 
-func (p *problems) note(err error) {
+// Note takes in an error.
+func (p *Problems) Note(err error) {
 	p.row++
 	level := slog.LevelDebug
 	if kind := kindOf(err); (p.row > 1 || elect.Lasting(err)) && !p.said[kind] {
@@ -30,15 +33,16 @@ func (p *problems) note(err error) {
 		p.said[kind] = true
 	}
 	attrs := []any{"err", err}
-	if hint := mend(err); hint != "" {
+	if hint := Mend(err); hint != "" {
 		attrs = append(attrs, "hint", hint)
 	}
-	p.log.Log(context.Background(), level, "can't compete for the lock, trying on", attrs...)
+	p.Log.Log(context.Background(), level, "can't "+p.What+", trying on", attrs...)
 }
 
-func (p *problems) clear() {
+// Clear takes in that it went well.
+func (p *Problems) Clear() {
 	if p.said != nil {
-		p.log.Info("competing for the lock again")
+		p.Log.Info("can " + p.What + " again")
 	}
 	p.row, p.said = 0, nil
 }

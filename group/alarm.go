@@ -1,0 +1,34 @@
+package group
+
+import (
+	"math"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+)
+
+// alarm is when something is due. The zero alarm is never.
+type alarm struct {
+	on   bool
+	from elect.Instant
+	in   time.Duration
+}
+
+func (a *alarm) set(c elect.Clock, in time.Duration) { *a = alarm{true, c.Now(), in} }
+
+// sooner moves it to then, unless it is due before that.
+func (a *alarm) sooner(c elect.Clock, in time.Duration) {
+	if a.left(c) > in {
+		a.set(c, in)
+	}
+}
+
+func (a *alarm) off() { a.on = false }
+
+// left is the time until it is due: none, or less, once it is.
+func (a *alarm) left(c elect.Clock) time.Duration {
+	if !a.on {
+		return math.MaxInt64
+	}
+	return a.in - c.Now().Since(a.from)
+}

@@ -1,0 +1,174 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+const lease = 10 * time.Second
+
+// cluster is a table in memory and the processes of one group on it, in virtual time.
+type cluster struct {
+	t     *testing.T
+	store *memtable.Store
+
+	mu     sync.Mutex
+	works  map[string]*process // who works on a partition
+	begun  map[string]int      // how often work on it has begun
+	clash  []string
+	tokens map[string]spindle.Token
+}
+
+func inVirtualTime(t *testing.T, f func(*cluster)) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{t: t, store: &memtable.Store{}, works: map[string]*process{}, begun: map[string]int{}, tokens: map[string]spindle.Token{}}
+		f(c)
+		synctest.Wait()
+		require.Empty(t, c.clash, "two processes worked on one partition")
+	})
+}
+
+// process is a member, its way to the table and its clock.
+type process struct {
+	*Group
+	id     string
+	of     *cluster
+	link   *memtable.Link
+	clock  *fleet.Clock
+	log    *fleet.Log
+	seen   []spindle.Event
+	stop   context.CancelFunc
+	done   chan error
+	dead   bool
+	linger func(partition string) // before work returns
+}
+
+func (c *cluster) process(id string, partitions Partitions, opts ...spindle.Option) *process {
+	p := &process{id: id, of: c, link: &memtable.Link{Store: c.store}, clock: &fleet.Clock{}, log: &fleet.Log{}, done: make(chan error, 1)}
+	seam := func(o *options.Config) { o.Store, o.Clock = p.link, p.clock }
+	p.Group = New(nil, "locktable", "orders", partitions, append([]spindle.Option{seam, spindle.WithID(id), WithWork(p.work),
+		spindle.WithLogger(slog.New(slog.NewTextHandler(p.log, nil)))}, opts...)...)
+	return p
+}
+
+func (c *cluster) start(id string, partitions Partitions, opts ...spindle.Option) *process {
+	p := c.process(id, partitions, opts...)
+	c.run(p)
+	return p
+}
+
+func (c *cluster) run(p *process) {
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	require.NoError(c.t, p.Run(ctx, p.done))
+}
+
+// work notes who works on what. A process that was killed works on nothing.
+func (p *process) work(ctx context.Context, partition Partition) {
+	c, name := p.of, partition.Name()
+	c.mu.Lock()
+	if other := c.works[name]; other != nil && !other.dead {
+		c.clash = append(c.clash, fmt.Sprintf("%s of %s and %s", name, other.id, p.id))
+	}
+	if partition.Token() <= c.tokens[name] {
+		c.clash = append(c.clash, fmt.Sprintf("the token of %s did not grow", name))
+	}
+	c.tokens[name] = partition.Token()
+	c.works[name] = p
+	c.begun[name]++
+	c.mu.Unlock()
+	<-ctx.Done()
+	if p.linger != nil {
+		p.linger(name)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.works[name] == p {
+		delete(c.works, name)
+	}
+}
+
+// kill makes the process silent for ever: nothing of it reaches the table.
+func (p *process) kill() {
+	p.of.mu.Lock()
+	p.dead = true
+	p.of.mu.Unlock()
+	p.link.Cut()
+	p.stop()
+}
+
+// end stops the processes and waits for them.
+func (c *cluster) end(ps ...*process) {
+	for _, p := range ps {
+		p.stop()
+	}
+	for _, p := range ps {
+		<-p.done
+	}
+	synctest.Wait()
+}
+
+// until lets time pass until cond holds, and says how much did.
+func (c *cluster) until(limit time.Duration, what string, cond func() bool) time.Duration {
+	c.t.Helper()
+	start := time.Now()
+	for synctest.Wait(); !cond(); synctest.Wait() {
+		require.Less(c.t, time.Since(start), limit, "waited in vain for %s", what)
+		time.Sleep(lease / 1000)
+	}
+	return time.Since(start)
+}
+
+// has is how many partitions the process has.
+func (p *process) has() int { return len(p.Held()) }
+
+// spread reports whether the processes have all n partitions, evenly.
+func spreadOver(n int, ps ...*process) func() bool {
+	return func() bool {
+		sum := 0
+		for _, p := range ps {
+			has := p.has()
+			if has < n/len(ps) || has > (n+len(ps)-1)/len(ps) {
+				return false
+			}
+			sum += has
+		}
+		return sum == n
+	}
+}
+
+func names(ps []Partition) []string {
+	var names []string
+	for _, p := range ps {
+		names = append(names, p.Name())
+	}
+	return names
+}
+
+// rows are the table's, without those of the group's members.
+func (c *cluster) partitionRows() map[string]table.Row {
+	rows := c.store.Rows()
+	for name := range rows {
+		if !strings.Contains(name, "/partition/") {
+			delete(rows, name)
+		}
+	}
+	return rows
+}
+
+func sorted(s []string) []string { return slices.Sorted(slices.Values(s)) }

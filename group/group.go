@@ -1,0 +1,223 @@
+package group
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fence"
+	"github.com/spindle-lock/spindle/internal/loop"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/spread"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// MaxPartitions is the most partitions that a group can have.
+const MaxPartitions = 20_000
+
+// Partitions is the list of a group's partitions.
+type Partitions struct{ names []string }
+
+// Named is a list of partitions by name: each once, in any order. A name has at least one byte of UTF-8, without control
+// characters, line separators and bidirectional marks.
+//
+// The list may change with a rolling update. While members of two lists are there, those of the older list keep the
+// partitions that they have; what is free is taken by those of the newer one. So a name has to mean
+// the same work in both.
+func Named(names ...string) Partitions { return Partitions{slices.Clone(names)} }
+
+// Numbered is the partitions "0" to "n-1". If the number says which keys are whose, as in hash(key) % n, a partition of
+// another n is other work: then change the group's name with n, and stop the old group first.
+func Numbered(n int) Partitions {
+	names := make([]string, min(max(n, 0), MaxPartitions+1))
+	for i := range names {
+		names[i] = strconv.Itoa(i)
+	}
+	return Partitions{names}
+}
+
+// WithWork runs work for each partition that this member has, in a goroutine of its own, once for each time. Its ctx
+// ends the instant the partition is lost or is to move: context.Cause is ErrMoved, spindle.ErrSuperseded,
+// spindle.ErrExpired, or that of Run's ctx.
+//
+// A partition moves only after its work has returned. Work that does not return is said in the log, and keeps only its
+// own partition from moving, until Run's ctx has ended. Nor does this process begin work on a partition before its
+// last work on it has returned. If work returns before its ctx has ended, the partition stays, without work. A panic of work
+// ends the process, as anywhere.
+func WithWork(work func(ctx context.Context, p Partition)) spindle.Option {
+	return func(c *options.Config) {
+		switch {
+		case work == nil:
+			c.Refuse("WithWork(nil): give it a function, or leave it out")
+		case c.Work != nil:
+			c.Refuse("WithWork is given twice: give it one function that does both")
+		default:
+			c.Work = func(ctx context.Context, name string, f fence.Fence) { work(ctx, Partition{name, f}) }
+		}
+	}
+}
+
+// Group is one member of a group. All methods may be called from any goroutine.
+type Group struct {
+	name    string
+	config  options.Config
+	err     error // what is wrong with the arguments of New; nothing works then
+	table   table.Table
+	spanner table.Spanner
+
+	shares []*share // in the order of their names
+	byName map[string]*share
+	byLock map[string]*share
+	digest string // of the list
+
+	running atomic.Bool
+}
+
+// share is a partition, as this process has it or not.
+type share struct {
+	name string
+	lock string
+	held atomic.Pointer[holding] // what is acted on; nil: nothing
+	busy *holding                // of the loop: whose work has not returned
+}
+
+// New returns a member of the group name, in a table that ddl.Create makes, in the database of db. It starts nothing
+// and makes no RPC. If an argument is wrong, Run says so, and so does every other method that returns an
+// error.
+//
+// Of the options of package spindle it takes WithLease, WithHeartbeat, WithID, WithValue, WithReclaim, WithHandover,
+// WithObserver and WithLogger. They are about the member: the observer is told of its terms, and not of partitions.
+// With WithHandover a member that stops announces it, so that the others are waiting for its partitions. With
+// WithReclaim a process that is started again under its id takes its partitions back at once.
+//
+// Two Groups of one name in one process are two members.
+func New(db *spanner.Client, tableName, name string, partitions Partitions, opts ...spindle.Option) *Group {
+	c := options.New(opts)
+	c.Check(db, tableName)
+	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithStepDownOnReturn": c.Brief, "WithPoll": c.Poll > 0,
+		"WithLockDelay": c.LockDelay > 0, "WithPriority": c.Deference > 0} {
+		if given {
+			c.Refuse("%s is for spindle.New: leave it out of a group", option)
+		}
+	}
+	c.RefuseIf(table.CheckGroup(name))
+	names := partitions.check(&c, name)
+	g := &Group{name: name, config: c, byName: make(map[string]*share, len(names)), byLock: make(map[string]*share, len(names)), digest: digest(names)}
+	g.table, g.spanner = c.Table(db, tableName)
+	for _, n := range names {
+		s := &share{name: n, lock: table.PartitionName(name, n)}
+		g.shares, g.byName[n], g.byLock[s.lock] = append(g.shares, s), s, s
+	}
+	if err := c.Err(); err != nil {
+		g.err = fmt.Errorf("spindle: group %.64q: %w", name, err)
+	}
+	return g
+}
+
+// check returns the names in their order.
+func (p Partitions) check(c *options.Config, group string) []string {
+	names := slices.Sorted(slices.Values(p.names))
+	switch {
+	case len(names) == 0:
+		c.Refuse("the list of partitions is empty: give the group at least one")
+	case len(names) > MaxPartitions:
+		c.Refuse("more than %d partitions: make the partitions larger, or use several groups", MaxPartitions)
+	}
+	for i, name := range names {
+		c.RefuseIf(table.CheckPartition(group, name))
+		if i > 0 && names[i-1] == name && (i < 2 || names[i-2] != name) {
+			c.Refuse("partition %.64q is given twice", name)
+		}
+	}
+	return slices.Compact(names)
+}
+
+// digest tells lists apart, and ways to spread them.
+func digest(names []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(names, "\x00")))
+	return fmt.Sprintf("%s/%x", spread.Version, sum[:8])
+}
+
+// Has reports whether this member has the partition now, and under which token: the zero Token if it does not. It is
+// local: no RPC, no mutex, no allocation. It becomes false the instant the work is told to stop. The answer may be
+// stale when you act on it: fence writes that must not land after another's.
+//
+// A program that only asks Has is not waited for when a partition moves: use WithWork, or the fence.
+func (g *Group) Has(partition string) (bool, spindle.Token) {
+	s := g.byName[partition]
+	if s == nil {
+		return false, 0
+	}
+	h := s.held.Load()
+	if h == nil || !h.good() {
+		return false, 0
+	}
+	return true, spindle.Token(h.token)
+}
+
+// Held returns the partitions that this member has now, as Has says, in the order of their names. It makes no RPC.
+func (g *Group) Held() []Partition {
+	var held []Partition
+	for _, s := range g.shares {
+		if h := s.held.Load(); h != nil && h.good() {
+			held = append(held, h.partition())
+		}
+	}
+	return held
+}
+
+// Run is a member of the group in the background until ctx ends. It returns at once: nil, spindle.ErrRunning, or what
+// is wrong with the arguments of New or Run; with an error, nothing was started. It goes on while Spanner can't be
+// reached, and after a loss of all partitions. Only ctx ends it.
+//
+// When ctx ends, all work is told to stop: with WithHandover, a third of a lease later. Heartbeats go on until it has
+// returned, for at most one lease, or two with WithHandover. Then everything is released at once, and done, if given,
+// receives one value: nil, or why it could not be released; it then expires by itself. Now no goroutine is left, the
+// Spanner client may be closed, and Run may be called again. Only if work or an observer still has not returned, Run
+// is ErrRunning until it has.
+//
+// Give done room for one value. An unbuffered channel is offered the value for one lease; then the value is
+// dropped, with an error in the log.
+//
+// A process that has just joined is given partitions a lease later, unless the group is as young as it is: one that
+// crashes whenever it starts takes nothing from the others.
+func (g *Group) Run(ctx context.Context, done ...chan<- error) error {
+	if g.err != nil {
+		return g.err
+	}
+	if err := loop.Check(ctx, done); err != nil {
+		return g.wrap("run", err)
+	}
+	if !g.running.CompareAndSwap(false, true) {
+		return spindle.ErrRunning
+	}
+	go func() {
+		m := newMember(g)
+		err := m.run(ctx)
+		if m.overdue() {
+			defer func() { m.linger(); g.running.Store(false) }()
+		} else {
+			g.running.Store(false)
+		}
+		if err != nil && len(done) > 0 {
+			err = g.wrap("stop", err)
+		}
+		loop.Report(err, done, g.config.Lease, g.config.Clock, m.log)
+	}()
+	return nil
+}
+
+// wrap adds the step and the group's name to an error, and what to do about it if that is known.
+func (g *Group) wrap(step string, err error) error {
+	if hint := loop.Mend(err); hint != "" {
+		return fmt.Errorf("spindle: %s: group %q in table %s: %w (%s)", step, g.name, g.spanner.Table, err, hint)
+	}
+	return fmt.Errorf("spindle: %s: group %q: %w", step, g.name, err)
+}

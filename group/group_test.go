@@ -1,0 +1,103 @@
+package group
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+)
+
+func TestOneMemberHasEverything(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(64))
+		c.until(lease/10, "a to have all", spreadOver(64, a))
+		has, token := a.Has("17")
+		assert.True(t, has)
+		assert.NotZero(t, token)
+		has, token = a.Has("64")
+		assert.False(t, has, "not in the list")
+		assert.Zero(t, token)
+		c.end(a)
+		has, _ = a.Has("17")
+		assert.False(t, has)
+		for name, row := range c.store.Rows() {
+			assert.True(t, row.Heartbeat.IsZero() || row.Writer != "", name)
+		}
+	})
+}
+
+func TestMembersOfOneAgeShareAtOnce(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b, d := c.start("a", Numbered(64)), c.start("b", Numbered(64)), c.start("d", Numbered(64))
+		c.until(lease, "an even spread", spreadOver(64, a, b, d))
+		c.end(a, b, d)
+	})
+}
+
+func TestAMemberThatJoinsLaterGetsItsShareALeaseLater(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(64))
+		time.Sleep(5 * lease)
+		had := names(a.Held())
+		b := c.start("b", Numbered(64))
+		c.until(2*lease, "an even spread", spreadOver(64, a, b))
+		assert.Subset(t, had, names(a.Held()))
+		for _, n := range names(a.Held()) {
+			assert.Equal(t, 1, c.begun[n], "what stayed was not disturbed")
+		}
+		c.end(a, b)
+	})
+}
+
+func TestAMemberThatStopsLeavesEverythingToTheOthers(t *testing.T) {
+	for _, opts := range [][]spindle.Option{nil, {spindle.WithHandover()}} {
+		inVirtualTime(t, func(c *cluster) {
+			a, b := c.start("a", Numbered(64), opts...), c.start("b", Numbered(64), opts...)
+			c.until(lease, "an even spread", spreadOver(64, a, b))
+			a.stop()
+			require.NoError(t, <-a.done)
+			gap := c.until(lease/2, "b to have all", spreadOver(64, b))
+			if len(opts) > 0 {
+				assert.Less(t, gap, lease/30)
+			}
+			c.end(b)
+		})
+	}
+}
+
+func TestAMemberThatIsKilledIsReplacedWhenItsLeaseHasRunOut(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b, d := c.start("a", Numbered(64)), c.start("b", Numbered(64)), c.start("d", Numbered(64))
+		c.until(lease, "an even spread", spreadOver(64, a, b, d))
+		time.Sleep(3 * lease)
+		a.kill()
+		gap := c.until(2*lease, "the others to have all", spreadOver(64, b, d))
+		assert.Less(t, gap, lease+lease/20)
+		c.end(b, d)
+		<-a.done
+	})
+}
+
+// At rest a member costs its heartbeats and its looks, however many partitions it has.
+func TestAMemberAtRestCostsTheSameForAnyNumberOfPartitions(t *testing.T) {
+	for _, n := range []int{10, 1000} {
+		inVirtualTime(t, func(c *cluster) {
+			a, b := c.start("a", Numbered(n)), c.start("b", Numbered(n))
+			c.until(lease, "an even spread", spreadOver(n, a, b))
+			time.Sleep(2 * lease)
+			a.link.Counts()
+			time.Sleep(100 * lease)
+			sum := 0
+			counts := a.link.Counts()
+			for _, count := range counts {
+				sum += count
+			}
+			assert.LessOrEqual(t, float64(sum)/100, 6.5, "%v", counts)
+			t.Logf("%d partitions: %.2f RPCs a lease, %v", n, float64(sum)/100, counts)
+			c.end(a, b)
+		})
+	}
+}

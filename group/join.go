@@ -1,0 +1,99 @@
+package group
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// join competes for a slot until it has one. It returns nil once ctx has ended.
+func (m *member) join(ctx context.Context) *elect.Term {
+	m.candidate = m.candidate.Again()
+	for lost := 0; ctx.Err() == nil; lost++ {
+		step, err := m.tryJoin(ctx, lost)
+		switch {
+		case step.Term != nil:
+			m.problems.Clear()
+			m.last = step.Term.Names()[0]
+			return step.Term
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			m.problems.Note(fmt.Errorf("join: %w", err))
+		}
+		elect.Sleep(ctx, m.config.Clock, step.Pause)
+	}
+	return nil
+}
+
+// tryJoin looks at the slots once and claims one that is free.
+func (m *member) tryJoin(ctx context.Context, lost int) (elect.Step, error) {
+	var r table.Roster
+	err := m.try(ctx, func(ctx context.Context) (err error) {
+		r, err = m.table.Roster(ctx, m.name, table.Scope{Members: true})
+		return err
+	})
+	if err != nil {
+		return elect.Step{Pause: m.config.Lease / 10}, err
+	}
+	top := -1
+	for name := range r.Members {
+		part, _ := table.PartOf(name)
+		top = max(top, part.Slot)
+	}
+	m.candidate.Names = nil
+	for slot := range min(top+2+1<<min(lost, 8), table.MaxSlot+1) {
+		if name := table.SlotName(m.name, slot); r.Unreadable[name] == nil {
+			m.candidate.Names = append(m.candidate.Names, name)
+		}
+	}
+	step := m.candidate.Try(ctx, func(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
+		s, found := m.choose(seen, lost)
+		if !found {
+			return nil, m.config.Lease / 10, nil
+		}
+		return []elect.Sight{s}, 0, nil
+	}, 0)
+	return step, step.Err
+}
+
+// choose is the slot to claim: with WithReclaim that which this id has, else that which this process had, else the
+// highest that is free below one in use, as a member that leaves is likely to be replaced: who has its slot has its
+// partitions. Whoever loses a claim chooses at random among the next twice as many, up to all, those above included.
+func (m *member) choose(seen []elect.Sight, lost int) (elect.Sight, bool) {
+	m.candidate.Promise.Since = 0
+	top := -1
+	for i, s := range seen {
+		if m.config.Reclaim && s.Exists && !s.Heartbeat.IsZero() && s.Holder() == m.config.ID {
+			if s.Promise != nil {
+				m.candidate.Promise.Since = cmp.Or(s.Promise.Since, s.Token)
+			}
+			return s, true
+		}
+		if s.Free > 0 {
+			top = i
+		}
+	}
+	var free []elect.Sight
+	for i, s := range seen {
+		switch {
+		case s.Free > 0:
+		case s.Name == m.last && lost == 0:
+			return s, true
+		case i < top:
+			free = slices.Insert(free, 0, s)
+		default:
+			free = append(free, s)
+		}
+	}
+	if len(free) == 0 {
+		return elect.Sight{}, false
+	}
+	among := min(1<<min(lost, 8), len(free))
+	return free[m.config.Clock.Random(time.Duration(among))], true
+}

@@ -1,0 +1,308 @@
+package group
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// manyMembers is up to how many members each reads the rows of all at each look. With more, it does so less often: what
+// a group reads in a second grows with the number of its members, not with the square of that.
+const manyMembers = 100
+
+// patienceOfElders is for how many leases members of an older list leave free partitions to the newer one.
+const patienceOfElders = 3
+
+// look reads the group at one instant, and does what follows from that.
+func (t *term) look(ctx context.Context) {
+	scope := t.scope()
+	sent := t.config.Clock.Now()
+	var r table.Roster
+	err := t.try(ctx, func(ctx context.Context) (err error) {
+		r, err = t.table.Roster(ctx, t.name, scope)
+		return err
+	})
+	if err != nil {
+		t.problems.Note(fmt.Errorf("look: %w", err))
+		t.next.set(t.config.Clock, t.retry.Pause(t.config.Clock))
+		return
+	}
+	if !t.extend(sent) {
+		return
+	}
+	t.retry.Reset()
+	t.next.set(t.config.Clock, t.poll(r))
+	t.check(r)
+	if r.Members == nil {
+		return
+	}
+	t.learn(r)
+	if !t.leaving() && t.spread(r) || t.surveyMore(r) {
+		t.soon(0) // before anything is taken or given: nothing is concluded from two reads
+		return
+	}
+	if t.failing == (elect.Instant{}) && len(r.Unreadable) == 0 {
+		t.problems.Clear()
+	}
+	t.bury(ctx, r)
+	if !t.leaving() {
+		t.move(ctx, r)
+	}
+	if len(t.wanted()) == 0 {
+		t.members.set(t.config.Clock, t.config.Lease/4*time.Duration(len(r.Members)/manyMembers))
+	}
+	t.remind()
+}
+
+// poll is the pause before the next look: a third of the shortest lease, or until one of the others may be over.
+func (t *term) poll(r table.Roster) time.Duration {
+	shortest := t.config.Lease
+	for _, o := range r.Members {
+		if o.Promise != nil {
+			shortest = min(shortest, o.Promise.Lease)
+		}
+	}
+	pause := elect.Jitter(t.config.Clock, shortest/3)
+	if len(r.Members) > manyMembers {
+		return pause // what is known of the others is older than this
+	}
+	for name, o := range r.Members {
+		if left := t.leaseOf(o) - r.At.Sub(o.Heartbeat); o.Confirmed() && name != t.hold.Name && left > 0 {
+			pause = min(pause, left+t.config.Clock.Random(t.config.Lease/50+1))
+		}
+	}
+	return pause
+}
+
+// leaseOf is what a member promised. If its lease row is gone, it can't send heartbeats any more.
+func (t *term) leaseOf(o table.Observation) time.Duration {
+	if o.Promise == nil {
+		return t.config.Lease
+	}
+	return o.Promise.Lease
+}
+
+// bury ends the terms of members whose leases have run out.
+func (t *term) bury(ctx context.Context, r table.Roster) {
+	for name, o := range r.Members {
+		foreign := o.Promise != nil && o.Promise.Plan == "" // a lock that is no member
+		if name == t.hold.Name || !o.Confirmed() || foreign || r.Unreadable[name] != nil || r.At.Sub(o.Heartbeat) < t.leaseOf(o) {
+			continue
+		}
+		err := t.try(ctx, func(ctx context.Context) error { return t.table.Bury(ctx, o) })
+		switch {
+		case err == nil:
+			t.log.Info("a member is gone", "slot", name, "member", o.Holder(), "token", o.Token)
+			t.soon(0)
+		case elect.First(err):
+			t.soon(t.config.Clock.Random(t.config.Lease/50 + 1))
+		default:
+			t.problems.Note(fmt.Errorf("bury: %w", err))
+		}
+	}
+}
+
+// surveyMore reports whether a look has to read the lease rows of some partitions too.
+func (t *term) surveyMore(r table.Roster) (more bool) {
+	for s := range t.wanted() {
+		_, survey := t.judge(r).freeIn(r.Partitions[s.lock], *t.traces[s])
+		t.surveys[s] = survey
+		more = more || survey
+	}
+	return more
+}
+
+func (t *term) judge(r table.Roster) judge {
+	return judge{roster: r, own: t.hold, lease: t.config.Lease, missing: t.missing}
+}
+
+// move takes what can be taken, and settles what the table shows with this member and nobody here acts on: after an
+// outcome that is not known, such a partition would stay so for ever. It is never adopted as it is, since what was
+// sent before may still be under way; taken anew, it has another token.
+func (t *term) move(ctx context.Context, r table.Roster) {
+	var free, unsettled []table.Observation
+	wanted := t.wanted()
+	for s := range wanted {
+		o := r.Partitions[s.lock]
+		wait, _ := t.judge(r).freeIn(o, *t.traces[s])
+		if wait = t.yield(s, wait, r.At); wait == 0 {
+			free = append(free, o.Observation)
+		} else {
+			t.soon(t.patient(wait))
+		}
+	}
+	for s := range t.loose {
+		o, read := r.Partitions[s.lock]
+		switch {
+		case !read || !o.Surveyed || r.Unreadable[s.lock] != nil:
+		case !t.names(o):
+			delete(t.loose, s)
+		case !wanted[s]:
+			unsettled = append(unsettled, o.Observation)
+		}
+	}
+	byName := func(a, b table.Observation) int { return cmp.Compare(a.Name, b.Name) }
+	slices.SortFunc(free, byName)
+	slices.SortFunc(unsettled, byName)
+	t.settle(ctx, unsettled)
+	t.take(ctx, free)
+}
+
+// names reports whether rows say that this member has the partition.
+func (t *term) names(o table.Sighting) bool {
+	return slices.Contains(named(o), t.hold) && !(o.Exists && o.Heartbeat.IsZero())
+}
+
+// yield makes members of an older list leave to the newer one what is free, but not for ever.
+func (t *term) yield(s *share, wait time.Duration, at time.Time) time.Duration {
+	m := t.traces[s]
+	switch {
+	case wait > 0:
+		m.free = time.Time{}
+		return wait
+	case m.free.IsZero():
+		m.free = at
+	}
+	if !t.elder {
+		return 0
+	}
+	return max(m.free.Add(patienceOfElders*t.config.Lease).Sub(at), 0)
+}
+
+// patient is the pause before the next look for a partition that can be taken after wait. If somebody has it, that
+// is a fiftieth of the lease at first, as it is about to be given.
+func (t *term) patient(wait time.Duration) time.Duration {
+	spread := t.config.Clock.Random(t.config.Lease/50 + 1)
+	if wait != never {
+		return wait + spread
+	}
+	waited := t.config.Clock.Now().Since(t.changed)
+	if waited < t.config.Lease {
+		return elect.Jitter(t.config.Clock, t.config.Lease/50)
+	}
+	return max(waited/10, t.config.Lease/50)
+}
+
+// scope is what the next look has to read.
+func (t *term) scope() table.Scope {
+	s := table.Scope{Members: t.members.left(t.config.Clock) <= 0}
+	for _, h := range t.have {
+		if !h.told {
+			s.Holds = append(s.Holds, table.Hold{Name: h.lock, Token: h.token})
+		}
+	}
+	if !s.Members {
+		return s
+	}
+	for share := range t.loose {
+		s.Survey = append(s.Survey, share.lock)
+	}
+	for share := range t.wanted() {
+		switch {
+		case t.loose[share]:
+		case t.surveys[share], t.traces[share] == nil:
+			s.Survey = append(s.Survey, share.lock)
+		default:
+			s.Rows = append(s.Rows, share.lock)
+		}
+	}
+	return s
+}
+
+// wanted are the partitions that are to be this member's, and are not.
+func (t *term) wanted() map[*share]bool {
+	wanted := map[*share]bool{}
+	for s := range t.mine {
+		if t.have[s] == nil && s.busy == nil {
+			wanted[s] = true
+		}
+	}
+	return wanted
+}
+
+// check finds the partitions whose lease rows are gone: somebody has deleted them by hand.
+func (t *term) check(r table.Roster) {
+	for hold, good := range r.Good {
+		if h := t.have[t.byLock[hold.Name]]; !good && h != nil && h.token == hold.Token && !h.told {
+			t.log.Warn("a partition's lease row is gone: it is given up", "partition", h.name, "token", h.token)
+			h.lost = true
+			t.tell(h, spindle.ErrSuperseded)
+		}
+	}
+}
+
+// learn keeps what was seen of partitions and of members whose rows are missing.
+func (t *term) learn(r table.Roster) {
+	for h := range t.missing {
+		if r.Members[h.Name].Exists {
+			delete(t.missing, h)
+		}
+	}
+	for lock, o := range r.Partitions {
+		s := t.byLock[lock]
+		if t.traces[s] == nil {
+			t.traces[s] = &trace{}
+		}
+		t.traces[s].learn(o)
+		for _, with := range named(o) {
+			part, _ := table.PartOf(with.Name)
+			if _, known := t.missing[with]; !known && !r.Members[with.Name].Exists && part.Group == t.name {
+				t.missing[with] = r.At
+			}
+		}
+	}
+	for name, err := range r.Unreadable {
+		t.problems.Note(fmt.Errorf("%q: %w", name, err))
+	}
+}
+
+// named are the members that the rows of a partition name.
+func named(o table.Sighting) (holds []table.Hold) {
+	keys := []string{o.Writer}
+	if o.Promise != nil {
+		keys = append(keys, o.Promise.With)
+	}
+	for _, p := range o.Strays {
+		keys = append(keys, p.With)
+	}
+	for _, key := range keys {
+		if h, ok := table.MemberOf(key); ok {
+			holds = append(holds, h)
+		}
+	}
+	return holds
+}
+
+// spread finds which partitions are to be this member's, tells the work of those that are not any more, and reports
+// whether something is to be taken that the snapshot does not show.
+func (t *term) spread(r table.Roster) bool {
+	slots, elder := planned(r, t.digest)
+	t.elder = elder
+	if !slices.Equal(slots, t.slots) {
+		t.slots, t.mine = slots, map[*share]bool{}
+		if slices.Contains(slots, t.slot) {
+			for _, i := range t.plan.Shares(slots)[t.slot] {
+				t.mine[t.shares[i]] = true
+			}
+		}
+		t.changed = t.config.Clock.Now()
+		t.log.Debug("spread anew", "members", len(slots), "partitions", len(t.mine))
+	}
+	for s, h := range t.have {
+		if !t.mine[s] && !h.told && !elder {
+			t.tell(h, ErrMoved)
+		}
+	}
+	for s := range t.wanted() {
+		if _, read := r.Partitions[s.lock]; !read {
+			return true
+		}
+	}
+	return false
+}

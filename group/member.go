@@ -1,0 +1,254 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/loop"
+	"github.com/spindle-lock/spindle/internal/spread"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// member is the loop of one Run: it joins the group, keeps a term until that ends, and joins again. Its state belongs to
+// its one goroutine.
+type member struct {
+	*Group
+	log       *slog.Logger
+	events    *loop.Mailbox // nil: no observer
+	problems  loop.Problems
+	candidate elect.Candidate // for slots
+	plan      *spread.Plan
+
+	traces  map[*share]*trace
+	missing map[table.Hold]time.Time
+
+	returned *returned
+	patience <-chan struct{} // closed when whoever was to stop has had the time to
+	pause    time.Duration   // before it joins again
+	last     string          // the slot that it had
+}
+
+func newMember(g *Group) *member {
+	names := make([]string, len(g.shares))
+	for i, s := range g.shares {
+		names[i] = s.name
+	}
+	m := &member{Group: g, log: g.config.Log.With("group", g.name, "id", g.config.ID), plan: spread.New(names),
+		traces: map[*share]*trace{}, missing: map[table.Hold]time.Time{}, returned: newReturned()}
+	m.problems.Log, m.problems.What = m.log, "keep up with the group"
+	m.candidate = g.config.Candidate(g.table)
+	m.candidate.Promise.Plan, m.candidate.Promise.Obeys = g.digest, false
+	if g.config.Observe != nil {
+		m.events = loop.NewMailbox(g.config.Observe)
+	}
+	return m
+}
+
+func (m *member) run(ctx context.Context) (err error) {
+	limit := m.config.Lease
+	if m.config.Handover {
+		limit *= 2
+	}
+	over, forget := loop.Patience(ctx, m.config.Clock, limit)
+	defer forget()
+	m.patience = over
+	for ctx.Err() == nil && err == nil {
+		if lease := m.join(ctx); lease != nil {
+			began := m.config.Clock.Now()
+			err = m.serve(ctx, lease)
+			m.rest(ctx, m.config.Clock.Now().Since(began))
+		}
+	}
+	err = errors.Join(err, m.outlive())
+	if m.events != nil {
+		err = errors.Join(err, m.drain())
+	}
+	return err
+}
+
+// serve keeps one term.
+func (m *member) serve(ctx context.Context, lease *elect.Term) error {
+	t := newTerm(m, lease)
+	lease.Jeopardy = func(err error) {
+		m.log.Warn("jeopardy: a heartbeat failed", "token", t.hold.Token, "left", lease.Left().Round(time.Millisecond), "err", err)
+		m.emit(spindle.Jeopardy, elect.Event{Token: t.hold.Token, Err: m.wrap("hold", err), Deadline: m.deadline(lease)})
+	}
+	lease.Safe = func() {
+		m.log.Info("safe: a heartbeat was acknowledged again", "token", t.hold.Token)
+		m.emit(spindle.Safe, elect.Event{Token: t.hold.Token, Deadline: m.deadline(lease)})
+	}
+	m.log.Info("joined", "slot", t.hold.Name, "token", t.hold.Token)
+	m.emit(spindle.Elected, elect.Event{Token: t.hold.Token, Deadline: m.deadline(lease)})
+	return t.run(ctx)
+}
+
+func (m *member) deadline(t *elect.Term) time.Time {
+	return m.config.Clock.Now().Time().Add(t.Left())
+}
+
+// lost says that a term is over.
+func (m *member) lost(hold table.Hold, reason error) {
+	level := slog.LevelWarn
+	if errors.Is(reason, spindle.ErrStopped) {
+		level = slog.LevelInfo
+	}
+	m.log.Log(context.Background(), level, "left", "slot", hold.Name, "token", hold.Token, "reason", reason)
+	m.emit(spindle.Lost, elect.Event{Token: hold.Token, Err: reason})
+}
+
+// rest waits before the next term: until all work of the last one has returned, or its lease has run out, so that
+// nobody takes a partition before that; and longer, twice as long each time, if terms end soon.
+func (m *member) rest(ctx context.Context, lasted time.Duration) {
+	if lasted >= 10*m.config.Lease {
+		m.pause = 0
+	}
+	m.await(ctx, m.config.Lease)
+	elect.Sleep(ctx, m.config.Clock, m.pause)
+	m.pause = min(max(2*m.pause, m.config.Lease), 10*m.config.Lease)
+}
+
+// await waits for all work to return.
+func (m *member) await(ctx context.Context, limit time.Duration) {
+	late := m.config.Clock.Timer(limit)
+	defer late.Stop()
+	for m.busy() > 0 {
+		select {
+		case <-m.returned.wake:
+			m.takeReturned()
+		case <-late.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// outlive waits for all work to return, until it has had its time after Run's ctx has ended.
+func (m *member) outlive() error {
+	for m.busy() > 0 {
+		select {
+		case <-m.returned.wake:
+			m.takeReturned()
+		case <-m.patience:
+			return fmt.Errorf("the work of %d partitions has not returned within a lease (%v) of being told to stop, such as that of %q", m.busy(), m.config.Lease, m.firstBusy())
+		}
+	}
+	return nil
+}
+
+// busy is how many partitions' work has not returned, of whatever term.
+func (m *member) busy() (n int) {
+	for _, s := range m.shares {
+		if s.busy != nil {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *member) firstBusy() string {
+	for _, s := range m.shares {
+		if s.busy != nil {
+			return s.name
+		}
+	}
+	return ""
+}
+
+// takeReturned takes in what work has returned.
+func (m *member) takeReturned() []*holding {
+	done := m.returned.take()
+	for _, h := range done {
+		h.working, h.busy = false, nil
+	}
+	return done
+}
+
+// overdue reports whether the caller's code has not returned in time.
+func (m *member) overdue() bool {
+	select {
+	case <-m.observed():
+		return m.busy() > 0
+	default:
+		return true
+	}
+}
+
+// linger waits, however long, for what was overdue: two Runs must not call the same code at once.
+func (m *member) linger() {
+	<-m.observed()
+	for m.busy() > 0 {
+		<-m.returned.wake
+		m.takeReturned()
+	}
+}
+
+// observed is closed once the observer has been told everything.
+func (m *member) observed() <-chan struct{} {
+	if m.events == nil {
+		none := make(chan struct{})
+		close(none)
+		return none
+	}
+	return m.events.Done()
+}
+
+// drain waits for the observer to have been told everything, for at most a lease.
+func (m *member) drain() error {
+	m.events.Close()
+	giveUp := m.config.Clock.Timer(m.config.Lease)
+	defer giveUp.Stop()
+	select {
+	case <-m.events.Done():
+		return nil
+	case <-giveUp.C:
+		return fmt.Errorf("the observer has not returned within a lease (%v) of being told to stop", m.config.Lease)
+	}
+}
+
+func (m *member) emit(kind spindle.EventKind, ev elect.Event) {
+	if m.events != nil {
+		ev.Kind, ev.At = int(kind), m.config.Clock.Now().Time()
+		m.events.Put(ev)
+	}
+}
+
+// try limits one attempt of whatever step.
+func (m *member) try(ctx context.Context, step func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, min(max(m.config.Lease/3, time.Second), 10*time.Second))
+	defer cancel()
+	return step(ctx)
+}
+
+// returned is what work has returned and the loop does not know of yet.
+type returned struct {
+	mu   sync.Mutex
+	list []*holding
+	wake chan struct{} // has room for one
+}
+
+func newReturned() *returned { return &returned{wake: make(chan struct{}, 1)} }
+
+func (r *returned) put(h *holding) {
+	r.mu.Lock()
+	r.list = append(r.list, h)
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (r *returned) take() []*holding {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := r.list
+	r.list = nil
+	return list
+}

@@ -1,0 +1,144 @@
+package group
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// batch is how many partitions are moved in one commit: some thousand writes of columns, where Spanner allows 80,000,
+// and few enough that a look is not late for it.
+const batch = 500
+
+// take claims partitions that can be taken, and begins work on them.
+func (t *term) take(ctx context.Context, free []table.Observation) {
+	for chunk := range slices.Chunk(free, batch) {
+		if !t.acts() || t.lookIsDue() {
+			return // the next look finds what is left
+		}
+		t.takeSome(ctx, chunk)
+	}
+}
+
+func (t *term) takeSome(ctx context.Context, free []table.Observation) {
+	var token table.Token
+	var names []string
+	err := t.try(ctx, func(ctx context.Context) (err error) {
+		token, names, err = t.table.Take(ctx, t.hold, free...)
+		return err
+	})
+	if err != nil {
+		t.failed(err, sharesOf(t, free)...)
+		return
+	}
+	sent, promise := t.config.Clock.Now(), table.Promise{Lease: t.config.Lease}
+	var kept []string
+	err = t.try(ctx, func(ctx context.Context) (err error) {
+		kept, err = t.table.Keep(ctx, t.hold, promise, token, names...)
+		return err
+	})
+	if err != nil {
+		t.failed(err, sharesOf(t, free)...)
+		return
+	}
+	t.failing = elect.Instant{}
+	for _, name := range kept {
+		t.begin(t.byLock[name], token, sent)
+	}
+	t.log.Debug("partitions taken", "n", len(kept), "token", token)
+}
+
+// failed takes in that partitions were not taken. Unless another was just first, the table may show them with this member.
+func (t *term) failed(err error, shares ...*share) {
+	for _, s := range shares {
+		t.loose[s] = true
+	}
+	if elect.First(err) {
+		t.soon(t.config.Clock.Random(t.config.Lease/50 + 1))
+		return
+	}
+	t.problems.Note(fmt.Errorf("take: %w", err))
+	t.soon(t.retry.Pause(t.config.Clock))
+	if t.failing == (elect.Instant{}) {
+		t.failing = t.config.Clock.Now()
+	}
+}
+
+func sharesOf(t *term, seen []table.Observation) []*share {
+	shares := make([]*share, len(seen))
+	for i, o := range seen {
+		shares[i] = t.byLock[o.Name]
+	}
+	return shares
+}
+
+// begin begins to act on a partition. If the term has ended meanwhile, nothing acts: what the reply says is over.
+func (t *term) begin(s *share, token table.Token, sent elect.Instant) {
+	delete(t.loose, s)
+	h := &holding{share: s, in: t, token: token, sent: sent}
+	h.ctx, h.cancel = context.WithCancelCause(t.lease.Context())
+	t.have[s] = h
+	if !t.acts() {
+		h.tell(context.Cause(h.ctx))
+		return
+	}
+	s.held.Store(h)
+	if t.config.Work == nil {
+		return
+	}
+	h.working, s.busy = true, h
+	p := h.partition()
+	go func() {
+		defer t.returned.put(h)
+		t.config.Work(h.ctx, p.name, p.fence)
+	}()
+}
+
+// give frees partitions whose work was told and has returned, some at a time: by then a look may be due, or all work
+// of a member that leaves may have returned. Nothing acts on their tokens again, whether the table shows that they
+// were given or not.
+func (t *term) give(ctx context.Context) {
+	t.giving.off()
+	var holds []table.Hold
+	for s, h := range t.have {
+		switch {
+		case !h.told || h.working:
+			continue
+		case len(holds) == batch:
+			t.giving.set(t.config.Clock, 0)
+			continue
+		case !h.lost:
+			holds = append(holds, table.Hold{Name: s.lock, Token: h.token})
+		}
+		delete(t.have, s)
+		t.loose[s] = true
+	}
+	if holds == nil {
+		return
+	}
+	slices.SortFunc(holds, func(a, b table.Hold) int { return cmp.Compare(a.Name, b.Name) })
+	if err := t.try(ctx, func(ctx context.Context) error { return t.table.Give(ctx, holds...) }); err != nil {
+		t.problems.Note(fmt.Errorf("give: %w", err))
+		t.soon(t.retry.Pause(t.config.Clock))
+		return
+	}
+	for _, h := range holds {
+		delete(t.loose, t.byLock[h.Name])
+	}
+	t.log.Debug("partitions given", "n", len(holds))
+}
+
+// settle frees what the table shows with this member for no reason.
+func (t *term) settle(ctx context.Context, seen []table.Observation) {
+	for chunk := range slices.Chunk(seen, batch) {
+		err := t.try(ctx, func(ctx context.Context) error { return t.table.Settle(ctx, t.hold, chunk...) })
+		if err != nil && !elect.First(err) {
+			t.problems.Note(fmt.Errorf("settle: %w", err))
+		}
+		t.soon(t.retry.Pause(t.config.Clock)) // to see that they are free
+	}
+}

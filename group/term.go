@@ -1,0 +1,282 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// errUseless ends the term of a member that can take no partition, so that others take them.
+var errUseless = errors.New("no partition could be taken for two leases")
+
+// term is one term of a member: the partitions that it has end with it. Its state belongs to the loop's goroutine, but
+// for what Has looks at.
+type term struct {
+	*member
+	lease *elect.Term
+	hold  table.Hold // the member's lock, and the token
+	slot  int
+
+	// looked is the instant before the last acknowledged look was sent. A member that can't look stops, even if its
+	// heartbeats are acknowledged: it would not see that others have its partitions, as somebody deleted rows by hand.
+	looked atomic.Pointer[elect.Instant]
+	blind  *time.Timer
+
+	have  map[*share]*holding // acted on, or told and not given yet
+	loose map[*share]bool     // the table may show them with this member, and nobody here acts on them
+
+	slots   []int // of the members among which the partitions are spread
+	mine    map[*share]bool
+	elder   bool            // a newer list is there
+	changed elect.Instant   // when the spread changed
+	surveys map[*share]bool // the next look has to read their lease rows
+
+	next    alarm // look
+	members alarm // from when on a look reads the members
+	giving  alarm // give
+	failing elect.Instant
+	retry   elect.Backoff
+
+	why      error // the term is being given up
+	reminded time.Duration
+}
+
+func newTerm(m *member, lease *elect.Term) *term {
+	name := lease.Names()[0]
+	part, _ := table.PartOf(name)
+	t := &term{member: m, lease: lease, hold: table.Hold{Name: name, Token: lease.Token()}, slot: part.Slot,
+		have: map[*share]*holding{}, loose: map[*share]bool{}, surveys: map[*share]bool{}}
+	t.retry.Max = m.config.Lease / 3
+	now := m.config.Clock.Now()
+	t.looked.Store(&now)
+	t.blind = m.config.Clock.AfterFunc(t.limit(), func() { lease.Tell(spindle.ErrExpired) })
+	t.next.set(m.config.Clock, 0)
+	t.members.set(m.config.Clock, 0)
+	return t
+}
+
+// limit is how long after a look was sent the member stops by itself. The hundredth is for the rate of its clock.
+func (t *term) limit() time.Duration { return t.config.Lease - t.config.Lease/100 }
+
+// extend moves the deadline of looks, unless it has passed.
+func (t *term) extend(sent elect.Instant) bool {
+	if t.config.Clock.Now().Since(*t.looked.Load()) >= t.limit() || !t.blind.Stop() {
+		return false
+	}
+	t.looked.Store(&sent)
+	t.blind.Reset(t.limit() - t.config.Clock.Now().Since(sent))
+	return true
+}
+
+// acts reports whether partitions may be acted on.
+func (t *term) acts() bool { return t.lease.Held() && t.lease.Context().Err() == nil }
+
+func (t *term) leaving() bool { return t.why != nil }
+
+// lookIsDue reports whether what is done now has to wait for a look.
+func (t *term) lookIsDue() bool {
+	return t.config.Clock.Now().Since(*t.looked.Load()) >= t.config.Lease/3
+}
+
+// soon makes the next look come in d, or earlier.
+func (t *term) soon(d time.Duration) { t.next.sooner(t.config.Clock, d) }
+
+// run keeps the term until it is lost, or is given up and all work has returned. An error says that a stop could not
+// be completed.
+func (t *term) run(ctx context.Context) error {
+	stop, beat := make(chan struct{}), make(chan error, 1)
+	go func() { beat <- t.lease.Renew(t.config.Heartbeat, stop) }()
+	defer t.blind.Stop()
+	running := context.WithoutCancel(ctx)
+	ended, announced := ctx.Done(), (<-chan struct{})(nil)
+	wake := t.config.Clock.Timer(0)
+	defer wake.Stop()
+	for {
+		if t.leaving() && t.lease.Context().Err() != nil && t.working() == 0 {
+			break
+		}
+		wake.Reset(max(min(t.next.left(t.config.Clock), t.giving.left(t.config.Clock)), 0))
+		select {
+		case reason := <-beat:
+			t.end(reason)
+			return nil
+		case <-t.over():
+			close(stop)
+			<-beat
+			t.end(context.Cause(t.lease.Context()))
+			return nil
+		case <-t.patience:
+			close(stop)
+			<-beat
+			t.end(stopped(ctx))
+			return nil // outlive says what has not returned
+		case <-ended:
+			ended = nil
+			announced = t.announce(ctx)
+		case <-announced:
+			announced = nil
+			t.tellAll(context.Cause(ctx))
+		case <-t.returned.wake:
+			t.collect()
+		case <-wake.C:
+		}
+		if t.giving.left(t.config.Clock) <= 0 {
+			t.give(running)
+		}
+		if t.next.left(t.config.Clock) <= 0 {
+			t.look(running)
+		}
+		if t.useless() {
+			t.why = errUseless
+			t.tellAll(errUseless)
+		}
+	}
+	close(stop)
+	if reason := <-beat; reason != nil {
+		t.end(reason)
+		return nil
+	}
+	return t.release(ctx)
+}
+
+// over is closed once the term has ended by itself.
+func (t *term) over() <-chan struct{} {
+	if t.leaving() {
+		return nil
+	}
+	return t.lease.Context().Done()
+}
+
+// useless reports whether the member keeps partitions from others that it can't take itself.
+func (t *term) useless() bool {
+	return !t.leaving() && t.failing != (elect.Instant{}) && t.config.Clock.Now().Since(t.failing) >= 2*t.config.Lease
+}
+
+// announce says that the member is leaving. What it returns is closed when its work is to be told.
+func (t *term) announce(ctx context.Context) <-chan struct{} {
+	t.why = stopped(ctx)
+	done := make(chan struct{})
+	if !t.config.Handover || t.working() == 0 && t.config.Work != nil {
+		close(done)
+		return done
+	}
+	t.log.Info("leaving", "slot", t.hold.Name, "token", t.hold.Token)
+	t.emit(spindle.Leaving, elect.Event{Token: t.hold.Token})
+	go func() {
+		defer close(done)
+		t.lease.Announce(t.lease.Context())
+	}()
+	return done
+}
+
+func stopped(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", spindle.ErrStopped, context.Cause(ctx))
+}
+
+// tellAll tells all work that the term ends.
+func (t *term) tellAll(reason error) {
+	for _, h := range t.have {
+		if !h.told {
+			h.tell(reason)
+		}
+	}
+	t.lease.Tell(reason)
+}
+
+// tell tells the work of one partition, which is given once that has returned.
+func (t *term) tell(h *holding, reason error) {
+	h.tell(reason)
+	h.since = t.config.Clock.Now()
+	if !h.working {
+		t.giving.sooner(t.config.Clock, 0)
+	}
+}
+
+// collect takes in what work has returned. What is to be given is given at once if it was the last, or a fiftieth of a
+// lease later, with what returns meanwhile.
+func (t *term) collect() {
+	for _, h := range t.takeReturned() {
+		if h.in != t {
+			continue
+		}
+		if !h.told && !t.leaving() && h.ctx.Err() == nil {
+			t.log.Warn("the work of a partition has returned before it was told to: this member has it on, without work", "partition", h.name, "token", h.token)
+		}
+		if h.told {
+			t.giving.sooner(t.config.Clock, t.config.Lease/50)
+		}
+	}
+	if t.toReturn() == 0 && t.giving.on {
+		t.giving.sooner(t.config.Clock, 0)
+	}
+}
+
+// working is how many partitions' work has not returned.
+func (t *term) working() (n int) {
+	for _, h := range t.have {
+		if h.working {
+			n++
+		}
+	}
+	return n
+}
+
+// toReturn is how much work was told and has not returned.
+func (t *term) toReturn() (n int) {
+	for _, h := range t.have {
+		if h.working && h.told {
+			n++
+		}
+	}
+	return n
+}
+
+// remind says what keeps partitions from moving: after a lease, and each time that it has taken twice as long.
+func (t *term) remind() {
+	var stuck *holding
+	n, now := 0, t.config.Clock.Now()
+	for _, h := range t.have {
+		if h.working && h.told && now.Since(h.since) >= t.config.Lease {
+			n++
+			if stuck == nil || now.Since(h.since) > now.Since(stuck.since) {
+				stuck = h
+			}
+		}
+	}
+	if n == 0 {
+		t.reminded = 0
+		return
+	}
+	if waited := now.Since(stuck.since); waited >= 2*t.reminded {
+		t.reminded = waited
+		t.log.Warn("work has not returned since it was told to: its partition can't move", "partition", stuck.name, "waited", waited.Round(time.Millisecond), "partitions", n)
+	}
+}
+
+// end ends the term, and leaves the member's lock to expire.
+func (t *term) end(reason error) {
+	t.lease.End(reason)
+	t.tellAll(reason)
+	t.lost(t.hold, reason)
+}
+
+// release gives the member's lock back, and with it everything that the member has.
+func (t *term) release(ctx context.Context) error {
+	t.tellAll(t.why)
+	t.lost(t.hold, t.why)
+	err := t.lease.Release(context.WithoutCancel(ctx), t.why)
+	if errors.Is(err, spindle.ErrSuperseded) {
+		return nil
+	}
+	if err != nil && ctx.Err() == nil {
+		t.log.Warn("the member's lock could not be released", "err", err)
+		return nil
+	}
+	return err
+}

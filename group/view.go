@@ -1,0 +1,87 @@
+package group
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/loop"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// View is a group at one instant, by Spanner's clock.
+type View struct {
+	At      time.Time
+	Members []Member // that were heard from within their leases, by slot
+	Nobody  []string // partitions that were held once, and that no member has
+}
+
+// Member is a process in a group.
+type Member struct {
+	ID         string        // as it was given with WithID
+	Value      string        // what it published with WithValue
+	Slot       int           // of its lock, from 0
+	Token      spindle.Token // of its term
+	Since      time.Time     // when it joined
+	Heartbeat  time.Time     // its last
+	Lease      time.Duration // that it promised to keep
+	Leaving    bool          // it has announced that it will give everything up
+	List       string        // tells lists of partitions apart
+	Partitions []string      // that it has, by name
+}
+
+// Members reads who is in a group, and who has what, in one RPC. It does not need Run, blocks until ctx ends at the
+// longest, and may be called from any goroutine. A group without members is an empty View.
+func Members(ctx context.Context, db *spanner.Client, tableName, name string) (View, error) {
+	wrap := func(err error) error {
+		if hint := loop.Mend(err); hint != "" {
+			return fmt.Errorf("spindle: members: group %q in table %s: %w (%s)", name, tableName, err, hint)
+		}
+		return fmt.Errorf("spindle: members: group %q: %w", name, err)
+	}
+	if err := errors.Join(table.CheckTable(tableName), table.CheckGroup(name)); err != nil {
+		return View{}, wrap(err)
+	}
+	if db == nil {
+		return View{}, wrap(errors.New("the Spanner client is nil: make one with spanner.NewClient"))
+	}
+	r, err := table.Table{Store: table.Spanner{DB: db, Table: tableName}}.Roster(ctx, name, table.Scope{All: true})
+	if err != nil {
+		return View{}, wrap(err)
+	}
+	return viewOf(r), nil
+}
+
+func viewOf(r table.Roster) View {
+	v := View{At: r.At}
+	has := map[string]*Member{} // by the key of its lease row
+	for name, o := range r.Members {
+		if !o.Confirmed() || o.Promise == nil || o.Promise.Plan == "" || r.At.Sub(o.Heartbeat) >= o.Promise.Lease {
+			continue
+		}
+		part, _ := table.PartOf(name)
+		has[table.LeaseKey(name, o.Token)] = &Member{ID: o.Holder(), Value: o.Promise.Value, Slot: part.Slot, Token: spindle.Token(o.Token),
+			Since: since(o).Time(), Heartbeat: o.Heartbeat, Lease: o.Promise.Lease, Leaving: o.Leaving(), List: o.Promise.Plan}
+	}
+	for _, lock := range slices.Sorted(maps.Keys(r.Partitions)) {
+		part, _ := table.PartOf(lock)
+		o := r.Partitions[lock]
+		if m := has[o.Writer]; m != nil && o.Confirmed() && o.Promise != nil && o.Promise.With == o.Writer {
+			m.Partitions = append(m.Partitions, part.Partition)
+		} else {
+			v.Nobody = append(v.Nobody, part.Partition)
+		}
+	}
+	for _, m := range has {
+		v.Members = append(v.Members, *m)
+	}
+	slices.SortFunc(v.Members, func(a, b Member) int { return cmp.Compare(a.Slot, b.Slot) })
+	return v
+}

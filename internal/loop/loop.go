@@ -1,0 +1,63 @@
+// Package loop is what the loops that run in the background have in common: the elector's and a group's.
+//
+//   - loop.go: how they begin and end
+//   - mailbox.go: what they tell an observer
+//   - problems.go: what they log of errors; mend.go: what to do about these
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+)
+
+// Check says what is wrong with the arguments of Run, or nil.
+func Check(ctx context.Context, done []chan<- error) error {
+	switch {
+	case ctx == nil:
+		return errors.New("ctx is nil: context.Background() runs for ever")
+	case len(done) > 1:
+		return fmt.Errorf("%d done channels: give it one, or none", len(done))
+	case len(done) == 1 && done[0] == nil:
+		return errors.New("the done channel is nil: leave it out, or make(chan error, 1)")
+	case ctx.Err() != nil:
+		return fmt.Errorf("ctx had ended before, so nothing was started: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// Report delivers Run's one value, for at most a lease. A receiver that never comes must not keep the goroutine.
+func Report(err error, done []chan<- error, lease time.Duration, clock elect.Clock, log *slog.Logger) {
+	if len(done) == 0 {
+		if err != nil {
+			log.Warn("the stop could not be completed", "err", err)
+		}
+		return
+	}
+	giveUp := clock.Timer(lease)
+	defer giveUp.Stop()
+	select {
+	case done[0] <- err:
+	case <-giveUp.C:
+		log.Error("nobody received from the done channel for a lease: give it room for one value, make(chan error, 1)", "value", err)
+	}
+}
+
+// Patience closes over once ctx has ended and d has passed since, unless that is forgotten before.
+func Patience(ctx context.Context, clock elect.Clock, d time.Duration) (over <-chan struct{}, forget func()) {
+	late, forgotten := make(chan struct{}), make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		limit := clock.Timer(d)
+		defer limit.Stop()
+		select {
+		case <-limit.C:
+			close(late)
+		case <-forgotten:
+		}
+	})
+	return late, func() { stop(); close(forgotten) }
+}
