@@ -9,6 +9,7 @@
  *   OPERATOR           somebody deletes rows by hand, at any time and any number of times
  *   LIVENESS           with `calm`, after which nothing fails any more
  *   SICK               process 0 beats and looks, but no confirmation of a take of its own is ever applied
+ *   NOTHING_LATE       fewer faults, for more members and partitions: what is given up on is lost, no duplicates
  *   STIFF              process 1 beats and looks, but none of its gives and settlements is ever applied
  *   MUTANT_...         one thing broken, see the list below
  *   LIMIT_...          what the protocol does not stand
@@ -89,6 +90,7 @@
  *   MUTANT_NEVER_BURIED            nobody buries
  *   MUTANT_MISSING_FOR_EVER        a member without a row is waited for, for ever (needs OPERATOR)
  *   MUTANT_STRAYS_FOR_EVER         a stray lease row is waited for, whatever its member is (needs OPERATOR)
+ *   LIMIT_MEMBER_LEASE_ROW         the lease row of a member is deleted though another has a shorter lease (needs OPERATOR)
  *   MUTANT_STAYS_SICK              a member whose takes or gives always fail stays (needs SICK or STIFF)
  */
 
@@ -98,6 +100,11 @@ bool calm;        /* no fault happens any more */
 #else
 #define calm false
 #define faulty true
+#endif
+#ifdef NOTHING_LATE
+#define late false
+#else
+#define late !calm
 #endif
 
 /* ---- Spanner: members ---- */
@@ -460,7 +467,12 @@ bool stale[N];    /* since then, another has joined again */
 #ifdef MUTANT_ABSENT_IS_FREE
 #define goneLong(i, p) true
 #else
-#define goneLong(i, p) (gone[X(i, p)] > lease(i))
+#define goneLong(i, p) (gone[X(i, p)] > WAITGONE(i)) /* as it has seen it promised: taken to be the longest */
+#ifdef MUTANT_GONE_OWN_LEASE
+#define WAITGONE(i) lease(i)
+#else
+#define WAITGONE(i) LMAX
+#endif
 #endif
 #else
 #define goneLong(i, p) true
@@ -579,7 +591,7 @@ inline giveUp(i, p) {
 		end() } \
 	:: d_step { faulty && in[me] == IN && own[X(me, p)] == CLAIM -> \
 		printf("process %d: claims partition %d: no reply\n", me, p); \
-		ok = obs[X(me, p)] == SAME || obs[X(me, p)] == NOROW; \
+		ok = late && (obs[X(me, p)] == SAME || obs[X(me, p)] == NOROW); \
 		lateClaim[X(me, p)] = (ok -> obs[X(me, p)] : 0); \
 		lateOver[X(me, p)] = ok && !cur[me]; \
 		become(me, p, UNSURE); \
@@ -600,7 +612,7 @@ inline giveUp(i, p) {
 		end() } \
 	:: d_step { faulty && in[me] == IN && own[X(me, p)] == CONF -> \
 		printf("process %d: confirms partition %d: no reply\n", me, p); \
-		lateConf[p] = lateConf[p] || (!unable(me) && newest[X(me, p)] && state[p] == BARE && sentInTerm(p)); \
+		lateConf[p] = lateConf[p] || (late && !unable(me) && newest[X(me, p)] && state[p] == BARE && sentInTerm(p)); \
 		become(me, p, takeUnknown); \
 		end() } \
 	:: d_step { in[me] == IN && own[X(me, p)] == CONFR -> \
@@ -636,7 +648,7 @@ inline giveUp(i, p) {
 		end() } \
 	:: d_step { faulty && in[me] == IN && own[X(me, p)] == GIVE -> \
 		printf("process %d: gives partition %d: no reply\n", me, p); \
-		lateGive[p] = lateGive[p] || (!stiff(me) && newest[X(me, p)] && promise[p] != NONE); \
+		lateGive[p] = lateGive[p] || (late && !stiff(me) && newest[X(me, p)] && promise[p] != NONE); \
 		giveUnknown(me, p); \
 		end() } \
 	/* Looks after what it is not sure of. */ \
@@ -662,7 +674,7 @@ inline giveUp(i, p) {
 		end() } \
 	:: d_step { faulty && in[me] == IN && own[X(me, p)] == SETTLE -> \
 		printf("process %d: settles partition %d: no reply\n", me, p); \
-		lateSettle[X(me, p)] = !stiff(me) && (obs[X(me, p)] == SAME || obs[X(me, p)] == NOROW); \
+		lateSettle[X(me, p)] = late && !stiff(me) && (obs[X(me, p)] == SAME || obs[X(me, p)] == NOROW); \
 		become(me, p, UNSURE); \
 		end() } \
 	ADOPTS(p) \
@@ -841,7 +853,7 @@ proctype process(byte me) {
 	}
 	:: d_step { faulty && in[me] == JOIN ->
 		printf("process %d: confirms its member lock: no reply\n", me);
-		lateJoin[me] = cur[me] && bare[me] && hasRow(me);
+		lateJoin[me] = late && cur[me] && bare[me] && hasRow(me);
 		in[me] = OUT
 	}
 	/* The member's heartbeat. */
@@ -869,7 +881,7 @@ proctype process(byte me) {
 	}
 	:: d_step { faulty && in[me] == IN && mayLeave(me) ->
 		printf("process %d: leaves: no reply\n", me);
-		lateRel[me] = cur[me];
+		lateRel[me] = late && cur[me];
 #ifndef MUTANT_LEAVE_BEFORE_RETURN
 		endTerm(me);
 #endif
@@ -961,7 +973,7 @@ inline tick() {
 #define sees(i, j) (in[i] == IN && (toBury(i, j) || toMiss(i, j)))
 #if N == 3
 #define allWait (waits(0) && waits(1) && waits(2) && !sees(0, 1) && !sees(0, 2) && !sees(1, 0) && !sees(1, 2) && !sees(2, 0) && !sees(2, 1))
-#define someAlive (ABLE(0) || in[1] != DEAD || in[2] != DEAD)
+#define someAlive (in[0] != DEAD || in[1] != DEAD || in[2] != DEAD)
 #else
 #define allWait (waits(0) && waits(1) && !sees(0, 1) && !sees(1, 0))
 #if defined(SICK)
@@ -976,23 +988,30 @@ inline tick() {
 #endif
 
 #define LATE(p) \
-	:: d_step { faulty && lateConf[p] -> doConfirm(p); printf("a late confirmation of partition %d lands: %d (1 applied, 0 refused)\n", p, ok); lateConf[p] = false; end() } \
-	:: d_step { faulty && lateGive[p] -> doGive(p); printf("a late give of partition %d lands: %d (1 applied, 0 NOT_FOUND)\n", p, ok); end() } \
+	:: d_step { late && lateConf[p] -> doConfirm(p); printf("a late confirmation of partition %d lands: %d (1 applied, 0 refused)\n", p, ok); lateConf[p] = false; end() } \
+	:: d_step { late && lateGive[p] -> doGive(p); printf("a late give of partition %d lands: %d (1 applied, 0 NOT_FOUND)\n", p, ok); end() } \
 	BYHAND(p)
 
 #define LATEOF(i, p) \
-	:: d_step { faulty && lateClaim[X(i, p)] != 0 -> doClaim(i, p, lateClaim[X(i, p)], lateOver[X(i, p)]); printf("a late claim of partition %d by process %d lands\n", p, i); end() } \
-	:: d_step { faulty && lateSettle[X(i, p)] -> doSettle(i, p, SAME); printf("a late settlement of partition %d by process %d lands: %d (1 applied, 0 changed)\n", p, i, ok); lateSettle[X(i, p)] = false; end() }
+	:: d_step { late && lateClaim[X(i, p)] != 0 -> doClaim(i, p, lateClaim[X(i, p)], lateOver[X(i, p)]); printf("a late claim of partition %d by process %d lands\n", p, i); end() } \
+	:: d_step { late && lateSettle[X(i, p)] -> doSettle(i, p, SAME); printf("a late settlement of partition %d by process %d lands: %d (1 applied, 0 changed)\n", p, i, ok); lateSettle[X(i, p)] = false; end() }
 
 #define LATEMEMBER(i) \
-	:: d_step { faulty && cur[i] && (age[i] > 0 || bury[i]) -> doBeat(i); printf("a late heartbeat of member %d lands: %d (1 applied, 0 NOT_FOUND)\n", i, ok); end() } \
-	:: d_step { faulty && lateRel[i] -> ok = hasM(i) && hasRow(i); printf("a late release of member %d lands: %d (1 applied, 0 NOT_FOUND)\n", i, ok); if :: ok -> over(i) :: else fi; lateRel[i] = false; end() } \
+	:: d_step { late && cur[i] && (age[i] > 0 || bury[i]) -> doBeat(i); printf("a late heartbeat of member %d lands: %d (1 applied, 0 NOT_FOUND)\n", i, ok); end() } \
+	:: d_step { late && lateRel[i] -> ok = hasM(i) && hasRow(i); printf("a late release of member %d lands: %d (1 applied, 0 NOT_FOUND)\n", i, ok); if :: ok -> over(i) :: else fi; lateRel[i] = false; end() } \
 	:: d_step { bury[i] -> ok = cur[i] && hasRow(i); printf("the burial of member %d lands: %d (1 applied, 0 changed)\n", i, ok); if :: ok -> over(i) :: else fi; bury[i] = false; end() } \
-	:: d_step { faulty && lateJoin[i] -> doJoin(i); printf("a late confirmation of member %d lands: %d (1 applied, 0 refused)\n", i, ok); end() } \
+	:: d_step { late && lateJoin[i] -> doJoin(i); printf("a late confirmation of member %d lands: %d (1 applied, 0 refused)\n", i, ok); end() } \
 	MEMBERBYHAND(i)
 
 /* Somebody deletes rows. */
 #ifdef OPERATOR
+#ifdef LIMIT_MEMBER_LEASE_ROW
+#define noLongerLease(i) true
+#elif N == 3
+#define noLongerLease(i) (lease(i) <= L0 && lease(i) <= L1 && lease(i) <= L2)
+#else
+#define noLongerLease(i) (lease(i) <= L0 && lease(i) <= L1)
+#endif
 #define BYHAND(p) \
 	:: d_step { faulty && state[p] != ABSENT -> \
 		printf("somebody deletes the lock row of partition %d\n", p); \
@@ -1005,7 +1024,7 @@ inline tick() {
 	:: d_step { faulty && cur[i] && hasRow(i) -> \
 		printf("somebody deletes the lock row of member %d\n", i); \
 		norow[i] = true; age[i] = 0; lateJoin[i] = false; bury[i] = false; lateRel[i] = false } \
-	:: d_step { faulty && hasM(i) -> \
+	:: d_step { faulty && hasM(i) && noLongerLease(i) -> \
 		printf("somebody deletes the lease row of member %d\n", i); \
 		nolease[i] = true; lateRel[i] = false }
 #else
