@@ -13,7 +13,8 @@
  *   STIFF              process 1 beats and looks, but none of its gives and settlements is ever applied
  *   MUTANT_...         one thing broken, see the list below
  *   LIMIT_...          what the protocol does not stand
- *   TOP                only the assertions on what a user sees
+ *   TOP                only the assertions on what a user sees, and member_gone
+ *   ACTS_ONLY          not that one either
  *
  * Faults. All are unlimited in number; none is scheduled, each may happen at any point.
  *   pause        time may pass between any two steps of anybody (tick)
@@ -33,8 +34,8 @@
  *                earlier, as time passes before the commit, is the same as one whose reply is lost and a late duplicate
  *   join         is a claim that always succeeds, and a confirmation. What comes between is in spindle.pml
  *   time         as in spindle.pml: ages and time left, up to the longest lease
- *   looks        one step for each partition, which sees the members' rows as well. The partition's rows are read again
- *                or not between two looks, so that several partitions need not be seen at one instant
+ *   looks        one step for each partition, which sees the members' rows at the same instant. Several partitions need
+ *                not be seen at one
  *   the plan     anything, while faults happen: a process may want and not want a partition at any time. When calm, the
  *                first slot that has a live member by the look has partition 0, and the last one partition 1
  */
@@ -82,6 +83,7 @@
  *   MUTANT_TIMER_BY_SLOT           how long a member is missing is counted by slot, whatever its token
  *   MUTANT_LOOKS_UNHEEDED          a member acts, however long ago it saw the partition's lease row
  *   MUTANT_ABSENT_IS_FREE          a partition without rows is free at once
+ *   MUTANT_GONE_OWN_LEASE          a partition without rows is free after the looker's lease, whatever it was promised for
  *   MUTANT_NO_SETTLE               nothing is settled (this and those below need LIVENESS)
  *   MUTANT_TAKE_FORGOTTEN          a confirmation without a reply is forgotten
  *   MUTANT_REFUSAL_SETTLES         a claim that is refused ends the looking after what was not sure before
@@ -90,8 +92,12 @@
  *   MUTANT_NEVER_BURIED            nobody buries
  *   MUTANT_MISSING_FOR_EVER        a member without a row is waited for, for ever (needs OPERATOR)
  *   MUTANT_STRAYS_FOR_EVER         a stray lease row is waited for, whatever its member is (needs OPERATOR)
- *   LIMIT_MEMBER_LEASE_ROW         the lease row of a member is deleted though another has a shorter lease (needs OPERATOR)
  *   MUTANT_STAYS_SICK              a member whose takes or gives always fail stays (needs SICK or STIFF)
+ * Not found, and harmless, see README.md:
+ *   MUTANT_BURY_IGNORES_BEATS      burial compares the token, and whether the member has confirmed, not the heartbeat
+ *   MUTANT_CONFIRM_UNCHECKED       with ACTS_ONLY
+ * What the protocol does not stand:
+ *   LIMIT_MEMBER_LEASE_ROW         the lease row of a member is deleted though another has a shorter lease (needs OPERATOR)
  */
 
 #ifdef LIVENESS
@@ -143,9 +149,7 @@ byte promise[P];  /* the lease row of the newest token, and what that is promise
 #define NONE 0    /*   there is none */
 #define OVER 1    /*   a term that is over */
 #define M(s) ((s) + 2) /* the present term of slot s */
-#ifdef MUTANT_CLAIM_KEEPS_LEASE_ROW
 bool oldPromise[P]; /* there is a lease row of an older token */
-#endif
 
 /* Under way: sent, and neither certainly applied nor certainly lost. */
 bool lateConf[P];       /* a confirmation of the row's bare claim */
@@ -189,14 +193,13 @@ byte rest[N];     /* when calm: time until it joins again, as its takes or gives
 #endif
 
 /* For use within one step. */
-byte k, s, u;
+byte k, s;
 bool ok;
 bool two_act, stale_fenced_write, member_gone, rows_wrong, forgotten; /* what assertions say */
 
 inline end() {
 	k = 0;
 	s = 0;
-	u = 0;
 	ok = false;
 	two_act = false;
 	stale_fenced_write = false;
@@ -223,13 +226,12 @@ inline assertAlone(i, p) {
 	assert(!two_act)
 }
 
-/* After each commit on a partition's rows. A lease row is there exactly if the row is confirmed, unless somebody deletes
- * rows; what names a term that is not over is looked after by that. */
+/* After each commit on a partition's rows. A write fenced with an old token would commit if that had a lease row. A lease
+ * row is there exactly if the row is confirmed, unless somebody deletes rows. What names a member's term that is not over
+ * is looked after by that member. */
 inline assertRows(p) {
-#ifdef MUTANT_CLAIM_KEEPS_LEASE_ROW
 	stale_fenced_write = oldPromise[p];
 	assert(!stale_fenced_write);
-#endif
 #ifndef TOP
 #ifndef OPERATOR
 	rows_wrong = (state[p] == LIVE) != (promise[p] != NONE) || (state[p] == LIVE && promise[p] != with[p] + 1);
@@ -322,7 +324,9 @@ inline doClaim(i, p, o, x) {
 	if
 	:: ok ->
 #ifdef MUTANT_CLAIM_KEEPS_LEASE_ROW
-		oldPromise[p] = promise[p] != NONE;
+		oldPromise[p] = oldPromise[p] || promise[p] != NONE;
+#else
+		oldPromise[p] = false; /* what was there was seen, and is deleted */
 #endif
 		state[p] = BARE;
 		with[p] = (x -> 0 : i + 1);
@@ -345,8 +349,10 @@ inline doConfirm(p) {
 	ok = state[p] == BARE && confirmable(p);
 	if
 	:: ok ->
+#ifndef ACTS_ONLY
 		member_gone = with[p] == 0 || !hasM(with[p] - 1);
 		assert(!member_gone);
+#endif
 		state[p] = LIVE;
 		bareAge[p] = 0;
 		promise[p] = with[p] + 1;
@@ -402,7 +408,7 @@ inline doBeat(i) {
 	if
 	:: ok ->
 		age[i] = 0;
-#ifndef MUTANT_BURY_IGNORES_HEARTBEAT
+#if !defined(MUTANT_BURY_IGNORES_HEARTBEAT) && !defined(MUTANT_BURY_IGNORES_BEATS)
 		bury[i] = false
 #endif
 	:: else
@@ -467,12 +473,12 @@ bool stale[N];    /* since then, another has joined again */
 #ifdef MUTANT_ABSENT_IS_FREE
 #define goneLong(i, p) true
 #else
-#define goneLong(i, p) (gone[X(i, p)] > WAITGONE(i)) /* as it has seen it promised: taken to be the longest */
 #ifdef MUTANT_GONE_OWN_LEASE
-#define WAITGONE(i) lease(i)
+#define goneFor(i) lease(i)
 #else
-#define WAITGONE(i) LMAX
+#define goneFor(i) LMAX /* as it has seen it promised, taken to be the longest */
 #endif
+#define goneLong(i, p) (gone[X(i, p)] > goneFor(i))
 #endif
 #else
 #define goneLong(i, p) true
