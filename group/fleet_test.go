@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +25,7 @@ const lease = 10 * time.Second
 type cluster struct {
 	t     *testing.T
 	store *memtable.Store
+	all   []*process // that ran
 
 	mu     sync.Mutex
 	works  map[string]*process // who works on a partition
@@ -37,6 +37,12 @@ type cluster struct {
 func inVirtualTime(t *testing.T, f func(*cluster)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t, store: &memtable.Store{}, works: map[string]*process{}, begun: map[string]int{}, tokens: map[string]spindle.Token{}}
+		defer func() { // of a test that fails too
+			for _, p := range c.all {
+				p.stop()
+				p.link.Mend()
+			}
+		}()
 		f(c)
 		synctest.Wait()
 		require.Empty(t, c.clash, "two processes worked on one partition")
@@ -66,6 +72,28 @@ func (c *cluster) process(id string, partitions Partitions, opts ...spindle.Opti
 	return p
 }
 
+// lock makes a plain lock in the same table.
+func (c *cluster) lock(name, id string) (*spindle.Lock, *memtable.Link) {
+	link := &memtable.Link{Store: c.store}
+	return spindle.New(nil, "locktable", name, c.seamOf(link), spindle.WithID(id), spindle.WithLogger(slog.New(slog.DiscardHandler))), link
+}
+
+// seam is for other locks in the same table.
+func (c *cluster) seam(process string) spindle.Option {
+	link := c.seamOf(&memtable.Link{Store: c.store})
+	return func(o *options.Config) { link(o); o.Process = process }
+}
+
+func (c *cluster) seamOf(link *memtable.Link) spindle.Option {
+	return func(o *options.Config) { o.Store, o.Clock = link, &fleet.Clock{} }
+}
+
+// sleep lets time pass.
+func (c *cluster) sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func (c *cluster) start(id string, partitions Partitions, opts ...spindle.Option) *process {
 	p := c.process(id, partitions, opts...)
 	c.run(p)
@@ -75,6 +103,7 @@ func (c *cluster) start(id string, partitions Partitions, opts ...spindle.Option
 func (c *cluster) run(p *process) {
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
+	c.all = append(c.all, p)
 	require.NoError(c.t, p.Run(ctx, p.done))
 }
 
@@ -170,5 +199,3 @@ func (c *cluster) partitionRows() map[string]table.Row {
 	}
 	return rows
 }
-
-func sorted(s []string) []string { return slices.Sorted(slices.Values(s)) }

@@ -12,16 +12,19 @@ const never = time.Duration(math.MaxInt64)
 
 // trace is what a member keeps of a partition from one look to the next, by Spanner's clock.
 type trace struct {
-	seen   bool      // it had a row once
-	absent time.Time // since when it is known to have none
-	free   time.Time // since when it is known to be free
+	feared time.Duration // the lease of who had it when it was seen last; 0: nobody
+	absent time.Time     // since when it is known to have no row
+	free   time.Time     // since when it is known to be free
 }
 
-// learn takes in what was observed.
-func (m *trace) learn(o table.Sighting) {
+// learn takes in what was observed. Rows that vanish under a member do not end what it has before its deadline: who
+// has it has this lease.
+func (m *trace) learn(o table.Sighting, lease time.Duration) {
 	switch {
+	case o.Exists && o.Heartbeat.IsZero():
+		m.feared, m.absent = 0, time.Time{}
 	case o.Exists:
-		m.seen, m.absent = true, time.Time{}
+		m.feared, m.absent = lease, time.Time{}
 	case m.absent.IsZero():
 		m.absent = o.At
 	}
@@ -41,18 +44,18 @@ type judge struct {
 func (j judge) freeIn(o table.Sighting, m trace) (wait time.Duration, survey bool) {
 	with, is := table.MemberOf(o.Writer)
 	switch {
-	case j.roster.Unreadable[o.Name] != nil:
-		return never, false
 	case !o.Exists:
 		return j.withoutRow(o, m)
 	case o.Heartbeat.IsZero():
 		return 0, false // given back
+	case !o.Confirmed(): // a bare claim promised nothing
+		return min(j.freeWith(with, never), j.left(o.Heartbeat.Add(j.lease))), false
 	case is && j.decided(with):
 		return j.freeWith(with, 0), false
-	case !o.Confirmed():
-		return j.left(o.Heartbeat.Add(j.lease)), false // a bare claim promised nothing
 	case !o.Surveyed:
 		return never, true
+	case j.roster.Unreadable[o.Name] != nil:
+		return never, false
 	case o.Promise == nil && is:
 		return j.freeWith(with, j.lease), false // somebody deleted its lease row
 	case o.Promise == nil:
@@ -66,8 +69,11 @@ func (j judge) withoutRow(o table.Sighting, m trace) (wait time.Duration, survey
 	if !o.Surveyed {
 		return never, true
 	}
-	if m.seen && len(o.Strays) == 0 {
-		return j.left(m.absent.Add(j.lease)), false
+	if j.roster.Unreadable[o.Name] != nil {
+		return never, false
+	}
+	if m.feared > 0 && len(o.Strays) == 0 {
+		return j.left(m.absent.Add(m.feared)), false
 	}
 	for _, p := range o.Strays {
 		wait = max(wait, j.freeBy(p, m.absent))
@@ -97,7 +103,7 @@ func (j judge) freeWith(with table.Hold, promised time.Duration) time.Duration {
 		return 0
 	case o.Exists && over(o, with.Token):
 		return 0
-	case !o.Exists && missing:
+	case !o.Exists && missing && promised != never:
 		return j.left(since.Add(promised))
 	}
 	return never

@@ -37,12 +37,14 @@ func (t *term) look(ctx context.Context) {
 		return
 	}
 	t.retry.Reset()
-	t.next.set(t.config.Clock, t.poll(r))
 	t.check(r)
+	if r.Members != nil {
+		t.learn(r)
+	}
+	t.next.set(t.config.Clock, t.poll(r))
 	if r.Members == nil {
 		return
 	}
-	t.learn(r)
 	if !t.leaving() && t.spread(r) || t.surveyMore(r) {
 		t.soon(0) // before anything is taken or given: nothing is concluded from two reads
 		return
@@ -80,12 +82,9 @@ func (t *term) poll(r table.Roster) time.Duration {
 	return pause
 }
 
-// leaseOf is what a member promised. If its lease row is gone, it can't send heartbeats any more.
+// leaseOf is what a member has promised, be its lease row gone by now.
 func (t *term) leaseOf(o table.Observation) time.Duration {
-	if o.Promise == nil {
-		return t.config.Lease
-	}
-	return o.Promise.Lease
+	return cmp.Or(t.promised[table.Hold{Name: o.Name, Token: o.Token}], t.config.Lease)
 }
 
 // bury ends the terms of members whose leases have run out.
@@ -108,14 +107,21 @@ func (t *term) bury(ctx context.Context, r table.Roster) {
 	}
 }
 
-// surveyMore reports whether a look has to read the lease rows of some partitions too.
+// surveyMore reports whether a look has to read the lease rows of some partitions too. It goes on to read those whose
+// lock rows don't tell.
 func (t *term) surveyMore(r table.Roster) (more bool) {
 	for s := range t.wanted() {
-		_, survey := t.judge(r).freeIn(r.Partitions[s.lock], *t.traces[s])
-		t.surveys[s] = survey
-		more = more || survey
+		o := r.Partitions[s.lock]
+		_, t.surveys[s] = t.judge(r).freeIn(table.Sighting{Observation: lockRow(o)}, *t.traces[s])
+		more = more || t.surveys[s] && !o.Surveyed
 	}
 	return more
+}
+
+// lockRow is what the lock row alone says.
+func lockRow(o table.Sighting) table.Observation {
+	o.Promise, o.Strays = nil, nil
+	return o.Observation
 }
 
 func (t *term) judge(r table.Roster) judge {
@@ -239,6 +245,16 @@ func (t *term) check(r table.Roster) {
 
 // learn keeps what was seen of partitions and of members whose rows are missing.
 func (t *term) learn(r table.Roster) {
+	promised := map[table.Hold]time.Duration{}
+	for name, o := range r.Members {
+		h := table.Hold{Name: name, Token: o.Token}
+		if o.Promise != nil {
+			promised[h] = o.Promise.Lease
+		} else if known, ok := t.promised[h]; ok {
+			promised[h] = known // its lease row is gone
+		}
+	}
+	t.promised = promised
 	for h := range t.missing {
 		if r.Members[h.Name].Exists {
 			delete(t.missing, h)
@@ -249,13 +265,18 @@ func (t *term) learn(r table.Roster) {
 		if t.traces[s] == nil {
 			t.traces[s] = &trace{}
 		}
-		t.traces[s].learn(o)
+		feared := t.config.Lease
 		for _, with := range named(o) {
+			feared = max(feared, promised[with])
 			part, _ := table.PartOf(with.Name)
 			if _, known := t.missing[with]; !known && !r.Members[with.Name].Exists && part.Group == t.name {
 				t.missing[with] = r.At
 			}
 		}
+		if o.Promise != nil {
+			feared = max(feared, o.Promise.Lease)
+		}
+		t.traces[s].learn(o, feared)
 	}
 	for name, err := range r.Unreadable {
 		t.problems.Note(fmt.Errorf("%q: %w", name, err))

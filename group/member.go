@@ -25,8 +25,9 @@ type member struct {
 	candidate elect.Candidate // for slots
 	plan      *spread.Plan
 
-	traces  map[*share]*trace
-	missing map[table.Hold]time.Time
+	traces   map[*share]*trace
+	missing  map[table.Hold]time.Time     // since when the rows of members are missing that partitions name
+	promised map[table.Hold]time.Duration // the leases of those that were seen in the last look
 
 	returned *returned
 	patience <-chan struct{} // closed when whoever was to stop has had the time to

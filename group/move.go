@@ -120,6 +120,11 @@ func (t *term) give(ctx context.Context) {
 	if holds == nil {
 		return
 	}
+	if t.leaving() && !t.config.Handover && !t.marked {
+		// or the others would leave what is given to this member. What fails is a hint that they don't get.
+		t.marked = true
+		_ = t.try(ctx, func(ctx context.Context) error { return t.table.Announce(ctx, t.hold.Token, t.hold.Name) })
+	}
 	slices.SortFunc(holds, func(a, b table.Hold) int { return cmp.Compare(a.Name, b.Name) })
 	if err := t.try(ctx, func(ctx context.Context) error { return t.table.Give(ctx, holds...) }); err != nil {
 		t.problems.Note(fmt.Errorf("give: %w", err))

@@ -8,8 +8,8 @@ import (
 )
 
 // planned are the slots, in their order, of the members with that list among which its partitions are spread, and
-// whether a newer list is there. A member is counted once it is there for a lease, or if all are as young as it is:
-// one that ends whenever it starts takes nothing from anybody.
+// whether a newer list is there. A member is counted once its heartbeats show that it has lived for a lease, or if all
+// are as young as it is: one that ends whenever it starts takes nothing from anybody, not even once it has ended.
 func planned(r table.Roster, digest string) (slots []int, elder bool) {
 	there := map[int]table.Observation{}
 	oldest := table.TokenAt(r.At)
@@ -22,7 +22,7 @@ func planned(r table.Roster, digest string) (slots []int, elder bool) {
 	first := map[string]table.Token{} // of each list, since when it is there
 	for slot, o := range there {
 		began, list := since(o), o.Promise.Plan
-		if r.At.Sub(began.Time()) < o.Promise.Lease && began.Time().Sub(oldest.Time()) >= o.Promise.Lease {
+		if o.Heartbeat.Sub(began.Time()) < o.Promise.Lease && began.Time().Sub(oldest.Time()) >= o.Promise.Lease {
 			continue
 		}
 		first[list] = min(cmp.Or(first[list], began), began)

@@ -44,7 +44,9 @@ type term struct {
 	retry   elect.Backoff
 
 	why      error // the term is being given up
+	marked   bool  // the others were told that
 	reminded time.Duration
+	idle     bool // it was said that work has returned early
 }
 
 func newTerm(m *member, lease *elect.Term) *term {
@@ -97,10 +99,7 @@ func (t *term) run(ctx context.Context) error {
 	ended, announced := ctx.Done(), (<-chan struct{})(nil)
 	wake := t.config.Clock.Timer(0)
 	defer wake.Stop()
-	for {
-		if t.leaving() && t.lease.Context().Err() != nil && t.working() == 0 {
-			break
-		}
+	for !t.finished() {
 		wake.Reset(max(min(t.next.left(t.config.Clock), t.giving.left(t.config.Clock)), 0))
 		select {
 		case reason := <-beat:
@@ -126,7 +125,7 @@ func (t *term) run(ctx context.Context) error {
 			t.collect()
 		case <-wake.C:
 		}
-		if t.giving.left(t.config.Clock) <= 0 {
+		if t.giving.left(t.config.Clock) <= 0 && !t.finished() {
 			t.give(running)
 		}
 		if t.next.left(t.config.Clock) <= 0 {
@@ -143,6 +142,11 @@ func (t *term) run(ctx context.Context) error {
 		return nil
 	}
 	return t.release(ctx)
+}
+
+// finished reports whether everything can be given up at once: the member leaves, and all its work has returned.
+func (t *term) finished() bool {
+	return t.leaving() && t.lease.Context().Err() != nil && t.working() == 0
 }
 
 // over is closed once the term has ended by itself.
@@ -205,8 +209,9 @@ func (t *term) collect() {
 		if h.in != t {
 			continue
 		}
-		if !h.told && !t.leaving() && h.ctx.Err() == nil {
-			t.log.Warn("the work of a partition has returned before it was told to: this member has it on, without work", "partition", h.name, "token", h.token)
+		if !h.told && !t.leaving() && h.ctx.Err() == nil && !t.idle {
+			t.idle = true
+			t.log.Warn("the work of a partition has returned before it was told to: this member goes on to have it, and nobody works on it", "partition", h.name, "token", h.token)
 		}
 		if h.told {
 			t.giving.sooner(t.config.Clock, t.config.Lease/50)

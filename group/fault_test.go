@@ -1,0 +1,331 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// shared starts two members that have n partitions, evenly.
+func (c *cluster) shared(n int, opts ...spindle.Option) (a, b *process) {
+	a, b = c.start("a", Numbered(n), opts...), c.start("b", Numbered(n), opts...)
+	c.until(lease, "an even spread", spreadOver(n, a, b))
+	c.sleep(3 * lease)
+	return a, b
+}
+
+// A member that is cut off stops by itself before anybody has its partitions, and has its share again once it is back.
+func TestAMemberThatIsCutOffStopsBeforeOthersBegin(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.shared(64)
+		a.link.Cut()
+		left := c.until(2*lease, "a to stop", func() bool { return a.has() == 0 })
+		assert.LessOrEqual(t, left, lease)
+		assert.Equal(t, 32, b.has())
+		c.until(lease/2, "b to have all", spreadOver(64, b)) // a's last heartbeat may be later than its last look
+		a.link.Mend()
+		c.until(4*lease, "an even spread", spreadOver(64, a, b))
+		c.end(a, b)
+	})
+}
+
+// A member whose heartbeats arrive and whose looks don't would not see what others have, and keep it from them.
+func TestAMemberThatCanNotLookStops(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.shared(64)
+		a.link.Lose(func(step string) bool { return step == "roster" }, nil)
+		c.until(lease, "a to stop", func() bool { return a.has() == 0 })
+		c.until(lease+lease/10, "b to have all", spreadOver(64, b))
+		a.link.Mend()
+		c.until(4*lease, "an even spread", spreadOver(64, a, b))
+		c.end(a, b)
+	})
+}
+
+// A member that can't take partitions must not keep them from those who can.
+func TestAMemberThatCanNotTakeLeavesItToOthers(t *testing.T) {
+	for _, step := range []string{"take", "keep"} {
+		inVirtualTime(t, func(c *cluster) {
+			a := c.start("a", Numbered(64))
+			c.until(lease, "a to have all", spreadOver(64, a))
+			b := c.process("b", Numbered(64))
+			b.link.Refuse(fleet.Refusing(step, errors.New("not today")))
+			c.run(b)
+			c.sleep(2 * lease) // b is counted, and a has given its half
+			c.until(3*lease, "a to have all again", spreadOver(64, a))
+			assert.Contains(t, b.log.String(), errUseless.Error())
+			b.link.Refuse(nil)
+			c.until(15*lease, "an even spread", spreadOver(64, a, b))
+			c.end(a, b)
+		})
+	}
+}
+
+// Outcomes that are not known leave nothing behind that nobody acts on, and nothing that two act on.
+func TestOutcomesThatAreNotKnownAreSettled(t *testing.T) {
+	for _, step := range []string{"take", "keep", "give", "settle", "bury"} {
+		for _, lost := range []string{"request", "reply"} {
+			inVirtualTime(t, func(c *cluster) {
+				a, b := c.shared(64)
+				for _, p := range []*process{a, b} {
+					if lost == "request" {
+						p.link.Lose(memtable.Once(step), nil)
+					} else {
+						p.link.Lose(nil, memtable.Once(step))
+					}
+				}
+				d := c.start("d", Numbered(64))
+				c.until(8*lease, step+", whose "+lost+" is lost: a, b and d to share", spreadOver(64, a, b, d))
+				d.kill()
+				c.until(8*lease, step+", whose "+lost+" is lost: a and b to have all", spreadOver(64, a, b))
+				c.sleep(20 * lease)
+				assert.True(t, spreadOver(64, a, b)())
+				c.end(a, b)
+				<-d.done
+			})
+		}
+	}
+}
+
+// A partition that is claimed anew after an outcome that was not known has another token: what was sent before does
+// nothing to it.
+func TestWhatTheTableShowsIsNeverAdopted(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.process("a", Numbered(4))
+		a.link.Lose(nil, memtable.Once("keep"))
+		var first table.Token
+		c.store.OnCommit = func(step string, _ time.Time, _, after map[string]table.Row) {
+			if step == "keep" && first == 0 {
+				first = table.TokenAt(after["orders/partition/1"].Token)
+			}
+		}
+		c.run(a)
+		c.until(2*lease, "a to have all", spreadOver(4, a))
+		_, token := a.Has("1")
+		assert.Greater(t, token, spindle.Token(first))
+		assert.NotZero(t, first)
+		c.end(a)
+	})
+}
+
+// Rows that somebody deletes by hand cost a lease at most, and never make two act.
+func TestRowsAreDeletedByHand(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.shared(16)
+		remove := func(part func(name string) bool) {
+			var writes []table.Write
+			for name := range c.store.Rows() {
+				if part(name) {
+					writes = append(writes, table.Write{Kind: table.Delete, Name: name})
+				}
+			}
+			require.NotEmpty(t, writes)
+			require.NoError(t, c.store.Commit(t.Context(), "operator", writes))
+		}
+		isLease := func(name string) bool { return strings.Contains(name, "_") }
+		for what, part := range map[string]func(name string) bool{
+			"the lease rows of partitions": func(n string) bool { return strings.Contains(n, "/partition/") && isLease(n) },
+			"the lock rows of partitions":  func(n string) bool { return strings.Contains(n, "/partition/") && !isLease(n) },
+			"the lock rows of members":     func(n string) bool { return strings.Contains(n, "/member/") && !isLease(n) },
+			"the lease rows of members":    func(n string) bool { return strings.Contains(n, "/member/") && isLease(n) },
+			"the rows of members":          func(n string) bool { return strings.Contains(n, "/member/") },
+			"the rows of partition 3":      func(n string) bool { return strings.HasPrefix(n, "orders/partition/3") },
+		} {
+			remove(part)
+			c.sleep(lease / 2) // until when who had something may act on it
+			c.until(6*lease, what+" are gone: an even spread", spreadOver(16, a, b))
+			c.sleep(12 * lease) // until terms that ended soon are forgotten
+		}
+		c.end(a, b)
+	})
+}
+
+// A partition whose row can't be read costs itself alone.
+func TestARowThatCanNotBeReadCostsItsPartitionAlone(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		at, heartbeat := time.Now().Add(-time.Hour).UTC(), time.Now().Add(-time.Minute).UTC()
+		name := table.PartitionName("orders", "3")
+		row := func(name, writer string) table.Write {
+			return table.Write{Kind: table.Insert, Name: name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: heartbeat}, {Column: table.ColToken, Value: at}, {Column: table.ColWriter, Value: writer}}}
+		}
+		require.NoError(t, c.store.Commit(t.Context(), "operator", []table.Write{row(name, "somebody"), row(table.LeaseKey(name, table.TokenAt(at)), "{")}))
+		a := c.start("a", Numbered(16))
+		c.until(lease, "a to have all others", func() bool { return a.has() == 15 })
+		c.sleep(3 * lease)
+		assert.Equal(t, 15, a.has())
+		assert.Contains(t, a.log.String(), "is not JSON")
+		c.end(a)
+	})
+}
+
+// Work that does not return keeps its own partition from moving, and no other.
+func TestWorkThatDoesNotReturnKeepsItsOwnPartitionOnly(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		hang := make(chan struct{})
+		a := c.process("a", Numbered(16))
+		var once sync.Once
+		var kept string
+		a.linger = func(name string) {
+			once.Do(func() { kept = name })
+			if name == kept {
+				<-hang
+			}
+		}
+		c.run(a)
+		c.until(lease, "a to have all", spreadOver(16, a))
+		c.sleep(2 * lease)
+		b := c.start("b", Numbered(16))
+		c.until(3*lease, "all but one to move", func() bool { return a.has() == 8 && b.has() == 7 })
+		c.sleep(2 * lease)
+		assert.Contains(t, a.log.String(), "its partition can't move")
+		assert.Equal(t, 7, b.has())
+		close(hang)
+		c.until(lease, "the last to move", spreadOver(16, a, b))
+		c.end(a, b)
+	})
+}
+
+// Who stops waits for its work for a lease, and then says what has not returned. It does not run again before that has.
+func TestAStopIsOverALeaseLaterWhateverWorkDoes(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		hang := make(chan struct{})
+		a, b := c.process("a", Numbered(16)), c.process("b", Numbered(16))
+		a.linger = func(name string) {
+			if name == "3" || name == "5" {
+				<-hang
+			}
+		}
+		c.run(a)
+		c.until(lease, "a to have all", spreadOver(16, a))
+		c.run(b)
+		began := time.Now()
+		a.stop()
+		err := <-a.done
+		assert.ErrorContains(t, err, "the work of 2 partitions has not returned within a lease (10s)")
+		assert.Equal(t, lease, time.Since(began))
+		assert.Equal(t, 14, b.has(), "what has returned was given")
+		assert.ErrorIs(t, a.Run(context.Background()), spindle.ErrRunning)
+		dead := func() { c.mu.Lock(); defer c.mu.Unlock(); a.dead = true }
+		dead() // its work is not waited for: it has had its time
+		c.until(2*lease, "b to have all", spreadOver(16, b))
+		close(hang)
+		c.sleep(0)
+		a.dead, a.linger = false, nil
+		c.run(a)
+		c.until(3*lease, "an even spread", spreadOver(16, a, b))
+		c.end(a, b)
+	})
+}
+
+// A process that is started again under its id, with WithReclaim, has its partitions back at once, and others keep theirs.
+func TestAMemberThatReclaimsHasItsPartitionsBackAtOnce(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.shared(64, spindle.WithReclaim())
+		had := names(a.Held())
+		a.kill()
+		begun := fmt.Sprint(c.begun[names(b.Held())[0]])
+		again := c.start("a", Numbered(64), spindle.WithReclaim())
+		c.until(lease/10, "a to have its share", spreadOver(64, again, b))
+		assert.Equal(t, had, names(again.Held()))
+		c.sleep(5 * lease)
+		assert.Equal(t, had, names(again.Held()))
+		assert.Equal(t, begun, fmt.Sprint(c.begun[names(b.Held())[0]]), "b was not disturbed")
+		c.end(again, b)
+		<-a.done
+	})
+}
+
+// One that ends whenever it starts takes nothing from the others.
+func TestAMemberThatEndsWheneverItStartsTakesNothing(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.shared(64)
+		for i := range 20 {
+			d := c.start(fmt.Sprint("d", i), Numbered(64))
+			c.sleep(lease / 2)
+			d.kill()
+			<-d.done
+			assert.True(t, spreadOver(64, a, b)(), "%d", i)
+		}
+		for name, n := range c.begun {
+			assert.LessOrEqual(t, n, 2, name)
+		}
+		c.end(a, b)
+	})
+}
+
+// With more members than partitions the rest stand by.
+func TestMoreMembersThanPartitions(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		var all []*process
+		for i := range 7 {
+			all = append(all, c.start(fmt.Sprint(i), Named("x", "y")))
+		}
+		held := func() (n int) {
+			for _, p := range all {
+				n += p.has()
+			}
+			return n
+		}
+		c.until(lease, "both to be held", func() bool { return held() == 2 })
+		for len(all) > 1 {
+			for i, p := range all {
+				if p.has() > 0 || len(all) == 7 {
+					p.stop()
+					<-p.done
+					all = append(all[:i], all[i+1:]...)
+					break
+				}
+			}
+			c.until(2*lease, "both to be held again", func() bool { return held() == 2 })
+		}
+		c.end(all...)
+	})
+}
+
+// While two lists are there, who has a partition keeps it; in the end the new list is spread over all.
+func TestAListThatChangesWithARollingUpdate(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		old := []*process{c.start("a", Numbered(8)), c.start("b", Numbered(8)), c.start("d", Numbered(8))}
+		c.until(lease, "an even spread", spreadOver(8, old...))
+		c.sleep(3 * lease)
+		var new []*process
+		for _, p := range old {
+			n := c.start(p.id+"'", Numbered(12))
+			c.sleep(2 * lease)
+			for _, other := range old {
+				assert.NotEmpty(t, other.Held(), "%s keeps what it has", other.id)
+			}
+			p.stop()
+			<-p.done
+			old, new = old[1:], append(new, n)
+			c.sleep(lease)
+		}
+		c.until(lease, "the new list to be spread", spreadOver(12, new...))
+		c.end(new...)
+	})
+}
+
+// A list that is shorter by one partition: the old members go on with that until they have left, even if one of them dies.
+func TestAPartitionThatOnlyTheOldListHasIsTakenWhenItsMemberDies(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.shared(8)
+		d := c.start("d", Numbered(4))
+		c.sleep(3 * lease)
+		a.kill()
+		c.until(6*lease, "b and d to have all eight", func() bool { return b.has()+d.has() == 8 })
+		c.end(b, d)
+		<-a.done
+	})
+}

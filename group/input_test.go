@@ -1,0 +1,118 @@
+package group
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/lock"
+)
+
+// What is wrong is said with what was given and how to mend it, and nothing is started.
+func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
+	db := &spanner.Client{}
+	work := func(context.Context, Partition) {}
+	for _, c := range []struct {
+		says string
+		g    *Group
+	}{
+		{"the Spanner client is nil", New(nil, "locktable", "orders", Numbered(1))},
+		{"not an identifier", New(db, "lock table", "orders", Numbered(1))},
+		{"lock name is empty", New(db, "locktable", "", Numbered(1))},
+		{"control characters", New(db, "locktable", "a\nb", Numbered(1))},
+		{"the list of partitions is empty", New(db, "locktable", "orders", Numbered(0))},
+		{"the list of partitions is empty", New(db, "locktable", "orders", Numbered(-7))},
+		{"the list of partitions is empty", New(db, "locktable", "orders", Named())},
+		{"more than 20000 partitions", New(db, "locktable", "orders", Numbered(1_000_000_000))},
+		{`partition "b" is given twice`, New(db, "locktable", "orders", Named("b", "a", "b"))},
+		{"has no name", New(db, "locktable", "orders", Named("a", ""))},
+		{"control characters", New(db, "locktable", "orders", Named("a\x1b[31m"))},
+		{"not UTF-8", New(db, "locktable", "orders", Named("a\xff"))},
+		{"at most 4096 are allowed", New(db, "locktable", "orders", Named(strings.Repeat("x", 4096)))},
+		{"WithLeader is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithLeader(func(context.Context, spindle.Token) {}))},
+		{"WithPriority is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithPriority(3))},
+		{"WithLockDelay is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithLockDelay(lease))},
+		{"WithPoll is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithPoll(lease/3))},
+		{"WithWork(nil)", New(db, "locktable", "orders", Numbered(1), WithWork(nil))},
+		{"WithWork is given twice", New(db, "locktable", "orders", Numbered(1), WithWork(work), WithWork(work))},
+		{"WithReclaim() needs WithID", New(db, "locktable", "orders", Numbered(1), spindle.WithReclaim())},
+		{"taken for the lease row of a group's member", New(db, "locktable", "orders", Numbered(1), spindle.WithID("a/member/0001_1700000000000000"))},
+	} {
+		err := c.g.Run(context.Background())
+		if assert.ErrorContains(t, err, c.says) {
+			assert.ErrorContains(t, err, "spindle: group ")
+		}
+		has, token := c.g.Has("0")
+		assert.False(t, has)
+		assert.Zero(t, token)
+	}
+	assert.ErrorContains(t, spindle.New(db, "locktable", "orders", WithWork(work)).Run(context.Background()), "WithWork is for group.New")
+	assert.ErrorContains(t, lock.New(db, "locktable", "orders", WithWork(work)).Lock(context.Background()), "WithWork is for group.New")
+	ended, end := context.WithCancel(context.Background())
+	end()
+	assert.ErrorContains(t, New(db, "locktable", "orders", Numbered(1)).Run(ended), "ctx had ended before")
+}
+
+// Names that are long, or look like lease rows, or like paths, are partitions of their own.
+func TestAnyNamesArePartitionsOfTheirOwn(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		list := []string{"a", "a_1700000000000000", "a_", "a/b", "a%2Fb", "A", "ä", "a b", "member/0001", "_", strings.Repeat("x", 4000)}
+		a := c.start("a", Named(list...))
+		c.until(lease, "a to have all", spreadOver(len(list), a))
+		assert.ElementsMatch(t, list, names(a.Held()))
+		assert.Len(t, c.partitionRows(), 2*len(list))
+		c.end(a)
+		assert.Len(t, c.partitionRows(), 2*len(list), "they go with their member")
+	})
+}
+
+// A lock is not a member's or a partition's: it can't take one that is held.
+func TestALockLeavesMembersAndPartitionsAlone(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(3))
+		c.until(lease, "a to have all", spreadOver(3, a))
+		for _, name := range []string{"orders/partition/1", "orders/member/0000"} {
+			l, link := c.lock(name, "plain")
+			ctx, stop := context.WithCancel(context.Background())
+			done := make(chan error, 1)
+			assert.NoError(t, l.Run(ctx, done))
+			c.sleep(5 * lease)
+			has, _ := l.HasLock()
+			assert.False(t, has, name)
+			assert.True(t, spreadOver(3, a)())
+			assert.Zero(t, link.Counts()["claim"], name)
+			stop()
+			<-done
+			m := lock.New(nil, "locktable", name, c.seam("mutex"))
+			short, cancel := context.WithTimeout(context.Background(), lease)
+			assert.ErrorContains(t, m.Lock(short), "belongs to a group", name)
+			assert.NoError(t, short.Err(), "at once")
+			cancel()
+		}
+		c.end(a)
+	})
+}
+
+// The other way round: a partition that a lock has taken while it was free is waited for.
+func TestAPartitionThatALockHasIsWaitedFor(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		l, _ := c.lock("orders/partition/1", "plain")
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		assert.NoError(t, l.Run(ctx, done))
+		c.until(lease, "the lock", func() bool { has, _ := l.HasLock(); return has })
+		a := c.start("a", Numbered(3))
+		c.sleep(3 * lease)
+		assert.Equal(t, []string{"0", "2"}, names(a.Held()))
+		has, _ := l.HasLock()
+		assert.True(t, has)
+		stop()
+		<-done
+		c.until(lease/2, "a to have all", spreadOver(3, a))
+		c.end(a)
+	})
+}
