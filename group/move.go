@@ -35,7 +35,7 @@ func (t *term) takeSome(ctx context.Context, free []table.Observation) {
 		t.failed(err, sharesOf(t, free)...)
 		return
 	}
-	sent, promise := t.config.Clock.Now(), table.Promise{Lease: t.config.Lease}
+	promise := table.Promise{Lease: t.config.Lease}
 	var kept []string
 	err = t.try(ctx, func(ctx context.Context) (err error) {
 		kept, err = t.table.Keep(ctx, t.hold, promise, token, names...)
@@ -47,7 +47,7 @@ func (t *term) takeSome(ctx context.Context, free []table.Observation) {
 	}
 	t.failing = elect.Instant{}
 	for _, name := range kept {
-		t.begin(t.byLock[name], token, sent)
+		t.begin(t.byLock[name], token)
 	}
 	t.log.Debug("partitions taken", "n", len(kept), "token", token)
 }
@@ -77,9 +77,9 @@ func sharesOf(t *term, seen []table.Observation) []*share {
 }
 
 // begin begins to act on a partition. If the term has ended meanwhile, nothing acts: what the reply says is over.
-func (t *term) begin(s *share, token table.Token, sent elect.Instant) {
+func (t *term) begin(s *share, token table.Token) {
 	delete(t.loose, s)
-	h := &holding{share: s, in: t, token: token, sent: sent}
+	h := &holding{share: s, in: t, token: token}
 	h.ctx, h.cancel = context.WithCancelCause(t.lease.Context())
 	t.have[s] = h
 	if !t.acts() {

@@ -52,7 +52,6 @@ type holding struct {
 	*share
 	in    *term
 	token table.Token
-	sent  elect.Instant // before its confirmation was sent, for all
 
 	ctx     context.Context // ends when it is told, or the term does
 	cancel  context.CancelCauseFunc
@@ -64,11 +63,7 @@ type holding struct {
 
 // good reports whether it may be acted on.
 func (h *holding) good() bool {
-	if !h.in.lease.Held() {
-		return false
-	}
-	now := h.in.config.Clock.Now()
-	return min(now.Since(h.sent), now.Since(*h.in.looked.Load())) < h.in.limit()
+	return h.in.lease.Held() && h.in.config.Clock.Now().Since(*h.in.looked.Load()) < h.in.limit()
 }
 
 func (h *holding) partition() Partition {
