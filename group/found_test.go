@@ -1,12 +1,14 @@
 package group
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // What the simulation has found.
@@ -32,5 +34,24 @@ func TestHasIsFalseOnceTheWorkWasTold(t *testing.T) {
 		time.Sleep(3 * lease)
 		assert.NotZero(t, told)
 		c.end(a)
+	})
+}
+
+// Slots are never removed: who can't join for a while must not go for ever higher ones.
+func TestAnOutageMakesNobodyTakeAHighSlot(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.start("a", Numbered(4)), c.process("b", Numbered(4))
+		c.until(lease, "a to have all", spreadOver(4, a))
+		b.link.Cut()
+		c.run(b)
+		time.Sleep(20 * lease)
+		b.link.Mend()
+		c.until(3*lease, "an even spread", spreadOver(4, a, b))
+		for name := range c.store.Rows() {
+			if lock, _, _ := strings.Cut(name, "_"); strings.Contains(name, "/member/") {
+				assert.LessOrEqual(t, lock, table.SlotName("orders", 1))
+			}
+		}
+		c.end(a, b)
 	})
 }

@@ -14,8 +14,11 @@ import (
 // join competes for a slot until it has one. It returns nil once ctx has ended.
 func (m *member) join(ctx context.Context) *elect.Term {
 	m.candidate = m.candidate.Again()
-	for lost := 0; ctx.Err() == nil; lost++ {
-		step, err := m.tryJoin(ctx, lost)
+	for lost := 0; ctx.Err() == nil; {
+		step, raced, err := m.tryJoin(ctx, lost)
+		if raced {
+			lost++
+		}
 		switch {
 		case step.Term != nil:
 			m.problems.Clear()
@@ -31,15 +34,16 @@ func (m *member) join(ctx context.Context) *elect.Term {
 	return nil
 }
 
-// tryJoin looks at the slots once and claims one that is free.
-func (m *member) tryJoin(ctx context.Context, lost int) (elect.Step, error) {
+// tryJoin looks at the slots once and claims one that is free. Raced says that another had it first: nothing else is a
+// reason to look further for one, since slots stay in the table for ever.
+func (m *member) tryJoin(ctx context.Context, lost int) (step elect.Step, raced bool, err error) {
 	var r table.Roster
-	err := m.try(ctx, func(ctx context.Context) (err error) {
+	err = m.try(ctx, func(ctx context.Context) (err error) {
 		r, err = m.table.Roster(ctx, m.name, table.Scope{Members: true})
 		return err
 	})
 	if err != nil {
-		return elect.Step{Pause: m.config.Lease / 10}, err
+		return elect.Step{Pause: m.config.Lease / 10}, false, err
 	}
 	top := -1
 	for name := range r.Members {
@@ -52,14 +56,14 @@ func (m *member) tryJoin(ctx context.Context, lost int) (elect.Step, error) {
 			m.candidate.Names = append(m.candidate.Names, name)
 		}
 	}
-	step := m.candidate.Try(ctx, func(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
+	step = m.candidate.Try(ctx, func(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
 		s, found := m.choose(seen, lost)
-		if !found {
+		if raced = found; !found {
 			return nil, m.config.Lease / 10, nil
 		}
 		return []elect.Sight{s}, 0, nil
 	}, 0)
-	return step, step.Err
+	return step, raced && step.Term == nil && step.Err == nil, step.Err
 }
 
 // choose is the slot to claim: with WithReclaim that which this id has, else that which this process had, else the
