@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -89,7 +90,8 @@ func (t *term) leaseOf(o table.Observation) time.Duration {
 
 // bury ends the terms of members whose leases have run out.
 func (t *term) bury(ctx context.Context, r table.Roster) {
-	for name, o := range r.Members {
+	for _, name := range slices.Sorted(maps.Keys(r.Members)) {
+		o := r.Members[name]
 		foreign := o.Promise != nil && o.Promise.Plan == "" // a lock that is no member
 		if name == t.hold.Name || !o.Confirmed() || foreign || r.Unreadable[name] != nil || r.At.Sub(o.Heartbeat) < t.leaseOf(o) {
 			continue

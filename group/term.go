@@ -123,17 +123,8 @@ func (t *term) run(ctx context.Context) error {
 			t.tellAll(context.Cause(ctx))
 		case <-t.returned.wake:
 			t.collect()
-		case <-wake.C:
-		}
-		if t.giving.left(t.config.Clock) <= 0 && !t.finished() {
-			t.give(running)
-		}
-		if t.next.left(t.config.Clock) <= 0 {
-			t.look(running)
-		}
-		if t.useless() {
-			t.why = errUseless
-			t.tellAll(errUseless)
+		case <-wake.C: // after whatever else has happened by now
+			t.goOn(running)
 		}
 	}
 	close(stop)
@@ -147,6 +138,20 @@ func (t *term) run(ctx context.Context) error {
 // finished reports whether everything can be given up at once: the member leaves, and all its work has returned.
 func (t *term) finished() bool {
 	return t.leaving() && t.lease.Context().Err() != nil && t.working() == 0
+}
+
+// goOn does what is due.
+func (t *term) goOn(ctx context.Context) {
+	if t.giving.left(t.config.Clock) <= 0 {
+		t.give(ctx)
+	}
+	if t.next.left(t.config.Clock) <= 0 {
+		t.look(ctx)
+	}
+	if t.useless() {
+		t.why = errUseless
+		t.tellAll(errUseless)
+	}
 }
 
 // over is closed once the term has ended by itself.
