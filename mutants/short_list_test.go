@@ -143,9 +143,9 @@ var (
 
 	tableMutants = of("./internal/table",
 		one("an aborted claim is run again", "TestAClaimThatIsAbortedHasBeenOvertaken", claimGo,
-			"\t\treturn 0, fmt.Errorf(\"%w: %w\", ErrChanged, err)\n", "\t\treturn t.Claim(ctx, id, seen...)\n"),
+			"\treturn TokenAt(at), changed(err)\n", "\tif errors.Is(err, ErrAborted) {\n\t\treturn t.Claim(ctx, id, seen...)\n\t}\n\treturn TokenAt(at), changed(err)\n"),
 		one("an aborted claim is an error", "TestAClaimThatIsAbortedHasBeenOvertaken", claimGo,
-			"\t\treturn 0, fmt.Errorf(\"%w: %w\", ErrChanged, err)\n", "\t\treturn 0, err\n"),
+			"\treturn TokenAt(at), changed(err)\n", "\treturn TokenAt(at), err\n"),
 	)
 
 	rootMutants = of(".",
