@@ -26,6 +26,8 @@ func TestHasIsFalseOnceTheWorkWasTold(t *testing.T) {
 		})
 		told := 0
 		a.linger = func(partition string) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
 			told++
 			has, _ := a.Has(partition)
 			assert.False(t, has, "the work on %s was told that it is over", partition)

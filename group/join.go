@@ -11,14 +11,18 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
+// contest is how a member gets on in the competition for a slot.
+type contest struct {
+	chosen string // the slot that it has tried to claim
+	lost   int    // how often another was first
+}
+
 // join competes for a slot until it has one. It returns nil once ctx has ended.
 func (m *member) join(ctx context.Context) *elect.Term {
 	m.candidate = m.candidate.Again()
-	for lost := 0; ctx.Err() == nil; {
-		step, raced, err := m.tryJoin(ctx, lost)
-		if raced {
-			lost++
-		}
+	var c contest
+	for ctx.Err() == nil {
+		step, err := m.tryJoin(ctx, &c)
 		switch {
 		case step.Term != nil:
 			m.problems.Clear()
@@ -34,16 +38,15 @@ func (m *member) join(ctx context.Context) *elect.Term {
 	return nil
 }
 
-// tryJoin looks at the slots once and claims one that is free. Raced says that another had it first: nothing else is a
-// reason to look further for one, since slots stay in the table for ever.
-func (m *member) tryJoin(ctx context.Context, lost int) (step elect.Step, raced bool, err error) {
+// tryJoin looks at the slots once and claims one that is free.
+func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	var r table.Roster
-	err = m.try(ctx, func(ctx context.Context) (err error) {
+	err := m.try(ctx, func(ctx context.Context) (err error) {
 		r, err = m.table.Roster(ctx, m.name, table.Scope{Members: true})
 		return err
 	})
 	if err != nil {
-		return elect.Step{Pause: m.config.Lease / 10}, false, err
+		return elect.Step{Pause: m.config.Lease / 10}, err
 	}
 	top := -1
 	for name := range r.Members {
@@ -51,25 +54,25 @@ func (m *member) tryJoin(ctx context.Context, lost int) (step elect.Step, raced 
 		top = max(top, part.Slot)
 	}
 	m.candidate.Names = nil
-	for slot := range min(top+2+1<<min(lost, 8), table.MaxSlot+1) {
+	for slot := range min(top+2+c.among(), table.MaxSlot+1) {
 		if name := table.SlotName(m.name, slot); r.Unreadable[name] == nil {
 			m.candidate.Names = append(m.candidate.Names, name)
 		}
 	}
-	step = m.candidate.Try(ctx, func(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
-		s, found := m.choose(seen, lost)
-		if raced = found; !found {
+	step := m.candidate.Try(ctx, func(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
+		s, found := m.choose(seen, c)
+		if !found {
 			return nil, m.config.Lease / 10, nil
 		}
 		return []elect.Sight{s}, 0, nil
 	}, 0)
-	return step, raced && step.Term == nil && step.Err == nil, step.Err
+	return step, step.Err
 }
 
 // choose is the slot to claim: with WithReclaim that which this id has, else that which this process had, else the
 // highest that is free below one in use, as a member that leaves is likely to be replaced: who has its slot has its
-// partitions. Whoever loses a claim chooses at random among the next twice as many, up to all, those above included.
-func (m *member) choose(seen []elect.Sight, lost int) (elect.Sight, bool) {
+// partitions.
+func (m *member) choose(seen []elect.Sight, c *contest) (elect.Sight, bool) {
 	m.candidate.Promise.Since = 0
 	top := -1
 	for i, s := range seen {
@@ -82,12 +85,16 @@ func (m *member) choose(seen []elect.Sight, lost int) (elect.Sight, bool) {
 		if s.Free > 0 {
 			top = i
 		}
+		if s.Name == c.chosen && s.Free > 0 {
+			c.lost++
+		}
 	}
 	var free []elect.Sight
 	for i, s := range seen {
 		switch {
 		case s.Free > 0:
-		case s.Name == m.last && lost == 0:
+		case s.Name == m.last && c.lost == 0:
+			c.chosen = s.Name
 			return s, true
 		case i < top:
 			free = slices.Insert(free, 0, s)
@@ -98,6 +105,11 @@ func (m *member) choose(seen []elect.Sight, lost int) (elect.Sight, bool) {
 	if len(free) == 0 {
 		return elect.Sight{}, false
 	}
-	among := min(1<<min(lost, 8), len(free))
-	return free[m.config.Clock.Random(time.Duration(among))], true
+	s := free[m.config.Clock.Random(time.Duration(min(c.among(), len(free))))]
+	c.chosen = s.Name
+	return s, true
 }
+
+// among is how many slots are chosen from at random: the first, and twice as many each time that another has taken the
+// one that was chosen. Nothing else is a reason to look further, since slots stay in the table for ever.
+func (c *contest) among() int { return 1 << min(c.lost, 8) }

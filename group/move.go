@@ -3,6 +3,7 @@ package group
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -27,7 +28,7 @@ func (t *term) take(ctx context.Context, free []table.Observation) {
 func (t *term) takeSome(ctx context.Context, free []table.Observation) {
 	var token table.Token
 	var names []string
-	err := t.try(ctx, func(ctx context.Context) (err error) {
+	err := t.insist(ctx, func(ctx context.Context) (err error) {
 		token, names, err = t.table.Take(ctx, t.hold, free...)
 		return err
 	})
@@ -37,7 +38,7 @@ func (t *term) takeSome(ctx context.Context, free []table.Observation) {
 	}
 	promise := table.Promise{Lease: t.config.Lease}
 	var kept []string
-	err = t.try(ctx, func(ctx context.Context) (err error) {
+	err = t.insist(ctx, func(ctx context.Context) (err error) {
 		kept, err = t.table.Keep(ctx, t.hold, promise, token, names...)
 		return err
 	})
@@ -52,12 +53,24 @@ func (t *term) takeSome(ctx context.Context, free []table.Observation) {
 	t.log.Debug("partitions taken", "n", len(kept), "token", token)
 }
 
+// insist takes a step again that Spanner aborts, twice: other members take other partitions at the same time, and what
+// was observed of these is compared each time.
+func (t *term) insist(ctx context.Context, step func(context.Context) error) error {
+	for again := 0; ; again++ {
+		err := t.try(ctx, step)
+		if again == 2 || !errors.Is(err, table.ErrAborted) {
+			return err
+		}
+		elect.Sleep(ctx, t.config.Clock, t.config.Clock.Random(t.config.Lease/200+1))
+	}
+}
+
 // failed takes in that partitions were not taken. Unless another was just first, the table may show them with this member.
 func (t *term) failed(err error, shares ...*share) {
 	for _, s := range shares {
 		t.loose[s] = true
 	}
-	if elect.First(err) {
+	if elect.First(err) || errors.Is(err, table.ErrAborted) {
 		t.soon(t.config.Clock.Random(t.config.Lease/50 + 1))
 		return
 	}

@@ -1,0 +1,181 @@
+//go:build unix
+
+package group_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+// Machines differ, so the figures are counts and ratios to the lease. One iteration is one lease, one start, or one member
+// that comes or goes: CONTRIBUTING.md has the commands.
+
+const benchLease = 2 * time.Second
+
+var quiet = spindle.WithLogger(slog.New(slog.DiscardHandler))
+
+// run runs a member, and returns what stops it once it has all n partitions.
+func run(tb testing.TB, g *group.Group, n int) (stop func()) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	require.NoError(tb, g.Run(ctx, done))
+	for late := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if len(g.Held()) == n {
+			return func() { cancel(); require.NoError(tb, <-done) }
+		}
+		require.True(tb, time.Now().Before(late), "%d of %d partitions held", len(g.Held()), n)
+	}
+}
+
+func BenchmarkHas(b *testing.B) {
+	db := spindletest.New(b)
+	g := group.New(db.Client, db.Table, "orders", group.Numbered(1000), spindle.WithLease(time.Hour), quiet)
+	defer run(b, g, 1000)()
+	b.ReportAllocs()
+	b.ResetTimer()
+	for b.Loop() {
+		if ok, _ := g.Has("17"); !ok {
+			b.Fatal("lost")
+		}
+	}
+}
+
+// BenchmarkAtRest: the RPCs of a member with nothing happening, for one lease an iteration.
+func BenchmarkAtRest(b *testing.B) {
+	for _, n := range []int{10, 1000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			var rpcs atomic.Int64
+			db := spindletest.New(b)
+			count := []option.ClientOption{
+				option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+					rpcs.Add(1)
+					return invoke(ctx, method, req, reply, cc, opts...)
+				})),
+				option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, stream grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+					rpcs.Add(1)
+					return stream(ctx, desc, cc, method, opts...)
+				})),
+			}
+			client, err := spanner.NewClientWithConfig(b.Context(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true}, append(count, db.ClientOptions()...)...)
+			require.NoError(b, err)
+			defer client.Close()
+			defer run(b, group.New(client, db.Table, "orders", group.Numbered(n), spindle.WithLease(benchLease), quiet), n)()
+			time.Sleep(benchLease)
+			before := rpcs.Load()
+			b.ResetTimer()
+			for b.Loop() {
+				time.Sleep(benchLease)
+			}
+			b.ReportMetric(float64(rpcs.Load()-before)/float64(b.N), "rpcs/lease")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkStart: from Run to all partitions held, by one member, and what a partition takes of memory.
+func BenchmarkStart(b *testing.B) {
+	for _, n := range []int{1000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for i := range b.N {
+				b.StopTimer()
+				db := spindletest.New(b)
+				before := heap()
+				work := group.WithWork(func(ctx context.Context, _ group.Partition) { <-ctx.Done() })
+				b.StartTimer()
+				g := group.New(db.Client, db.Table, fmt.Sprint("orders", i), group.Numbered(n), quiet, work)
+				stop := run(b, g, n)
+				b.StopTimer()
+				b.ReportMetric(float64(heap()-before)/float64(n), "bytes/partition")
+				stop()
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// BenchmarkKill: kill -9 of one of four members with 1,000 partitions, until all are worked on again.
+func BenchmarkKill(b *testing.B) {
+	coming(b, func(f *fleet, ps []*process) []*process {
+		f.kill(ps[0])
+		return ps[1:]
+	}, func(f *fleet, took []float64, gaps []float64, _ int) { report(b, took, "until-all") })
+}
+
+// BenchmarkLeave: SIGTERM of one of four members, until its partitions are worked on again.
+func BenchmarkLeave(b *testing.B) {
+	coming(b, func(f *fleet, ps []*process) []*process {
+		require.NoError(b, ps[0].Signal(syscall.SIGTERM))
+		return ps[1:]
+	}, func(f *fleet, _ []float64, gaps []float64, moved int) {
+		report(b, gaps, "without-work")
+		b.ReportMetric(float64(moved)/float64(b.N)/(float64(f.base.Partitions)/4), "moved/share")
+	})
+}
+
+// BenchmarkJoin: a fifth member.
+func BenchmarkJoin(b *testing.B) {
+	coming(b, func(f *fleet, ps []*process) []*process { return append(ps, f.start()) },
+		func(f *fleet, _ []float64, gaps []float64, moved int) {
+			report(b, gaps, "without-work")
+			b.ReportMetric(float64(moved)/float64(b.N)/(float64(f.base.Partitions)/5), "moved/share")
+		})
+}
+
+// coming lets members come or go, once each iteration, and has four again between them.
+func coming(b *testing.B, change func(*fleet, []*process) []*process, told func(f *fleet, took, gaps []float64, moved int)) {
+	f := newFleet(b, 1000, benchLease)
+	ps := []*process{f.start(), f.start(), f.start(), f.start()}
+	f.spread(time.Minute, ps...)
+	var took, gaps []float64
+	moved := 0
+	for range b.N {
+		time.Sleep(benchLease + time.Duration(time.Now().UnixNano()%int64(benchLease))) // at any instant between heartbeats
+		f.since()
+		began := time.Now()
+		ps = change(f, ps)
+		f.spread(time.Minute, ps...)
+		took = append(took, time.Since(began).Seconds()/benchLease.Seconds())
+		g, m := f.since()
+		gaps, moved = append(gaps, g...), moved+m
+		for len(ps) < 4 {
+			ps = append(ps, f.start())
+		}
+		for ; len(ps) > 4; ps = ps[1:] {
+			require.NoError(b, ps[0].Signal(syscall.SIGTERM))
+		}
+		f.spread(time.Minute, ps...)
+	}
+	told(f, took, gaps, moved)
+	b.ReportMetric(0, "ns/op")
+}
+
+func report(b *testing.B, leases []float64, what string) {
+	slices.Sort(leases)
+	b.ReportMetric(leases[len(leases)/2], "median-leases-"+what)
+	b.ReportMetric(leases[len(leases)-1], "worst-leases-"+what)
+}

@@ -1,0 +1,195 @@
+//go:build unix
+
+package group_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/internal/subprocess"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+func TestMain(m *testing.M) {
+	subprocess.Main(runMember)
+	os.Exit(m.Run())
+}
+
+// member is what a child is told.
+type member struct {
+	Database, Table, Name string
+	Partitions            int
+	Lease                 time.Duration
+}
+
+// turn is what a child says of a partition: its work begins or ends, by the machine's one clock in nanoseconds.
+type turn struct {
+	Begins    bool
+	Partition string
+	At        int64
+}
+
+func runMember(args []string, _ <-chan string) error {
+	var m member
+	if err := json.Unmarshal([]byte(args[0]), &m); err != nil {
+		return err
+	}
+	db, err := spanner.NewClientWithConfig(context.Background(), m.Database, spanner.ClientConfig{DisableNativeMetrics: true})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var mu sync.Mutex
+	out := json.NewEncoder(os.Stdout)
+	say := func(begins bool, p group.Partition) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = out.Encode(turn{begins, p.Name(), time.Now().UnixNano()})
+	}
+	g := group.New(db, m.Table, m.Name, group.Numbered(m.Partitions), spindle.WithLease(m.Lease), spindle.WithHandover(),
+		spindle.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil))),
+		group.WithWork(func(ctx context.Context, p group.Partition) {
+			say(true, p)
+			<-ctx.Done()
+			say(false, p)
+		}))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	done := make(chan error, 1)
+	if err := g.Run(ctx, done); err != nil {
+		return err
+	}
+	return <-done
+}
+
+// fleet is a group of processes.
+type fleet struct {
+	tb   testing.TB
+	db   *spindletest.Database
+	base member
+
+	mu      sync.Mutex
+	changed chan struct{}
+	owner   map[string]*process
+	free    map[string]int64 // since when nobody works on it
+	gaps    []float64        // in leases, of partitions that were without work
+	moved   int
+	clashes []string
+}
+
+type process struct {
+	*subprocess.Child
+	has int
+}
+
+func newFleet(tb testing.TB, partitions int, lease time.Duration) *fleet {
+	db := spindletest.New(tb)
+	return &fleet{tb: tb, db: db, base: member{db.Path, db.Table, "orders", partitions, lease}, changed: make(chan struct{}),
+		owner: map[string]*process{}, free: map[string]int64{}}
+}
+
+func (f *fleet) start() *process {
+	f.tb.Helper()
+	arg, err := json.Marshal(f.base)
+	require.NoError(f.tb, err)
+	p := &process{}
+	stderr := io.Discard
+	if testing.Verbose() {
+		stderr = os.Stderr
+	}
+	child := subprocess.Command{Args: []string{string(arg)}, Env: f.db.Env(), Stderr: stderr, Line: func(line string) { f.hear(p, line) }}
+	p.Child, err = child.Start()
+	require.NoError(f.tb, err)
+	f.tb.Cleanup(p.Kill)
+	return p
+}
+
+func (f *fleet) hear(p *process, line string) {
+	var t turn
+	if json.Unmarshal([]byte(line), &t) != nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if t.Begins {
+		if f.owner[t.Partition] != nil {
+			f.clashes = append(f.clashes, t.Partition)
+		}
+		f.owner[t.Partition] = p
+		p.has++
+		f.moved++
+		if since, was := f.free[t.Partition]; was {
+			f.gaps = append(f.gaps, float64(t.At-since)/float64(f.base.Lease))
+		}
+		delete(f.free, t.Partition)
+	} else if f.owner[t.Partition] == p {
+		delete(f.owner, t.Partition)
+		p.has--
+		f.free[t.Partition] = t.At
+	}
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// kill ends p as kill -9 does: its partitions have nobody from the instant before.
+func (f *fleet) kill(p *process) {
+	at := time.Now().UnixNano()
+	p.Kill()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for partition, owner := range f.owner {
+		if owner == p {
+			delete(f.owner, partition)
+			f.free[partition] = at
+		}
+	}
+	p.has = 0
+}
+
+// spread waits until the processes have all partitions, evenly.
+func (f *fleet) spread(limit time.Duration, ps ...*process) {
+	f.tb.Helper()
+	late := time.After(limit)
+	for {
+		f.mu.Lock()
+		sum, even, changed := 0, true, f.changed
+		for _, p := range ps {
+			sum += p.has
+			even = even && p.has >= f.base.Partitions/len(ps) && p.has <= (f.base.Partitions+len(ps)-1)/len(ps)
+		}
+		said := fmt.Sprint(sum, " partitions are worked on, of ", f.base.Partitions)
+		f.mu.Unlock()
+		if even && sum == f.base.Partitions {
+			require.Empty(f.tb, f.clashes, "two processes worked on one partition")
+			return
+		}
+		select {
+		case <-changed:
+		case <-late:
+			require.FailNow(f.tb, "no even spread", said)
+		}
+	}
+}
+
+// since returns what was counted since the last time: gaps in leases, and how many partitions began with a process.
+func (f *fleet) since() (gaps []float64, moved int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	gaps, moved = f.gaps, f.moved
+	f.gaps, f.moved = nil, 0
+	return gaps, moved
+}
