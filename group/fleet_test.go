@@ -57,7 +57,6 @@ type process struct {
 	link   *memtable.Link
 	clock  *fleet.Clock
 	log    *fleet.Log
-	seen   []spindle.Event
 	stop   context.CancelFunc
 	done   chan error
 	dead   bool

@@ -2,6 +2,7 @@ package group
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,17 +25,15 @@ func TestHasIsFalseOnceTheWorkWasTold(t *testing.T) {
 				a.link.Lose(func(step string) bool { return step == "roster" }, nil)
 			}
 		})
-		told := 0
+		var told atomic.Int32
 		a.linger = func(partition string) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			told++
+			told.Add(1)
 			has, _ := a.Has(partition)
 			assert.False(t, has, "the work on %s was told that it is over", partition)
 		}
 		c.run(a)
 		time.Sleep(3 * lease)
-		assert.NotZero(t, told)
+		assert.NotZero(t, told.Load())
 		c.end(a)
 	})
 }
