@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,8 @@ type candidate struct {
 	Scripted                   bool  // it writes when it is told to, and not on its own
 	Handover                   bool
 	Priority                   int // if Handover
+	Partitions                 int // it is a member of the group Lock, which has so many
+	Reclaim                    bool
 }
 
 const (
@@ -39,11 +42,13 @@ const (
 
 	// rowTime is how long one row of the register is used: it bounds the histories that a checker
 	// has to search. Candidates need not agree on it, since every row is a register of its own.
-	rowTime = 20 * time.Second
+	rowTime     = 20 * time.Second
+	rowsAtATime = 100 // one for each partition of a group
 )
 
-// A register row is written only by holders. Its token is that of the last writer.
-var registerColumns = []string{"id", "value", "token"}
+// A register row is written only by holders. Its token is that of the last writer, and count is how many
+// writes have read what they overwrote: each adds one.
+var registerColumns = []string{"id", "value", "token", "count"}
 
 // runCandidate leaves its client open: writes of terms that are over may be on their way when it ends.
 func runCandidate(args []string, orders <-chan string) error {
@@ -63,29 +68,48 @@ func runCandidate(args []string, orders <-chan string) error {
 	if err != nil {
 		return err
 	}
+	w.ctx = ctx
 	opts := []spindle.Option{
-		spindle.WithID(c.Who),
+		spindle.WithID(c.id()),
 		spindle.WithLease(c.Lease),
 		spindle.WithObserver(w.observe),
 		spindle.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))),
+	}
+	if c.Handover {
+		opts = append(opts, spindle.WithHandover())
+	}
+	if c.Reclaim {
+		opts = append(opts, spindle.WithReclaim())
+	}
+	if c.Partitions > 0 {
+		return w.runMember(opts)
 	}
 	if !c.Scripted {
 		opts = append(opts, spindle.WithLeader(w.lead))
 	}
 	if c.Handover {
-		opts = append(opts, spindle.WithHandover(), spindle.WithPriority(c.Priority))
+		opts = append(opts, spindle.WithPriority(c.Priority))
 	}
-	w.ctx, w.lock = ctx, spindle.New(w.db, c.Table, c.Lock, opts...)
+	w.lock = spindle.New(w.db, c.Table, c.Lock, opts...)
 	go w.obey(orders)
 	done := make(chan error, 1)
 	if err := w.lock.Run(ctx, done); err != nil {
 		return err
 	}
-	w.watch(done)
+	w.watch(done, &interval{lock: c.Lock, has: w.lock.HasLock})
 	if w.last != 0 {
-		w.write(w.last) // it was released
+		w.write(w.under(w.last)) // it was released
 	}
 	return nil
+}
+
+// id is the process's own, or that of its member, as a pod's is.
+func (c candidate) id() string {
+	if c.Reclaim {
+		name, _, _ := strings.Cut(c.Who, ".")
+		return name
+	}
+	return c.Who
 }
 
 // worker is what runs in a candidate's process.
@@ -108,7 +132,7 @@ func (w *worker) say(r record) {
 	if r.At == 0 {
 		r.At = now()
 	}
-	r.Lock, r.Who = w.Lock, w.Who
+	r.Lock, r.Who = cmp.Or(r.Lock, w.Lock), w.Who
 	_ = w.out.Encode(r)
 }
 
@@ -122,43 +146,58 @@ func (w *worker) observe(e spindle.Event) {
 // now is the one clock of the machine. TestChaos makes sure that nobody set it meanwhile.
 func now() int64 { return time.Now().UnixNano() }
 
-// watch asks HasLock until done. It reports intervals from the end of the first call that answered
+// watch asks who has what until done. It reports intervals from the end of the first call that answered
 // true to the start of the last one, so each lies within the time that the process believed in.
-func (w *worker) watch(done <-chan error) {
+func (w *worker) watch(done <-chan error, all ...*interval) {
 	tick := time.NewTicker(pollHasLock)
 	defer tick.Stop()
-	var in record // the interval, and its last report in At
-	flush := func() {
-		if in.From != 0 && in.To > in.From && in.To > in.At {
-			in.At = in.To
-			w.say(in)
-		}
-	}
 	w.say(record{Kind: kindStarted})
 	for {
-		before := now()
-		has, token := w.lock.HasLock()
-		after := now()
-		switch {
-		case !has || token != in.Token:
-			flush()
-			in = record{}
-			if has {
-				in = record{Kind: kindHeld, Token: token, From: after}
-			}
-		default:
-			in.To = before
-			if in.To-in.At > int64(reportHeld) {
-				flush()
-			}
+		for _, i := range all {
+			i.look(w)
 		}
 		select {
 		case <-tick.C:
 		case err := <-done:
-			flush()
+			for _, i := range all {
+				i.flush(w)
+			}
 			w.say(record{Kind: kindStopped, Note: text(err)})
 			return
 		}
+	}
+}
+
+// interval is what one lock is seen to do.
+type interval struct {
+	lock string
+	has  func() (bool, spindle.Token)
+	in   record // the interval, and its last report in At
+}
+
+func (i *interval) look(w *worker) {
+	before := now()
+	has, token := i.has()
+	after := now()
+	switch {
+	case !has || token != i.in.Token:
+		i.flush(w)
+		i.in = record{}
+		if has {
+			i.in = record{Kind: kindHeld, Lock: i.lock, Token: token, From: after}
+		}
+	default:
+		i.in.To = before
+		if i.in.To-i.in.At > int64(reportHeld) {
+			i.flush(w)
+		}
+	}
+}
+
+func (i *interval) flush(w *worker) {
+	if i.in.From != 0 && i.in.To > i.in.From && i.in.To > i.in.At {
+		i.in.At = i.in.To
+		w.say(i.in)
 	}
 }
 
@@ -168,12 +207,17 @@ func (w *worker) lead(ctx context.Context, token spindle.Token) {
 	w.works.Store(int64(token))
 	defer w.works.Store(0)
 	for ctx.Err() == nil {
-		w.write(token)
+		w.write(w.under(token))
 		pause(ctx, 10*time.Millisecond+rand.N(30*time.Millisecond))
 	}
 	w.last = token
+	w.writeLate(ctx, w.under(token))
+}
+
+// writeLate writes once more some time after the loss of what ctx was about.
+func (w *worker) writeLate(ctx context.Context, f fenced) {
 	if errors.Is(context.Cause(ctx), spindle.ErrExpired) || errors.Is(context.Cause(ctx), spindle.ErrSuperseded) {
-		time.AfterFunc(rand.N(w.Lease), func() { w.write(token) })
+		time.AfterFunc(rand.N(w.Lease), func() { w.write(f) })
 	}
 }
 
@@ -184,11 +228,31 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+// fenced is what is held under one token, and commits through its fence.
+type fenced struct {
+	lock  string
+	row   int64 // of the register
+	token spindle.Token
+
+	apply    func(context.Context, []*spanner.Mutation) (time.Time, error)
+	transact func(context.Context, func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error)
+}
+
+func (w *worker) under(token spindle.Token) fenced {
+	return fenced{w.Lock, 0, token,
+		func(ctx context.Context, ms []*spanner.Mutation) (time.Time, error) {
+			return w.lock.Apply(ctx, token, ms)
+		},
+		func(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
+			return w.lock.ReadWriteTransaction(ctx, token, fn)
+		}}
+}
+
 // write makes one write to the register through the fence and reports it: mostly by reading and
 // writing in a transaction, now and then blindly. It does not end with the term: what is on its way
 // when a lock is lost is what fences are for.
-func (w *worker) write(token spindle.Token) {
-	r := record{Kind: kindInvoke, Token: token, Value: w.value.Add(1), Row: now() / int64(rowTime)}
+func (w *worker) write(f fenced) {
+	r := record{Kind: kindInvoke, Lock: f.lock, Token: f.token, Value: w.value.Add(1), Row: f.row + now()/int64(rowTime)*rowsAtATime}
 	r.Blind = r.Value%4 == 0
 	w.say(r)
 	ctx, cancel := context.WithTimeout(context.Background(), w.Lease/2)
@@ -196,9 +260,9 @@ func (w *worker) write(token spindle.Token) {
 	var at time.Time
 	var err error
 	if r.Blind {
-		at, err = w.lock.Apply(ctx, token, mutations(r))
+		at, err = f.apply(ctx, mutations(r))
 	} else {
-		at, err = w.lock.ReadWriteTransaction(ctx, token, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+		at, err = f.transact(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
 			if err := readRegister(ctx, txn, &r); err != nil {
 				return err
 			}
@@ -209,7 +273,11 @@ func (w *worker) write(token spindle.Token) {
 }
 
 func mutations(r record) []*spanner.Mutation {
-	return []*spanner.Mutation{spanner.InsertOrUpdate("register", registerColumns, []any{r.Row, r.Value, int64(r.Token)})}
+	values := []any{r.Row, r.Value, int64(r.Token)}
+	if !r.Blind {
+		values = append(values, r.Count+1)
+	}
+	return []*spanner.Mutation{spanner.InsertOrUpdate("register", registerColumns[:len(values)], values)}
 }
 
 // rowReader is what a transaction of any kind has.
@@ -219,7 +287,7 @@ type rowReader interface {
 
 // readRegister reads what the row holds into r: zeros before the first write.
 func readRegister(ctx context.Context, txn rowReader, r *record) error {
-	r.Prev, r.PrevToken = 0, 0
+	r.Prev, r.PrevToken, r.Count = 0, 0, 0
 	row, err := txn.ReadRow(ctx, "register", spanner.Key{r.Row}, registerColumns)
 	if errors.Is(err, spanner.ErrRowNotFound) {
 		return nil
@@ -228,10 +296,11 @@ func readRegister(ctx context.Context, txn rowReader, r *record) error {
 		return err
 	}
 	var id, token int64
-	if err := row.Columns(&id, &r.Prev, &token); err != nil {
+	var count spanner.NullInt64 // none, if only blind writes were made
+	if err := row.Columns(&id, &r.Prev, &token, &count); err != nil {
 		return err
 	}
-	r.PrevToken = spindle.Token(token)
+	r.PrevToken, r.Count = spindle.Token(token), count.Int64
 	return nil
 }
 

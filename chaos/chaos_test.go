@@ -1,14 +1,16 @@
 //go:build unix
 
-// Package chaos has the evidence from real processes: candidates that are killed, stopped and cut off
-// from a real emulator for a few hundred terms, and checkers that look for two holders at a time, for
-// writes that passed the fence when they should not have, and for a register that is not linearizable.
+// Package chaos has the evidence from real processes: candidates, and members of groups, that are killed, stopped and
+// cut off from a real emulator for a few hundred terms, and checkers that look for two holders at a time, for writes
+// that passed the fence when they should not have, for a register that is not linearizable, and for writes of it that
+// are lost or doubled.
 //
 //		go test -race -v ./chaos                                        about two minutes
 //		go test -race -v ./chaos -run Chaos -chaos.for 30m -timeout 40m
 //		go test -race -v ./chaos -run Chaos -chaos.seed 7               the attacks of that run again
 //
 //	  - chaos_test.go: the run, and what it prints
+//	  - group_test.go: the run of groups, and what runs in their processes
 //	  - candidate_test.go: what runs in a process
 //	  - process_test.go: processes, and the network that each of them has
 //	  - nemesis_test.go: the faults
@@ -18,6 +20,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -38,7 +41,7 @@ import (
 )
 
 var (
-	chaosFor = flag.Duration("chaos.for", 90*time.Second, "how long TestChaos goes on")
+	chaosFor = flag.Duration("chaos.for", 0, "how long TestChaos goes on, and TestGroupChaos; 0: 55 s and 35 s")
 	seedFlag = flag.Uint64("chaos.seed", 0, "the seed of the attacks; 0: a new one")
 	keepIn   = flag.String("chaos.keep", "", "keep histories and logs in this directory, even of tests that pass")
 )
@@ -58,8 +61,8 @@ const (
 )
 
 const (
-	registerGoogleSQL  = `CREATE TABLE register (id INT64 NOT NULL, value INT64, token INT64) PRIMARY KEY (id)`
-	registerPostgreSQL = `CREATE TABLE register (id bigint NOT NULL PRIMARY KEY, value bigint, token bigint)`
+	registerGoogleSQL  = `CREATE TABLE register (id INT64 NOT NULL, value INT64, token INT64, count INT64) PRIMARY KEY (id)`
+	registerPostgreSQL = `CREATE TABLE register (id bigint NOT NULL PRIMARY KEY, value bigint, token bigint, count bigint)`
 )
 
 func needEmulator(t *testing.T) {
@@ -88,9 +91,21 @@ func newDatabase(t *testing.T, postgres bool, flags ...string) *spindletest.Data
 }
 
 func TestChaos(t *testing.T) {
+	h := chaos(t, 55*time.Second, teamSize, 0, func(team *team, _ *spindletest.Database, mended int64) {
+		ok := team.h.await(settle, func() bool { return team.h.accepted(team.base.Lock, mended) > 0 })
+		assert.True(t, ok, "lock %s: no write was accepted in %v after the last fault", team.base.Lock, settle)
+	})
+	assert.NotZero(t, h.given[kindSteppedDown], "no StepDown came through")
+	assert.NotZero(t, h.given[kindHandover], "no request was answered")
+}
+
+// chaos torments a team on each of the grounds, and requires that all is well after it. recovers awaits that a team
+// is as it should be again.
+func chaos(t *testing.T, goesOn time.Duration, size, partitions int, recovers func(team *team, db *spindletest.Database, mended int64)) *history {
 	needEmulator(t)
+	goesOn = cmp.Or(*chaosFor, goesOn)
 	if end, ok := t.Deadline(); ok {
-		require.Greater(t, time.Until(end), *chaosFor+2*settle, "-timeout must leave time for -chaos.for")
+		require.Greater(t, time.Until(end), goesOn+2*settle, "-timeout must leave time for -chaos.for")
 	}
 	seed := *seedFlag
 	if seed == 0 {
@@ -104,10 +119,10 @@ func TestChaos(t *testing.T) {
 	var dbs []*spindletest.Database
 	for _, g := range grounds {
 		db := newDatabase(t, g.postgres, g.flags...)
-		base := candidate{Lock: g.lock, Database: db.Path, Table: db.Table, Lease: lease, Handover: true}
-		dbs, teams = append(dbs, db), append(teams, newTeam(t, h, base, db.Host, teamSize))
+		base := candidate{Lock: g.lock, Database: db.Path, Table: db.Table, Lease: lease, Handover: true, Partitions: partitions}
+		dbs, teams = append(dbs, db), append(teams, newTeam(t, h, base, db.Host, size))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), *chaosFor)
+	ctx, cancel := context.WithTimeout(t.Context(), goesOn)
 	defer cancel()
 	var all sync.WaitGroup
 	for i, team := range teams {
@@ -117,8 +132,7 @@ func TestChaos(t *testing.T) {
 
 	mended := now()
 	for i, team := range teams {
-		ok := h.await(settle, func() bool { return h.accepted(team.base.Lock, mended) > 0 })
-		assert.True(t, ok, "lock %s: no write was accepted in %v after the last fault", team.base.Lock, settle)
+		recovers(team, dbs[i], mended)
 		team.terminate()
 		team.finish(dbs[i].Client)
 	}
@@ -126,10 +140,9 @@ func TestChaos(t *testing.T) {
 	v := h.check()
 	t.Log(summary(h, v, time.Since(start), seed, start))
 	v.require(t)
-	assert.Greater(t, float64(len(h.terms)), chaosFor.Seconds()/2, "terms: too few to show anything")
-	assert.NotZero(t, h.given[kindSteppedDown], "no StepDown came through")
-	assert.NotZero(t, h.given[kindHandover], "no request was answered")
+	assert.Greater(t, float64(len(h.terms)), goesOn.Seconds()/2, "terms: too few to show anything")
 	assert.True(t, slices.ContainsFunc(h.writes, func(w *write) bool { return w.outcome == kindFenced }), "no write was fenced: nothing was shown of the fence")
+	return h
 }
 
 // requireOneClock fails where the machine's clock was set: intervals of different processes can't be
@@ -159,20 +172,23 @@ func summary(h *history, v verdict, took time.Duration, seed uint64, start time.
 	row := func(what, format string, args ...any) {
 		fmt.Fprintf(tw, "%s\t%s\n", what, fmt.Sprintf(format, args...))
 	}
-	row("\nchaos", "%v, %d locks, %d processes at a time, %d in all, lease %v, seed %d", took.Round(time.Second), len(h.locks()), len(h.locks())*teamSize, h.started, lease, seed)
-	row("terms", "%d", len(h.terms))
+	row("\nchaos", "%v, %d locks, %d processes, lease %v, seed %d", took.Round(time.Second), len(h.locks()), h.started, lease, seed)
+	row("terms", "%d, of %d elections", len(h.terms), h.joined)
 	row("faults", "%d", sum)
 	for _, kind := range kinds {
 		row("", "%s", kind)
 	}
-	row("stepped down", "%d", h.given[kindSteppedDown])
-	row("requests answered", "%d", h.given[kindHandover])
+	if n := h.given[kindSteppedDown]; n > 0 {
+		row("stepped down", "%d", n)
+		row("requests answered", "%d", h.given[kindHandover])
+	}
 	row("writes accepted", "%d", outcomes[kindAccepted])
 	row("writes fenced", "%d", outcomes[kindFenced])
 	row("writes unknown", "%d, of which %d have happened", outcomes[kindUnknown], v.unknownSeen)
 	row("longest without a holder", "%.1f leases (lock %s, after %v)", float64(v.longestGap)/float64(lease), v.gapOf, time.Duration(v.gapAt-start.UnixNano()).Round(100*time.Millisecond))
 	row("overlaps", "%d", len(v.overlaps))
 	row("tokens out of order", "%d", len(v.disorder))
+	row("miscounted", "%d", len(v.miscounted))
 	row("linearizable", "%s", answer(v))
 	_ = tw.Flush()
 	return b.String()

@@ -37,6 +37,7 @@ type record struct {
 	Blind     bool          `json:"blind,omitempty"` // it did not read what it overwrote
 	Prev      int64         `json:"prev,omitempty"`  // what it read
 	PrevToken spindle.Token `json:"prevToken,omitempty"`
+	Count     int64         `json:"count,omitempty"`  // of writes that were not blind, before it
 	Commit    int64         `json:"commit,omitempty"` // commit timestamp in microseconds, as tokens are
 
 	Note string `json:"note,omitempty"` // an error, or what the nemesis does
@@ -92,7 +93,7 @@ type history struct {
 	changed chan struct{} // closed and replaced at each record
 	last    map[string]record
 	terms   []*term
-	open    map[string]*term // by process
+	open    map[string]*term // by process and lock
 	newest  map[string]*term // by lock
 	writes  []*write
 	values  map[int64]*write
@@ -100,6 +101,7 @@ type history struct {
 	faults  map[string]int
 	given   map[string]int // handovers without an error, by how they were asked for
 	started int            // processes
+	joined  int            // terms of locks, and of members of groups
 }
 
 // newHistory keeps the history of a test that fails or does not end, and says where.
@@ -155,6 +157,10 @@ func (h *history) add(r record) {
 		if r.Note == "" {
 			h.given[r.Kind]++
 		}
+	case kindEvent:
+		if r.Note == spindle.Elected.String() {
+			h.joined++
+		}
 	case kindFault:
 		h.faults[r.Note]++
 	}
@@ -164,10 +170,11 @@ func (h *history) add(r record) {
 }
 
 func (h *history) held(r record) {
-	t := h.open[r.Who]
+	of := r.Who + " " + r.Lock
+	t := h.open[of]
 	if t == nil || t.token != r.Token {
 		t = &term{lock: r.Lock, who: r.Who, token: r.Token, from: r.From}
-		h.terms, h.open[r.Who] = append(h.terms, t), t
+		h.terms, h.open[of] = append(h.terms, t), t
 	}
 	t.to = r.To
 	if n := h.newest[r.Lock]; n == nil || t.token > n.token {
@@ -259,6 +266,7 @@ type verdict struct {
 	disorder    []string // of tokens
 	notLinear   []string // registers, by lock and row
 	undecided   []string // registers too hard for the checker
+	miscounted  []string // registers
 	longestGap  time.Duration
 	gapOf       string
 	gapAt       int64
@@ -284,6 +292,7 @@ func (h *history) check() verdict {
 				v.unknownSeen++
 			}
 		}
+		v.miscounted = append(v.miscounted, miscounted(writes, h.finalsOf(lock), happened)...)
 		for row, ops := range operations(writes, h.finalsOf(lock)) {
 			name := fmt.Sprintf("%s-%d", lock, row)
 			switch linearizable(ops, filepath.Join(h.dir, "register-"+name+".html")) {
@@ -304,6 +313,7 @@ func (v verdict) require(tb testing.TB) {
 	assert.Empty(tb, v.overlaps, "two holders at a time")
 	assert.Empty(tb, v.disorder, "writes out of the order of their tokens")
 	assert.Empty(tb, v.notLinear, "registers that are not linearizable: see the HTML beside the history")
+	assert.Empty(tb, v.miscounted, "writes that are lost or doubled")
 	assert.Empty(tb, v.undecided, "registers whose check took too long")
 }
 
@@ -350,6 +360,27 @@ func overlaps(terms []*term) (found []string) {
 		}
 		if longest == nil || t.to > longest.to {
 			longest = t
+		}
+	}
+	return found
+}
+
+// miscounted finds registers that were not counted up once by each write that read them. Of those of unknown outcome
+// it knows only that some have happened.
+func miscounted(writes []*write, finals []record, happened map[int64]bool) (found []string) {
+	least, most := map[int64]int64{}, map[int64]int64{}
+	for _, w := range writes {
+		if w.Blind || w.outcome == kindFenced {
+			continue
+		}
+		most[w.Row]++
+		if w.outcome == kindAccepted || happened[w.Value] {
+			least[w.Row]++
+		}
+	}
+	for _, r := range finals {
+		if r.Count < least[r.Row] || r.Count > most[r.Row] {
+			found = append(found, fmt.Sprintf("lock %s: row %d counts %d, and was written %d times, or %d with all of unknown outcome", r.Lock, r.Row, r.Count, least[r.Row], most[r.Row]))
 		}
 	}
 	return found

@@ -25,8 +25,6 @@ var faults = []fault{
 	{"SIGSTOP", 5, 1.05, 2.5, func(m *member) { m.signal(syscall.SIGSTOP) }, func(m *member) { m.signal(syscall.SIGCONT) }},
 	{"short SIGSTOP", 2, 0.2, 1.05, func(m *member) { m.signal(syscall.SIGSTOP) }, func(m *member) { m.signal(syscall.SIGCONT) }},
 	{"SIGTERM", 3, 0, 0.5, (*member).terminate, (*member).start}, // most of them with handover
-	{"StepDown", 3, 0, 0.5, func(m *member) { m.order(command{Do: "step down"}) }, func(*member) {}},
-	{"request", 3, 0, 0.5, (*member).isAsked, func(*member) {}},
 	{"cut", 2, 0.3, 2, func(m *member) { m.link.Cut() }, mend},
 	{"black hole", 2, 0.3, 2.5, func(m *member) { m.link.To.BlackHole(); m.link.From.BlackHole() }, mend},
 	{"requests lost in a black hole", 2, 0.3, 2.5, func(m *member) { m.link.To.BlackHole() }, mend},
@@ -34,6 +32,17 @@ var faults = []fault{
 	{"delay", 2, 0.5, 3, func(m *member) { m.slow(0.1) }, mend},
 	{"delay of about a lease", 2, 0.5, 3, func(m *member) { m.slow(0.5) }, mend},
 	{"everybody cut off", 1, 0.3, 2, cutEverybody, mendEverybody},
+}
+
+var lockFaults = []fault{
+	{"StepDown", 3, 0, 0.5, func(m *member) { m.order(command{Do: "step down"}) }, func(*member) {}},
+	{"request", 3, 0, 0.5, (*member).isAsked, func(*member) {}},
+}
+
+// Members that are away for some leases, so that the others share among themselves, and give to who comes back.
+var groupFaults = []fault{
+	{"leave and join", 4, 1.5, 4, (*member).terminate, (*member).start},
+	{"SIGKILL for long", 2, 1.5, 4, (*member).kill, (*member).start},
 }
 
 func mend(m *member) { m.link.Mend() }
@@ -73,11 +82,12 @@ type attack struct {
 	lasts  time.Duration
 	rest   time.Duration // before the next
 	holder bool          // it is meant for the holder
+	lock   int           // of this of the team's locks
 	member int           // or for this one
 }
 
 func (t *team) next(r *rand.Rand) attack {
-	f := pick(r)
+	f := pick(r, t.faults())
 	rest := r.Float64() / 2
 	if r.IntN(25) == 0 {
 		rest = 8 // a priority asks for three leases in which nothing fails
@@ -87,11 +97,20 @@ func (t *team) next(r *rand.Rand) attack {
 		lasts:  t.leases(f.shortest + r.Float64()*(f.longest-f.shortest)),
 		rest:   t.leases(rest),
 		holder: r.IntN(4) > 0, // most of them: a fault of anybody else changes little
+		lock:   r.IntN(len(t.locks)),
 		member: r.IntN(len(t.members)),
 	}
 }
 
-func pick(r *rand.Rand) fault {
+// faults are those that the team can suffer.
+func (t *team) faults() []fault {
+	if t.base.Partitions > 0 {
+		return append(faults[:len(faults):len(faults)], groupFaults...)
+	}
+	return append(faults[:len(faults):len(faults)], lockFaults...)
+}
+
+func pick(r *rand.Rand, faults []fault) fault {
 	sum := 0
 	for _, f := range faults {
 		sum += f.weight
@@ -116,7 +135,7 @@ func (t *team) torment(ctx context.Context, seed, stream uint64) {
 		a := t.next(r)
 		var holder *member
 		t.h.await(t.leases(4), func() bool {
-			if term := t.h.holder(t.base.Lock, now()-int64(4*reportHeld)); term != nil {
+			if term := t.h.holder(t.locks[a.lock], now()-int64(4*reportHeld)); term != nil {
 				holder = t.member(term.who)
 			}
 			return holder != nil || ctx.Err() != nil
@@ -140,7 +159,7 @@ func (t *team) torment(ctx context.Context, seed, stream uint64) {
 
 func (m *member) suffer(a attack) {
 	r := record{Kind: kindFault, Lock: m.team.base.Lock, Who: m.current().who, Note: a.fault.name}
-	if a.fault.name == "SIGTERM" && m.current().handover {
+	if (a.fault.name == "SIGTERM" || a.fault.name == "leave and join") && m.current().handover {
 		r.Note += " with handover"
 	}
 	m.team.h.add(r)

@@ -31,6 +31,7 @@ func TestPausedLeaderLosesAnUpdateUnlessItIsFenced(t *testing.T) {
 				return
 			}
 			assert.Equal(t, []string{"p-1"}, v.notLinear, "two writes that found the same value: an update is lost")
+			assert.Len(t, v.miscounted, 1, "three writes count two")
 			require.Len(t, v.disorder, 1, "a write under the old token landed after the new one")
 			_, err := os.Stat(filepath.Join(h.dir, "register-p-1.html"))
 			assert.NoError(t, err, "the picture of it")
@@ -106,15 +107,15 @@ func TestCheckers(t *testing.T) {
 		end.Kind, end.Prev, end.Commit, end.At = outcome, prev, commit, at(ms+10)
 		return []record{invoke, end}
 	}
-	final := func(value int64) []record {
-		return []record{{Kind: kindFinal, Lock: "x", Row: 1, Value: value, From: at(1000), At: at(1001)}}
+	final := func(value, count int64) []record {
+		return []record{{Kind: kindFinal, Lock: "x", Row: 1, Value: value, Count: count, From: at(1000), At: at(1001)}}
 	}
 	for name, c := range map[string]struct {
-		records             [][]record
-		overlaps, disorders int
-		notLinear           bool
-		unknownSeen         int
-		gap                 time.Duration
+		records                 [][]record
+		overlaps, disorders     int
+		notLinear               bool
+		miscounted, unknownSeen int
+		gap                     time.Duration
 	}{
 		"terms one after the other": {
 			records: [][]record{{held("a", 1, 10, 20), held("a", 1, 10, 40), held("b", 2, 90, 95)}},
@@ -126,17 +127,23 @@ func TestCheckers(t *testing.T) {
 		},
 		"an older token later": {records: [][]record{{held("a", 2, 10, 20), held("b", 1, 30, 35)}}, disorders: 1, gap: 10 * time.Millisecond},
 		"writes one after the other": {
-			records: [][]record{wrote(kindAccepted, 1, 0, 5, 0, 10), wrote(kindAccepted, 20, 20, 6, 5, 30), final(6)},
+			records: [][]record{wrote(kindAccepted, 1, 0, 5, 0, 10), wrote(kindAccepted, 20, 20, 6, 5, 30), final(6, 2)},
+		},
+		"a write that is counted twice": {
+			records: [][]record{wrote(kindAccepted, 1, 0, 5, 0, 10), wrote(kindAccepted, 20, 20, 6, 5, 30), final(6, 3)}, miscounted: 1,
+		},
+		"a write that is not counted": {
+			records: [][]record{wrote(kindUnknown, 1, 0, 5, 0, 0), wrote(kindAccepted, 1, 20, 6, 5, 30), final(6, 1)}, miscounted: 1, unknownSeen: 1,
 		},
 		"a lost update":                 {records: [][]record{wrote(kindAccepted, 1, 0, 5, 0, 10), wrote(kindAccepted, 1, 20, 6, 0, 30)}, notLinear: true},
-		"a write that is gone":          {records: [][]record{wrote(kindAccepted, 1, 0, 5, 0, 10), final(0)}, notLinear: true},
-		"unknown, and did not happen":   {records: [][]record{wrote(kindUnknown, 1, 0, 5, 0, 0), final(0)}},
-		"unknown, and happened":         {records: [][]record{wrote(kindUnknown, 1, 0, 5, 0, 0), final(5)}, unknownSeen: 1},
-		"unknown, and happened later":   {records: [][]record{wrote(kindUnknown, 1, 0, 5, 0, 0), wrote(kindAccepted, 1, 20, 6, 0, 30), final(5)}, unknownSeen: 1},
+		"a write that is gone":          {records: [][]record{wrote(kindAccepted, 1, 0, 5, 0, 10), final(0, 0)}, notLinear: true, miscounted: 1},
+		"unknown, and did not happen":   {records: [][]record{wrote(kindUnknown, 1, 0, 5, 0, 0), final(0, 0)}},
+		"unknown, and happened":         {records: [][]record{wrote(kindUnknown, 1, 0, 5, 0, 0), final(5, 1)}, unknownSeen: 1},
+		"unknown, and happened later":   {records: [][]record{wrote(kindUnknown, 1, 0, 5, 0, 0), wrote(kindAccepted, 1, 20, 6, 0, 30), final(5, 2)}, unknownSeen: 1},
 		"unknown, and happened earlier": {records: [][]record{wrote(kindAccepted, 1, 0, 6, 5, 10), wrote(kindUnknown, 1, 20, 5, 0, 0)}, notLinear: true, unknownSeen: 1},
-		"fenced, and happened":          {records: [][]record{wrote(kindFenced, 1, 0, 5, 0, 0), final(5)}, notLinear: true},
+		"fenced, and happened":          {records: [][]record{wrote(kindFenced, 1, 0, 5, 0, 0), final(5, 1)}, notLinear: true, miscounted: 1},
 		"an old token's write after a newer claim": {
-			records: [][]record{wrote(kindAccepted, 1, 0, 5, 0, 10), wrote(kindAccepted, 20, 20, 6, 5, 30), wrote(kindAccepted, 1, 40, 7, 6, 50), final(7)}, disorders: 1,
+			records: [][]record{wrote(kindAccepted, 1, 0, 5, 0, 10), wrote(kindAccepted, 20, 20, 6, 5, 30), wrote(kindAccepted, 1, 40, 7, 6, 50), final(7, 3)}, disorders: 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,6 +157,7 @@ func TestCheckers(t *testing.T) {
 			assert.Len(t, v.overlaps, c.overlaps)
 			assert.Len(t, v.disorder, c.disorders)
 			assert.Equal(t, c.notLinear, len(v.notLinear) > 0)
+			assert.Len(t, v.miscounted, c.miscounted)
 			assert.Equal(t, c.unknownSeen, v.unknownSeen)
 			assert.Equal(t, c.gap, v.longestGap)
 		})

@@ -24,12 +24,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/subprocess"
 )
 
-// team is the candidates for one lock, in a database of its own: the emulator runs one read-write
+// team is the candidates for one lock, or the members of one group, in a database of its own: the emulator runs one read-write
 // transaction at a time in each.
 type team struct {
 	tb      testing.TB
 	h       *history
 	base    candidate
+	locks   []string // the lock, or those of the group's partitions
 	members []*member
 }
 
@@ -57,7 +58,10 @@ var processes atomic.Int64
 const valuesOfAProcess = 1 << 32
 
 func newTeam(tb testing.TB, h *history, base candidate, host string, size int) *team {
-	t := &team{tb: tb, h: h, base: base}
+	t := &team{tb: tb, h: h, base: base, locks: []string{base.Lock}}
+	if base.Partitions > 0 {
+		t.locks = partitionLocks(base)
+	}
 	for i := range size {
 		t.members = append(t.members, &member{team: t, name: fmt.Sprintf("%s%d", base.Lock, i+1), link: newLink(tb, host)})
 	}
@@ -70,12 +74,13 @@ func newTeam(tb testing.TB, h *history, base candidate, host string, size int) *
 }
 
 // start starts the member's next process. Where there are handovers, two of three processes take part, and half of
-// those are preferred to the others.
+// those are preferred to the others. In a group, every other process takes back what the last one had.
 func (m *member) start() {
 	n := processes.Add(1)
 	c := m.team.base
 	c.Who, c.FirstValue = fmt.Sprintf("%s.%d", m.name, n), n*valuesOfAProcess
 	c.Handover, c.Priority = c.Handover && n%3 > 0, 8+int(n%2)
+	c.Reclaim = c.Partitions > 0 && n%2 > 0
 	p, err := m.spawn(c)
 	if err != nil {
 		m.team.tb.Errorf("cannot start %s: %v", c.Who, err)
@@ -216,11 +221,13 @@ func (t *team) elected(after int64, limit time.Duration) (found term) {
 // finish reads what every row of the register holds, as the last operation on it.
 func (t *team) finish(db *spanner.Client) {
 	t.tb.Helper()
-	for _, row := range t.h.rows(t.base.Lock) {
-		start := now()
-		r := record{Row: row}
-		if assert.NoError(t.tb, readRegister(t.tb.Context(), db.Single(), &r)) {
-			t.h.add(record{Kind: kindFinal, Lock: t.base.Lock, Row: row, Value: r.Prev, Token: r.PrevToken, From: start})
+	for _, lock := range t.locks {
+		for _, row := range t.h.rows(lock) {
+			start := now()
+			r := record{Row: row}
+			if assert.NoError(t.tb, readRegister(t.tb.Context(), db.Single(), &r)) {
+				t.h.add(record{Kind: kindFinal, Lock: lock, Row: row, Value: r.Prev, Token: r.PrevToken, Count: r.Count, From: start})
+			}
 		}
 	}
 }

@@ -1,0 +1,161 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+const (
+	groupSize  = 4
+	partitions = 8
+)
+
+// Each partition of a group is a lock in the history, with a register of its own, which whoever has it counts up.
+func TestGroupChaos(t *testing.T) {
+	chaos(t, 35*time.Second, groupSize, partitions, func(team *team, db *spindletest.Database, mended int64) {
+		assert.Eventually(t, func() bool { return team.h.await(0, team.evenly) && team.seenBy(t, db) }, settle, lease/4,
+			"group %s: its partitions are not held evenly %v after the last fault", team.base.Lock, settle)
+		for _, lock := range team.locks {
+			ok := team.h.await(settle, func() bool { return team.h.accepted(lock, mended) > 0 })
+			assert.True(t, ok, "partition %s: no write was accepted in %v after the last fault", lock, settle)
+		}
+	})
+}
+
+// seenBy reports whether the table says so too.
+func (t *team) seenBy(tb testing.TB, db *spindletest.Database) bool {
+	view, err := group.Members(tb.Context(), db.Client, db.Table, t.base.Lock)
+	even := err == nil && len(view.Nobody) == 0 && len(view.Members) == len(t.members)
+	for _, m := range view.Members {
+		even = even && len(m.Partitions) == len(t.locks)/len(t.members)
+	}
+	return even
+}
+
+// evenly reports whether every member has its share, for the history locked.
+func (t *team) evenly() bool {
+	has := map[string]int{}
+	for _, lock := range t.locks {
+		if term := t.h.holder(lock, now()-int64(4*reportHeld)); term != nil {
+			has[term.who]++
+		}
+	}
+	for _, m := range t.members {
+		if has[m.current().who] != len(t.locks)/len(t.members) {
+			return false
+		}
+	}
+	return true
+}
+
+func partitionLocks(c candidate) []string {
+	locks := make([]string, c.Partitions)
+	for i := range locks {
+		locks[i] = fmt.Sprintf("%s/%d", c.Lock, i)
+	}
+	return locks
+}
+
+// groupMember is what runs in a process of a group.
+type groupMember struct {
+	*worker
+	group *group.Group
+	works sync.Map // partition to token: where work has not returned
+}
+
+func (w *worker) runMember(opts []spindle.Option) error {
+	m := &groupMember{worker: w}
+	m.group = group.New(w.db, w.Table, w.Lock, group.Numbered(w.Partitions), append(opts, group.WithWork(m.work))...)
+	done := make(chan error, 1)
+	if err := m.group.Run(w.ctx, done); err != nil {
+		return err
+	}
+	var all []*interval
+	for i, lock := range partitionLocks(w.candidate) {
+		seen := &sight{groupMember: m, name: strconv.Itoa(i)}
+		all = append(all, &interval{lock: lock, has: seen.acts})
+	}
+	w.watch(done, all...)
+	return nil
+}
+
+// work writes as lead does, and is at times slow to return.
+func (m *groupMember) work(ctx context.Context, p group.Partition) {
+	m.works.Store(p.Name(), p.Token())
+	defer m.works.Delete(p.Name())
+	f := m.partition(p)
+	for ctx.Err() == nil {
+		m.write(f)
+		pause(ctx, 100*time.Millisecond+rand.N(200*time.Millisecond))
+	}
+	if rand.N(4) == 0 {
+		time.Sleep(rand.N(m.Lease / 4))
+		m.write(f)
+	}
+	m.writeLate(ctx, f)
+}
+
+func (m *groupMember) partition(p group.Partition) fenced {
+	i, err := strconv.ParseInt(p.Name(), 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	return fenced{partitionLocks(m.candidate)[i], i, p.Token(),
+		func(ctx context.Context, ms []*spanner.Mutation) (time.Time, error) { return p.Apply(ctx, ms) },
+		p.ReadWriteTransaction}
+}
+
+// sight is what is seen of one partition, time after time.
+type sight struct {
+	*groupMember
+	name          string
+	token         spindle.Token
+	next, witness *group.Partition
+}
+
+// acts reports whether nobody else may act on the partition: as long as the member has it, and then until its work has
+// returned. In that time the member must be there still. A witness tells, another partition that it had under the
+// same term: in between two looks at which it had this one.
+func (s *sight) acts() (bool, spindle.Token) {
+	switch has, token := s.group.Has(s.name); {
+	case has && token == s.token:
+		s.witness, s.next = s.next, s.another()
+	case has:
+		s.token, s.witness, s.next = token, nil, s.another()
+	case !s.lingers():
+		s.token = 0
+	}
+	return s.token != 0, s.token
+}
+
+func (s *sight) another() *group.Partition {
+	for _, p := range s.group.Held() {
+		if p.Name() != s.name {
+			return &p
+		}
+	}
+	return nil
+}
+
+func (s *sight) lingers() bool {
+	working, _ := s.works.Load(s.name)
+	if s.witness == nil || working != s.token {
+		return false
+	}
+	has, token := s.group.Has(s.witness.Name())
+	return has && token == s.witness.Token()
+}
