@@ -63,7 +63,8 @@ func (t *term) look(ctx context.Context) {
 	t.remind()
 }
 
-// poll is the pause before the next look: a third of the shortest lease, or until one of the others may be over.
+// poll is the pause before the next look: a third of the shortest lease, or until one of the others may be over, or until
+// this member counts: the others give it its share at their next look, and nobody has that until it looks too.
 func (t *term) poll(r table.Roster) time.Duration {
 	shortest := t.config.Lease
 	for _, o := range r.Members {
@@ -72,6 +73,10 @@ func (t *term) poll(r table.Roster) time.Duration {
 		}
 	}
 	pause := elect.Jitter(t.config.Clock, shortest/3)
+	if own := r.Members[t.hold.Name]; !slices.Contains(t.slots, t.slot) && present(own) {
+		left := own.Promise.Lease - r.At.Sub(since(own).Time())
+		pause = min(pause, max(left, elect.Jitter(t.config.Clock, t.config.Lease/50)))
+	}
 	if len(r.Members) > manyMembers {
 		return pause // what is known of the others is older than this
 	}
