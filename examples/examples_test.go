@@ -293,6 +293,41 @@ func TestWorkersWorkAtOneSiteAtATime(t *testing.T) {
 	assert.Less(t, number(t, out, ` (\S+)s .*the queue is empty`), 10.0)
 }
 
+// The story tells a newcomer how to join, who then is one of the group: here with go run, as the story says.
+func TestPartitionsAreConsumedOnceWhateverHappens(t *testing.T) {
+	needEmulator(t)
+	story := goRun(t, nil, "./examples/partitions", "-wait", "2m")
+	host := story.until(`^(SPANNER_EMULATOR_HOST=\S+) `)
+	path := story.until(` -join (\S+)$`)
+	newcomer := goRun(t, []string{host}, "./examples/partitions", "-join", path)
+	out, err := story.end()
+	require.NoError(t, err)
+	requireTidy(t, strings.ReplaceAll(out, path, "..."))
+	items := number(t, out, `Items +(\d+) were appended`)
+	assert.Greater(t, items, 1000.0)
+	assert.Equal(t, items, number(t, out, `appended, and (\d+) processed: each exactly once`))
+	assert.Positive(t, number(t, out, `Fence +(\d+) commits .* too late`))
+	assert.Contains(t, out, "Y  joins: welcome!")
+	assert.Regexp(t, ` [ACY]*Y[ACY]*  #{5,6} +#{5,6} +#{5,6} +\d+`, out, "a picture in which three share everything, and one is the newcomer")
+
+	out, err = newcomer.end()
+	require.NoError(t, err)
+	assert.Contains(t, out, "the story is over")
+	assert.Regexp(t, `  #{5,6}\n`, out)
+}
+
+func TestPartitionsHasANewcomerOfItsOwn(t *testing.T) {
+	needEmulator(t)
+	p := goRun(t, nil, "./examples/partitions", "-wait", "0s")
+	p.until(` D +takes part: process (\d+)`)
+	p.until(`everybody has a share: nobody worked on what moved for`)
+	p.interrupt()
+	out, err := p.end()
+	require.Error(t, err)
+	assert.Contains(t, out, "Nothing is left running")
+	requireTidy(t, out)
+}
+
 func TestNothingIsLeftOfAnInterruptedExample(t *testing.T) {
 	needEmulator(t)
 	p := goRun(t, nil, "./examples/simple")

@@ -126,9 +126,9 @@ func (s *Story) End() {
 }
 
 // Open opens a database as the function of that name does, and says so.
-func (s *Story) Open(ctx context.Context) (*Database, error) {
+func (s *Story) Open(ctx context.Context, statements ...string) (*Database, error) {
 	s.Say("", Plain, "starting a Cloud Spanner emulator")
-	d, err := Open(ctx)
+	d, err := Open(ctx, statements...)
 	if err == nil {
 		s.Say("", Plain, "it is ready at %s, with a lock table", d.Addr())
 	}

@@ -51,7 +51,7 @@ func (t *Timeline) Print(s Style, format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.endLine()
-	fmt.Println(t.paint(s, fmt.Sprintf(format, args...)))
+	fmt.Println(t.Paint(s, fmt.Sprintf(format, args...)))
 }
 
 // Say prints what happened now, and to whom.
@@ -63,8 +63,16 @@ func (t *Timeline) Say(who string, s Style, format string, args ...any) {
 		if i > 0 {
 			fmt.Printf("%*s", Margin, "")
 		}
-		fmt.Println(t.paint(s, line))
+		fmt.Println(t.Paint(s, line))
 	}
+}
+
+// Draw prints a line as it is, which may have pieces of several styles.
+func (t *Timeline) Draw(who, format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.head(who)
+	fmt.Printf(format+"\n", args...)
 }
 
 // Mark prints a mark on a line that begins with a text and is continued by further marks until
@@ -74,10 +82,10 @@ func (t *Timeline) Mark(who, text, mark string) {
 	defer t.mu.Unlock()
 	if t.column == 0 || t.column+1+len(mark) > width {
 		t.head(who)
-		fmt.Print(t.paint(Faint, text))
+		fmt.Print(t.Paint(Faint, text))
 		t.column = Margin + len(text)
 	}
-	fmt.Print(" " + t.paint(Good, mark))
+	fmt.Print(" " + t.Paint(Good, mark))
 	t.column += 1 + len(mark)
 }
 
@@ -87,7 +95,7 @@ func (t *Timeline) head(who string) {
 		fmt.Print("\r") // over the ^C of a Ctrl+C
 	}
 	seconds := fmt.Sprintf("%7.2fs", time.Since(t.began).Seconds())
-	fmt.Printf("%s  %s ", t.paint(Faint, seconds), t.paint(Bold, fmt.Sprintf("%-2s", who)))
+	fmt.Printf("%s  %s ", t.Paint(Faint, seconds), t.Paint(Bold, fmt.Sprintf("%-2s", who)))
 }
 
 func (t *Timeline) endLine() {
@@ -97,7 +105,8 @@ func (t *Timeline) endLine() {
 	t.column = 0
 }
 
-func (t *Timeline) paint(s Style, text string) string {
+// Paint is the text in that style, if the terminal has colours.
+func (t *Timeline) Paint(s Style, text string) string {
 	if !t.colour || s == Plain {
 		return text
 	}

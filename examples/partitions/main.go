@@ -1,0 +1,44 @@
+//go:build unix
+
+// Partitions consumes a queue of 16 partitions with several processes, which share them by package group.
+//
+//	go run ./examples/partitions
+//
+// It starts an emulator, three processes, and draws who has what. One process is killed, one is paused for longer than
+// its lease, one leaves. Another joins: the story says how to do that yourself, in a second terminal. Meanwhile
+// items are appended, and each is processed exactly once.
+//
+// The code to copy is in consumer.go.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/subprocess"
+)
+
+func main() {
+	orders, args := subprocess.Orders(os.Args[1:])
+	join := flag.String("join", "", "join the group in this database, `projects/P/instances/I/databases/D`,\ninstead of showing the demonstration")
+	id := flag.String("id", you, "the name of the process that joins")
+	wait := flag.Duration("wait", 12*time.Second, "how long the demonstration waits for you to join")
+	_ = flag.CommandLine.Parse(args) // which exits on an error
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "partitions: unexpected argument %q: it takes flags only, see -help\n", flag.Arg(0))
+		os.Exit(2)
+	}
+	stage.Play(func(ctx context.Context) error {
+		switch {
+		case *join == "":
+			return tell(ctx, *wait)
+		case orders != nil:
+			return takePart(ctx, *join, *id)
+		}
+		return joinIn(ctx, *join, *id)
+	})
+}

@@ -1,0 +1,121 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle"
+)
+
+const (
+	// pace is how often an item is appended to each partition.
+	pace = 100 * time.Millisecond
+
+	// effort is how long it takes to process one: almost as long, so that everybody is busy.
+	effort = 70 * time.Millisecond
+
+	batch = 5 // items in a commit, at most
+)
+
+var tables = []string{
+	`CREATE TABLE items (part STRING(MAX) NOT NULL, position INT64 NOT NULL) PRIMARY KEY (part, position)`,
+	`CREATE TABLE checkpoints (part STRING(MAX) NOT NULL, position INT64 NOT NULL) PRIMARY KEY (part)`,
+	`CREATE TABLE results (
+		part     STRING(MAX) NOT NULL,
+		position INT64 NOT NULL,
+		consumer STRING(MAX) NOT NULL,
+		token    INT64 NOT NULL,
+	) PRIMARY KEY (part, position)`,
+}
+
+// item is a place in a partition, from 1.
+type item int64
+
+// next reads the items after the checkpoint of a partition.
+func next(ctx context.Context, db *spanner.Client, part string) ([]item, error) {
+	query := spanner.Statement{
+		SQL: `SELECT i.position FROM items AS i JOIN checkpoints AS c ON c.part = i.part
+			WHERE i.part = @part AND i.position > c.position ORDER BY i.position LIMIT @batch`,
+		Params: map[string]any{"part": part, "batch": batch},
+	}
+	var items []item
+	err := db.Single().Query(ctx, query).Do(func(row *spanner.Row) error {
+		var i int64
+		err := row.Columns(&i)
+		items = append(items, item(i))
+		return err
+	})
+	return items, err
+}
+
+// process returns what it has processed by the end of ctx: at least one item.
+func process(ctx context.Context, items []item) []item {
+	for n := range items {
+		time.Sleep(effort)
+		if ctx.Err() != nil {
+			return items[:n+1]
+		}
+	}
+	return items
+}
+
+func checkpoint(part string, i item) *spanner.Mutation {
+	return spanner.InsertOrUpdate("checkpoints", []string{"part", "position"}, []any{part, int64(i)})
+}
+
+// result fails a commit that would process the item twice.
+func result(part string, i item, consumer string, token spindle.Token) *spanner.Mutation {
+	return spanner.Insert("results", []string{"part", "position", "consumer", "token"}, []any{part, int64(i), consumer, int64(token)})
+}
+
+// open makes the partitions, without items.
+func open(ctx context.Context, db *spanner.Client) error {
+	var writes []*spanner.Mutation
+	for n := range partitions {
+		writes = append(writes, checkpoint(strconv.Itoa(n), 0))
+	}
+	_, err := db.Apply(ctx, writes)
+	return err
+}
+
+// produce appends an item to each partition at a steady pace, until ctx ends.
+func produce(ctx context.Context, db *spanner.Client, appended *atomic.Int64) error {
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for i := item(1); ; i++ {
+		var writes []*spanner.Mutation
+		for n := range partitions {
+			writes = append(writes, spanner.InsertOrUpdate("items", []string{"part", "position"}, []any{strconv.Itoa(n), int64(i)}))
+		}
+		if _, err := db.Apply(context.WithoutCancel(ctx), writes, spanner.ApplyAtLeastOnce()); err != nil {
+			return err
+		}
+		appended.Add(partitions)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// processed is how many items are before the checkpoints.
+func processed(ctx context.Context, db *spanner.Client) (n int64, err error) {
+	query := spanner.NewStatement(`SELECT SUM(position) FROM checkpoints`)
+	err = db.Single().Query(ctx, query).Do(func(row *spanner.Row) error { return row.Columns(&n) })
+	return n, err
+}
+
+// audit counts the items, their results, and the results under an older token than that of the item before.
+func audit(ctx context.Context, db *spanner.Client) (items, results, disorder int64, err error) {
+	query := spanner.NewStatement(`SELECT (SELECT COUNT(*) FROM items), (SELECT COUNT(*) FROM results),
+		(SELECT COUNT(*) FROM results AS a JOIN results AS b ON a.part = b.part AND a.position + 1 = b.position WHERE a.token > b.token)`)
+	err = db.Single().Query(ctx, query).Do(func(row *spanner.Row) error { return row.Columns(&items, &results, &disorder) })
+	return items, results, disorder, err
+}

@@ -1,0 +1,312 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/internal/stage"
+)
+
+const (
+	// calm is how long everything is left as it is between two acts.
+	calm = 1500 * time.Millisecond
+
+	// still is after how long a picture is drawn that is like the last one.
+	still = time.Second
+)
+
+// story is told by a process that only watches.
+type story struct {
+	*stage.Story
+	database *stage.Database
+	db       *spanner.Client
+	appended atomic.Int64
+
+	cast    map[string]part // of the children
+	now     picture
+	even    bool // everybody who is there has its share
+	guests  int  // who have joined from elsewhere
+	drawn   picture
+	at      time.Time // when it was drawn
+	backlog int64
+	late    int
+
+	vacant  [partitions]time.Time // since when nobody works on it
+	longest time.Duration         // of that, in this act
+}
+
+// part is what a child does.
+type part int
+
+const (
+	works    part = iota + 1
+	silently      // it is dead, or paused
+	leaves
+)
+
+func tell(ctx context.Context, wait time.Duration) error {
+	s := &story{Story: stage.NewStory(), cast: map[string]part{}}
+	s.Hear, s.Look = s.hear, s.look
+	s.Print(stage.Bold, "Three processes share the %d partitions of a queue. Each item is to be processed", partitions)
+	s.Print(stage.Bold, "once, whatever happens to them. The lease is %v.\n", lease)
+	var err error
+	if s.database, err = s.Open(ctx, tables...); err != nil {
+		return err
+	}
+	defer s.database.Close()
+	if s.db, err = connect(s.database.Path); err != nil {
+		return err
+	}
+	defer s.db.Close()
+	if err := open(ctx, s.db); err != nil {
+		return err
+	}
+	producing, stop := context.WithCancel(ctx)
+	produced := make(chan error, 1)
+	go func() { produced <- produce(producing, s.db, &s.appended) }()
+	defer s.End()
+	err = s.play(ctx, wait)
+	stop()
+	if err := errors.Join(err, <-produced); err != nil {
+		return err
+	}
+	s.Say("", stage.Plain, "no more items: the backlog is worked off")
+	if err := s.Until(ctx, func() bool { return s.backlog == 0 }); err != nil {
+		return err
+	}
+	return s.summarize(ctx)
+}
+
+// play is the acts.
+func (s *story) play(ctx context.Context, wait time.Duration) error {
+	children := map[string]*stage.Child{}
+	for _, name := range []string{"A", "B", "C"} {
+		child, err := s.start(ctx, name)
+		if err != nil {
+			return err
+		}
+		children[name] = child
+	}
+	legend(s.Timeline)
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	s.Say("", stage.Good, "each has its share, five or six partitions")
+	for _, act := range []func(context.Context) error{
+		func(ctx context.Context) error { return s.kill(ctx, children["B"]) },
+		func(ctx context.Context) error { return s.join(ctx, wait) },
+		func(ctx context.Context) error { return s.stop(ctx, children["A"]) },
+		func(ctx context.Context) error { return s.leave(ctx, children["C"]) },
+	} {
+		end := time.Now().Add(calm)
+		if err := s.Until(ctx, func() bool { return time.Now().After(end) }); err != nil {
+			return err
+		}
+		s.longest = 0
+		if err := act(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *story) kill(ctx context.Context, c *stage.Child) error {
+	s.Say("", stage.Bad, "kill -9 %d: %s is dead (x), and keeps its partitions for a lease", c.Pid(), c.Name)
+	if err := s.signal(ctx, c, syscall.SIGKILL, silently); err != nil {
+		return err
+	}
+	s.Say("", stage.Good, "the others have them: nobody worked on them for %s", stage.InLeases(s.longest, lease))
+	return nil
+}
+
+// stop pauses a process until the others have what it had, and then lets it go on where it was.
+func (s *story) stop(ctx context.Context, c *stage.Child) error {
+	s.Say("", stage.Bad, "kill -STOP %d: %s is paused in the middle of its work (x)", c.Pid(), c.Name)
+	if err := s.signal(ctx, c, syscall.SIGSTOP, silently); err != nil {
+		return err
+	}
+	s.Say("", stage.Bad, "kill -CONT %d: the others have its partitions, and %s commits what it was at", c.Pid(), c.Name)
+	if err := s.signal(ctx, c, syscall.SIGCONT, works); err != nil {
+		return err
+	}
+	if err := s.Until(ctx, func() bool { return s.late > 0 }); err != nil {
+		return err
+	}
+	s.Say("", stage.Good, "the fence has refused %d late commits; %s has joined again", s.late, c.Name)
+	return nil
+}
+
+func (s *story) leave(ctx context.Context, c *stage.Child) error {
+	s.Say("", stage.Bad, "kill -TERM %d: %s says that it is leaving, and then hands over", c.Pid(), c.Name)
+	if err := s.signal(ctx, c, syscall.SIGTERM, leaves); err != nil {
+		return err
+	}
+	s.Say("", stage.Good, "%s has left: nobody worked on a partition for %s", c.Name, s.gap())
+	return nil
+}
+
+// join waits for somebody to join from another terminal. If nobody does, the story starts one more process itself.
+func (s *story) join(ctx context.Context, wait time.Duration) error {
+	if wait > 0 {
+		s.Say("", stage.Bold, "join in! From here, in a second terminal, within %v:", wait)
+		s.Print(stage.Bold, "\nSPANNER_EMULATOR_HOST=%s \\\n  go run ./examples/partitions -join %s\n", s.database.Addr(), s.database.Path)
+	}
+	for end := time.Now().Add(wait); s.guests == 0 && time.Now().Before(end); {
+		soon := time.Now().Add(time.Second)
+		if err := s.Until(ctx, func() bool { return s.guests > 0 || time.Now().After(soon) }); err != nil {
+			return err
+		}
+	}
+	if s.guests > 0 {
+		s.Say(you, stage.Good, "joins: welcome! Who is new gets partitions a lease later")
+	} else if _, err := s.start(ctx, "D"); err != nil {
+		return err
+	}
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	s.Say("", stage.Good, "everybody has a share: nobody worked on what moved for %s", s.gap())
+	return nil
+}
+
+func (s *story) start(ctx context.Context, name string) (*stage.Child, error) {
+	child, err := s.Start(ctx, name, "-join", s.database.Path, "-id", name)
+	if err == nil {
+		s.cast[name] = works
+		s.Say(name, stage.Plain, "takes part: process %d", child.Pid())
+	}
+	return child, err
+}
+
+// signal signals a child, which then does its part, and waits for everybody to have a share.
+func (s *story) signal(ctx context.Context, c *stage.Child, sig syscall.Signal, does part) error {
+	s.cast[c.Name] = does
+	if err := c.Signal(sig); err != nil {
+		return err
+	}
+	return s.settle(ctx)
+}
+
+// settle waits until everybody who is there has its share.
+func (s *story) settle(ctx context.Context) error {
+	s.even = false // what was seen before does not count
+	return s.Until(ctx, func() bool { return s.even })
+}
+
+// hear takes in what only a child knows.
+func (s *story) hear(r stage.Report) error {
+	if kind, partition, _ := strings.Cut(r.Line, " "); kind == "late" {
+		s.late++
+		s.Say(r.Child.Name, stage.Bad, "commit to partition %s is REFUSED: its token was superseded", partition)
+	}
+	return nil
+}
+
+// look draws what the table shows, if that has changed.
+func (s *story) look(ctx context.Context) {
+	view, err := group.Members(ctx, s.db, stage.Table, groupName)
+	if err != nil {
+		return // the next look tells
+	}
+	done, err := processed(ctx, s.db)
+	if err != nil {
+		return
+	}
+	s.backlog = s.appended.Load() - done
+	s.see(view)
+	if s.now != s.drawn || time.Since(s.at) >= still {
+		s.drawn, s.at = s.now, time.Now()
+		draw(s.Timeline, s.now, s.backlog)
+	}
+}
+
+// see takes in who has what.
+func (s *story) see(view group.View) {
+	s.now, s.guests = picture{}, 0
+	var shares []int
+	there := map[string]bool{}
+	for _, m := range view.Members {
+		who, share := m.ID, len(m.Partitions)
+		switch s.cast[m.ID] {
+		case works:
+			there[who] = true
+			shares = append(shares, share)
+		case silently:
+			who = silent
+		case leaves:
+		default:
+			s.guests++
+			if !m.Leaving {
+				shares = append(shares, share)
+			}
+		}
+		for _, p := range m.Partitions {
+			if n, err := strconv.Atoi(p); err == nil {
+				s.now[n] = who
+			}
+		}
+	}
+	sum := 0
+	for _, share := range shares {
+		sum += share
+	}
+	s.even = sum == partitions && slices.Max(shares)-slices.Min(shares) <= 1
+	for who, does := range s.cast {
+		s.even = s.even && (does != works || there[who])
+	}
+	s.measure()
+}
+
+// measure finds for how long nobody works on a partition.
+func (s *story) measure() {
+	for n, who := range s.now {
+		switch {
+		case who == "":
+			s.now[n] = nobody
+			fallthrough
+		case who == silent:
+			if s.vacant[n].IsZero() {
+				s.vacant[n] = time.Now()
+			}
+			continue
+		case !s.vacant[n].IsZero():
+			s.longest = max(s.longest, time.Since(s.vacant[n]))
+		}
+		s.vacant[n] = time.Time{}
+	}
+}
+
+// gap is the longest time that nobody worked on a partition, as far as glances tell.
+func (s *story) gap() string {
+	if s.longest < 2*glance {
+		return fmt.Sprintf("less than %v", 2*glance)
+	}
+	return stage.InLeases(s.longest, lease)
+}
+
+func (s *story) summarize(ctx context.Context) error {
+	items, results, disorder, err := audit(ctx, s.db)
+	if err != nil {
+		return err
+	}
+	if items != results || disorder > 0 {
+		return fmt.Errorf("%d items have %d results, and %d of them an older token than the one before: please report it", items, results, disorder)
+	}
+	s.Print(stage.Plain, "")
+	s.Print(stage.Bold, "Items   %d were appended, and %d processed: each exactly once", items, results)
+	s.Print(stage.Bold, "Tokens  only grow: no item was processed under an older one than that before it")
+	s.Print(stage.Bold, "Fence   %d commits of a paused process came too late, and changed nothing", s.late)
+	return nil
+}
