@@ -6,8 +6,8 @@
 // are lost or doubled.
 //
 //		go test -race -v ./chaos                                        about two minutes
-//		go test -race -v ./chaos -run Chaos -chaos.for 30m -timeout 40m
-//		go test -race -v ./chaos -run Chaos -chaos.seed 7               the attacks of that run again
+//		go test -race -v ./chaos -run TestChaos -chaos.for 30m -timeout 40m
+//		go test -race -v ./chaos -run TestGroupChaos -chaos.seed 7      the attacks of that run again
 //
 //	  - chaos_test.go: the run, and what it prints
 //	  - group_test.go: the run of groups, and what runs in their processes
