@@ -142,7 +142,7 @@ func (s *Store) find(keys table.Keys) []table.Row {
 	var found []table.Row
 	for name, row := range s.rows {
 		within := func(r table.Range) bool { return r.From <= name && name <= r.To }
-		if keys.All && strings.HasPrefix(name, keys.Prefix) && name > keys.After && !(keys.Busy && row.Heartbeat.IsZero()) || slices.Contains(keys.Names, name) || slices.ContainsFunc(keys.Ranges, within) {
+		if keys.All && strings.HasPrefix(name, keys.Prefix) && name > keys.After && !keys.Skips(row) || slices.Contains(keys.Names, name) || slices.ContainsFunc(keys.Ranges, within) {
 			found = append(found, row)
 		}
 	}

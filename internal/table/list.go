@@ -1,8 +1,8 @@
 package table
 
 import (
-	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,14 +19,17 @@ const (
 	Expired     State = "expired"     // its holder was not, and nobody has claimed it since
 	Released    State = "released"    // its last holder gave it back
 	Unconfirmed State = "unconfirmed" // it is claimed, and has no lease row that lets the claimant act
-	Orphaned    State = "orphaned"    // it has a lease row and no lock row: somebody deleted that by hand
+	Orphaned    State = "orphaned"    // it has a lease row and no lock row, or its member has no row: somebody deleted that by hand
 	Unreadable  State = "unreadable"  // its lease row does not say how long the holder may act
 )
 
-// Listing is a lock as an operator sees it, with its lease row folded into it.
+// Listing is a lock as an operator sees it, with its lease row folded into it. A partition of a group is what its
+// member is: it has that one's heartbeat, holder and promise, and its own token.
 type Listing struct {
 	Observation
-	Unreadable error // why the promise is not known
+	Unreadable error  // why the promise is not known
+	Member     string // of a partition: the name of its member's lock
+	Adrift     bool   // that has no row
 }
 
 // State says what the lock is.
@@ -34,7 +37,7 @@ func (l Listing) State() State {
 	switch {
 	case l.Unreadable != nil:
 		return Unreadable
-	case !l.Exists && len(l.Strays) > 0:
+	case !l.Exists && len(l.Strays) > 0, l.Adrift:
 		return Orphaned
 	case !l.Exists:
 		return Free
@@ -54,13 +57,17 @@ func (l Listing) State() State {
 func (l Listing) IsHeld() bool { return l.State() == Held || l.State() == Leaving }
 
 // List reads every lock whose name begins with the prefix at one instant, in the order of their names; without
-// all, released ones are left out. A row that can't be read does not hide the others.
+// all, released ones are left out, but not those of groups, which tell of each other. A row that can't be read does
+// not hide the others.
 func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, time.Time, error) {
-	rows, at, err := t.Store.Read(ctx, "list", Present, Keys{All: true, Prefix: prefix, Busy: !all})
+	keys := Keys{All: true, Prefix: prefix, Busy: !all}
+	if members, ok := membersBeside(prefix); ok {
+		keys = Keys{Ranges: []Range{{prefix, prefix + "\U0010FFFF"}, members}}
+	}
+	rows, at, err := t.Store.Read(ctx, "list", Present, keys)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	byName := index(rows)
 	names := map[string]bool{}
 	for _, row := range rows {
 		name := row.Name
@@ -71,22 +78,32 @@ func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, ti
 			names[name] = true
 		}
 	}
-	var found []Listing
-	for name := range names {
-		found = append(found, list(name, at, byName, rows))
+	found := list(slices.Sorted(maps.Keys(names)), at, rows)
+	return slices.DeleteFunc(found, func(l Listing) bool { return !all && l.State() == Released && !l.IsPart() }), at, nil
+}
+
+// membersBeside are the members of a group if the prefix is that of partitions of it, and not of them.
+func membersBeside(prefix string) (Range, bool) {
+	const partitions = "partition/"
+	group, rest, ok := strings.Cut(prefix, "/")
+	if !ok || rest == "" || !strings.HasPrefix(rest, partitions) && !strings.HasPrefix(partitions, rest) {
+		return Range{}, false
 	}
-	slices.SortFunc(found, func(a, b Listing) int { return cmp.Compare(a.Name, b.Name) })
-	return found, at, nil
+	return membersOf(group + "/"), true
 }
 
 // ListOne is List for one name, in one RPC, and another if the local clock is a day behind.
 func (t Table) ListOne(ctx context.Context, name string) (Listing, error) {
 	for about := time.Now(); ; {
-		rows, at, err := t.Store.Read(ctx, "list", Present, withLeases([]string{name}, about))
+		keys := withLeases([]string{name}, about)
+		if members, ok := membersBeside(name); ok {
+			keys.Ranges = append(keys.Ranges, members)
+		}
+		rows, at, err := t.Store.Read(ctx, "list", Present, keys)
 		if err != nil {
 			return Listing{}, err
 		}
-		l := list(name, at, index(rows), rows)
+		l := list([]string{name}, at, rows)[0]
 		if l.State() != Unconfirmed || about.Add(12*time.Hour).After(at) {
 			return l, nil
 		}
@@ -113,12 +130,67 @@ func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) 
 	}), err
 }
 
-func list(name string, at time.Time, byName map[string]Row, rows []Row) Listing {
-	o, err := observation(name, at, byName, rows)
-	if o.Heartbeat.IsZero() {
-		o.Writer = "" // of a claim that was withdrawn
+// list folds rows of one snapshot into the locks of these names.
+func list(names []string, at time.Time, rows []Row) []Listing {
+	byName, byLock := index(rows), leasesOf(rows)
+	one := func(name string) Listing {
+		see := observation
+		if part, ok := PartOf(name); ok && part.Partition != "" {
+			see = observe
+		}
+		o, err := see(name, at, byName, byLock[name])
+		return Listing{Observation: o, Unreadable: err}
 	}
-	return Listing{Observation: o, Unreadable: err}
+	members := map[string]Listing{}
+	found := make([]Listing, len(names))
+	for i, name := range names {
+		l := one(name)
+		if with, is := l.with(); is {
+			if _, known := members[with.Name]; !known {
+				members[with.Name] = one(with.Name)
+			}
+			l.follow(members[with.Name], with)
+		}
+		if l.Heartbeat.IsZero() {
+			l.Writer = "" // of a claim that was withdrawn
+		}
+		found[i] = l
+	}
+	return found
+}
+
+// with is the member that has a partition, or had it last.
+func (l Listing) with() (Hold, bool) {
+	part, ok := PartOf(l.Name)
+	if !ok || part.Partition == "" || l.Heartbeat.IsZero() || l.Unreadable != nil {
+		return Hold{}, false
+	}
+	if l.Promise != nil {
+		return MemberOf(l.Promise.With)
+	}
+	return MemberOf(l.Writer)
+}
+
+// follow makes a partition what its member is.
+func (l *Listing) follow(m Listing, with Hold) {
+	l.Member = with.Name
+	switch {
+	case !m.Exists:
+		l.Writer, l.Adrift = "", true
+	case m.Heartbeat.IsZero() || m.Token != with.Token: // over: it was free by then
+		l.Heartbeat, l.Token, l.Promise = time.Time{}, m.Token, nil
+	case l.Promise == nil:
+		l.Writer = m.Holder()
+	default:
+		l.Heartbeat, l.Writer, l.Promise, l.Unreadable = m.Heartbeat, m.Writer, m.Promise, m.Unreadable
+	}
+}
+
+// IsPart reports whether the lock belongs to a group, rather than being held by somebody who knows of none under
+// a name that a group would give.
+func (l Listing) IsPart() bool {
+	_, ok := PartOf(l.Name)
+	return ok && (l.Member != "" || l.Promise == nil || l.Promise.Plan != "")
 }
 
 // lockOf returns the lock that a key is the lease row of.

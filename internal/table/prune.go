@@ -11,7 +11,8 @@ import (
 const pruneBatch = 200 // locks in one transaction
 
 // Released yields the locks that were released at least older ago, by Spanner's clock, and have no lease
-// row, up to 200 at a time, in the order of their names.
+// row, up to 200 at a time, in the order of their names. Members and partitions of groups are none of them: who is
+// over is told by a member's row.
 func (t Table) Released(ctx context.Context, older time.Duration) iter.Seq2[[]Observation, error] {
 	return func(yield func([]Observation, error) bool) {
 		for last, full := "", true; full; {
@@ -61,7 +62,7 @@ func (t Table) prunable(ctx context.Context, about time.Time, older time.Duratio
 }
 
 func releasedFor(row Row, at time.Time, older time.Duration) bool {
-	return row.Heartbeat.IsZero() && !row.Token.IsZero() && at.Sub(row.Token) >= older && !leaseLike.MatchString(row.Name)
+	return row.Heartbeat.IsZero() && !row.Token.IsZero() && at.Sub(row.Token) >= older && !leaseLike.MatchString(row.Name) && !groupRow.MatchString(row.Name)
 }
 
 // Prune deletes the rows of locks that are still released as they were seen, and returns how many it

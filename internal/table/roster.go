@@ -84,7 +84,7 @@ func (s Scope) keys(group string, about time.Time) Keys {
 		return Keys{All: true, Prefix: GroupPrefix(group)}
 	}
 	if s.Members {
-		keys.Ranges = append(keys.Ranges, Range{SlotName(group, 0), SlotName(group, MaxSlot) + "_~"})
+		keys.Ranges = append(keys.Ranges, membersOf(GroupPrefix(group)))
 	}
 	for _, h := range s.Holds {
 		keys.Names = append(keys.Names, h.Key())
@@ -99,6 +99,9 @@ func (s Scope) keys(group string, about time.Time) Keys {
 	keys.Names, keys.Ranges = append(keys.Names, more.Names...), append(keys.Ranges, more.Ranges...)
 	return keys
 }
+
+// membersOf are the rows of all members of the group whose locks' names begin so.
+func membersOf(prefix string) Range { return Range{prefix + "member/0000", prefix + "member/9999_~"} }
 
 // partsIn are the members and partitions of the group that have a row, be it only a lease row.
 func partsIn(group string, rows []Row) (slots, partitions []string) {

@@ -88,7 +88,7 @@ func (s Spanner) Read(ctx context.Context, step string, bound Bound, keys Keys) 
 			return nil, time.Time{}, err
 		}
 		for _, row := range rows {
-			if keys.After = row.Name; !keys.Busy || !row.Heartbeat.IsZero() {
+			if keys.After = row.Name; !keys.Skips(row) {
 				all = append(all, row)
 			}
 		}

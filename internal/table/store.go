@@ -84,11 +84,17 @@ type Keys struct {
 	All    bool
 
 	// Of All keys: only those that begin with Prefix and come after After, and the first Limit of them, or, if
-	// that is 0, without the rows of released locks if Busy.
+	// that is 0, without those that Skips.
 	Prefix string
 	After  string
 	Limit  int
 	Busy   bool
+}
+
+// Skips reports whether a row is left out if Busy: that of a lock which was released, and is no part of a group. What
+// was a member's says whether its partitions are free.
+func (k Keys) Skips(row Row) bool {
+	return k.Busy && row.Heartbeat.IsZero() && !leaseLike.MatchString(row.Name) && !groupRow.MatchString(row.Name)
 }
 
 // Range is the keys from From to To, both included.

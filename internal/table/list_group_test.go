@@ -1,0 +1,166 @@
+package table_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// join makes id a member of the group "orders".
+func join(t *testing.T, tab table.Table, slot int, id string, lease time.Duration) table.Hold {
+	t.Helper()
+	name := table.SlotName("orders", slot)
+	seen, err := tab.Observe(t.Context(), name)
+	require.NoError(t, err)
+	token, err := tab.Claim(t.Context(), id, seen...)
+	require.NoError(t, err)
+	require.NoError(t, tab.Confirm(t.Context(), token, table.Promise{Lease: lease, ID: id, Value: "at " + id, Plan: "p"}, name))
+	return table.Hold{Name: name, Token: token}
+}
+
+// claimFor lets the member claim partitions of the group.
+func claimFor(t *testing.T, tab table.Table, m table.Hold, partitions ...string) (names []string, token table.Token) {
+	t.Helper()
+	for _, p := range partitions {
+		names = append(names, table.PartitionName("orders", p))
+	}
+	r, err := tab.Roster(t.Context(), "orders", table.Scope{Survey: names})
+	require.NoError(t, err)
+	var seen []table.Observation
+	for _, name := range names {
+		seen = append(seen, r.Partitions[name].Observation)
+	}
+	token, _, err = tab.Take(t.Context(), m, seen...)
+	require.NoError(t, err)
+	return names, token
+}
+
+func take(t *testing.T, tab table.Table, m table.Hold, lease time.Duration, partitions ...string) table.Token {
+	t.Helper()
+	names, token := claimFor(t, tab, m, partitions...)
+	kept, err := tab.Keep(t.Context(), m, table.Promise{Lease: lease}, token, names...)
+	require.NoError(t, err)
+	require.Len(t, kept, len(names))
+	return token
+}
+
+func drop(t *testing.T, tab table.Table, names ...string) {
+	t.Helper()
+	var writes []table.Write
+	for _, name := range names {
+		writes = append(writes, table.Write{Kind: table.Delete, Name: name})
+	}
+	require.NoError(t, tab.Store.Commit(t.Context(), "test", writes))
+}
+
+// A partition is held, leaving, expired or free as its member is, whichever rows of the group are asked for.
+func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := table.Table{Store: &memtable.Store{}}
+		const lease = 10 * time.Second
+		dead := join(t, tab, 3, "dead", lease)
+		take(t, tab, dead, lease, "of-expired")
+		released, again := join(t, tab, 4, "released", lease), join(t, tab, 5, "before", lease)
+		take(t, tab, released, lease, "of-released")
+		take(t, tab, again, lease, "of-another")
+		claimFor(t, tab, released, "bare-of-released")
+		require.NoError(t, tab.Release(t.Context(), released.Token, released.Name))
+		require.NoError(t, tab.Release(t.Context(), again.Token, again.Name))
+		erased := join(t, tab, 6, "erased", lease)
+		take(t, tab, erased, lease, "of-erased")
+		drop(t, tab, erased.Name, erased.Key())
+		time.Sleep(lease)
+		join(t, tab, 5, "after", lease)
+		live, leaver, broken := join(t, tab, 0, "live", lease), join(t, tab, 1, "leaver", lease), join(t, tab, 2, "broken", lease)
+		token := take(t, tab, live, lease, "held", "given", "orphan", "no-lease-row")
+		take(t, tab, leaver, lease, "leaving")
+		take(t, tab, broken, lease, "of-broken")
+		claimFor(t, tab, live, "bare")
+		require.NoError(t, tab.Announce(t.Context(), leaver.Token, leaver.Name))
+		require.NoError(t, tab.Give(t.Context(), table.Hold{Name: table.PartitionName("orders", "given"), Token: token}))
+		drop(t, tab, table.PartitionName("orders", "orphan"), table.LeaseKey(table.PartitionName("orders", "no-lease-row"), token), broken.Key())
+		hold(t, tab, "orders/partition/plain", lease)
+		time.Sleep(lease / 2)
+		require.NoError(t, tab.Heartbeat(t.Context(), live.Token, live.Name))
+
+		type line struct {
+			state  table.State
+			holder string
+			member string
+		}
+		want := map[string]line{
+			"held": {table.Held, "live", live.Name}, "leaving": {table.Leaving, "leaver", leaver.Name},
+			"of-expired": {table.Expired, "dead", dead.Name}, "of-released": {table.Released, "", released.Name},
+			"bare-of-released": {table.Released, "", released.Name}, "of-another": {table.Released, "", again.Name},
+			"of-erased": {table.Orphaned, "", erased.Name}, "of-broken": {table.Unconfirmed, "broken", broken.Name},
+			"bare": {table.Unconfirmed, "live", live.Name}, "no-lease-row": {table.Unconfirmed, "live", live.Name},
+			"given": {table.Released, "", ""}, "orphan": {table.Orphaned, "", ""},
+			"plain": {table.Held, "orders/partition/plain's holder", ""},
+		}
+		for _, prefix := range []string{"", "orders", "orders/", "orders/p", "orders/partition/"} {
+			for _, all := range []bool{true, false} {
+				found, _, err := tab.List(t.Context(), prefix, all)
+				require.NoError(t, err)
+				n := 0
+				for _, l := range found {
+					if part, _ := table.PartOf(l.Name); part.Partition != "" {
+						n++
+						assert.Equal(t, want[part.Partition], line{l.State(), l.Holder(), l.Member}, "%s of %q", l.Name, prefix)
+						assert.Equal(t, part.Partition != "plain", l.IsPart(), l.Name)
+					}
+				}
+				assert.Equal(t, len(want), n, "%q", prefix)
+				if prefix != "" && prefix != "orders" && prefix != "orders/" {
+					assert.Len(t, found, n, "only what begins so")
+				}
+			}
+		}
+		for partition, w := range want {
+			one, err := tab.ListOne(t.Context(), table.PartitionName("orders", partition))
+			require.NoError(t, err)
+			assert.Equal(t, w, line{one.State(), one.Holder(), one.Member}, partition)
+		}
+		one, err := tab.ListOne(t.Context(), table.PartitionName("orders", "held"))
+		require.NoError(t, err)
+		assert.Equal(t, token, one.Token, "its own")
+		assert.Zero(t, one.At.Sub(one.Heartbeat), "its member's")
+		assert.Equal(t, "at live", one.Promise.Value)
+	})
+}
+
+// The row of a slot says for ever that a term is over, and what was seen of a partition counts for a lease.
+func TestRowsOfGroupsAreNotPruned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memtable.Store{}
+		tab := table.Table{Store: store}
+		m := join(t, tab, 0, "m", time.Second)
+		token := take(t, tab, m, time.Second, "a", "b")
+		require.NoError(t, tab.Give(t.Context(), table.Hold{Name: table.PartitionName("orders", "a"), Token: token}))
+		require.NoError(t, tab.Release(t.Context(), m.Token, m.Name))
+		time.Sleep(time.Hour)
+		before := store.Rows()
+		assert.Empty(t, prune(t, tab, 0))
+		assert.Equal(t, before, store.Rows())
+	})
+}
+
+// A holder that was asked to give way has a lease row without a heartbeat. It is no released lock's.
+func TestALockWhoseHolderWasAskedIsListedAsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := table.Table{Store: &memtable.Store{}}
+		token := hold(t, tab, "a", time.Second)
+		require.NoError(t, tab.Ask(t.Context(), table.ByPreference, "a", token))
+		for _, all := range []bool{true, false} {
+			found, _, err := tab.List(t.Context(), "", all)
+			require.NoError(t, err)
+			require.Len(t, found, 1)
+			assert.Equal(t, table.Held, found[0].State())
+		}
+	})
+}
