@@ -27,9 +27,9 @@ const (
 // member is: it has that one's heartbeat, holder and promise, and its own token.
 type Listing struct {
 	Observation
-	Unreadable error  // why the promise is not known
-	Member     string // of a partition: the name of its member's lock
-	Adrift     bool   // that has no row
+	Unreadable error // why the promise is not known
+	Member     Hold  // of a partition: the member that has it, or had it last
+	Adrift     bool  // that has no row
 }
 
 // State says what the lock is.
@@ -173,7 +173,7 @@ func (l Listing) with() (Hold, bool) {
 
 // follow makes a partition what its member is.
 func (l *Listing) follow(m Listing, with Hold) {
-	l.Member = with.Name
+	l.Member = with
 	switch {
 	case !m.Exists:
 		l.Writer, l.Adrift = "", true
@@ -190,7 +190,7 @@ func (l *Listing) follow(m Listing, with Hold) {
 // a name that a group would give.
 func (l Listing) IsPart() bool {
 	_, ok := PartOf(l.Name)
-	return ok && (l.Member != "" || l.Promise == nil || l.Promise.Plan != "")
+	return ok && (l.Member != (Hold{}) || l.Promise == nil || l.Promise.Plan != "")
 }
 
 // lockOf returns the lock that a key is the lease row of.

@@ -111,7 +111,7 @@ func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 				for _, l := range found {
 					if part, _ := table.PartOf(l.Name); part.Partition != "" {
 						n++
-						assert.Equal(t, want[part.Partition], line{l.State(), l.Holder(), l.Member}, "%s of %q", l.Name, prefix)
+						assert.Equal(t, want[part.Partition], line{l.State(), l.Holder(), l.Member.Name}, "%s of %q", l.Name, prefix)
 						assert.Equal(t, part.Partition != "plain", l.IsPart(), l.Name)
 					}
 				}
@@ -124,7 +124,7 @@ func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 		for partition, w := range want {
 			one, err := tab.ListOne(t.Context(), table.PartitionName("orders", partition))
 			require.NoError(t, err)
-			assert.Equal(t, w, line{one.State(), one.Holder(), one.Member}, partition)
+			assert.Equal(t, w, line{one.State(), one.Holder(), one.Member.Name}, partition)
 		}
 		one, err := tab.ListOne(t.Context(), table.PartitionName("orders", "held"))
 		require.NoError(t, err)

@@ -92,10 +92,14 @@ func (o *common) complete(c *cobra.Command, args []string, begun string) ([]cobr
 	o.timeout = min(o.timeout, 3*time.Second)
 	_ = o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
 		all, _, err := t.List(ctx, begun, false)
-		for _, l := range all {
+		locks, groups := gather(all, begun)
+		for _, l := range locks {
 			if show(l.Name) == l.Name { // a shell takes a line for a name
 				names = append(names, cobra.CompletionWithDesc(l.Name, string(l.State())))
 			}
+		}
+		for _, g := range groups {
+			names = append(names, cobra.CompletionWithDesc(g.prefix, string(g.state())))
 		}
 		return err
 	})

@@ -219,7 +219,7 @@ func (d *demo) ls(ctx context.Context) error {
 		return err
 	}
 	d.Say("", stage.Faint, "$ spindle ls")
-	for _, line := range sheet(&paper{width: 80}, []table.Listing{l}) {
+	for _, line := range sheet(&paper{width: 80}, lockColumns, []entry{lockEntry(l)}) {
 		d.Print(stage.Plain, "  %s", line)
 	}
 	return nil

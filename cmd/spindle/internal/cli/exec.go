@@ -205,6 +205,8 @@ func (x *execution) compete(ctx context.Context, pause, limit time.Duration) (*e
 		switch {
 		case x.within(step):
 			return nil, fmt.Errorf("%s is held by the spindle that runs this command, which would wait for itself: it has the lock already", x.name)
+		case errors.Is(step.Err, table.ErrGroup):
+			return nil, fmt.Errorf("%s was not acquired: %w: take another name", x.name, step.Err)
 		case step.Term != nil && ctx.Err() != nil: // it came too late
 			return nil, errors.Join(x.givesUp(ctx), x.giveBack(step.Term))
 		case step.Term != nil:

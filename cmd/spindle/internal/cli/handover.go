@@ -36,7 +36,8 @@ taken over, and for how long nobody held the lock.
 Holders that use WithHandover obey, and so do spindle exec and guard with
 --handover. They look for requests once in a lease. A request is for the term of
 one token: that of the present holder, or the one that --token names. It never
-reaches a later term, and it can't be taken back.
+reaches a later term, and it can't be taken back. Members of groups look for
+none: stop the process instead, and the others take its partitions.
 
 Exit codes:
   0    another has taken over
@@ -74,6 +75,9 @@ func (h *handover) run(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
+	if err := h.refuse(ctx, db.locks()); err != nil {
+		return err
+	}
 	lock := spindle.New(db.client(), h.table, h.name)
 	leader, err := h.leader(ctx, lock)
 	if err != nil {
@@ -98,6 +102,23 @@ func (h *handover) run(ctx context.Context) error {
 		return &exit{notTakenOver, fmt.Errorf("nobody else was there: %s has %s again, under token %v", show(done.To.ID), show(h.name), done.To.Token)}
 	}
 	return h.print(done)
+}
+
+// refuse says why nobody of a group is asked.
+func (h *handover) refuse(ctx context.Context, t table.Table) error {
+	if _, ok := table.PartOf(h.name); !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	l, err := t.ListOne(ctx, h.name)
+	switch {
+	case err != nil:
+		return h.explain(err)
+	case !l.IsPart() || !l.IsHeld():
+		return nil
+	}
+	return &exit{notObeyed, fmt.Errorf("nothing was asked: %s belongs to a group, whose members don't look for requests: stop the process of %s with SIGTERM, and the others take its partitions", show(h.name), show(l.Holder()))}
 }
 
 // soFar is how far a request came: the library's error says that, and then why it waits no longer.

@@ -54,6 +54,9 @@ type lockJSON struct {
 	LeaseSeconds float64    `json:"lease_seconds,omitempty"`
 	At           time.Time  `json:"at"`
 	Problem      string     `json:"problem,omitempty"`
+	Group        string     `json:"group,omitempty"` // that it is a part of
+	Partition    string     `json:"partition,omitempty"`
+	Member       string     `json:"member,omitempty"` // of a partition: the lock of who has it, or had it last
 }
 
 func jsonOf(l table.Listing) lockJSON {
@@ -74,6 +77,9 @@ func jsonOf(l table.Listing) lockJSON {
 	}
 	if l.Unreadable != nil {
 		j.Problem = l.Unreadable.Error()
+	}
+	if part, _ := table.PartOf(l.Name); l.IsPart() {
+		j.Group, j.Partition, j.Member = part.Group, part.Partition, l.Member.Name
 	}
 	return j
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,11 @@ expires by itself.
 Nothing keeps the former holder from being the next one: unless it ends, it
 competes again, and may win. Look at the holder afterwards.
 
+In a group it is members that are released, not partitions: a partition has no
+heartbeats of its own. All partitions of the member are then free at once. But
+fenced writes of the member still land in each of them until another member has
+claimed that one, which is a matter of moments as long as others are there.
+
 Release asks before it acts, unless --yes is given.
 ` + commonCodes,
 		Example: `  spindle ls
@@ -44,7 +50,8 @@ Release asks before it acts, unless --yes is given.
 			if err := table.CheckKey(args[0]); err != nil {
 				return misuse("%w", err)
 			}
-			if token <= 0 {
+			part, _ := table.PartOf(args[0])
+			if token <= 0 && part.Partition == "" {
 				return misuse("which term of %q? Give its --token, which spindle ls shows", args[0])
 			}
 			return o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
@@ -61,7 +68,7 @@ Release asks before it acts, unless --yes is given.
 					}
 				}
 				// Not within ctx: the person may have taken a while to answer.
-				return breakLock(context.WithoutCancel(ctx), o, t, args[0], table.Token(token))
+				return breakLock(context.WithoutCancel(ctx), o, t, l, table.Token(token))
 			})
 		},
 	}
@@ -77,6 +84,10 @@ func breakable(l table.Listing, token table.Token) error {
 	switch state := l.State(); {
 	case state == table.Free, state == table.Released:
 		return fmt.Errorf("nothing was released: %s", sentence(l))
+	case isPartition(l):
+		return misuse("nothing was released: %s is held by the heartbeats of its member, and not by any of its own: %s", show(l.Name), instead(l))
+	case token <= 0:
+		return misuse("which term of %q? Give its --token, which spindle ls shows", l.Name)
 	case state == table.Orphaned:
 		return nil // the lease row may be of this token
 	case l.Token != token:
@@ -87,19 +98,39 @@ func breakable(l table.Listing, token table.Token) error {
 	return nil
 }
 
+// isPartition tells one that belongs to a group from a lock that has such a name.
+func isPartition(l table.Listing) bool { return l.IsPart() && partitionOf(l) != "" }
+
+// instead is what to do about a partition that can't be released alone.
+func instead(l table.Listing) string {
+	if l.Member.Name == "" {
+		return "the others of its group take it once it is free"
+	}
+	return fmt.Sprintf("release that, if everything that %s has is to be taken from it:\n  spindle release %s --token %v", cmp.Or(show(l.Holder()), "it"), show(l.Member.Name), l.Member.Token)
+}
+
+const (
+	allFree   = "all partitions of the member are free, and the others take them"
+	stillLand = "fenced writes of the member land in each of its partitions until that is claimed anew"
+)
+
 func confirm(l table.Listing) error {
 	fmt.Fprintln(os.Stderr, sentence(l))
 	third := "a third of its lease"
 	if l.Promise != nil {
 		third = short(l.Promise.Lease / 3)
 	}
+	free, fenced := "the lock is free, and another candidate may take it at once", "fenced writes under this token fail from then on"
+	if l.IsPart() {
+		free, fenced = allFree, stillLand
+	}
 	fmt.Fprintf(os.Stderr, `
 If you go on:
-  - the lock is free, and another candidate may take it at once;
-  - fenced writes under this token fail from then on;
+  - %s;
+  - %s;
   - the holder stops at its next heartbeat, up to %s later, if it is alive
     and can reach the database. Until then both may be at work.
-`, third)
+`, free, fenced, third)
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return misuse("nothing was released: there is no terminal to ask on, so give --yes")
 	}
@@ -111,7 +142,8 @@ If you go on:
 	return nil
 }
 
-func breakLock(ctx context.Context, o *common, t table.Table, name string, token table.Token) error {
+func breakLock(ctx context.Context, o *common, t table.Table, l table.Listing, token table.Token) error {
+	name := l.Name
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	err := t.Release(ctx, token, name)
@@ -122,5 +154,8 @@ func breakLock(ctx context.Context, o *common, t table.Table, name string, token
 		return err
 	}
 	fmt.Printf("released %s, which was held under token %v\n", show(name), table.Token(token))
+	if l.IsPart() {
+		fmt.Printf("  %s;\n  %s\n", allFree, stillLand)
+	}
 	return nil
 }

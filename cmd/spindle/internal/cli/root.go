@@ -19,6 +19,7 @@ const (
 	misused      = 2  // the command line is wrong
 	statusFree   = 3  // status: nobody holds it
 	statusElse   = 4  // status: another holds it
+	nobodyThere  = 3  // members: no member was heard from
 	doctorFailed = 3  // doctor: something does not hold
 	nobodyLeads  = 3  // handover: nobody holds it
 	notObeyed    = 4  // handover: its holder does not look for requests
@@ -148,7 +149,7 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}")
 	root.Flags().Bool("version", false, "print the version")
 	o.flags(root.PersistentFlags())
-	root.AddCommand(newInit(o), newDoctor(o), newExec(o), newGuard(o), newLs(o), newWatch(o), newStatus(o), newHandover(o), newRelease(o), newPrune(o), newDemo(o))
+	root.AddCommand(newInit(o), newDoctor(o), newExec(o), newGuard(o), newLs(o), newWatch(o), newStatus(o), newMembers(o), newHandover(o), newRelease(o), newPrune(o), newDemo(o))
 	commands(root, func(c *cobra.Command) {
 		c.Flags().SortFlags = false
 		nameVariables(c.LocalFlags())

@@ -3,10 +3,28 @@ package cli
 import (
 	"strings"
 
+	"github.com/spindle-lock/spindle/internal/stage"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 const tokenWidth = 16
+
+// An entry is what a list has of one thing: a lock, say.
+type entry struct {
+	name    string   // what the list is in the order of
+	cells   []string // that people read: what it is, its state, and other columns
+	state   table.State
+	tail    string // what comes last, and may be long
+	below   string // what is below it
+	json    any    // the same for scripts
+	trouble error
+}
+
+var lockColumns = []string{"LOCK", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HOLDER AND VALUE"}
+
+func lockEntry(l table.Listing) entry {
+	return entry{name: l.Name, cells: cells(l), state: l.State(), tail: whose(l), json: jsonOf(l), trouble: l.Unreadable}
+}
 
 // cells are the columns of a lock that people read, but for its holder and value.
 func cells(l table.Listing) []string {
@@ -26,14 +44,16 @@ func cells(l table.Listing) []string {
 	return []string{show(l.Name), string(l.State()), token, since, beat, lease}
 }
 
-// sheet lays the locks out: each on one line if the width allows it, otherwise on two.
-func sheet(p *paper, all []table.Listing) []string {
-	rows := [][]string{{"LOCK", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE"}}
-	widths := make([]int, len(rows[0]))
+// sheet lays entries out under their columns, the last of which is of the tails: each on one line if the width allows
+// it, otherwise on two.
+func sheet(p *paper, columns []string, all []entry) []string {
+	columns, last := columns[:len(columns)-1], columns[len(columns)-1]
+	rows := [][]string{columns}
+	widths := make([]int, len(columns))
 	tail := 0
-	for _, l := range all {
-		rows = append(rows, cells(l))
-		tail = max(tail, length(whose(l)))
+	for _, e := range all {
+		rows = append(rows, e.cells)
+		tail = max(tail, length(e.tail))
 	}
 	for _, row := range rows {
 		for i, cell := range row {
@@ -44,7 +64,7 @@ func sheet(p *paper, all []table.Listing) []string {
 	for _, w := range widths[1:] {
 		rest += 2 + w
 	}
-	oneLine := p.width == 0 || widths[0]+rest+2+max(tail, len("HOLDER AND VALUE")) <= p.width
+	oneLine := p.width == 0 || widths[0]+rest+2+max(tail, len(last)) <= p.width
 	if !oneLine {
 		widths[0] = min(widths[0], max(p.width-rest, 8))
 	}
@@ -63,20 +83,25 @@ func sheet(p *paper, all []table.Listing) []string {
 			case j == 0:
 				text = p.paint(bold, text)
 			case j == 1:
-				text = p.paint(styles[all[i-1].State()], text)
+				text = p.paint(styles[all[i-1].state], text)
 			}
 			b.WriteString(text)
 		}
-		last := pad("", widths[len(widths)-1]+2-length(row[len(row)-1]))
+		gap := pad("", widths[len(widths)-1]+2-length(row[len(row)-1]))
 		switch {
 		case i == 0 && oneLine:
-			b.WriteString(last + p.paint(faint, "HOLDER AND VALUE"))
-		case i > 0 && oneLine && whose(all[i-1]) != "":
-			b.WriteString(last + whose(all[i-1]))
+			b.WriteString(gap + p.paint(faint, last))
+		case i > 0 && oneLine && all[i-1].tail != "":
+			b.WriteString(gap + all[i-1].tail)
 		}
 		lines = append(lines, b.String())
-		if i > 0 && !oneLine && whose(all[i-1]) != "" {
-			lines = append(lines, "  "+fit(whose(all[i-1]), p.width-2))
+		if i > 0 && !oneLine && all[i-1].tail != "" {
+			lines = append(lines, "  "+fit(all[i-1].tail, p.width-2))
+		}
+		if i > 0 && all[i-1].below != "" {
+			for _, line := range stage.Wrap(all[i-1].below, width(p)-2) {
+				lines = append(lines, "  "+line)
+			}
 		}
 	}
 	return lines

@@ -23,6 +23,10 @@ func newStatus(o *common) *cobra.Command {
 --token names. An --id that ends in a slash matches every id that begins with
 it, such as those of one host: the default id is host/process/UUID.
 
+A partition of a group, such as orders/partition/17, is held as long as its
+member is, such as orders/member/0003: its holder, state and heartbeat are that
+one's, and its token is its own.
+
 The answer is about the past: the lock may have changed hands since. Use it to
 decide where to look, not what to write: for that there is the token.
 
@@ -98,17 +102,31 @@ func sentence(l table.Listing) string {
 		if l.Promise.Value != "" {
 			s += "\n  value " + show(l.Promise.Value)
 		}
-		return s
+		return s + with(l)
 	case table.Expired:
-		return fmt.Sprintf("%s is free: the lease of %s has expired\n  token %v; last heartbeat %s ago, lease %v", name, show(l.Holder()), token, age, l.Promise.Lease)
+		return fmt.Sprintf("%s is free: the lease of %s has expired\n  token %v; last heartbeat %s ago, lease %v", name, show(l.Holder()), token, age, l.Promise.Lease) + with(l)
 	case table.Released:
+		if l.Member.Name != "" {
+			return fmt.Sprintf("%s is free: the term of its member, %s, ended %s ago", name, show(l.Member.Name), since)
+		}
 		return fmt.Sprintf("%s is free: it was released %s ago", name, since)
 	case table.Unconfirmed:
-		return fmt.Sprintf("%s is not held: %s claimed it %s ago, and may not act yet\n  token %v", name, show(l.Holder()), age, token)
+		return fmt.Sprintf("%s is not held: %s claimed it %s ago, and may not act yet\n  token %v", name, show(l.Holder()), age, token) + with(l)
 	case table.Orphaned:
+		if l.Adrift {
+			return fmt.Sprintf("%s is not held: somebody deleted the row of its member, %s; it is free once that one's lease has passed", name, show(l.Member.Name))
+		}
 		return fmt.Sprintf("%s is not held: somebody deleted its row; it is free once its last holder's lease has passed", name)
 	case table.Unreadable:
 		return fmt.Sprintf("%s is taken by %s, token %v", name, show(l.Holder()), token)
 	}
 	return fmt.Sprintf("%s is free: nobody has claimed it yet, or its row was pruned", name)
+}
+
+// with says which member a partition is held with.
+func with(l table.Listing) string {
+	if l.Member.Name == "" {
+		return ""
+	}
+	return "\n  it has the heartbeats of its member, " + show(l.Member.Name)
 }

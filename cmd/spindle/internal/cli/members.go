@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/api/option"
+
+	spread "github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+func newMembers(o *common) *cobra.Command {
+	var f format
+	var partitions bool
+	c := &cobra.Command{
+		Use:   "members GROUP",
+		Short: "Show who is in a group, and who has which partitions",
+		Long: `Members shows the processes that were heard from within their leases, at one
+instant by Spanner's clock: the slot of each, since when it is there, how long
+ago its last heartbeat was, and how many partitions it has. With --partitions,
+it names them. Below are the partitions that nobody has, of those that somebody
+had once.
+
+If members have different lists of partitions, LIST tells these apart: that is
+so during a rolling update that changes the list, or by mistake.
+
+Exit codes:
+  0    somebody is there
+  1    the database could not be asked
+  2    the command line is wrong
+  3    nobody is there`,
+		Example: `  spindle members orders
+  spindle members orders --partitions
+  spindle members orders -o json | jq -r '.members[] | "\(.id) \(.partitions | length)"'`,
+		Args: exactly(1, "the name of one group"),
+		RunE: func(c *cobra.Command, args []string) error {
+			name, err := groupNamed(args[0])
+			if err != nil {
+				return err
+			}
+			v, err := o.members(c.Context(), name)
+			if err != nil {
+				return err
+			}
+			if f.json {
+				err = printJSON(os.Stdout, viewOf(name, v))
+			} else {
+				printMembers(paperOn(os.Stdout), name, v, partitions)
+			}
+			if err == nil && len(v.Members) == 0 {
+				return &exit{code: nobodyThere}
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVarP(&partitions, "partitions", "p", false, "name the partitions that each member has")
+	f.flag(c.Flags())
+	return c
+}
+
+func (o *common) members(ctx context.Context, name string) (spread.View, error) {
+	db, err := o.open(option.WithGRPCConnectionPool(1))
+	if err != nil {
+		return spread.View{}, err
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	v, err := spread.Members(ctx, db.client(), o.table, name)
+	return v, o.explain(err)
+}
+
+func printMembers(p *paper, name string, v spread.View, partitions bool) {
+	all := len(v.Nobody)
+	lists := map[string]string{} // a letter for each
+	for _, m := range v.Members {
+		all += len(m.Partitions)
+		if lists[m.List] == "" {
+			lists[m.List] = string(rune('A' + len(lists)%26))
+		}
+	}
+	if all == 0 && len(v.Members) == 0 {
+		fmt.Fprintf(os.Stderr, "Nobody is in group %s, and nobody has had a partition of it.\n", show(name))
+		return
+	}
+	columns := []string{"SLOT", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HAS"}
+	if len(lists) > 1 {
+		columns = append(columns, "LIST")
+	}
+	fmt.Fprintf(p, "Group %s has %s and %s\n", p.paint(bold, show(name)), count(len(v.Members), "member"), count(all, "partition"))
+	var entries []entry
+	for _, m := range v.Members {
+		e := entry{state: table.Held, tail: show(m.ID)}
+		if m.Leaving {
+			e.state = table.Leaving
+		}
+		if m.Value != "" {
+			e.tail += "  " + show(m.Value)
+		}
+		if partitions {
+			e.below = names(m.Partitions)
+		}
+		e.cells = []string{fmt.Sprintf("%04d", m.Slot), string(e.state), m.Token.String(), short(v.At.Sub(m.Since)), short(v.At.Sub(m.Heartbeat)),
+			m.Lease.String(), fmt.Sprint(len(m.Partitions))}
+		if len(lists) > 1 {
+			e.cells = append(e.cells, lists[m.List])
+		}
+		entries = append(entries, e)
+	}
+	if len(entries) > 0 {
+		fmt.Fprintln(p)
+		for _, line := range sheet(p, append(columns, "ID AND VALUE"), entries) {
+			fmt.Fprintln(p, line)
+		}
+	}
+	if len(v.Nobody) > 0 {
+		nobody := fmt.Sprintf("Nobody has %d of the partitions: %s", len(v.Nobody), names(v.Nobody))
+		fmt.Fprintln(p)
+		for _, line := range stage.Wrap(nobody, width(p)) {
+			fmt.Fprintln(p, p.paint(amber, line))
+		}
+	}
+}
+
+type viewJSON struct {
+	Group   string       `json:"group"`
+	At      time.Time    `json:"at"`
+	Members []memberJSON `json:"members"`
+	Nobody  []string     `json:"nobody"` // the partitions that no member has
+}
+
+type memberJSON struct {
+	Slot       int       `json:"slot"`
+	Name       string    `json:"name"` // of its lock
+	ID         string    `json:"id"`
+	Value      string    `json:"value,omitempty"`
+	Token      string    `json:"token"`
+	Since      time.Time `json:"since"`
+	Heartbeat  time.Time `json:"heartbeat"`
+	Age        float64   `json:"heartbeat_age_seconds"`
+	Lease      float64   `json:"lease_seconds"`
+	Leaving    bool      `json:"leaving"`
+	List       string    `json:"list"`
+	Partitions []string  `json:"partitions"`
+}
+
+func viewOf(name string, v spread.View) viewJSON {
+	sorted := func(partitions []string) []string {
+		return append([]string{}, slices.SortedFunc(slices.Values(partitions), byNumber)...) // none is []
+	}
+	j := viewJSON{Group: name, At: v.At.UTC(), Members: []memberJSON{}, Nobody: sorted(v.Nobody)}
+	for _, m := range v.Members {
+		j.Members = append(j.Members, memberJSON{m.Slot, table.SlotName(name, m.Slot), m.ID, m.Value, m.Token.String(), m.Since.UTC(), m.Heartbeat.UTC(),
+			v.At.Sub(m.Heartbeat).Seconds(), m.Lease.Seconds(), m.Leaving, m.List, sorted(m.Partitions)})
+	}
+	return j
+}
+
+// width is that of text which people read.
+func width(p *paper) int {
+	if p.width == 0 {
+		return readable
+	}
+	return min(p.width, readable)
+}
