@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,8 +24,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/cli"
 	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/group"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/emulator"
 	"github.com/spindle-lock/spindle/internal/network"
@@ -59,6 +62,8 @@ func TestScripts(t *testing.T) {
 			"code":     code,
 			"claim":    claim,
 			"harmless": harmless,
+			"member":   member,
+			"leave":    leave,
 		},
 	})
 }
@@ -84,6 +89,7 @@ func setUp(env *testscript.Env) error {
 	}
 	env.Defer(p.Close)
 	env.Values[proxyKey{}] = p
+	env.Values[membersKey{}] = members{}
 	env.Setenv("SPINDLE_DB", path)
 	env.Setenv("SPANNER_EMULATOR_HOST", e.Addr())
 	env.Setenv("EMULATOR", e.Addr())
@@ -233,9 +239,7 @@ func claim(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	db, err := spanner.NewClientWithConfig(ctx, ts.Getenv("DATABASE"), spanner.ClientConfig{DisableNativeMetrics: true},
-		option.WithEndpoint(ts.Getenv("EMULATOR")), option.WithoutAuthentication(), option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
-	ts.Check(err)
+	db := client(ts, "EMULATOR")
 	defer db.Close()
 	c := elect.Candidate{
 		Table: table.Table{Store: table.Spanner{DB: db, Table: "locktable"}}, Clock: elect.SystemClock{},
@@ -249,6 +253,43 @@ func claim(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(ctx.Err())
 		elect.Sleep(ctx, c.Clock, step.Pause)
 	}
+}
+
+func client(ts *testscript.TestScript, host string) *spanner.Client {
+	db, err := spanner.NewClientWithConfig(context.Background(), ts.Getenv("DATABASE"), spanner.ClientConfig{DisableNativeMetrics: true},
+		option.WithEndpoint(ts.Getenv(host)), option.WithoutAuthentication(), option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	ts.Check(err)
+	return db
+}
+
+type membersKey struct{}
+
+// members are those that a script has started: what stops each of them, and waits for it.
+type members map[string]func()
+
+// member starts a member of a group, over $PROXY: member GROUP PARTITIONS ID LEASE.
+func member(ts *testscript.TestScript, neg bool, args []string) {
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	lease, err := time.ParseDuration(args[3])
+	ts.Check(err)
+	db := client(ts, "PROXY")
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	ts.Check(group.New(db, "locktable", args[0], group.Numbered(n), spindle.WithID(args[2]), spindle.WithValue("at "+args[2]), spindle.WithLease(lease),
+		group.WithWork(func(ctx context.Context, _ group.Partition) { <-ctx.Done() })).Run(ctx, done))
+	end := sync.OnceFunc(func() {
+		stop()
+		<-done
+		db.Close()
+	})
+	ts.Value(membersKey{}).(members)[args[2]] = end
+	ts.Defer(end)
+}
+
+// leave stops a member: leave ID.
+func leave(ts *testscript.TestScript, neg bool, args []string) {
+	ts.Value(membersKey{}).(members)[args[0]]()
 }
 
 // harmless wants a file, or what was printed last, to have nothing that acts on a terminal.

@@ -43,7 +43,7 @@ func (l Listing) State() State {
 		return Free
 	case l.Heartbeat.IsZero():
 		return Released
-	case !l.Confirmed() || l.Promise == nil:
+	case l.Promise == nil:
 		return Unconfirmed
 	case l.At.Sub(l.Heartbeat) >= l.Promise.Lease:
 		return Expired

@@ -2,64 +2,102 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A change is what happened to a lock between two looks.
+// A change is what happened between two looks to a lock, or to partitions of a group.
 type change struct {
-	At   time.Time // by Spanner's clock, as exactly as the table shows it
-	Lock table.Listing
-	Text string
+	At    time.Time // by Spanner's clock, as exactly as the table shows it
+	Name  string
+	State table.State
+	Text  string
+	JSON  any
+}
+
+func changed(at time.Time, l table.Listing, text string) change {
+	return change{at, l.Name, l.State(), text, jsonOf(l)}
 }
 
 const gone = "gone: its row was pruned, or somebody deleted it"
 
-// A story is what the last look saw, by name.
-type story map[string]table.Listing
+// A story is what was seen so far.
+type story struct {
+	locks map[string]table.Listing // by the last look
+	had   map[string]string        // who has each partition, or had it last
+}
 
 // next lists what has changed since the last look, in the order of the names. Heartbeats don't count. A term that
 // began and ended between two looks is missed.
 func (s *story) next(l look) []change {
+	if s.had == nil {
+		s.had = map[string]string{}
+	}
+	before := s.locks
+	s.locks = map[string]table.Listing{}
 	var all []change
-	now := story{}
 	for _, lock := range l.locks {
-		now[lock.Name] = lock
-		was, known := (*s)[lock.Name]
-		if known && was.State() == lock.State() && was.Token == lock.Token {
-			continue
-		}
-		text := what(lock)
-		if known && lock.State() == table.Free {
-			text = gone
-		}
-		all = append(all, change{At: when(was, lock), Lock: lock, Text: text})
+		all = append(all, s.note(before, lock)...)
 	}
-	for name, was := range *s {
-		if _, present := now[name]; !present && was.State() != table.Free {
+	for _, g := range l.groups {
+		for _, m := range g.members {
+			all = append(all, s.note(before, m)...)
+		}
+		all = append(all, s.moves(before, g)...)
+	}
+	for name, was := range before {
+		if _, present := s.locks[name]; !present && was.State() != table.Free {
 			none := table.Listing{Observation: table.Observation{Name: name, At: l.at}}
-			all = append(all, change{At: l.at, Lock: none, Text: gone})
+			all = append(all, changed(l.at, none, gone))
 		}
 	}
-	*s = now
 	return all
+}
+
+// note tells what has changed of one lock.
+func (s *story) note(before map[string]table.Listing, lock table.Listing) []change {
+	s.locks[lock.Name] = lock
+	was, known := before[lock.Name]
+	if known && was.State() == lock.State() && was.Token == lock.Token {
+		return nil
+	}
+	text := what(lock)
+	switch part, _ := table.PartOf(lock.Name); {
+	case known && lock.State() == table.Free:
+		text = gone
+	case !lock.IsPart() || part.Partition != "":
+	case lock.State() == table.Held:
+		text = "joined by " + strings.TrimPrefix(text, heldBy)
+	case lock.State() == table.Leaving:
+		text = show(lock.Holder()) + " is leaving"
+	case lock.State() == table.Released && !known:
+		return nil // a slot that was in use once
+	case lock.State() == table.Released && was.Holder() != "":
+		text = "left by " + show(was.Holder())
+	}
+	return []change{changed(when(was, lock), lock, text)}
 }
 
 func when(was, l table.Listing) time.Time {
 	switch s := l.State(); {
 	case (l.IsHeld() || s == table.Unconfirmed) && l.Token != was.Token:
 		return l.Token.Time()
+	case s == table.Released && l.Token != was.Token:
+		return l.Token.Time() // of the release
 	case s == table.Expired:
 		return l.Heartbeat.Add(l.Promise.Lease)
 	}
 	return l.At
 }
 
+const heldBy = "held by "
+
 func what(l table.Listing) string {
 	switch l.State() {
 	case table.Held:
-		text := fmt.Sprintf("held by %s, token %v", show(l.Holder()), l.Token)
+		text := fmt.Sprintf(heldBy+"%s, token %v", show(l.Holder()), l.Token)
 		if l.Promise.Value != "" {
 			text += ", value " + show(l.Promise.Value)
 		}

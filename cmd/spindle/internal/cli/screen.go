@@ -72,15 +72,13 @@ func (w *watching) picture(p *paper, l look, recent []change, local time.Time) [
 
 	below := min(max(len(recent), 1), 8) + 2
 	room := max(p.height-len(lines)-below-2, 1)
-	shown := l.locks
-	if len(shown) > room {
-		shown = shown[:room]
-	}
-	lines = append(lines, bars(p, shown, at)...)
-	if more := len(l.locks) - len(shown); more > 0 {
+	all := rowsOf(p, l, at)
+	shown := all[:min(len(all), room)]
+	lines = append(lines, bars(p, shown)...)
+	if more := len(all) - len(shown); more > 0 {
 		lines = append(lines, p.paint(faint, fmt.Sprintf("and %d more: see spindle ls", more)))
 	}
-	if len(l.locks) == 0 {
+	if len(all) == 0 {
 		lines = append(lines, p.paint(faint, "There are no locks in the table."))
 	}
 
@@ -89,36 +87,68 @@ func (w *watching) picture(p *paper, l look, recent []change, local time.Time) [
 		return append(lines, p.paint(faint, "Changes are shown here. Ctrl+C ends this."))
 	}
 	for _, c := range recent[max(len(recent)-8, 0):] {
-		head := c.At.UTC().Format("15:04:05.0") + "  " + show(c.Lock.Name) + "  "
-		lines = append(lines, p.paint(faint, fit(head, p.width))+p.paint(styles[c.Lock.State()], fit(c.Text, max(p.width-length(head), 0))))
+		head := c.At.UTC().Format("15:04:05.0") + "  " + show(c.Name) + "  "
+		lines = append(lines, p.paint(faint, fit(head, p.width))+p.paint(styles[c.State], fit(c.Text, max(p.width-length(head), 0))))
 	}
 	return lines
 }
 
 const barWidth = 18
 
-// bars are the locks, one on each line.
-func bars(p *paper, locks []table.Listing, at time.Time) []string {
-	if len(locks) == 0 {
-		return nil
-	}
-	name, holder := len("LOCK"), len("HOLDER")
-	for _, l := range locks {
-		name, holder = max(name, length(show(l.Name))), max(holder, length(show(l.Holder())))
-	}
-	rest := p.width - 2 - 2 - tokenWidth - 2 - barWidth - 1 - 6
-	name = min(name, max(rest-holder, rest*3/5))
-	holder = min(holder, rest-name)
-	row := func(a, b, c, d string) string {
-		return pad(fit(a, name), name) + "  " + pad(fit(b, holder), holder) + "  " + pad(c, tokenWidth) + "  " + d
-	}
-	lines := []string{p.paint(faint, row("LOCK", "HOLDER", "TOKEN", "LEASE"))}
-	for _, l := range locks {
+// A row is a lock on the screen, or the heading of a group, which is all in its name.
+type row struct{ name, holder, token, lease string }
+
+// rowsOf are the locks, and then each group with its members.
+func rowsOf(p *paper, l look, at time.Time) (all []row) {
+	of := func(name string, l table.Listing, more string) row {
 		token := "-"
 		if l.Token != 0 {
 			token = l.Token.String()
 		}
-		lines = append(lines, row(show(l.Name), show(l.Holder()), token, lease(p, l, at)))
+		return row{name, show(l.Holder()) + more, token, lease(p, l, at)}
+	}
+	for _, lock := range l.locks {
+		all = append(all, of(show(lock.Name), lock, ""))
+	}
+	for _, g := range l.groups {
+		if !g.inUse() {
+			continue
+		}
+		all = append(all, row{name: show(g.prefix) + " is " + string(g.state()) + ": " + g.sum()})
+		has := g.has()
+		for _, m := range g.members {
+			if m.State() != table.Released {
+				all = append(all, of("  "+slotOf(m.Name), m, fmt.Sprintf("  has %d", len(has[m.Name]))))
+			}
+		}
+	}
+	return all
+}
+
+// bars are the rows, one on each line.
+func bars(p *paper, rows []row) []string {
+	if len(rows) == 0 {
+		return nil
+	}
+	name, holder := len("LOCK"), len("HOLDER")
+	for _, r := range rows {
+		if r.lease != "" {
+			name, holder = max(name, length(r.name)), max(holder, length(r.holder))
+		}
+	}
+	rest := p.width - 2 - 2 - tokenWidth - 2 - barWidth - 1 - 6
+	name = min(name, max(rest-holder, rest*3/5))
+	holder = min(holder, rest-name)
+	line := func(r row) string {
+		return pad(fit(r.name, name), name) + "  " + pad(fit(r.holder, holder), holder) + "  " + pad(r.token, tokenWidth) + "  " + r.lease
+	}
+	lines := []string{p.paint(faint, line(row{"LOCK", "HOLDER", "TOKEN", "LEASE"}))}
+	for _, r := range rows {
+		if r.lease == "" {
+			lines = append(lines, p.paint(bold, fit(r.name, p.width)))
+		} else {
+			lines = append(lines, line(r))
+		}
 	}
 	return lines
 }

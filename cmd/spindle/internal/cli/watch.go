@@ -21,6 +21,10 @@ healthy holder's bar stays above two thirds. Elsewhere, or with --lines, watch
 prints a line for each lock, and then a line for each change, with its time by
 Spanner's clock.
 
+A group is shown by its members, and what its partitions do by their number:
+"17 partitions moved from a to b". --group watches one alone, and a partition's
+name, or a --prefix of some, shows these one by one.
+
 It looks every --every, so it misses a term that begins and ends between two
 looks. It never misses that a lock has a new token.
 
@@ -30,6 +34,7 @@ looks. It never misses that a lock has a new token.
 type watching struct {
 	*common
 	name   string
+	group  string
 	prefix string
 	every  time.Duration
 	lines  bool
@@ -44,6 +49,7 @@ func newWatch(o *common) *cobra.Command {
 		Long:  watchHelp + statesHelp + "\n" + commonCodes,
 		Example: `  spindle watch
   spindle watch --prefix billing/
+  spindle watch --group orders
   spindle watch nightly -o json | jq -r 'select(.state == "expired") | .holder'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -62,11 +68,23 @@ func newWatch(o *common) *cobra.Command {
 			if w.name != "" && w.prefix != "" {
 				return misuse("%q and --prefix %q: give one of them", w.name, w.prefix)
 			}
+			if w.group != "" {
+				name, err := groupNamed(w.group)
+				switch {
+				case err != nil:
+					return err
+				case w.name != "" || w.prefix != "":
+					return misuse("--group %q and %q: give one of them", w.group, w.name+w.prefix)
+				}
+				w.prefix = table.GroupPrefix(name)
+			}
 			return w.run(c.Context())
 		},
 	}
 	c.Flags().DurationVar(&w.every, "every", 500*time.Millisecond, "how often to look")
 	c.Flags().StringVar(&w.prefix, "prefix", "", "watch only locks whose names begin with this `text`")
+	c.Flags().StringVar(&w.group, "group", "", "watch only this `group`")
+	_ = c.Flags().SetAnnotation("group", commandLineOnly, []string{})
 	c.Flags().BoolVar(&w.lines, "lines", false, "print lines even on a terminal")
 	w.f.flag(c.Flags())
 	return c
@@ -74,10 +92,11 @@ func newWatch(o *common) *cobra.Command {
 
 // A look is what was found at one time.
 type look struct {
-	locks []table.Listing
-	at    time.Time // by Spanner's clock
-	local time.Time // the same, by the local clock
-	err   error
+	locks  []table.Listing
+	groups []*group
+	at     time.Time // by Spanner's clock
+	local  time.Time // the same, by the local clock
+	err    error
 }
 
 func (w *watching) run(ctx context.Context) error {
@@ -121,6 +140,7 @@ func (w *watching) look(ctx context.Context, t table.Table) (l look) {
 	sent := time.Now()
 	if w.name == "" {
 		l.locks, l.at, l.err = t.List(ctx, w.prefix, true)
+		l.locks, l.groups = gather(l.locks, w.prefix)
 	} else {
 		var one table.Listing
 		one, l.err = t.ListOne(ctx, w.name)
@@ -160,9 +180,8 @@ func (w *watching) print(ctx context.Context, p *paper, looks <-chan look) error
 
 func (w *watching) line(p *paper, c change) error {
 	if w.f.json {
-		return printJSON(p, jsonOf(c.Lock))
+		return printJSON(p, c.JSON)
 	}
-	_, err := fmt.Fprintf(p, "%s  %s  %s\n", c.At.UTC().Format(stamp), p.paint(bold, show(c.Lock.Name)),
-		p.paint(styles[c.Lock.State()], c.Text))
+	_, err := fmt.Fprintf(p, "%s  %s  %s\n", c.At.UTC().Format(stamp), p.paint(bold, show(c.Name)), p.paint(styles[c.State], c.Text))
 	return err
 }

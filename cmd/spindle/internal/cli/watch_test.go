@@ -24,7 +24,7 @@ func TestALeaseIsABarThatRunsOut(t *testing.T) {
 	assert.Equal(t, "nightly  web-7   100000000         ██████████████████ 10s", line(1000))
 	assert.Equal(t, "nightly  web-7   100000000         █████████········· 5.0s", line(1005))
 	assert.Equal(t, "nightly  web-7   100000000         expired 2.0s ago", line(1012))
-	for _, line := range w.picture(p, now, []change{{At: at(103), Lock: l, Text: "held by web-7"}}, at(1000)) {
+	for _, line := range w.picture(p, now, []change{{At: at(103), Name: "nightly", State: table.Held, Text: "held by web-7"}}, at(1000)) {
 		assert.LessOrEqual(t, length(line), 80)
 	}
 }
@@ -33,7 +33,7 @@ func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
 	var s story
 	texts := func(l ...table.Listing) (all []string) {
 		for _, c := range s.next(look{locks: l, at: at(200)}) {
-			all = append(all, c.Lock.Name+" "+c.Text)
+			all = append(all, c.Name+" "+c.Text)
 		}
 		return all
 	}

@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	spread "github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+const tenSeconds = 10 * time.Second
+
+// memberOf is a member of the group "orders" in a slot.
+func memberOf(slot int, id string, token, heartbeat time.Time) table.Listing {
+	l := held(table.SlotName("orders", slot), id, token, heartbeat, tenSeconds)
+	l.Promise.Plan = "p"
+	return l
+}
+
+// partitionWith is a partition that is held with a member.
+func partitionWith(m table.Listing, partition string, token time.Time) table.Listing {
+	l := m
+	l.Name, l.Token, l.Member = table.PartitionName("orders", partition), table.TokenAt(token), table.Hold{Name: m.Name, Token: m.Token}
+	return l
+}
+
+// freeSince is a lock that was released.
+func freeSince(name string, released time.Time) table.Listing {
+	return table.Listing{Observation: table.Observation{Name: name, At: released, Exists: true, Token: table.TokenAt(released)}}
+}
+
+func TestAGroupIsOneEntryAndTheWorstOfItsLocksIsItsState(t *testing.T) {
+	a, b := memberOf(0, "a", at(100), at(103)), memberOf(2, "b", at(101), at(102))
+	b.At = at(103)
+	free := freeSince(table.PartitionName("orders", "free"), at(103))
+	silent := memberOf(1, "c", at(50), at(60))
+	silent.At = at(103)
+	orphan := table.Listing{Observation: table.Observation{Name: table.PartitionName("orders", "orphan"), At: at(103)}, Adrift: true}
+	foreign := held(table.SlotName("orders", 9), "no member", at(100), at(103), tenSeconds)
+	foreignPartition := held(table.PartitionName("orders", "plain"), "no member", at(100), at(103), tenSeconds)
+	of := func(prefix string, found ...table.Listing) (locks []string, sums []string) {
+		l, groups := gather(found, prefix)
+		for _, lock := range l {
+			locks = append(locks, lock.Name)
+		}
+		for _, g := range groups {
+			sums = append(sums, fmt.Sprintf("%s %s %s", g.prefix, g.state(), g.sum()))
+		}
+		return locks, sums
+	}
+	p10, p9 := partitionWith(a, "10", at(101)), partitionWith(b, "9", at(102))
+	for want, found := range map[string][]table.Listing{
+		"orders/ held 2 members, 2 partitions":                                         {a, b, p10, p9},
+		"orders/ partial 2 members, 3 partitions, 1 without a holder":                  {a, b, p10, p9, free},
+		"orders/ partial 1 member, 2 partitions, 1 without a holder, 1 member expired": {a, silent, p10, partitionWith(silent, "9", at(55))},
+		"orders/ expired 0 members, 1 partition, 1 without a holder, 1 member expired": {silent, partitionWith(silent, "9", at(55))},
+		"orders/ orphaned 2 members, 3 partitions, 1 without a holder":                 {a, b, p10, p9, orphan},
+		"orders/ released 0 members, 1 partition, 1 without a holder":                  {freeSince(a.Name, at(103)), free},
+		"orders/ held 1 member, 0 partitions":                                          {a},
+	} {
+		for _, prefix := range []string{"", "ord", "orders/"} {
+			locks, sums := of(prefix, found...)
+			assert.Empty(t, locks)
+			assert.Equal(t, []string{want}, sums)
+		}
+		locks, sums := of("orders/p", found...)
+		assert.Len(t, locks, len(found), "a prefix of what is in it opens it")
+		assert.Empty(t, sums)
+	}
+	locks, sums := of("", a, foreign, p10, foreignPartition)
+	assert.Equal(t, []string{foreign.Name, foreignPartition.Name}, locks, "they only have such names")
+	assert.Equal(t, []string{"orders/ held 1 member, 1 partition"}, sums)
+
+	_, groups := gather([]table.Listing{a, b, p10, p9}, "")
+	e := groups[0].entry()
+	assert.Equal(t, []string{"orders/", "held", "-", "3.0s", "1.0s", "10s"}, e.cells, "as old as its oldest member, as late as its latest")
+	assert.Equal(t, "9", groups[0].partitionEntries()[0].cells[0], "9 before 10")
+}
+
+func TestMovesAreTheNumberOfPartitions(t *testing.T) {
+	var s story
+	a, b := memberOf(0, "a", at(100), at(103)), memberOf(1, "b", at(101), at(103))
+	texts := func(all ...table.Listing) (texts []string) {
+		_, groups := gather(all, "")
+		for _, c := range s.next(look{groups: groups, at: at(200)}) {
+			texts = append(texts, c.Name+" "+c.Text)
+		}
+		return texts
+	}
+	of := func(m table.Listing, token int, from, to int) (all []table.Listing) {
+		for i := from; i < to; i++ {
+			all = append(all, partitionWith(m, fmt.Sprint(i), at(float64(token))))
+		}
+		return all
+	}
+	all := func(members []table.Listing, more ...[]table.Listing) []table.Listing {
+		for _, m := range more {
+			members = append(members, m...)
+		}
+		return members
+	}
+	assert.Equal(t, []string{"orders/member/0000 joined by a, token 100000000", "orders/ 10 partitions held by a"},
+		texts(all([]table.Listing{a}, of(a, 102, 0, 10))...))
+	assert.Empty(t, texts(all([]table.Listing{a}, of(a, 102, 0, 10))...))
+	assert.Equal(t, []string{"orders/member/0001 joined by b, token 101000000", "orders/ 4 partitions moved from a to b"},
+		texts(all([]table.Listing{a, b}, of(b, 110, 0, 4), of(a, 102, 4, 10))...))
+	var given []table.Listing
+	for i := range 3 {
+		given = append(given, freeSince(table.PartitionName("orders", fmt.Sprint(i)), at(120)))
+	}
+	assert.Equal(t, []string{"orders/ 3 partitions of b without a holder"},
+		texts(all([]table.Listing{a, b}, given, of(b, 110, 3, 4), of(a, 102, 4, 10))...))
+	assert.Equal(t, []string{"orders/ 2 partitions moved from b to a", "orders/ 1 partition taken again by b"},
+		texts(all([]table.Listing{a, b}, of(a, 130, 0, 2), of(b, 131, 2, 3), of(b, 110, 3, 4), of(a, 102, 4, 10))...), "a look between a give and a take loses nothing")
+	left := freeSince(b.Name, at(140))
+	assert.Equal(t, []string{"orders/member/0001 left by b", "orders/ 2 partitions moved from b to a"},
+		texts(all([]table.Listing{a, left}, of(a, 130, 0, 2), of(a, 141, 2, 4), of(a, 102, 4, 10))...))
+	assert.Empty(t, s.next(look{groups: func() []*group {
+		_, g := gather(all([]table.Listing{a, left}, of(a, 130, 0, 2), of(a, 141, 2, 4), of(a, 102, 4, 10)), "")
+		return g
+	}(), at: at(201)}))
+}
+
+func TestASlotThatWasInUseOnceIsNoNews(t *testing.T) {
+	var s story
+	_, groups := gather([]table.Listing{memberOf(0, "a", at(100), at(103)), freeSince(table.SlotName("orders", 1), at(50))}, "")
+	assert.Len(t, s.next(look{groups: groups, at: at(103)}), 1)
+}
+
+func TestAGroupOnTheScreenIsItsMembers(t *testing.T) {
+	p := &paper{width: 80, height: 24}
+	a, b := memberOf(0, "a", at(100), at(103)), memberOf(1, "b", at(101), at(98))
+	b.At = at(103)
+	var found []table.Listing
+	for i := range 10_000 {
+		found = append(found, partitionWith(a, fmt.Sprint(i), at(102)))
+	}
+	_, groups := gather(append([]table.Listing{a, b}, found...), "")
+	w := &watching{common: &common{db: "projects/p/instances/i/databases/d", table: "locktable"}}
+	lines := w.picture(p, look{groups: groups, at: at(103), local: at(1000)}, nil, at(1000))
+	text := strings.Join(lines, "\n")
+	assert.Contains(t, text, "\norders/ is held: 2 members, 10000 partitions\n")
+	assert.Contains(t, text, "\n  0000  a  has 10000  100000000         ██████████████████ 10s\n")
+	assert.Contains(t, text, "\n  0001  b  has 0      101000000         █████████········· 5.0s\n")
+	assert.Less(t, len(lines), 10)
+}
+
+func TestAPartitionThatNobodyHasSaysWhy(t *testing.T) {
+	m := table.Hold{Name: "orders/member/0003", Token: 7}
+	over, adrift := freeSince("orders/partition/17", at(100)), held("orders/partition/17", "", at(90), at(100), tenSeconds)
+	over.Member, over.At = m, at(103)
+	adrift.Member, adrift.Adrift = m, true
+	assert.Equal(t, "orders/partition/17 is free: the term of its member, orders/member/0003, ended 3.0s ago", sentence(over))
+	assert.Contains(t, sentence(adrift), "somebody deleted the row of its member, orders/member/0003")
+	assert.ErrorContains(t, breakable(over, 7), "nothing was released: orders/partition/17 is free")
+	assert.ErrorContains(t, breakable(adrift, 7), "spindle release orders/member/0003 --token 7")
+}
+
+func TestMembersSayWhatNobodyHasAndWhoGoesByAnotherList(t *testing.T) {
+	var b bytes.Buffer
+	member := func(slot int, list string, partitions ...string) spread.Member {
+		return spread.Member{ID: fmt.Sprintf("web-%d", slot), Slot: slot, Token: 1763645616123456, Since: at(100), Heartbeat: at(102), Lease: tenSeconds, List: list, Partitions: partitions}
+	}
+	v := spread.View{At: at(103), Members: []spread.Member{member(0, "x", "10", "9"), member(1, "y")}, Nobody: []string{"a b", "7", "11"}}
+	printMembers(&paper{Writer: &b}, "orders", v, true)
+	assert.Equal(t, `Group orders has 2 members and 5 partitions
+
+SLOT  STATE  TOKEN             SINCE  BEAT  LEASE  HAS  LIST  ID AND VALUE
+0000  held   1763645616123456  3.0s   1.0s  10s    2    A     web-0
+  9, 10
+0001  held   1763645616123456  3.0s   1.0s  10s    0    B     web-1
+
+Nobody has 3 of the partitions: 7, 11, a b
+`, b.String())
+	b.Reset()
+	printMembers(&paper{Writer: &b, width: 60}, "orders", v, true)
+	for line := range strings.Lines(b.String()) {
+		assert.LessOrEqual(t, length(line), 61, line)
+	}
+}
+
+func TestAGroupIsNamedAsItIsOrAsLsShowsIt(t *testing.T) {
+	for arg, want := range map[string]string{"orders": "orders", "orders/": "orders", "a%2Fb/": "a/b", "a%2Fb": "a%2Fb", "a b/": "a b"} {
+		name, err := groupNamed(arg)
+		assert.NoError(t, err)
+		assert.Equal(t, want, name)
+	}
+	_, err := groupNamed("")
+	assert.Error(t, err)
+}
