@@ -356,6 +356,22 @@ var broken = []struct {
 			return do()
 		}}
 	}, "cycle", doctor.Failed, "the heartbeat of a holder that was superseded"},
+	{"a confirmation does not need its member", func() *liar {
+		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+			if tag(r) == "spindle-keep" {
+				without(r, func(_ int, m *sppb.Mutation) bool { return isKeyOnly(m) })
+			}
+			return do()
+		}}
+	}, "group", doctor.Failed, "for a member that had left"},
+	{"a read leaves ranges out", func() *liar {
+		return &liar{read: func(r *sppb.ReadRequest) error {
+			if n := len(r.GetKeySet().GetRanges()); n > 100 {
+				r.KeySet.Ranges = r.KeySet.Ranges[:n/2]
+			}
+			return nil
+		}}
+	}, "many keys", doctor.Failed, "shows 15 of 20 rows"},
 	{"reads at the present don't advance", func() *liar { return &liar{time: frozen(isPresent)} }, "present", doctor.Failed, "advanced by 0s"},
 	{"reads at the present are of the past", func() *liar { return &liar{time: shifted(isPresent, -3*time.Second)} }, "present", doctor.Warning, "behind"},
 	{"strong reads don't advance", asIfIdle, "strong", doctor.Note, "advanced by 0s"},

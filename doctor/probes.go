@@ -29,6 +29,8 @@ const (
 	checkPresent     = "present"
 	checkStrong      = "strong"
 	checkClock       = "clock"
+	checkKeys        = "many keys"
+	checkGroup       = "group"
 	checkRoundTrips  = "round trips"
 	checkCleanUp     = "clean-up"
 )
@@ -57,6 +59,8 @@ var probes = []probe{
 	{name: checkPresent, needs: timed, run: (*exam).present, means: noExpiry, do: tellTeam},
 	{name: checkStrong, needs: timed, run: (*exam).strong, means: "it can't be told whether a token is good, so a superseded holder may go on until the fence refuses its writes", do: tellTeam},
 	{name: checkClock, needs: []string{checkTable, checkPermissions, checkPresent}, run: (*exam).clockRate, means: "if a holder's clock is too slow, HasLock may still be true there when another has the lock already; the fence is not affected", do: "fix the clock of this machine: look at its time source, and at the host of a virtual machine"},
+	{name: checkKeys, needs: allowed, run: (*exam).manyKeys, means: "members of a group don't see all of it: use locks, and no groups", do: tellTeam},
+	{name: checkGroup, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic), run: (*exam).group, means: "two members of a group may have one partition, until the fence refuses the writes of one", do: tellTeam},
 	{name: checkRoundTrips, needs: append(slices.Clip(allowed), checkOptimistic), run: (*exam).measure, means: "which lease this database allows is not known", do: "run it again"},
 }
 
