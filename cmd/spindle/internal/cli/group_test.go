@@ -184,6 +184,20 @@ Nobody has 3 of the partitions: 7, 11, a b
 	}
 }
 
+func TestThousandsOfPartitionsThatNobodyHasAreNotNamedUnasked(t *testing.T) {
+	var v spread.View
+	for i := range 10_000 {
+		v.Nobody = append(v.Nobody, fmt.Sprint(i))
+	}
+	for asked, most := range map[bool]int{false: 10, true: 1000} {
+		var b bytes.Buffer
+		printMembers(&paper{Writer: &b}, "orders", v, asked)
+		assert.Less(t, strings.Count(b.String(), "\n"), most)
+		assert.Equal(t, asked, strings.Contains(b.String(), "9999"))
+		assert.Equal(t, !asked, strings.Contains(strings.ReplaceAll(b.String(), "\n", " "), " 49 and 9950 more"))
+	}
+}
+
 func TestAGroupIsNamedAsItIsOrAsLsShowsIt(t *testing.T) {
 	for arg, want := range map[string]string{"orders": "orders", "orders/": "orders", "a%2Fb/": "a/b", "a%2Fb": "a%2Fb", "a b/": "a b"} {
 		name, err := groupNamed(arg)

@@ -24,7 +24,7 @@ func newMembers(o *common) *cobra.Command {
 		Long: `Members shows the processes that were heard from within their leases, at one
 instant by Spanner's clock: the slot of each, since when it is there, how long
 ago its last heartbeat was, and how many partitions it has. With --partitions,
-it names them. Below are the partitions that nobody has, of those that somebody
+it names them all. Below are partitions that nobody has, of those that somebody
 had once.
 
 If members have different lists of partitions, LIST tells these apart: that is
@@ -76,6 +76,9 @@ func (o *common) members(ctx context.Context, name string) (spread.View, error) 
 	return v, o.explain(err)
 }
 
+// fewNames is how many partitions are named that nobody has, unless all are asked for.
+const fewNames = 50
+
 func printMembers(p *paper, name string, v spread.View, partitions bool) {
 	all := len(v.Nobody)
 	lists := map[string]string{} // a letter for each
@@ -120,7 +123,11 @@ func printMembers(p *paper, name string, v spread.View, partitions bool) {
 		}
 	}
 	if len(v.Nobody) > 0 {
-		nobody := fmt.Sprintf("Nobody has %d of the partitions: %s", len(v.Nobody), names(v.Nobody))
+		nobody := fmt.Sprintf("Nobody has %d of the partitions: ", len(v.Nobody)) + names(v.Nobody)
+		if more := len(v.Nobody) - fewNames; more > 0 && !partitions {
+			some := slices.SortedFunc(slices.Values(v.Nobody), byNumber)[:fewNames]
+			nobody = fmt.Sprintf("Nobody has %d of the partitions: %s and %d more, which --partitions names", len(v.Nobody), names(some), more)
+		}
 		fmt.Fprintln(p)
 		for _, line := range stage.Wrap(nobody, width(p)) {
 			fmt.Fprintln(p, p.paint(amber, line))
