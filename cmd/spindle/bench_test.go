@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"cloud.google.com/go/spanner"
 
 	"github.com/spindle-lock/spindle/internal/emulator"
+	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
@@ -35,6 +38,33 @@ func BenchmarkLargeTable(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+	commands(b, db, "ls", "ls --all", "status invoice-0000001", "prune --dry-run", "prune")
+}
+
+// BenchmarkLargeGroups looks at a table with three groups of 10,000 partitions, by the command.
+func BenchmarkLargeGroups(b *testing.B) {
+	db := spindletest.New(b)
+	insert := func(name, writer string, heartbeat, token time.Time) *spanner.Mutation {
+		return spanner.Insert(db.Table, []string{"name", "heartbeat", "token", "writer"}, []any{name, heartbeat, token, writer})
+	}
+	joined := time.Now().Truncate(time.Microsecond)
+	beat, token := joined.Add(time.Microsecond), table.TokenAt(joined)
+	for _, group := range []string{"events", "invoices", "tenants"} {
+		member := table.Hold{Name: table.SlotName(group, 0), Token: token}
+		rows := []*spanner.Mutation{insert(member.Name, "web-1", beat, joined), insert(member.Key(), `{"lease":"1h","plan":"p"}`, beat, joined)}
+		for i := range 10_000 {
+			name := table.PartitionName(group, strconv.Itoa(i))
+			rows = append(rows, insert(name, member.Key(), beat, joined), insert(table.LeaseKey(name, token), fmt.Sprintf(`{"with":%q,"for":"1h"}`, member.Key()), beat, joined))
+		}
+		if _, err := db.Client.Apply(b.Context(), rows); err != nil {
+			b.Fatal(err)
+		}
+	}
+	commands(b, db, "ls", "ls --group tenants", "members tenants", "status tenants/partition/17")
+}
+
+// commands measures each of them.
+func commands(b *testing.B, db *spindletest.Database, lines ...string) {
 	e, err := emulator.Shared(b.Context())
 	if err != nil {
 		b.Fatal(err)
@@ -42,10 +72,10 @@ func BenchmarkLargeTable(b *testing.B) {
 	b.Setenv("SPANNER_EMULATOR_HOST", e.Addr())
 	b.Setenv("SPINDLE_DB", db.Path)
 	b.Setenv("SPINDLE_TIMEOUT", "10m")
-	for _, args := range [][]string{{"ls"}, {"ls", "--all"}, {"status", "invoice-0000001"}, {"prune", "--dry-run"}, {"prune"}} {
-		b.Run(fmt.Sprint(args), func(b *testing.B) {
+	for _, line := range lines {
+		b.Run(line, func(b *testing.B) {
 			for range b.N {
-				c := exec.CommandContext(b.Context(), "spindle", args...)
+				c := exec.CommandContext(b.Context(), "spindle", strings.Fields(line)...)
 				c.Stderr = os.Stderr
 				if err := c.Run(); err != nil && c.ProcessState.ExitCode() != 3 {
 					b.Fatal(err)

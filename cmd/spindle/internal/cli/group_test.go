@@ -13,11 +13,11 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const tenSeconds = 10 * time.Second
+const theLease = 10 * time.Second
 
 // memberOf is a member of the group "orders" in a slot.
 func memberOf(slot int, id string, token, heartbeat time.Time) table.Listing {
-	l := held(table.SlotName("orders", slot), id, token, heartbeat, tenSeconds)
+	l := held(table.SlotName("orders", slot), id, token, heartbeat, theLease)
 	l.Promise.Plan = "p"
 	return l
 }
@@ -41,8 +41,8 @@ func TestAGroupIsOneEntryAndTheWorstOfItsLocksIsItsState(t *testing.T) {
 	silent := memberOf(1, "c", at(50), at(60))
 	silent.At = at(103)
 	orphan := table.Listing{Observation: table.Observation{Name: table.PartitionName("orders", "orphan"), At: at(103)}, Adrift: true}
-	foreign := held(table.SlotName("orders", 9), "no member", at(100), at(103), tenSeconds)
-	foreignPartition := held(table.PartitionName("orders", "plain"), "no member", at(100), at(103), tenSeconds)
+	foreign := held(table.SlotName("orders", 9), "no member", at(100), at(103), theLease)
+	foreignPartition := held(table.PartitionName("orders", "plain"), "no member", at(100), at(103), theLease)
 	of := func(prefix string, found ...table.Listing) (locks []string, sums []string) {
 		l, groups := gather(found, prefix)
 		for _, lock := range l {
@@ -152,7 +152,7 @@ func TestAGroupOnTheScreenIsItsMembers(t *testing.T) {
 
 func TestAPartitionThatNobodyHasSaysWhy(t *testing.T) {
 	m := table.Hold{Name: "orders/member/0003", Token: 7}
-	over, adrift := freeSince("orders/partition/17", at(100)), held("orders/partition/17", "", at(90), at(100), tenSeconds)
+	over, adrift := freeSince("orders/partition/17", at(100)), held("orders/partition/17", "", at(90), at(100), theLease)
 	over.Member, over.At = m, at(103)
 	adrift.Member, adrift.Adrift = m, true
 	assert.Equal(t, "orders/partition/17 is free: the term of its member, orders/member/0003, ended 3.0s ago", sentence(over))
@@ -164,7 +164,7 @@ func TestAPartitionThatNobodyHasSaysWhy(t *testing.T) {
 func TestMembersSayWhatNobodyHasAndWhoGoesByAnotherList(t *testing.T) {
 	var b bytes.Buffer
 	member := func(slot int, list string, partitions ...string) spread.Member {
-		return spread.Member{ID: fmt.Sprintf("web-%d", slot), Slot: slot, Token: 1763645616123456, Since: at(100), Heartbeat: at(102), Lease: tenSeconds, List: list, Partitions: partitions}
+		return spread.Member{ID: fmt.Sprintf("web-%d", slot), Slot: slot, Token: 1763645616123456, Since: at(100), Heartbeat: at(102), Lease: theLease, List: list, Partitions: partitions}
 	}
 	v := spread.View{At: at(103), Members: []spread.Member{member(0, "x", "10", "9"), member(1, "y")}, Nobody: []string{"a b", "7", "11"}}
 	printMembers(&paper{Writer: &b}, "orders", v, true)
