@@ -172,16 +172,6 @@ func (t *term) names(o table.Sighting) bool {
 	return slices.Contains(named(o), t.hold) && !(o.Exists && o.Heartbeat.IsZero())
 }
 
-// untilCounted is the pause before the next look of a member that is not counted yet: the others will see that it is
-// after some heartbeat a lease from its first, and begin to give.
-func (t *term) untilCounted(r table.Roster) time.Duration {
-	own := r.Members[t.hold.Name]
-	if !present(own) {
-		return t.config.Lease / 3
-	}
-	return max(since(own).Time().Add(t.config.Lease).Sub(r.At), elect.Jitter(t.config.Clock, t.config.Lease/50))
-}
-
 // yield makes members of an older list leave to the newer one what is free, but not for ever.
 func (t *term) yield(s *share, wait time.Duration, at time.Time) time.Duration {
 	m := t.traces[s]
@@ -331,9 +321,6 @@ func (t *term) spread(r table.Roster) bool {
 		}
 		t.changed = t.config.Clock.Now()
 		t.log.Debug("spread anew", "members", len(slots), "partitions", len(t.mine))
-	}
-	if !slices.Contains(slots, t.slot) {
-		t.soon(t.untilCounted(r))
 	}
 	for s, h := range t.have {
 		if !t.mine[s] && !h.told && !elder {
