@@ -47,7 +47,7 @@ func (l *Lock) ReadWriteTransaction(ctx context.Context, token Token, fn func(co
 }
 
 func (l *Lock) fence(token Token) fence.Fence {
-	return fence.Fence{Table: l.spanner, Names: []string{l.name}, Token: table.Token(token),
+	return fence.Fence{Table: l.spanner, Names: []string{l.name}, Token: table.Token(token), About: l.about,
 		Wrap: func(err error) error { return l.wrap("fence", err) }}
 }
 

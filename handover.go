@@ -174,6 +174,7 @@ func (e *elector) say(t *elect.Term) {
 	e.show(now)
 	e.log.Info("leaving", "token", t.Token())
 	e.emit(Leaving, elect.Event{Token: t.Token()})
+	e.term.Leaving(t.Context())
 }
 
 // heed gives the term up if that is requested.

@@ -5,6 +5,9 @@ import (
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -134,6 +137,31 @@ func WithObserver(observe func(Event)) Option {
 			return
 		}
 		c.Observe = func(e elect.Event) { observe(eventOf(e)) }
+	}
+}
+
+// WithMeterProvider sets where the lock's metrics go; docs/operations.md lists them. The default is OpenTelemetry's
+// global provider, otel.GetMeterProvider(): a program that has set that up needs no option.
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return func(c *options.Config) {
+		if p == nil {
+			c.Refuse("WithMeterProvider(nil): give it a provider, or leave it out for the global one; noop.NewMeterProvider() measures nothing")
+			return
+		}
+		c.Meters = p
+	}
+}
+
+// WithTracerProvider sets where the lock's spans go: of an election, a handover, a release, a write that the fence has
+// refused, and whatever else fails. What repeats without a failure has none. The default is OpenTelemetry's global
+// provider, otel.GetTracerProvider().
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return func(c *options.Config) {
+		if p == nil {
+			c.Refuse("WithTracerProvider(nil): give it a provider, or leave it out for the global one; noop.NewTracerProvider() traces nothing")
+			return
+		}
+		c.Tracers = p
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
 // elector is the loop of one Run: a candidate until it is elected, a holder until its term ends, and
@@ -21,17 +22,19 @@ type elector struct {
 	events    *loop.Mailbox // nil: no observer
 	candidate elect.Candidate
 	problems  loop.Problems
-	last      table.Token // of its last term
-	telling   sync.Mutex  // held while a term is said to be leaving, or over: in that order
+	watch     *telemetry.Watch
+	term      *telemetry.Term // its last
+	last      table.Token     // of that
+	telling   sync.Mutex      // held while a term is said to be leaving, or over: in that order
 
 	patience <-chan struct{}   // closed when whoever was to stop has had the time to
 	overdue  []<-chan struct{} // the caller's code that did not return in time
 }
 
 func newElector(l *Lock) *elector {
-	e := &elector{Lock: l, log: l.config.Log.With("lock", l.name, "id", l.config.ID)}
+	e := &elector{Lock: l, log: l.config.Log.With("table", l.spanner.Table, "lock", l.name, "id", l.config.ID), watch: l.about.Watch()}
 	e.problems.Log, e.problems.What = e.log, "compete for the lock"
-	e.candidate = l.config.Candidate(l.table, l.name)
+	e.candidate = l.config.Candidate(e.watch.Table(l.table), l.name)
 	if l.config.Observe != nil {
 		e.events = loop.NewMailbox(l.config.Observe)
 	}
@@ -52,6 +55,8 @@ func (e *elector) run(ctx context.Context) error {
 			err = e.lead(ctx, t)
 		}
 	}
+	e.watch.Close()
+	e.pulse.Store(nil)
 	e.show(view{})
 	if e.events != nil {
 		err = errors.Join(err, e.drain())
@@ -64,8 +69,12 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 	for ctx.Err() == nil {
 		began := e.config.Clock.Now()
 		step := e.candidate.Try(ctx, elect.All, e.config.Poll)
+		e.watch.Tried(step)
 		if step.Seen != nil {
 			e.notice(step.Seen[0], began)
+			e.alive()
+		} else {
+			e.ail(step.Err)
 		}
 		switch {
 		case step.Term != nil:
@@ -164,6 +173,7 @@ func (e *elector) begin(t *elect.Term, x *exit) {
 		e.log.Info("safe: a heartbeat was acknowledged again", "token", token)
 		e.emit(Safe, elect.Event{Token: token, Deadline: e.deadline(t)})
 	}
+	e.term = e.watch.Elected(t)
 	e.show(view{term: t, exit: x})
 	e.log.Info("elected", "token", token)
 	e.emit(Elected, elect.Event{Token: token, Deadline: e.deadline(t)})
@@ -194,12 +204,17 @@ func (e *elector) lost(t *elect.Term, reason error) {
 	defer e.telling.Unlock()
 	e.show(view{})
 	e.last = t.Token()
-	level := slog.LevelWarn
-	if errors.Is(reason, ErrStopped) || errors.Is(reason, ErrSteppedDown) {
+	e.alive()
+	level, given := slog.LevelWarn, telemetry.Stopped
+	switch {
+	case errors.Is(reason, ErrSteppedDown):
+		level, given = slog.LevelInfo, telemetry.SteppedDown
+	case errors.Is(reason, ErrStopped):
 		level = slog.LevelInfo
 	}
 	e.log.Log(context.Background(), level, "lost", "token", t.Token(), "reason", reason)
 	e.emit(Lost, elect.Event{Token: t.Token(), Err: reason})
+	e.term.Over(telemetry.ReasonOf(reason, given))
 }
 
 func (e *elector) release(ctx context.Context, t *elect.Term, why error) error {
@@ -212,6 +227,8 @@ func (e *elector) release(ctx context.Context, t *elect.Term, why error) error {
 	return err
 }
 
+var errOverdue = errors.New("the leader function has not returned since its term ended, and this candidate waits for it")
+
 // outlive waits for the guarded work to return, so that two terms never run side by side: until a lease
 // after ctx has ended. It says so if that takes long, as this candidate is out of the competition.
 func (e *elector) outlive(returned <-chan struct{}) error {
@@ -223,6 +240,7 @@ func (e *elector) outlive(returned <-chan struct{}) error {
 			return nil
 		case <-remind.C:
 			e.log.Warn("the leader function has not returned since its term ended: this candidate does not compete until it does", "waited", rounded(wait))
+			e.ail(errOverdue)
 			continue
 		case <-e.patience:
 			remind.Stop()

@@ -10,6 +10,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
 // Lock is a candidate for one lock, and its holder while HasLock says so. All methods may be called
@@ -21,10 +22,12 @@ type Lock struct {
 	db      *spanner.Client
 	spanner table.Spanner
 	table   table.Table
+	about   telemetry.Scope
 
 	running atomic.Bool
 	view    atomic.Pointer[view] // what the loop knows
 	leader  atomic.Int64         // the token that Leader saw last
+	pulse   atomic.Pointer[pulse]
 }
 
 // New returns a Lock on name, in a table that ddl.Create makes, in the database of db. It starts nothing
@@ -41,6 +44,8 @@ func New(db *spanner.Client, table, name string, opts ...Option) *Lock {
 	}
 	l := &Lock{name: name, config: c, db: db}
 	l.table, l.spanner = c.Table(db, table)
+	l.about = c.Telemetry(table, name)
+	l.about.Loop = true
 	l.show(view{})
 	if err := c.Err(); err != nil {
 		l.err = fmt.Errorf("spindle: lock %.64q: %w", name, err)
@@ -85,6 +90,7 @@ func (l *Lock) Run(ctx context.Context, done ...chan<- error) error {
 	if !l.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
+	l.alive()
 	go func() {
 		e := newElector(l)
 		err := e.run(ctx)

@@ -12,6 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
 // contender is what competes for locks: the same for a mutex, a set and a semaphore.
@@ -21,6 +22,7 @@ type contender struct {
 	err     error // what is wrong with the arguments; nothing works then
 	table   table.Table
 	spanner table.Spanner // of fences
+	about   telemetry.Scope
 
 	where func() string // the database and the table
 	key   string        // of the queue, within one table
@@ -44,6 +46,7 @@ func newContender(db *spanner.Client, tableName, what string, names []string, op
 	}
 	s := contender{what: what, config: c}
 	s.table, s.spanner = c.Table(db, tableName)
+	s.about = c.Telemetry(tableName, names...)
 	if err := c.Err(); err != nil {
 		s.err = s.wrap("new", err)
 		return s
@@ -69,7 +72,7 @@ func (s *contender) wrap(step string, err error) error {
 
 // fence is about names that are held under token.
 func (s *contender) fence(token spindle.Token, names ...string) fence.Fence {
-	return fence.Fence{Table: s.spanner, Names: names, Token: table.Token(token),
+	return fence.Fence{Table: s.spanner, Names: names, Token: table.Token(token), About: s.about,
 		Wrap: func(err error) error { return s.wrap("fence", err) }}
 }
 
@@ -81,7 +84,7 @@ func (s *contender) fence(token spindle.Token, names ...string) fence.Fence {
 func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elect.Choose, try bool, w *waiting) (*elect.Term, error) {
 	start := s.config.Clock.Now()
 	for ctx.Err() == nil {
-		step := s.attempt(ctx, c, choose, s.pause(start))
+		step := s.attempt(ctx, c, choose, s.pause(start), w.watch)
 		if step.Term != nil {
 			return step.Term, nil
 		}
@@ -103,9 +106,13 @@ func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elec
 }
 
 // attempt returns when ctx ends, and then gives back in the background what it may still get.
-func (s *contender) attempt(ctx context.Context, c *elect.Candidate, choose elect.Choose, patience time.Duration) elect.Step {
+func (s *contender) attempt(ctx context.Context, c *elect.Candidate, choose elect.Choose, patience time.Duration, w *telemetry.Watch) elect.Step {
 	taken := make(chan elect.Step, 1)
-	go func() { taken <- c.Try(ctx, choose, patience) }()
+	go func() {
+		step := c.Try(ctx, choose, patience)
+		w.Tried(step)
+		taken <- step
+	}()
 	select {
 	case step := <-taken:
 		return step

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
 var (
@@ -35,6 +36,7 @@ type waiting struct {
 	since elect.Instant
 	seen  []elect.Sight
 	last  error
+	watch *telemetry.Watch
 }
 
 func (w *waiting) ended(ctx context.Context, c elect.Clock) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
 // held is a term that keeps itself, until it is given back or lost.
@@ -23,16 +24,22 @@ type held struct {
 	kept chan struct{}           // closed when no heartbeat is sent any more
 	left atomic.Bool             // it is given back
 	late atomic.Bool             // that took too long: it is left to expire
+	seen *telemetry.Term
 }
 
 var errGivenBack = errors.New("it was given back")
 
-func (s *contender) keep(t *elect.Term) *held {
+func (s *contender) keep(t *elect.Term, w *telemetry.Watch) *held {
 	s.log(t).Debug("acquired")
-	h := &held{contender: s, term: t, lost: make(chan struct{}), kept: make(chan struct{})}
+	h := &held{contender: s, term: t, lost: make(chan struct{}), kept: make(chan struct{}), seen: w.Elected(t)}
 	h.over, h.end = context.WithCancelCause(t.Context())
 	context.AfterFunc(t.Context(), func() {
-		if cause := context.Cause(t.Context()); !errors.Is(cause, errGivenBack) && !h.late.Load() {
+		cause := context.Cause(t.Context())
+		if errors.Is(cause, errGivenBack) {
+			return
+		}
+		h.seen.Over(telemetry.ReasonOf(cause, telemetry.Expired))
+		if !h.late.Load() {
 			s.log(t).Warn("lost", "reason", cause)
 			close(h.lost)
 		}
@@ -82,7 +89,7 @@ func (h *held) giveBack(ctx context.Context) error {
 	case <-ctx.Done(): // a heartbeat hangs
 		h.late.Store(true)
 		h.log(h.term).Warn("left to expire", "reason", ctx.Err())
-		go func() { <-h.kept; h.term.End(errGivenBack) }()
+		go func() { <-h.kept; h.term.End(errGivenBack); h.seen.Over(telemetry.Released) }()
 		return fmt.Errorf("%w: left to expire", ctx.Err())
 	}
 	if !h.term.Held() {
@@ -90,6 +97,7 @@ func (h *held) giveBack(ctx context.Context) error {
 		return fmt.Errorf("%w: lost before: %w", ErrNotHeld, context.Cause(h.term.Context()))
 	}
 	err := h.release(ctx, h.term)
+	h.seen.Over(telemetry.ReasonOf(err, telemetry.Released))
 	if errors.Is(err, table.ErrSuperseded) {
 		return fmt.Errorf("%w: lost before: %w", ErrNotHeld, err)
 	}
@@ -117,5 +125,5 @@ func (s *contender) log(t *elect.Term) *slog.Logger {
 	if len(t.Names()) == 1 {
 		names = slog.String("lock", t.Names()[0])
 	}
-	return s.config.Log.With(names, "id", s.config.ID, "token", t.Token())
+	return s.config.Log.With("table", s.about.Table, names, "id", s.config.ID, "token", t.Token())
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/fence"
+	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
 // Mutex is a lock on one name. It renews itself in the background while it is held. All methods may be
@@ -72,7 +73,9 @@ func (m *mutex) tryLock(ctx context.Context) (*turn, error) {
 	if q == nil {
 		return nil, nil
 	}
-	return m.hold(ctx, q, true)
+	w := m.contender.about.Watch()
+	defer w.Close()
+	return m.hold(ctx, q, true, w)
 }
 
 func (m *mutex) lock(ctx context.Context) (*turn, error) {
@@ -81,11 +84,13 @@ func (m *mutex) lock(ctx context.Context) (*turn, error) {
 	}
 	clock := m.contender.config.Clock
 	start := clock.Now()
+	w := m.contender.about.Watch()
+	defer w.Close()
 	q := enter(ctx, m.contender.queue())
 	if q == nil {
 		return nil, m.contender.wrap("lock", fmt.Errorf("not acquired in %v: %w%s", clock.Now().Since(start).Round(time.Millisecond), ended(ctx), m.inProcess()))
 	}
-	return m.hold(ctx, q, false)
+	return m.hold(ctx, q, false, w)
 }
 
 func (m *mutex) ready(ctx context.Context) error {
@@ -114,9 +119,9 @@ func (m *mutex) inProcess() string {
 	return " (another goroutine of this process holds it or is before this one in the queue)"
 }
 
-func (m *mutex) hold(ctx context.Context, q *queue, try bool) (*turn, error) {
-	c := m.contender.config.Candidate(m.contender.table, m.names...)
-	term, err := m.contender.acquire(ctx, &c, elect.All, try, &waiting{since: c.Clock.Now()})
+func (m *mutex) hold(ctx context.Context, q *queue, try bool, w *telemetry.Watch) (*turn, error) {
+	c := m.contender.config.Candidate(w.Table(m.contender.table), m.names...)
+	term, err := m.contender.acquire(ctx, &c, elect.All, try, &waiting{since: c.Clock.Now(), watch: w})
 	if term == nil {
 		q.done()
 		if err != nil {
@@ -124,7 +129,7 @@ func (m *mutex) hold(ctx context.Context, q *queue, try bool) (*turn, error) {
 		}
 		return nil, err
 	}
-	t := &turn{m.contender.keep(term), q}
+	t := &turn{m.contender.keep(term, w), q}
 	m.now.Store(t)
 	return t, nil
 }

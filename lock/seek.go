@@ -31,7 +31,8 @@ var errFull = errors.New("no slot is free")
 func (s *Semaphore) seek() *seeker {
 	q := join(s.contender.queue())
 	k := &seeker{Semaphore: s, queue: q, pick: pick{of: &q.slots}}
-	k.candidate = s.contender.config.Candidate(s.contender.table, s.slots...)
+	k.waiting.watch = s.contender.about.Watch()
+	k.candidate = s.contender.config.Candidate(k.waiting.watch.Table(s.contender.table), s.slots...)
 	k.candidate.Promise.Slots = len(s.slots)
 	k.waiting.since = k.candidate.Clock.Now()
 	k.quit = sync.OnceFunc(func() {
@@ -66,7 +67,7 @@ func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 		if t == nil { // another process was first at that slot: others may be free
 			continue
 		}
-		p := &Permit{held: k.contender.keep(t), slot: t.Names()[0], quit: k.quit}
+		p := &Permit{held: k.contender.keep(t, k.waiting.watch), slot: t.Names()[0], quit: k.quit}
 		if err = k.agree(ctx, p.held, try); err == nil && p.Token() != 0 {
 			context.AfterFunc(t.Context(), k.quit)
 			return p, nil

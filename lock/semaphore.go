@@ -65,6 +65,7 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) {
 		return nil, err
 	}
 	k := s.seek()
+	defer k.waiting.watch.Close()
 	for inLine := k.queue.waiting(); ; inLine = true {
 		if inLine && !k.line(ctx) {
 			k.quit()
@@ -88,6 +89,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (*Permit, bool, error) {
 		return nil, false, err
 	}
 	k := s.seek()
+	defer k.waiting.watch.Close()
 	if k.queue.waiting() {
 		k.quit()
 		return nil, false, nil

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
 // ErrFenced says that a commit came under a token that is not good, or not any more.
@@ -26,6 +27,7 @@ type Fence struct {
 	Names []string
 	Token table.Token
 	Wrap  func(error) error // says of what lock an error is
+	About telemetry.Scope
 }
 
 // Mutations change nothing, and fail the commit that they are in unless every lock is held under the token.
@@ -39,19 +41,21 @@ func (f Fence) Mutations() []*spanner.Mutation {
 
 // Apply is Client.Apply, serializable and behind the fence.
 func (f Fence) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
+	began := time.Now()
 	if f.Token <= 0 {
-		return time.Time{}, f.fenced(nil)
+		return time.Time{}, f.fenced(ctx, began, nil)
 	}
 	opts = append(slices.Clip(opts), spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE))
 	at, err := table.Acknowledged(f.Table.DB.Apply(ctx, append(f.Mutations(), ms...), opts...))
-	return at, f.tell(ctx, err)
+	return at, f.tell(ctx, began, err)
 }
 
 // ReadWriteTransaction is Client.ReadWriteTransaction, serializable and behind the fence. An error of fn is
 // returned as it is.
 func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
+	began := time.Now()
 	if f.Token <= 0 {
-		return time.Time{}, f.fenced(nil)
+		return time.Time{}, f.fenced(ctx, began, nil)
 	}
 	var refused error
 	resp, err := f.Table.DB.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
@@ -64,34 +68,37 @@ func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context
 		return resp.CommitTs, err // fn's own error is never about the fence
 	}
 	at, err := table.Acknowledged(resp.CommitTs, err)
-	return at, f.tell(ctx, err)
+	return at, f.tell(ctx, began, err)
 }
 
 // tell finds out whether a commit was refused because of the fence, or what a newer holder wrote, or because
 // of rows that the caller is to blame for. Only the lease rows themselves tell.
-func (f Fence) tell(ctx context.Context, err error) error {
+func (f Fence) tell(ctx context.Context, began time.Time, err error) error {
 	if !refusal(err) {
 		return err
 	}
 	// The commit may have taken all the time that ctx had.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	running, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	good, readErr := table.Table{Store: f.Table}.Good(ctx, f.Token, f.Names...)
+	good, readErr := table.Table{Store: f.Table}.Good(running, f.Token, f.Names...)
 	switch {
 	case readErr != nil:
 		return fmt.Errorf("%w (whether it was fenced is not known: %w)", err, f.Wrap(readErr))
 	case good:
 		return err
 	}
-	return f.fenced(err)
+	return f.fenced(ctx, began, err)
 }
 
-// fenced is the error of a commit that was refused with err, or, if that is nil, was not tried.
-func (f Fence) fenced(err error) error {
-	if err == nil {
-		return f.Wrap(fmt.Errorf("token %v: %w", f.Token, ErrFenced))
+// fenced is the error of a commit that began then and was refused with err, or, if that is nil, was not tried.
+func (f Fence) fenced(ctx context.Context, began time.Time, err error) error {
+	refused := fmt.Errorf("token %v: %w", f.Token, ErrFenced)
+	if err != nil {
+		refused = fmt.Errorf("%w: %w", refused, err)
 	}
-	return f.Wrap(fmt.Errorf("token %v: %w: %w", f.Token, ErrFenced, err))
+	refused = f.Wrap(refused)
+	f.About.Fenced(ctx, f.Token, began, refused)
+	return refused
 }
 
 // refusal reports whether a commit failed for what is in the database.

@@ -12,10 +12,13 @@ import (
 
 	"cloud.google.com/go/spanner"
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
 // DefaultLease is that of a lock whose options say nothing of it.
@@ -37,6 +40,8 @@ type Config struct {
 	Work      func(ctx context.Context, partition string, f fence.Fence) // of a group
 	Observe   func(elect.Event)
 	Log       *slog.Logger
+	Meters    metric.MeterProvider // nil: the global one
+	Tracers   trace.TracerProvider // nil: the global one
 
 	// What tests have others of.
 	Store   table.Store // nil: Spanner's
@@ -77,6 +82,11 @@ func (c *Config) Table(db *spanner.Client, name string) (table.Table, table.Span
 		return table.Table{Store: c.Store}, s
 	}
 	return table.Table{Store: s}, s
+}
+
+// Telemetry is what reports on locks in the table.
+func (c *Config) Telemetry(tableName string, locks ...string) telemetry.Scope {
+	return telemetry.Scope{Meters: c.Meters, Tracers: c.Tracers, Table: tableName, Locks: locks}
 }
 
 // Candidate returns a candidate for the names as the options say.

@@ -1,0 +1,81 @@
+package spindle
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+)
+
+// pulse is when the loop last did what it is there for, and what has been in its way since.
+type pulse struct {
+	at  elect.Instant
+	err error
+}
+
+// alive and ail are for the loop.
+func (l *Lock) alive()        { l.pulse.Store(&pulse{at: l.config.Clock.Now()}) }
+func (l *Lock) ail(err error) { l.pulse.Store(&pulse{at: l.pulse.Load().at, err: err}) }
+
+// Health returns nil as long as this Lock competes for the lock or keeps it: its last look at the lock that
+// succeeded, or, while it leads, its last acknowledged heartbeat, is younger than three leases, or 10 s if that is
+// longer. So a follower is healthy, and a leader in jeopardy, and a short outage of Spanner harms nobody. Otherwise,
+// and before Run and after it has ended, the error says what is wrong and since when: that Spanner can't be reached,
+// say, or that the leader function has not returned since it lost the lock.
+//
+// It is local: no RPC. It may be called from any goroutine.
+func (l *Lock) Health() error {
+	if l.err != nil {
+		return l.err
+	}
+	p := l.pulse.Load()
+	if p == nil {
+		return l.wrap("health", errors.New("it does not compete for the lock: Run was not called, or has ended"))
+	}
+	now := l.config.Clock.Now()
+	what, age := "no look at the lock has succeeded", now.Since(p.at)
+	if t := l.view.Load().term; t != nil {
+		what, age = "no heartbeat was acknowledged", t.Age()
+	}
+	if age < max(3*l.config.Lease, 10*time.Second) {
+		return nil
+	}
+	err := fmt.Errorf("%s since %s (%v ago)", what, now.Time().Add(-age).UTC().Format(time.RFC3339), age.Round(time.Second))
+	if p.err != nil {
+		err = fmt.Errorf("%w: %w", err, p.err)
+	}
+	return l.wrap("health", err)
+}
+
+// Live is Health in the form of a probe. It is for liveness: a restart mends a leader function that hangs, or a
+// Spanner client that has lost its session. A follower is live.
+func (l *Lock) Live(*http.Request) error { return l.Health() }
+
+// Leading is nil while this Lock leads, as HasLock says, and else says that it does not. It is for readiness, if
+// requests are to reach the leader only. Whoever probes knows of a change only at its next probe.
+func (l *Lock) Leading(*http.Request) error {
+	if l.err != nil {
+		return l.err
+	}
+	if leads, _ := l.HasLock(); !leads {
+		return l.wrap("probe", ErrNotLeader)
+	}
+	return nil
+}
+
+// Probe makes an http.Handler of Live or Leading. It answers 200, or 503 and the error. A program with
+// controller-runtime gives it the methods as they are, as they have the form of its healthz.Checker.
+type Probe func(*http.Request) error
+
+// ServeHTTP implements http.Handler.
+func (p Probe) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := p(r); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, "ok\n")
+}

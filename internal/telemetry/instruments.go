@@ -1,0 +1,143 @@
+package telemetry
+
+import (
+	"context"
+	"reflect"
+	"sync"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// meter has the instruments of one provider, for as long as somebody uses them.
+type meter struct {
+	provider metric.MeterProvider
+	users    int
+
+	terms, failures            metric.Int64Counter
+	term, wait, gap, heartbeat metric.Float64Histogram
+
+	held, token metric.Int64ObservableGauge
+	margin      metric.Float64ObservableGauge
+	reading     metric.Registration
+
+	standings
+}
+
+// meters are shared: two candidates for one lock in one process have one gauge.
+var meters = struct {
+	sync.Mutex
+	of map[metric.MeterProvider]*meter
+}{of: map[metric.MeterProvider]*meter{}}
+
+// use returns the meter of the scope's provider, to be dropped once.
+func use(s Scope) *meter {
+	provider := s.Meters
+	if provider == nil {
+		provider = otel.GetMeterProvider()
+	}
+	if !reflect.ValueOf(provider).Comparable() { // nothing to find it by
+		m := newMeter(provider, s.Meter())
+		m.users = 1
+		return m
+	}
+	meters.Lock()
+	defer meters.Unlock()
+	m := meters.of[provider]
+	if m == nil {
+		m = newMeter(provider, s.Meter())
+		meters.of[provider] = m
+	}
+	m.users++
+	return m
+}
+
+// keep is another use.
+func (m *meter) keep() {
+	meters.Lock()
+	defer meters.Unlock()
+	m.users++
+}
+
+// drop ends a use. With the last, nothing is left at the provider.
+func (m *meter) drop() {
+	meters.Lock()
+	defer meters.Unlock()
+	if m.users--; m.users > 0 {
+		return
+	}
+	report(m.reading.Unregister())
+	if reflect.ValueOf(m.provider).Comparable() {
+		delete(meters.of, m.provider)
+	}
+}
+
+// The bounds of buckets, in seconds. The default ones are for milliseconds.
+var (
+	ofRPCs  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+	ofGaps  = []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15, 30, 60, 300, 3600}
+	ofWaits = []float64{.01, .1, 1, 10, 60, 600, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600}
+)
+
+func newMeter(provider metric.MeterProvider, api metric.Meter) *meter {
+	m := &meter{provider: provider, standings: standings{of: map[about]*standing{}}}
+	counter := func(name, what string) metric.Int64Counter {
+		c, err := api.Int64Counter(name, metric.WithDescription(what))
+		report(err)
+		return c
+	}
+	histogram := func(name, what string, bounds []float64) metric.Float64Histogram {
+		h, err := api.Float64Histogram(name, metric.WithDescription(what), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(bounds...))
+		report(err)
+		return h
+	}
+	gauge := func(name, what string) metric.Int64ObservableGauge {
+		g, err := api.Int64ObservableGauge(name, metric.WithDescription(what))
+		report(err)
+		return g
+	}
+	m.held = gauge("spindle.held", "1 if this process holds the lock, 0 if it is a candidate; of a semaphore, how many slots it holds.")
+	m.token = gauge("spindle.token", "The fencing token under which the lock is held.")
+	m.terms = counter("spindle.terms", "Terms that ended, by reason.")
+	m.term = histogram("spindle.term.duration", "How long the lock was held.", ofWaits)
+	m.wait = histogram("spindle.wait.duration", "How long the lock was waited for.", ofWaits)
+	m.gap = histogram("spindle.gap.duration", "From the last sign of the holder before to the election, by Spanner's clock.", ofGaps)
+	m.heartbeat = histogram("spindle.heartbeat.duration", "How long heartbeats took, by outcome.", ofRPCs)
+	m.failures = counter("spindle.rpc.failures", "Requests to Spanner that failed, by step and code.")
+	var err error
+	m.margin, err = api.Float64ObservableGauge("spindle.lease.margin", metric.WithUnit("s"),
+		metric.WithDescription("The least that was left of the lease since the last collection."))
+	report(err)
+	m.reading, err = api.RegisterCallback(m.read, m.held, m.token, m.margin)
+	report(err)
+	return m
+}
+
+// fenced counts refused writes. It is made when one is: hardly ever.
+func fenced(api metric.Meter) metric.Int64Counter {
+	c, err := api.Int64Counter("spindle.fenced", metric.WithDescription("Writes that the fence refused."))
+	report(err)
+	return c
+}
+
+// report hands an error to OpenTelemetry's handler: a lock works without metrics.
+func report(err error) {
+	if err != nil {
+		otel.Handle(err)
+	}
+}
+
+// read answers a collection.
+func (m *meter) read(_ context.Context, o metric.Observer) error {
+	m.each(func(s *standing) {
+		held, token := s.look()
+		o.ObserveInt64(m.held, held, s.lock)
+		if held > 0 {
+			o.ObserveInt64(m.token, int64(token), s.lock)
+		}
+		if least, noted := s.least(); noted {
+			o.ObserveFloat64(m.margin, least.Seconds(), s.lock)
+		}
+	})
+	return nil
+}

@@ -1,0 +1,89 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"go.opentelemetry.io/otel/metric"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Table is t, with each step seen: what a candidate of this watch has to use.
+func (w *Watch) Table(t table.Table) table.Table {
+	return table.Table{Store: table.Via(func(ctx context.Context, step string, send func(context.Context, table.Store) error) error {
+		return w.send(ctx, step, func(ctx context.Context) error { return send(ctx, t.Store) })
+	})}
+}
+
+// call is one that was made.
+type call struct {
+	step         string
+	began, ended time.Time
+	err          error
+	code         codes.Code // OK: it did not fail
+}
+
+func (w *Watch) send(ctx context.Context, step string, send func(context.Context) error) error {
+	within, span := w.startCall(ctx, step)
+	c := call{step: step, began: time.Now()}
+	c.err = send(within)
+	c.ended = time.Now()
+	c.code = failure(ctx, c.err)
+	if step == "heartbeat" {
+		w.beat(c)
+	}
+	if c.code != codes.OK {
+		of := metric.WithAttributes(keyStep.String(step), keyCode.String(c.code.String()))
+		for _, lock := range w.locks {
+			w.meter.failures.Add(context.Background(), 1, lock, of)
+		}
+	}
+	w.endCall(ctx, c, span)
+	return c.err
+}
+
+// beat reports a heartbeat.
+func (w *Watch) beat(c call) {
+	w.record(w.meter.heartbeat, c.ended.Sub(c.began), metric.WithAttributes(keyOutcome.String(c.outcome("acknowledged"))))
+	w.mu.Lock()
+	t := w.last
+	w.mu.Unlock()
+	if c.err == nil && t != nil {
+		w.meter.beat(t, t.term.Left())
+	}
+}
+
+// outcome is that of a call; done says that nothing was in its way.
+func (c call) outcome(done string) string {
+	switch {
+	case c.err == nil:
+		return done
+	case c.code != codes.OK:
+		return "failed"
+	case errors.Is(c.err, table.ErrSuperseded), errors.Is(c.err, table.ErrMissing):
+		return string(Superseded)
+	case errors.Is(c.err, context.Canceled):
+		return "canceled"
+	}
+	return "overtaken"
+}
+
+// failure is the code of a call that was not answered, or refused. It is OK if another was first, or the token was
+// superseded, as those are answers, and if whoever called does not want the answer any more.
+func failure(ctx context.Context, err error) codes.Code {
+	switch {
+	case err == nil, errors.Is(ctx.Err(), context.Canceled):
+		return codes.OK
+	case errors.Is(err, table.ErrChanged), errors.Is(err, table.ErrAborted), errors.Is(err, table.ErrSuperseded), errors.Is(err, table.ErrMissing):
+		return codes.OK
+	}
+	if code := spanner.ErrCode(err); code != codes.Unknown || ctx.Err() == nil {
+		return code
+	}
+	return status.FromContextError(ctx.Err()).Code()
+}

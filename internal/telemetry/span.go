@@ -1,0 +1,141 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	otelcodes "go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/codes"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// start begins a span about the locks: a trace of its own, for a loop, unless it is within another of these.
+func (w *Watch) start(ctx context.Context, within trace.Span, what string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
+	switch {
+	case within != nil:
+		ctx = trace.ContextWithSpan(ctx, within)
+	case w.scope.Loop:
+		opts = append(opts, trace.WithNewRoot())
+	}
+	return w.tracer.Start(ctx, "spindle."+what, append(opts, trace.WithAttributes(w.scope.named()...))...)
+}
+
+// named are the attributes of a span.
+func (s Scope) named() []attribute.KeyValue {
+	if len(s.Locks) == 1 {
+		return []attribute.KeyValue{keyTable.String(s.Table), keyLock.String(s.Locks[0])}
+	}
+	return []attribute.KeyValue{keyTable.String(s.Table), keyLocks.StringSlice(s.Locks)}
+}
+
+func ofToken(t table.Token) attribute.KeyValue { return keyToken.Int64(int64(t)) }
+
+// startCall begins the span of a call that does not repeat, or returns none.
+func (w *Watch) startCall(ctx context.Context, step string) (context.Context, trace.Span) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch step {
+	case "claim":
+		w.startElection(ctx)
+	case "confirm", "withdraw", "heartbeat", "good":
+		if w.election == nil {
+			return ctx, nil
+		}
+	case "announce", "release":
+		return w.start(ctx, w.handover, step)
+	default:
+		return ctx, nil
+	}
+	return w.start(ctx, w.election, step)
+}
+
+// startElection begins with the looks that led to it, of which it was not known then that there would be one.
+func (w *Watch) startElection(ctx context.Context) {
+	var opts []trace.SpanStartOption
+	if w.looks != nil {
+		opts = append(opts, trace.WithTimestamp(w.looks[0].began))
+	}
+	_, w.election = w.start(ctx, nil, "election", opts...)
+	for _, look := range w.looks {
+		w.tell(ctx, w.election, look)
+	}
+}
+
+// tell makes a span of a call that is over.
+func (w *Watch) tell(ctx context.Context, within trace.Span, c call) {
+	_, span := w.start(ctx, within, c.step, trace.WithTimestamp(c.began))
+	end(span, c)
+}
+
+// endCall ends the span of a call. One that failed has a span in any case.
+func (w *Watch) endCall(ctx context.Context, c call, span trace.Span) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case span != nil:
+		end(span, c)
+	case c.code != codes.OK:
+		w.tell(ctx, nil, c)
+	case c.step == "observe", c.step == "promise":
+		w.looks = append(w.looks, c)
+	}
+	if c.step == "release" && c.code == codes.OK && w.handover != nil {
+		w.handover.End()
+		w.handover = nil
+	}
+}
+
+func end(span trace.Span, c call) {
+	if span.SetAttributes(keyOutcome.String(c.outcome("done"))); c.code != codes.OK {
+		fail(span, c.err)
+	}
+	span.End(trace.WithTimestamp(c.ended))
+}
+
+func fail(span trace.Span, err error) {
+	span.RecordError(err)
+	span.SetStatus(otelcodes.Error, err.Error())
+}
+
+// endElection ends the election that an attempt has led to, if it has.
+func (w *Watch) endElection(step elect.Step) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.looks = nil
+	if w.election == nil {
+		return
+	}
+	switch {
+	case step.Term != nil:
+		w.election.SetAttributes(keyOutcome.String("elected"), ofToken(step.Term.Token()))
+	case step.Err != nil:
+		w.election.SetAttributes(keyOutcome.String("failed"))
+		fail(w.election, step.Err)
+	default:
+		w.election.SetAttributes(keyOutcome.String("overtaken"))
+	}
+	w.election.End()
+	w.election = nil
+}
+
+// Leaving begins the span of a handover, before the announcement. It ends with the release.
+func (t *Term) Leaving(ctx context.Context) {
+	w := t.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, w.handover = w.start(ctx, nil, "handover", trace.WithAttributes(ofToken(t.term.Token())))
+}
+
+// endHandover ends one that did not come to its release.
+func (w *Watch) endHandover(why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.handover != nil {
+		w.handover.SetStatus(otelcodes.Error, why)
+		w.handover.End()
+		w.handover = nil
+	}
+}

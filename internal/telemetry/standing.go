@@ -1,0 +1,103 @@
+package telemetry
+
+import (
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// about is what a gauge is about.
+type about struct{ table, lock string }
+
+// standing is how this process stands with one lock.
+type standing struct {
+	lock       metric.MeasurementOption
+	candidates int
+	terms      map[*Term]bool
+
+	low   time.Duration // the least that was left of a lease since the last collection
+	noted bool
+}
+
+// look returns how often the lock is held now, and under which token.
+func (s *standing) look() (held int64, token table.Token) {
+	for t := range s.terms {
+		if left := t.term.Left(); left > 0 {
+			held, token = held+1, max(token, t.term.Token())
+			s.note(left)
+		}
+	}
+	return held, token
+}
+
+func (s *standing) note(left time.Duration) {
+	if left = max(left, 0); !s.noted || left < s.low {
+		s.low, s.noted = left, true
+	}
+}
+
+// least returns the least that was left, and forgets it.
+func (s *standing) least() (low time.Duration, noted bool) {
+	low, noted, s.noted = s.low, s.noted, false
+	return low, noted
+}
+
+// standings are those of a process, at one provider.
+type standings struct {
+	mu sync.Mutex
+	of map[about]*standing
+}
+
+func (s *standings) each(f func(*standing)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.of {
+		f(one)
+	}
+}
+
+// with calls f with what w is about. What nobody competes for or holds is forgotten.
+func (s *standings) with(w *Watch, f func(*standing)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, lock := range w.scope.Locks {
+		key := about{w.scope.Table, lock}
+		one := s.of[key]
+		if one == nil {
+			one = &standing{lock: w.locks[i], terms: map[*Term]bool{}}
+			s.of[key] = one
+		}
+		if f(one); one.candidates == 0 && len(one.terms) == 0 {
+			delete(s.of, key)
+		}
+	}
+}
+
+func (s *standings) enter(w *Watch) { s.with(w, func(one *standing) { one.candidates++ }) }
+func (s *standings) leave(w *Watch) { s.with(w, func(one *standing) { one.candidates-- }) }
+
+// begin is a use of the meter more, that ends with the term.
+func (m *meter) begin(t *Term) {
+	m.keep()
+	m.with(t.watch, func(one *standing) { one.terms[t] = true })
+}
+
+func (m *meter) end(t *Term, expired bool) {
+	m.with(t.watch, func(one *standing) {
+		if delete(one.terms, t); expired {
+			one.note(0)
+		}
+	})
+}
+
+// beat notes what was left of a lease before a heartbeat extended it.
+func (s *standings) beat(t *Term, left time.Duration) {
+	s.with(t.watch, func(one *standing) {
+		if one.terms[t] {
+			one.note(left)
+		}
+	})
+}

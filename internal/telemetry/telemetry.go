@@ -1,0 +1,219 @@
+// Package telemetry is what a program that has set up OpenTelemetry sees of locks. It needs the API alone, and what
+// is not set up costs next to nothing.
+//
+//   - telemetry.go: who reports, and of what
+//   - instruments.go: the metrics; standing.go: those that are read when somebody collects them
+//   - rpc.go: each step on the table, by a store that sees it; span.go: elections, handovers and releases
+//   - fence.go: writes that were refused
+//
+// A loop over candidates and terms of internal/elect reports like this:
+//
+//	w := scope.Watch()
+//	defer w.Close()
+//	candidate.Table = w.Table(candidate.Table)
+//	step := candidate.Try(...)
+//	w.Tried(step)
+//	term := w.Elected(step.Term)
+//	term.Leaving()                                // if that was announced
+//	term.Over(telemetry.ReasonOf(err, telemetry.Stopped)) // before the release
+//
+// Metrics of its own are made with Scope.Meter.
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+const library = "github.com/spindle-lock/spindle"
+
+// The attributes.
+const (
+	keyTable   = attribute.Key("spindle.table")
+	keyLock    = attribute.Key("spindle.lock")
+	keyLocks   = attribute.Key("spindle.locks") // of a span that is about several
+	keyToken   = attribute.Key("spindle.token")
+	keyReason  = attribute.Key("spindle.reason")
+	keyOutcome = attribute.Key("spindle.outcome")
+	keyStep    = attribute.Key("spindle.step")
+	keyCode    = attribute.Key("spindle.code")
+)
+
+// Scope is what is reported about, and where to.
+type Scope struct {
+	Meters  metric.MeterProvider // nil: the global one
+	Tracers trace.TracerProvider // nil: the global one
+	Table   string
+	Locks   []string // as users know them: a semaphore, and not its slots
+
+	// Loop tells what competes for as long as it runs from a call that wants a lock. Its spans begin traces of
+	// their own, and a lock without a holder is a gap for it even if it was not there yet.
+	Loop bool
+}
+
+// Meter makes instruments that are not of every candidate.
+func (s Scope) Meter() metric.Meter {
+	if s.Meters == nil {
+		return otel.GetMeterProvider().Meter(library)
+	}
+	return s.Meters.Meter(library)
+}
+
+// Tracer makes spans.
+func (s Scope) Tracer() trace.Tracer {
+	if s.Tracers == nil {
+		return otel.GetTracerProvider().Tracer(library)
+	}
+	return s.Tracers.Tracer(library)
+}
+
+// Attributes are those of one of the locks.
+func (s Scope) Attributes(lock string) attribute.Set {
+	return attribute.NewSet(keyTable.String(s.Table), keyLock.String(lock))
+}
+
+// Reason says why a term ended.
+type Reason string
+
+// The reasons.
+const (
+	Stopped     Reason = "stopped"
+	SteppedDown Reason = "stepped_down"
+	Superseded  Reason = "superseded"
+	Expired     Reason = "expired"
+	Released    Reason = "released" // by a call, of package lock
+)
+
+// ReasonOf is the reason that err is, or otherwise.
+func ReasonOf(err error, otherwise Reason) Reason {
+	switch {
+	case errors.Is(err, table.ErrSuperseded):
+		return Superseded
+	case errors.Is(err, elect.ErrExpired):
+		return Expired
+	}
+	return otherwise
+}
+
+// Watch reports on one candidate and the terms that it wins. Tried and Elected are for the goroutine that the
+// candidate belongs to.
+type Watch struct {
+	scope  Scope
+	meter  *meter
+	tracer trace.Tracer
+	locks  []metric.MeasurementOption // what each is measured as
+
+	seen   []elect.Sight // by the attempt that won
+	waited bool          // another held a lock when it was looked at
+
+	mu       sync.Mutex
+	since    time.Time // since when it waits
+	last     *Term     // that was won
+	looks    []call    // of this attempt
+	election trace.Span
+	handover trace.Span
+}
+
+// Watch begins to report on a candidate, which waits from now on.
+func (s Scope) Watch() *Watch {
+	w := &Watch{scope: s, meter: use(s), tracer: s.Tracer(), since: time.Now()}
+	for _, lock := range s.Locks {
+		w.locks = append(w.locks, metric.WithAttributeSet(s.Attributes(lock)))
+	}
+	w.meter.enter(w)
+	return w
+}
+
+// Close ends it: the candidate competes no more. A term may go on.
+func (w *Watch) Close() {
+	w.endHandover("not released")
+	w.meter.leave(w)
+	w.meter.drop()
+}
+
+// Tried reports what came of an attempt.
+func (w *Watch) Tried(step elect.Step) {
+	w.endElection(step)
+	w.seen = step.Seen
+	for _, s := range step.Seen {
+		w.waited = w.waited || step.Term == nil && s.Free > 0
+	}
+}
+
+// Term reports on one term.
+type Term struct {
+	watch *Watch
+	term  *elect.Term
+	began time.Time
+	once  sync.Once
+}
+
+// Elected begins to report on a term, which the last attempt has won.
+func (w *Watch) Elected(t *elect.Term) *Term {
+	r := &Term{watch: w, term: t, began: time.Now()}
+	w.mu.Lock()
+	waited := r.began.Sub(w.since)
+	w.last = r
+	w.mu.Unlock()
+	w.endHandover("not released") // of the term before
+	w.meter.begin(r)
+	w.record(w.meter.wait, waited)
+	w.gap(t)
+	return r
+}
+
+// Over reports the end of the term, once. The candidate of a loop waits from now on.
+func (t *Term) Over(why Reason) {
+	t.once.Do(func() {
+		w := t.watch
+		reason := metric.WithAttributes(keyReason.String(string(why)))
+		for _, lock := range w.locks {
+			w.meter.terms.Add(context.Background(), 1, lock, reason)
+		}
+		w.record(w.meter.term, time.Since(t.began))
+		if why == Superseded || why == Expired {
+			w.endHandover(string(why))
+		}
+		if w.scope.Loop {
+			w.mu.Lock()
+			w.since = time.Now()
+			w.mu.Unlock()
+		}
+		w.meter.end(t, why == Expired)
+		w.meter.drop()
+	})
+}
+
+// gap reports how long nobody held what t holds, by Spanner's clock: since the release, or else the last heartbeat.
+func (w *Watch) gap(t *elect.Term) {
+	for i, name := range t.Names() {
+		at := slices.IndexFunc(w.seen, func(s elect.Sight) bool { return s.Name == name })
+		if at < 0 || !w.seen[at].Exists || !w.scope.Loop && !w.waited {
+			continue // nobody had it, or is known to have wanted it
+		}
+		sign := w.seen[at].Heartbeat
+		if sign.IsZero() {
+			sign = w.seen[at].Token.Time()
+		}
+		lock := w.locks[min(i, len(w.locks)-1)]
+		w.meter.gap.Record(context.Background(), max(t.Token().Time().Sub(sign), 0).Seconds(), lock)
+	}
+}
+
+// record counts a duration for each lock.
+func (w *Watch) record(h metric.Float64Histogram, d time.Duration, more ...metric.RecordOption) {
+	for _, lock := range w.locks {
+		h.Record(context.Background(), d.Seconds(), append(more, lock)...)
+	}
+}
