@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
@@ -61,10 +62,16 @@ func (c *rpcs) counted() []option.ClientOption {
 	}
 }
 
-func BenchmarkHasLock(b *testing.B) {
+func BenchmarkHasLock(b *testing.B) { benchHasLock(b) }
+
+func BenchmarkHasLockWithMetrics(b *testing.B) {
+	benchHasLock(b, fleet.NewReports().Options()...)
+}
+
+func benchHasLock(b *testing.B, opts ...spindle.Option) {
 	var c rpcs
 	db := spindletest.New(b)
-	l := stand(b, connect(b, db, c.counted()...), db, spindle.WithLease(time.Hour))
+	l := stand(b, connect(b, db, c.counted()...), db, append(opts, spindle.WithLease(time.Hour))...)
 	eventually(b, 10*time.Second, "election", l.has)
 	before := c.all.Load()
 	b.ReportAllocs()

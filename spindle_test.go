@@ -57,6 +57,8 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{spindle.New(db, "locktable", "mylock", spindle.WithPriority(10)), []string{"WithPriority(10)", "0 to 9"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithObserver(nil)), []string{"WithObserver(nil)"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithLogger(nil)), []string{"WithLogger(nil)"}},
+		{spindle.New(db, "locktable", "mylock", spindle.WithMeterProvider(nil)), []string{"WithMeterProvider(nil)", "noop.NewMeterProvider()"}},
+		{spindle.New(db, "locktable", "mylock", spindle.WithTracerProvider(nil)), []string{"WithTracerProvider(nil)", "noop.NewTracerProvider()"}},
 		{spindle.New(nil, "a b", "", spindle.WithDuration(1)), []string{"client is nil", "identifier", "name is empty", "WithDuration(1)"}},
 	} {
 		err := c.lock.Run(t.Context())
@@ -78,6 +80,9 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		assert.Equal(t, err, applyErr)
 		_, txnErr := c.lock.ReadWriteTransaction(t.Context(), 1, nil)
 		assert.Equal(t, err, txnErr)
+		assert.Equal(t, err, c.lock.Health())
+		assert.Equal(t, err, c.lock.Live(nil))
+		assert.Equal(t, err, c.lock.Leading(nil))
 	}
 }
 

@@ -1,0 +1,146 @@
+package spindle_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
+)
+
+func TestALeaderAndItsFollowersAreHealthy(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Machine("a")
+		require.ErrorContains(t, a.Health(), `health: lock "mylock": it does not compete for the lock: Run was not called, or has ended`)
+		b.Run(a)
+		c := b.Start("c", spindle.WithPoll(9*time.Second))
+		for range 600 {
+			time.Sleep(time.Second)
+			require.NoError(t, a.Health())
+			require.NoError(t, c.Health())
+		}
+		b.End(a)
+		require.ErrorContains(t, a.Health(), "has ended")
+		b.Until(fleet.Lease, c.Has)
+		b.End(c)
+	})
+}
+
+// A follower is unhealthy three leases after its last look, and says since when and why.
+func TestAFollowerThatSeesNothingIsUnhealthyAfterThreeLeases(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a, c := b.Start("a"), b.Start("c")
+		time.Sleep(time.Minute)
+		_, age, _ := c.Lock.Seen()
+		last := time.Now().Add(-age)
+		c.Link.Refuse(fleet.Refusing("observe", status.Error(codes.Unavailable, "connection refused")))
+		time.Sleep(time.Until(last.Add(3*fleet.Lease - time.Millisecond)))
+		require.NoError(t, c.Health())
+		time.Sleep(time.Millisecond)
+		err := c.Health()
+		require.ErrorContains(t, err, "no look at the lock has succeeded since "+last.UTC().Format(time.RFC3339)+" (30s ago)")
+		require.ErrorContains(t, err, "connection refused")
+		require.NoError(t, a.Health(), "the leader")
+		c.Link.Refuse(nil)
+		time.Sleep(fleet.Lease)
+		require.NoError(t, c.Health())
+		b.End(a, c)
+	})
+}
+
+// A short lease does not make a short outage unhealthy.
+func TestAShortLeaseIsPatientForTenSeconds(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a", spindle.WithLease(time.Second))
+		time.Sleep(time.Minute)
+		a.Link.Cut()
+		time.Sleep(9 * time.Second)
+		require.False(t, a.Has())
+		require.NoError(t, a.Health())
+		time.Sleep(3 * time.Second)
+		require.Error(t, a.Health())
+		b.End(a)
+	})
+}
+
+// A loop that stands still with the lock in its hands is what no look can tell.
+func TestALeaderWhoseHeartbeatHangsIsUnhealthy(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a")
+		hang := make(chan struct{})
+		a.Link.After(func(step string) {
+			if step == "heartbeat" {
+				<-hang
+			}
+		})
+		time.Sleep(2 * fleet.Lease)
+		require.False(t, a.Has())
+		require.NoError(t, a.Health())
+		time.Sleep(2 * fleet.Lease)
+		require.ErrorContains(t, a.Health(), "no heartbeat was acknowledged since")
+		a.Link.After(nil)
+		close(hang)
+		b.Until(fleet.Lease, a.Has)
+		require.NoError(t, a.Health())
+		b.End(a)
+	})
+}
+
+func TestALeaderFunctionThatHangsAfterALossIsUnhealthy(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		hang := make(chan struct{})
+		a := b.Start("a", spindle.WithLeader(func(context.Context, spindle.Token) { <-hang }))
+		time.Sleep(time.Minute)
+		a.Link.Cut()
+		b.Until(2*fleet.Lease, func() bool { return !a.Has() })
+		a.Link.Mend()
+		time.Sleep(3*fleet.Lease - time.Second)
+		require.NoError(t, a.Health())
+		time.Sleep(fleet.Lease)
+		require.ErrorContains(t, a.Health(), "the leader function has not returned since its term ended")
+		close(hang)
+		b.Until(fleet.Lease, a.Has)
+		require.NoError(t, a.Health())
+		b.End(a)
+	})
+}
+
+func TestProbesAnswerForTheLeaderAndItsFollower(t *testing.T) {
+	ask := func(p spindle.Probe) (int, string) {
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		return w.Code, w.Body.String()
+	}
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a, c := b.Start("a"), b.Start("c")
+		expect := func(p spindle.Probe, code int, says string) {
+			t.Helper()
+			got, body := ask(p)
+			assert.Equal(t, code, got)
+			assert.Contains(t, body, says)
+		}
+		expect(a.Live, http.StatusOK, "ok")
+		expect(c.Live, http.StatusOK, "ok")
+		expect(a.Leading, http.StatusOK, "ok")
+		expect(c.Leading, http.StatusServiceUnavailable, `lock "mylock": this process does not hold the lock`)
+
+		a.Link.Cut()
+		deadline := b.Until(2*fleet.Lease, func() bool { return !a.Has() })
+		assert.Less(t, deadline, fleet.Lease)
+		expect(a.Leading, http.StatusServiceUnavailable, "does not hold the lock")
+		expect(a.Live, http.StatusOK, "ok")
+		b.Until(fleet.Lease, c.Has)
+		expect(c.Leading, http.StatusOK, "ok")
+		time.Sleep(4 * fleet.Lease)
+		expect(a.Live, http.StatusServiceUnavailable, "no look at the lock has succeeded since")
+		b.End(a, c)
+	})
+}

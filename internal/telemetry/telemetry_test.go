@@ -1,0 +1,83 @@
+package telemetry
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// life is a candidate's, from its start to the end of its term.
+func life(t testing.TB, s Scope, store table.Store) {
+	w := s.Watch()
+	c := elect.Candidate{Table: w.Table(table.Table{Store: store}), Clock: elect.SystemClock{}, Names: s.Locks, ID: "me", Promise: table.Promise{Lease: time.Hour, ID: "me"}}
+	step := c.Try(context.Background(), elect.All, time.Second)
+	w.Tried(step)
+	require.NoError(t, step.Err)
+	require.NotNil(t, step.Term)
+	term := w.Elected(step.Term)
+	w.Close()
+	require.NoError(t, step.Term.Release(context.Background(), context.Canceled))
+	term.Over(Stopped)
+}
+
+func inUse() int {
+	meters.Lock()
+	defer meters.Unlock()
+	return len(meters.of)
+}
+
+// A process that takes locks for years, each under a name of its own, keeps nothing of them.
+func TestNothingIsKeptOfWhatIsOver(t *testing.T) {
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
+	s := Scope{Meters: provider, Table: "locktable", Locks: []string{"a", "b"}}
+	long := s.Watch()
+	for range 3 {
+		life(t, s, &memtable.Store{})
+		assert.Equal(t, 1, inUse())
+		assert.Len(t, long.meter.of, 2)
+	}
+	long.Close()
+	assert.Empty(t, long.meter.of)
+	assert.Zero(t, inUse())
+}
+
+// uncountable is a provider that no map can have as a key.
+type uncountable struct {
+	metric.MeterProvider
+	_ []int
+}
+
+func TestAProviderThatCanNotBeComparedIsUsed(t *testing.T) {
+	life(t, Scope{Meters: uncountable{MeterProvider: noop.NewMeterProvider()}, Table: "locktable", Locks: []string{"a"}}, &memtable.Store{})
+	assert.Zero(t, inUse())
+}
+
+func BenchmarkALife(b *testing.B) {
+	for name, provider := range map[string]metric.MeterProvider{"global": nil, "sdk": sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))} {
+		b.Run(name, func(b *testing.B) {
+			s := Scope{Meters: provider, Table: "locktable", Locks: []string{"a"}}
+			b.ReportAllocs()
+			for b.Loop() {
+				life(b, s, &memtable.Store{})
+			}
+		})
+	}
+	b.Run("none", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			c := elect.Candidate{Table: table.Table{Store: &memtable.Store{}}, Clock: elect.SystemClock{}, Names: []string{"a"}, ID: "me", Promise: table.Promise{Lease: time.Hour, ID: "me"}}
+			step := c.Try(context.Background(), elect.All, time.Second)
+			require.NoError(b, step.Term.Release(context.Background(), context.Canceled))
+		}
+	})
+}

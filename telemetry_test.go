@@ -1,0 +1,394 @@
+package spindle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric/noop"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+const oneTick = float64(fleet.Lease/50+10*time.Millisecond) / 1e9 // in which followers come, in seconds
+
+func TestOneProcessHoldsTheLockAndTheOthersAreCandidates(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		ra, rc := fleet.NewReports(), fleet.NewReports()
+		a := b.Start("a", ra.Options()...)
+		time.Sleep(time.Minute)
+		c := b.Start("c", rc.Options()...)
+		time.Sleep(time.Minute)
+		leader, follower := ra.Metrics(t), rc.Metrics(t)
+		assert.Equal(t, 1.0, leader["held{lock=mylock}"])
+		assert.Equal(t, float64(a.Token()), leader["token{lock=mylock}"])
+		assert.Equal(t, map[string]float64{"held{lock=mylock}": 0}, follower, "and nothing else")
+
+		b.End(a)
+		b.Until(fleet.Lease, c.Has)
+		follower = rc.Metrics(t)
+		assert.Equal(t, 1.0, follower["held{lock=mylock}"])
+		assert.Equal(t, float64(c.Token()), follower["token{lock=mylock}"])
+		b.End(c)
+	})
+}
+
+// The gauges end with Run, and begin again with the next.
+func TestNothingIsReadOnceRunHasEnded(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		r := fleet.NewReports()
+		a := b.Start("a", r.Options()...)
+		for range 3 {
+			assert.Contains(t, r.Metrics(t), "held{lock=mylock}")
+			b.End(a)
+			for name := range r.Metrics(t) {
+				for _, gauge := range []string{"held", "token", "lease.margin"} {
+					assert.False(t, strings.HasPrefix(name, gauge+"{"), name)
+				}
+			}
+			b.Run(a)
+		}
+		b.End(a)
+	})
+}
+
+// Two candidates of one process are one standing: it holds the lock, whoever of them does.
+func TestTwoCandidatesOfAProcessHaveOneGauge(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		r := fleet.NewReports()
+		a, c := b.Start("a", r.Options()...), b.Start("c", r.Options()...)
+		assert.Equal(t, 1.0, r.Metrics(t)["held{lock=mylock}"])
+		b.End(a)
+		assert.Contains(t, r.Metrics(t), "held{lock=mylock}", "c competes still")
+		b.End(c)
+	})
+}
+
+func TestTermsAreCountedByWhyTheyEnded(t *testing.T) {
+	for reason, end := range map[string]func(b *fleet.Fleet, a *fleet.Machine){
+		"stopped":      func(b *fleet.Fleet, a *fleet.Machine) { b.End(a) },
+		"stepped_down": func(b *fleet.Fleet, a *fleet.Machine) { _ = a.StepDown(context.Background()) },
+		"superseded": func(b *fleet.Fleet, a *fleet.Machine) {
+			b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})
+			b.Until(fleet.Lease, func() bool { return !a.Has() })
+		},
+		"expired": func(b *fleet.Fleet, a *fleet.Machine) {
+			a.Link.Cut()
+			b.Until(fleet.Lease, func() bool { return !a.Has() })
+			time.Sleep(fleet.Lease) // the term ends when its last heartbeat is given up
+		},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+				r := fleet.NewReports()
+				a := b.Start("a", r.Options()...)
+				began := time.Now()
+				time.Sleep(time.Minute)
+				end(b, a)
+				metrics := r.Metrics(t)
+				for _, other := range []string{"stopped", "stepped_down", "superseded", "expired"} {
+					count, counted := metrics["terms{lock=mylock,reason="+other+"}"]
+					assert.Equal(t, other == reason, counted, other)
+					if counted {
+						assert.Equal(t, 1.0, count)
+					}
+				}
+				assert.Equal(t, 1.0, metrics["term.duration_count{lock=mylock}"])
+				assert.InDelta(t, 60, metrics["term.duration_sum{lock=mylock}"], time.Since(began).Seconds()-59.999)
+				if reason != "stopped" {
+					b.End(a)
+				}
+			})
+		})
+	}
+}
+
+func TestHowLongTheLockWasWaitedForAndHadNoHolder(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		ra, rc := fleet.NewReports(), fleet.NewReports()
+		a := b.Start("a", ra.Options()...)
+		first := ra.Metrics(t)
+		assert.Equal(t, 1.0, first["wait.duration_count{lock=mylock}"])
+		assert.NotContains(t, first, "gap.duration_count{lock=mylock}", "nobody had it before")
+
+		time.Sleep(time.Minute)
+		c := b.Start("c", rc.Options()...)
+		began := time.Now()
+		time.Sleep(time.Minute)
+		last := b.Store.Rows()[fleet.Name].Heartbeat
+		a.Link.Cut() // as if it was killed
+		b.Until(2*fleet.Lease, c.Has)
+		taken := rc.Metrics(t)
+		assert.InDelta(t, time.Since(began).Seconds(), taken["wait.duration_sum{lock=mylock}"], 0.01)
+		assert.Equal(t, c.Token().Time().Sub(last).Seconds(), taken["gap.duration_sum{lock=mylock}"])
+		assert.InDelta(t, fleet.Lease.Seconds(), taken["gap.duration_sum{lock=mylock}"], oneTick)
+
+		a.Link.Mend()
+		time.Sleep(time.Minute)
+		b.End(c)
+		released := b.Store.Rows()[fleet.Name].Token
+		b.Until(fleet.Lease, a.Has)
+		again := ra.Metrics(t)
+		assert.Equal(t, 1.0, again["gap.duration_count{lock=mylock}"])
+		assert.Equal(t, a.Token().Time().Sub(released).Seconds(), again["gap.duration_sum{lock=mylock}"])
+		assert.Equal(t, 2.0, again["wait.duration_count{lock=mylock}"])
+		b.End(a)
+	})
+}
+
+// The margin is the least since the last collection, whatever it is by then.
+func TestTheMarginIsHowCloseItWas(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		r := fleet.NewReports()
+		a := b.Start("a", r.Options(spindle.WithHeartbeat(2*time.Second))...)
+		margin := func() float64 { return r.Metrics(t)["lease.margin{lock=mylock}"] }
+		time.Sleep(time.Minute)
+		assert.InDelta(t, 7.9, margin(), 0.11, "a heartbeat each 2 s, a twentieth more or less, of 9.9 s")
+
+		a.Link.Refuse(fleet.Refusing("heartbeat", errors.New("not now")))
+		time.Sleep(6 * time.Second)
+		a.Link.Refuse(nil)
+		time.Sleep(10 * time.Second)
+		require.True(t, a.Has())
+		low := margin()
+		assert.Less(t, low, 4.0)
+		assert.Greater(t, low, 0.0)
+		time.Sleep(10 * time.Second)
+		assert.InDelta(t, 7.9, margin(), 0.11, "since the last collection")
+
+		a.Link.Cut()
+		time.Sleep(2 * fleet.Lease)
+		require.False(t, a.Has())
+		assert.Equal(t, 0.0, r.Metrics(t)["lease.margin{lock=mylock}"], "it was lost")
+		assert.NotContains(t, r.Metrics(t), "lease.margin{lock=mylock}", "and is not held")
+		b.End(a)
+	})
+}
+
+func TestHeartbeatsAreTimedByOutcome(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		r := fleet.NewReports()
+		a := b.Start("a", r.Options()...)
+		time.Sleep(time.Minute)
+		n := r.Metrics(t)["heartbeat.duration_count{lock=mylock,outcome=acknowledged}"]
+		assert.InDelta(t, 18, n, 1)
+
+		a.Link.Lose(memtable.Once("heartbeat"), nil)
+		time.Sleep(fleet.Lease)
+		metrics := r.Metrics(t)
+		assert.Equal(t, 1.0, metrics["heartbeat.duration_count{lock=mylock,outcome=failed}"])
+		assert.InDelta(t, 3.3, metrics["heartbeat.duration_sum{lock=mylock,outcome=failed}"], 0.2, "half of what was left")
+
+		b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})
+		b.Until(fleet.Lease, func() bool { return !a.Has() })
+		assert.Equal(t, 1.0, r.Metrics(t)["heartbeat.duration_count{lock=mylock,outcome=superseded}"])
+		b.End(a)
+	})
+}
+
+// A failure is what Spanner did not answer, or refused. That another was first is an answer.
+func TestFailuresAreCountedByStepAndCode(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		ra, rc := fleet.NewReports(), fleet.NewReports()
+		failures := func(r *fleet.Reports) []string {
+			return slices.Sorted(func(yield func(string) bool) {
+				for name := range maps.Keys(r.Metrics(t)) {
+					if strings.HasPrefix(name, "rpc.failures") && !yield(strings.TrimPrefix(name, "rpc.failures")) {
+						return
+					}
+				}
+			})
+		}
+		a := b.Start("a", ra.Options()...)
+		c := b.Machine("c", rc.Options()...)
+		c.Link.After(func(step string) { // a comes first each time
+			if step == "observe" && !a.Has() {
+				b.Until(fleet.Lease, a.Has)
+			}
+		})
+		b.Run(c)
+		a.Link.Lose(memtable.Once("heartbeat"), nil)
+		time.Sleep(fleet.Lease)
+		assert.Equal(t, []string{"{code=DeadlineExceeded,lock=mylock,step=heartbeat}"}, failures(ra))
+		assert.Empty(t, failures(rc))
+
+		c.Link.Refuse(fleet.Refusing("observe", status.Error(codes.PermissionDenied, "no")))
+		time.Sleep(fleet.Lease)
+		assert.Equal(t, []string{"{code=PermissionDenied,lock=mylock,step=observe}"}, failures(rc))
+		c.Link.Refuse(nil)
+		c.Link.Cut() // what the end of Run interrupts has not failed
+		time.Sleep(fleet.Lease / 3)
+		before := rc.Metrics(t)["rpc.failures{code=DeadlineExceeded,lock=mylock,step=observe}"]
+		c.Stop()
+		<-c.Done
+		after := rc.Metrics(t)
+		assert.Equal(t, before, after["rpc.failures{code=DeadlineExceeded,lock=mylock,step=observe}"])
+		assert.NotContains(t, after, "rpc.failures{code=Canceled,lock=mylock,step=observe}")
+		b.End(a)
+	})
+}
+
+func TestAnElectionHasASpanAndWhatRepeatsHasNone(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		ra, rc := fleet.NewReports(), fleet.NewReports()
+		a := b.Start("a", ra.Options()...)
+		c := b.Start("c", rc.Options()...)
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"election elected [observe done claim done confirm done]"}, ra.Spans(), "and no heartbeats")
+		assert.Empty(t, rc.Spans(), "looks")
+		election := ra.Ended()[len(ra.Ended())-1]
+		for _, s := range ra.Ended() {
+			if s.Name() == "spindle.election" {
+				election = s
+			}
+		}
+		said := fmt.Sprint(election.Attributes())
+		for _, s := range []string{"{spindle.table locktable}", "{spindle.lock mylock}", fmt.Sprint(int64(a.Token()))} {
+			assert.Contains(t, said, s)
+		}
+
+		ra.Forget()
+		b.End(a)
+		assert.Equal(t, []string{"release done"}, ra.Spans())
+		b.Until(fleet.Lease, c.Has)
+		assert.Equal(t, []string{"election elected [observe done claim done confirm done]"}, rc.Spans())
+		b.End(c)
+	})
+}
+
+func TestAHandoverIsASpan(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		r := fleet.NewReports()
+		a := b.Start("a", r.Options(spindle.WithHandover(), spindle.WithHeartbeat(time.Second))...)
+		c := b.Start("c")
+		time.Sleep(time.Minute)
+		r.Forget()
+		require.NoError(t, a.StepDown(context.Background()))
+		require.Equal(t, []string{"handover [announce done release done]"}, r.Spans())
+		for _, s := range r.Ended() {
+			if s.Name() == "spindle.handover" {
+				assert.InDelta(t, fleet.Lease.Seconds()/3, s.EndTime().Sub(s.StartTime()).Seconds(), 0.1)
+			}
+		}
+		b.Until(fleet.Lease, c.Has)
+		b.End(c)
+		b.Until(fleet.Lease, a.Has)
+
+		r.Forget()
+		go func() { _ = a.StepDown(context.Background()) }()
+		time.Sleep(time.Second)
+		b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})
+		b.Until(fleet.Lease, func() bool { return !a.Has() })
+		assert.Contains(t, r.Spans(), "handover! [announce done]", "it was lost meanwhile")
+		b.End(a)
+	})
+}
+
+func TestWhatFailsHasASpan(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		r := fleet.NewReports()
+		a := b.Machine("a", r.Options()...)
+		a.Link.Refuse(fleet.Refusing("confirm", status.Error(codes.PermissionDenied, "no")))
+		b.Run(a)
+		require.Equal(t, []string{"election failed! [observe done claim done confirm failed! withdraw done]"}, r.Spans())
+
+		a.Link.Refuse(nil)
+		b.Until(10*fleet.Lease, a.Has)
+		r.Forget()
+		a.Link.Lose(memtable.Once("heartbeat"), nil)
+		time.Sleep(fleet.Lease)
+		require.Equal(t, []string{"heartbeat failed!"}, r.Spans())
+		took := r.Ended()[0].EndTime().Sub(r.Ended()[0].StartTime())
+		assert.InDelta(t, 3.3, took.Seconds(), 0.2)
+
+		r.Forget()
+		b.End(a)
+		b.Run(a)
+		b.Until(fleet.Lease, a.Has)
+		r.Forget()
+		a.Link.Refuse(fleet.Refusing("release", status.Error(codes.Unavailable, "no")))
+		b.End(a)
+		assert.Contains(t, r.Spans(), "release failed!")
+	})
+}
+
+func TestAClaimThatCameSecondIsNoFailure(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		r := fleet.NewReports()
+		c := b.Machine("c", r.Options()...)
+		var a *fleet.Machine
+		c.Link.After(func(step string) {
+			if step == "observe" && a == nil {
+				a = b.Machine("a")
+				b.Run(a)
+			}
+		})
+		ctx, stop := context.WithCancel(context.Background())
+		c.Stop = stop
+		require.NoError(t, c.Lock.Run(ctx, c.Done))
+		b.Until(fleet.Lease, func() bool { return len(r.Spans()) > 0 })
+		assert.Equal(t, []string{"election overtaken [observe done claim overtaken]"}, r.Spans())
+		b.End(a, c)
+	})
+}
+
+// A trace that the end of Run waits for does not have the elections of years.
+func TestTheLoopsSpansAreNotPartOfTheTraceThatStartedIt(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		r := fleet.NewReports()
+		a := b.Machine("a", r.Options()...)
+		ctx, span := r.Tracers.Tracer("main").Start(context.Background(), "main")
+		ctx, a.Stop = context.WithCancel(ctx)
+		require.NoError(t, a.Lock.Run(ctx, a.Done))
+		b.Until(fleet.Lease, a.Has)
+		for _, s := range r.Ended() {
+			assert.NotEqual(t, span.SpanContext().TraceID(), s.SpanContext().TraceID(), s.Name())
+		}
+		b.End(a)
+	})
+}
+
+func TestAWriteThatWasRefusedIsCountedAndHasASpan(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		r := fleet.NewReports()
+		l := spindle.New(db.Client, db.Table, "fenced", r.Options(quiet)...)
+		write := []*spanner.Mutation{spanner.InsertOrUpdate("register", []string{"id", "value"}, []any{1, "x"})}
+		_, err := l.Apply(t.Context(), 1_700_000_000_000_000, write)
+		require.ErrorIs(t, err, spindle.ErrFenced)
+		assert.Equal(t, map[string]float64{"fenced{lock=fenced}": 1}, r.Metrics(t))
+		assert.Equal(t, []string{"fence!"}, r.Spans())
+
+		_, err = l.ReadWriteTransaction(t.Context(), 0, func(context.Context, *spanner.ReadWriteTransaction) error { return nil })
+		require.ErrorIs(t, err, spindle.ErrFenced)
+		assert.Equal(t, map[string]float64{"fenced{lock=fenced}": 2}, r.Metrics(t), "that was not even sent")
+	})
+}
+
+func TestTheGlobalProvidersAreTheDefault(t *testing.T) {
+	r := fleet.NewReports()
+	otel.SetMeterProvider(r.Meters)
+	defer otel.SetMeterProvider(noop.NewMeterProvider())
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Named("global", "a")
+		b.Run(a)
+		assert.Equal(t, 1.0, r.Metrics(t)["held{lock=global}"])
+		b.End(a)
+		synctest.Wait()
+	})
+}
