@@ -1,0 +1,166 @@
+package lock
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/fleet"
+)
+
+func TestAMutexIsHeldOrWaitedFor(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		here, there := fleet.NewReports(), fleet.NewReports()
+		p, q := b.process(), b.process()
+		m, same, other := p.mutex("m", here.Options()...), p.mutex("m", here.Options()...), q.mutex("m", there.Options()...)
+		assert.Empty(t, here.Metrics(t), "nobody wants it")
+		require.NoError(t, m.Lock(b.Context()))
+		began := time.Now()
+		time.Sleep(time.Minute)
+
+		locked := make(chan *Mutex)
+		waiting := time.Now()
+		for _, w := range []*Mutex{same, other} {
+			go func() {
+				assert.NoError(t, w.Lock(b.Context()))
+				locked <- w
+			}()
+		}
+		time.Sleep(time.Second)
+		metrics := here.Metrics(t)
+		assert.Equal(t, 1.0, metrics["held{lock=m}"], "by one of two that want it")
+		assert.Equal(t, float64(m.Token()), metrics["token{lock=m}"])
+		assert.Equal(t, map[string]float64{"held{lock=m}": 0}, there.Metrics(t), "and nothing else")
+
+		term := time.Since(began)
+		require.NoError(t, m.Unlock(b.Context()))
+		for range 2 {
+			w := <-locked
+			r := map[*Mutex]*fleet.Reports{same: here, other: there}[w]
+			metrics := r.Metrics(t)
+			assert.Equal(t, 1.0, metrics["held{lock=m}"])
+			assert.InDelta(t, time.Since(waiting).Seconds(), metrics["wait.duration_sum{lock=m}"], 0.01)
+			assert.Less(t, metrics["gap.duration_sum{lock=m}"], 2.0, "a tenth of the lease, while it was waited for")
+			if r == here {
+				assert.Equal(t, 1.0, metrics["terms{lock=m,reason=released}"])
+				assert.InDelta(t, term.Seconds(), metrics["term.duration_sum{lock=m}"], 0.01)
+			}
+			require.NoError(t, w.Unlock(b.Context()))
+		}
+		synctest.Wait()
+		assert.NotContains(t, here.Metrics(t), "held{lock=m}", "nobody wants it")
+		assert.NotContains(t, there.Metrics(t), "held{lock=m}")
+	})
+}
+
+// Nobody waits for a mutex that lies idle.
+func TestAnIdleMutexHasNoGap(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		r := fleet.NewReports()
+		m := b.process().mutex("m", r.Options()...)
+		for range 3 {
+			require.NoError(t, m.Lock(b.Context()))
+			require.NoError(t, m.Unlock(b.Context()))
+			time.Sleep(time.Hour)
+		}
+		metrics := r.Metrics(t)
+		assert.Equal(t, 3.0, metrics["wait.duration_count{lock=m}"])
+		assert.NotContains(t, metrics, "gap.duration_count{lock=m}")
+	})
+}
+
+func TestALockThatIsLostSaysWhy(t *testing.T) {
+	for reason, lose := range map[string]func(b *bed, p *process, m *Mutex){
+		"superseded": func(b *bed, _ *process, m *Mutex) { b.lose("m", m.Token()) },
+		"expired":    func(_ *bed, p *process, _ *Mutex) { p.Cut() },
+	} {
+		inVirtualTime(t, func(b *bed) {
+			r := fleet.NewReports()
+			p := b.process()
+			m := p.mutex("m", r.Options()...)
+			require.NoError(t, m.Lock(b.Context()))
+			lose(b, p, m)
+			<-m.Lost()
+			time.Sleep(time.Minute)
+			p.Mend()
+			assert.ErrorIs(t, m.Unlock(b.Context()), ErrNotHeld)
+			metrics := r.Metrics(t)
+			assert.Equal(t, 1.0, metrics["terms{lock=m,reason="+reason+"}"])
+			assert.Equal(t, 1.0, metrics["term.duration_count{lock=m}"], "once")
+		})
+	}
+	inVirtualTime(t, func(b *bed) { // between the last heartbeat and Unlock
+		r := fleet.NewReports()
+		m := b.process().mutex("m", r.Options()...)
+		require.NoError(t, m.Lock(b.Context()))
+		b.lose("m", m.Token())
+		assert.ErrorIs(t, m.Unlock(b.Context()), ErrNotHeld)
+		assert.Equal(t, 1.0, r.Metrics(t)["terms{lock=m,reason=superseded}"])
+	})
+}
+
+// What is about a set counts for each of its locks; what is about a slot, for its semaphore.
+func TestASetIsItsLocksAndASemaphoreIsOne(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		r := fleet.NewReports()
+		p := b.process()
+		set := All(nil, "locktable", []string{"a", "b"}, p.options(r.Options())...)
+		require.NoError(t, set.Lock(b.Context()))
+		s := p.semaphore("s", 3, r.Options()...)
+		first, err := s.Acquire(b.Context())
+		require.NoError(t, err)
+		second, err := s.Acquire(b.Context())
+		require.NoError(t, err)
+		metrics := r.Metrics(t)
+		for name, want := range map[string]float64{"held{lock=a}": 1, "held{lock=b}": 1, "held{lock=s}": 2,
+			"token{lock=a}": float64(set.Token()), "token{lock=b}": float64(set.Token()), "token{lock=s}": float64(max(first.Token(), second.Token()))} {
+			assert.Equal(t, want, metrics[name], name)
+		}
+		require.NoError(t, first.Release(b.Context()))
+		require.NoError(t, set.Unlock(b.Context()))
+		metrics = r.Metrics(t)
+		assert.Equal(t, 1.0, metrics["held{lock=s}"])
+		for _, lock := range []string{"a", "b", "s"} {
+			assert.Equal(t, 1.0, metrics["terms{lock="+lock+",reason=released}"], lock)
+		}
+		require.NoError(t, second.Release(b.Context()))
+		for name := range r.Metrics(t) {
+			assert.False(t, strings.HasPrefix(name, "held"), name)
+			assert.NotContains(t, name, "slot")
+		}
+	})
+}
+
+func TestALockIsPartOfTheTraceThatWantsIt(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		r := fleet.NewReports()
+		m := b.process().mutex("m", r.Options()...)
+		ctx, request := r.Tracers.Tracer("server").Start(context.Background(), "request")
+		require.NoError(t, Do(ctx, m, func(context.Context) error { return nil }))
+		request.End()
+		assert.Equal(t, []string{"request [election elected [observe done claim done confirm done] release done]"}, r.Spans())
+	})
+}
+
+// An attempt that ctx has left behind is given back, and was never anybody's term.
+func TestAClaimThatIsGivenBackIsNoTerm(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		r := fleet.NewReports()
+		p := b.process()
+		p.takes = time.Second
+		ctx, cancel := context.WithTimeout(b.Context(), 1500*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, p.mutex("m", r.Options()...).Lock(ctx), context.DeadlineExceeded)
+		time.Sleep(time.Minute)
+		require.True(t, b.store.Rows()["m"].Heartbeat.IsZero(), "it was given back")
+		assert.Empty(t, slices.Collect(maps.Keys(r.Metrics(t))))
+		assert.Contains(t, r.Spans(), "release done")
+	})
+}
