@@ -49,6 +49,26 @@ func TestOneProcessHoldsTheLockAndTheOthersAreCandidates(t *testing.T) {
 	})
 }
 
+// A holder that stands still can't say so, but it does not say that it holds the lock either.
+func TestTheGaugeIsWhatHasLockSays(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		r := fleet.NewReports()
+		a := b.Start("a", r.Options()...)
+		hang := make(chan struct{})
+		a.Link.After(func(string) { <-hang })
+		for range 200 {
+			time.Sleep(fleet.Lease / 100)
+			metrics := r.Metrics(t)
+			has, token := a.HasLock()
+			assert.Equal(t, has, metrics["held{lock=mylock}"] == 1)
+			assert.Equal(t, float64(token), metrics["token{lock=mylock}"])
+		}
+		assert.False(t, a.Has())
+		close(hang)
+		b.End(a)
+	})
+}
+
 // The gauges end with Run, and begin again with the next.
 func TestNothingIsReadOnceRunHasEnded(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
@@ -139,6 +159,9 @@ func TestHowLongTheLockWasWaitedForAndHadNoHolder(t *testing.T) {
 		assert.Equal(t, c.Token().Time().Sub(last).Seconds(), taken["gap.duration_sum{lock=mylock}"])
 		assert.InDelta(t, fleet.Lease.Seconds(), taken["gap.duration_sum{lock=mylock}"], oneTick)
 
+		lost := b.Until(fleet.Lease, func() bool { return ra.Metrics(t)["terms{lock=mylock,reason=expired}"] == 1 })
+		since := time.Now()
+		assert.Less(t, lost, fleet.Lease)
 		a.Link.Mend()
 		time.Sleep(time.Minute)
 		b.End(c)
@@ -148,6 +171,7 @@ func TestHowLongTheLockWasWaitedForAndHadNoHolder(t *testing.T) {
 		assert.Equal(t, 1.0, again["gap.duration_count{lock=mylock}"])
 		assert.Equal(t, a.Token().Time().Sub(released).Seconds(), again["gap.duration_sum{lock=mylock}"])
 		assert.Equal(t, 2.0, again["wait.duration_count{lock=mylock}"])
+		assert.InDelta(t, time.Since(since).Seconds(), again["wait.duration_sum{lock=mylock}"], 1, "since its own term")
 		b.End(a)
 	})
 }
@@ -175,7 +199,9 @@ func TestTheMarginIsHowCloseItWas(t *testing.T) {
 		a.Link.Cut()
 		time.Sleep(2 * fleet.Lease)
 		require.False(t, a.Has())
-		assert.Equal(t, 0.0, r.Metrics(t)["lease.margin{lock=mylock}"], "it was lost")
+		lost := r.Metrics(t)
+		require.Contains(t, lost, "lease.margin{lock=mylock}")
+		assert.Equal(t, 0.0, lost["lease.margin{lock=mylock}"], "it was lost")
 		assert.NotContains(t, r.Metrics(t), "lease.margin{lock=mylock}", "and is not held")
 		b.End(a)
 	})
