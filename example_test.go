@@ -73,6 +73,25 @@ func ExampleWithLeader() {
 	<-done
 }
 
+func ExampleLock_Health() {
+	var lock *spindle.Lock
+
+	if err := lock.Health(); err != nil {
+		log.Print(err) // what is wrong, and since when
+	}
+}
+
+func ExampleProbe() {
+	var lock *spindle.Lock
+
+	http.Handle("GET /livez", spindle.Probe(lock.Live))     // Kubernetes starts the container again if that fails
+	http.Handle("GET /readyz", spindle.Probe(lock.Leading)) // and leads requests to the pod that leads
+
+	// The methods have the form of healthz.Checker of controller-runtime: mgr.AddHealthzCheck("lock", lock.Live).
+	type Checker func(*http.Request) error
+	var _ = []Checker{lock.Live, lock.Leading}
+}
+
 func ExampleLock_Apply() {
 	var ctx context.Context
 	var lock *spindle.Lock

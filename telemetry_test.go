@@ -406,6 +406,31 @@ func TestAWriteThatWasRefusedIsCountedAndHasASpan(t *testing.T) {
 	})
 }
 
+// Without names, the sum over all locks is how many are held.
+func TestAViewThatDropsTheNamesOfLocks(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		r := fleet.NewReports(withoutNames)
+		var held []*fleet.Machine
+		for i := range 5 {
+			m := b.Named(fmt.Sprint("lock", i), fmt.Sprint(i), r.Options()...)
+			b.Run(m)
+			held = append(held, m)
+		}
+		waiting := b.Named("lock0", "waiting", r.Options()...)
+		b.Run(waiting)
+		time.Sleep(time.Minute)
+		metrics := r.Metrics(t)
+		assert.Equal(t, 5.0, metrics["held{}"])
+		assert.Equal(t, 5.0, metrics["wait.duration_count{}"])
+		for name := range metrics {
+			assert.NotContains(t, name, "lock")
+			assert.False(t, strings.HasPrefix(name, "token") || strings.HasPrefix(name, "lease.margin"), name)
+		}
+		b.End(append(held, waiting)...)
+		assert.Equal(t, 5.0, r.Metrics(t)["terms{reason=stopped}"]+r.Metrics(t)["terms{reason=stepped_down}"])
+	})
+}
+
 func TestTheGlobalProvidersAreTheDefault(t *testing.T) {
 	r := fleet.NewReports()
 	otel.SetMeterProvider(r.Meters)

@@ -29,10 +29,10 @@ type Reports struct {
 	spans  *tracetest.SpanRecorder
 }
 
-// NewReports sets OpenTelemetry up.
-func NewReports() *Reports {
+// NewReports sets OpenTelemetry up, with these views.
+func NewReports(views ...sdkmetric.View) *Reports {
 	r := &Reports{reader: sdkmetric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
-	r.Meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(r.reader))
+	r.Meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(r.reader), sdkmetric.WithView(views...))
 	r.Tracers = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans))
 	return r
 }

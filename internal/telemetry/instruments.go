@@ -17,9 +17,10 @@ type meter struct {
 	terms, failures            metric.Int64Counter
 	term, wait, gap, heartbeat metric.Float64Histogram
 
-	held, token metric.Int64ObservableGauge
-	margin      metric.Float64ObservableGauge
-	reading     metric.Registration
+	held    metric.Int64ObservableUpDownCounter // and no gauge, so that a view without names has a sum
+	token   metric.Int64ObservableGauge
+	margin  metric.Float64ObservableGauge
+	reading metric.Registration
 
 	standings
 }
@@ -91,13 +92,6 @@ func newMeter(provider metric.MeterProvider, api metric.Meter) *meter {
 		report(err)
 		return h
 	}
-	gauge := func(name, what string) metric.Int64ObservableGauge {
-		g, err := api.Int64ObservableGauge(name, metric.WithDescription(what))
-		report(err)
-		return g
-	}
-	m.held = gauge("spindle.held", "1 if this process holds the lock, 0 if it is a candidate; of a semaphore, how many slots it holds.")
-	m.token = gauge("spindle.token", "The fencing token under which the lock is held.")
 	m.terms = counter("spindle.terms", "Terms that ended, by reason.")
 	m.term = histogram("spindle.term.duration", "How long the lock was held.", ofWaits)
 	m.wait = histogram("spindle.wait.duration", "How long the lock was waited for.", ofWaits)
@@ -105,6 +99,11 @@ func newMeter(provider metric.MeterProvider, api metric.Meter) *meter {
 	m.heartbeat = histogram("spindle.heartbeat.duration", "How long heartbeats took, by outcome.", ofRPCs)
 	m.failures = counter("spindle.rpc.failures", "Requests to Spanner that failed, by step and code.")
 	var err error
+	m.held, err = api.Int64ObservableUpDownCounter("spindle.held",
+		metric.WithDescription("1 if this process holds the lock, 0 if it is a candidate; of a semaphore, how many slots it holds."))
+	report(err)
+	m.token, err = api.Int64ObservableGauge("spindle.token", metric.WithDescription("The fencing token under which the lock is held."))
+	report(err)
 	m.margin, err = api.Float64ObservableGauge("spindle.lease.margin", metric.WithUnit("s"),
 		metric.WithDescription("The least that was left of the lease since the last collection."))
 	report(err)
