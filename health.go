@@ -12,13 +12,13 @@ import (
 
 // pulse is when the loop last did what it is there for, and what has been in its way since.
 type pulse struct {
-	at  elect.Instant
+	at  elect.Instant // zero: it has just been started
 	err error
 }
 
 // alive and ail are for the loop.
-func (l *Lock) alive()        { l.pulse.Store(&pulse{at: l.config.Clock.Now()}) }
-func (l *Lock) ail(err error) { l.pulse.Store(&pulse{at: l.pulse.Load().at, err: err}) }
+func (l *Lock) alive(at elect.Instant) { l.pulse.Store(&pulse{at: at}) }
+func (l *Lock) ail(err error)          { l.pulse.Store(&pulse{at: l.pulse.Load().at, err: err}) }
 
 // Health returns nil as long as this Lock competes for the lock or keeps it: its last look at the lock that
 // succeeded, or, while it leads, its last acknowledged heartbeat, is younger than three leases, or 10 s if that is
@@ -40,7 +40,7 @@ func (l *Lock) Health() error {
 	if t := l.view.Load().term; t != nil {
 		what, age = "no heartbeat was acknowledged", t.Age()
 	}
-	if age < max(3*l.config.Lease, 10*time.Second) {
+	if p.at == (elect.Instant{}) || age < max(3*l.config.Lease, 10*time.Second) {
 		return nil
 	}
 	err := fmt.Errorf("%s since %s (%v ago)", what, now.Time().Add(-age).UTC().Format(time.RFC3339), age.Round(time.Second))

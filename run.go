@@ -49,6 +49,7 @@ func (e *elector) run(ctx context.Context) error {
 	late, forget := loop.Patience(ctx, e.config.Clock, patience)
 	defer forget()
 	e.patience = late
+	e.alive(e.config.Clock.Now())
 	var err error
 	for ctx.Err() == nil && err == nil {
 		if t := e.compete(ctx); t != nil {
@@ -72,7 +73,7 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 		e.watch.Tried(step)
 		if step.Seen != nil {
 			e.notice(step.Seen[0], began)
-			e.alive()
+			e.alive(began)
 		} else {
 			e.ail(step.Err)
 		}
@@ -204,7 +205,7 @@ func (e *elector) lost(t *elect.Term, reason error) {
 	defer e.telling.Unlock()
 	e.show(view{})
 	e.last = t.Token()
-	e.alive()
+	e.alive(e.config.Clock.Now())
 	level, given := slog.LevelWarn, telemetry.Stopped
 	switch {
 	case errors.Is(reason, ErrSteppedDown):

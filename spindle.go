@@ -90,7 +90,7 @@ func (l *Lock) Run(ctx context.Context, done ...chan<- error) error {
 	if !l.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
-	l.alive()
+	l.pulse.Store(&pulse{})
 	go func() {
 		e := newElector(l)
 		err := e.run(ctx)
