@@ -69,6 +69,17 @@ func TestTheProgramOfTheReadmeCompiles(t *testing.T) {
 	assert.Contains(t, string(program), indented)
 }
 
+// TestTheViewOfTheDocumentsCompiles compares its text with that of the example, which is tested.
+func TestTheViewOfTheDocumentsCompiles(t *testing.T) {
+	text, err := os.ReadFile("operations.md")
+	require.NoError(t, err)
+	example, err := os.ReadFile("../example_metrics_test.go")
+	require.NoError(t, err)
+	view := regexp.MustCompile("(?ms)^func withoutNames.*?^}").Find(example)
+	require.NotNil(t, view)
+	assert.Contains(t, string(text), string(view))
+}
+
 // TestTheTestsThatDocumentsNameExist keeps tables such as that of faults true.
 func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 	tests := map[string]bool{}

@@ -225,6 +225,9 @@ func TestSchedulerRedirectsAndHandsOver(t *testing.T) {
 	_, leader := get(t, secondURL+"/leader")
 	assert.Equal(t, firstURL+" "+token+"\n", leader)
 
+	assert.Equal(t, []int{http.StatusOK, http.StatusOK}, probe(t, firstURL), "the leader is live and ready")
+	assert.Equal(t, []int{http.StatusOK, http.StatusServiceUnavailable}, probe(t, secondURL), "its follower is live")
+
 	job := first.until(ran)
 	from, jobs := get(t, secondURL+"/jobs")
 	assert.Equal(t, firstURL+"/jobs", from)
@@ -233,6 +236,7 @@ func TestSchedulerRedirectsAndHandsOver(t *testing.T) {
 	require.NoError(t, syscall.Kill(-first.cmd.Process.Pid, syscall.SIGTERM))
 	next := second.until(elected)
 	assert.Greater(t, next, token)
+	assert.Equal(t, []int{http.StatusOK, http.StatusOK}, probe(t, secondURL), "the next leader")
 	out, _ := first.end() // go run makes an error of every signal
 	assert.Regexp(t, `(?s)leaving .*released `, out)
 	job = second.until(ran)
@@ -255,6 +259,20 @@ func get(t *testing.T, url string) (from, body string) {
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusOK, resp.StatusCode, "%s", text)
 	return resp.Request.URL.String(), string(text)
+}
+
+// probe returns what the probes of the manifest are answered: the liveness probe, and the readiness probe.
+func probe(t *testing.T, url string) (codes []int) {
+	t.Helper()
+	manifest, err := os.ReadFile("kubernetes/leader.yaml")
+	require.NoError(t, err)
+	for _, path := range regexp.MustCompile(`(?s)livenessProbe:.*?path: (/\w+).*readinessProbe:.*?path: (/\w+)`).FindStringSubmatch(string(manifest))[1:] {
+		resp, err := http.Get(url + path)
+		require.NoError(t, err)
+		resp.Body.Close()
+		codes = append(codes, resp.StatusCode)
+	}
+	return codes
 }
 
 func TestSimpleSaysHowToGetAnEmulator(t *testing.T) {

@@ -21,7 +21,7 @@ type Mutex struct{ mutex }
 
 // New returns a Mutex on name, in a table that ddl.Create makes. It makes no RPC. If an argument is wrong, Lock
 // and TryLock say so. The options that apply are WithLease, WithDuration, WithHeartbeat, WithID, WithValue,
-// WithLockDelay and WithLogger.
+// WithLockDelay, WithLogger, WithMeterProvider and WithTracerProvider.
 func New(db *spanner.Client, table, name string, opts ...spindle.Option) *Mutex {
 	return &Mutex{mutex{contender: newContender(db, table, fmt.Sprintf("mutex %.64q", name), []string{name}, opts, nil), names: []string{name}}}
 }

@@ -62,13 +62,12 @@ func run(ctx context.Context, listen, database string) error {
 		return err
 	}
 	r := &replica{url: "http://" + listener.Addr().String(), db: db}
-	server := &http.Server{Handler: r.handler(), ReadHeaderTimeout: 5 * time.Second}
-
 	r.lock = spindle.New(db, "locktable", "scheduler",
 		spindle.WithLease(lease),
 		spindle.WithValue(r.url), // where the others redirect to
 		spindle.WithHandover(),   // when stopped, lead on until the others have been told
 		spindle.WithLeader(r.lead))
+	server := &http.Server{Handler: r.handler(), ReadHeaderTimeout: 5 * time.Second}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	done := make(chan error, 1)

@@ -16,7 +16,9 @@ func (r *replica) handler() http.Handler {
 		fmt.Fprintln(w, leader.Value, leader.Token)
 	})
 	mux.HandleFunc("GET /leader", leader)
-	mux.HandleFunc("GET /healthz", leader) // for readiness, not for liveness: a restart would not bring a leader back
+	mux.HandleFunc("GET /healthz", leader)                   // ready, if followers serve requests too: a leader is known
+	mux.Handle("GET /livez", spindle.Probe(r.lock.Live))     // or it should be started again
+	mux.Handle("GET /readyz", spindle.Probe(r.lock.Leading)) // if requests are for the leader only
 	mux.HandleFunc("GET /jobs", r.whoLeads(func(w http.ResponseWriter, req *http.Request, leader spindle.Leader) {
 		if leader.Value != r.url {
 			http.Redirect(w, req, leader.Value+req.URL.RequestURI(), http.StatusTemporaryRedirect)
