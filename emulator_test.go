@@ -566,3 +566,19 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	// The Spanner client asks, once in a process and in the background, whether it runs on Google Cloud.
 	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
+
+func TestAWriteThatWasRefusedIsCountedAndHasASpan(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		r := fleet.NewReports()
+		l := spindle.New(db.Client, db.Table, "fenced", r.Options(quiet)...)
+		write := []*spanner.Mutation{spanner.InsertOrUpdate("register", []string{"id", "value"}, []any{1, "x"})}
+		_, err := l.Apply(t.Context(), 1_700_000_000_000_000, write)
+		require.ErrorIs(t, err, spindle.ErrFenced)
+		assert.Equal(t, map[string]float64{"fenced{lock=fenced}": 1}, r.Metrics(t))
+		assert.Equal(t, []string{"fence!"}, r.Spans())
+
+		_, err = l.ReadWriteTransaction(t.Context(), 0, func(context.Context, *spanner.ReadWriteTransaction) error { return nil })
+		require.ErrorIs(t, err, spindle.ErrFenced)
+		assert.Equal(t, map[string]float64{"fenced{lock=fenced}": 2}, r.Metrics(t), "that was not even sent")
+	})
+}

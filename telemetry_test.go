@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel"
@@ -23,7 +22,6 @@ import (
 	"github.com/spindle-lock/spindle/internal/fleet"
 	"github.com/spindle-lock/spindle/internal/memtable"
 	"github.com/spindle-lock/spindle/internal/table"
-	"github.com/spindle-lock/spindle/spindletest"
 )
 
 const oneTick = float64(fleet.Lease/50+10*time.Millisecond) / 1e9 // in which followers come, in seconds
@@ -387,22 +385,6 @@ func TestTheLoopsSpansAreNotPartOfTheTraceThatStartedIt(t *testing.T) {
 			assert.NotEqual(t, span.SpanContext().TraceID(), s.SpanContext().TraceID(), s.Name())
 		}
 		b.End(a)
-	})
-}
-
-func TestAWriteThatWasRefusedIsCountedAndHasASpan(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		r := fleet.NewReports()
-		l := spindle.New(db.Client, db.Table, "fenced", r.Options(quiet)...)
-		write := []*spanner.Mutation{spanner.InsertOrUpdate("register", []string{"id", "value"}, []any{1, "x"})}
-		_, err := l.Apply(t.Context(), 1_700_000_000_000_000, write)
-		require.ErrorIs(t, err, spindle.ErrFenced)
-		assert.Equal(t, map[string]float64{"fenced{lock=fenced}": 1}, r.Metrics(t))
-		assert.Equal(t, []string{"fence!"}, r.Spans())
-
-		_, err = l.ReadWriteTransaction(t.Context(), 0, func(context.Context, *spanner.ReadWriteTransaction) error { return nil })
-		require.ErrorIs(t, err, spindle.ErrFenced)
-		assert.Equal(t, map[string]float64{"fenced{lock=fenced}": 2}, r.Metrics(t), "that was not even sent")
 	})
 }
 

@@ -88,7 +88,7 @@ func named(of attribute.Set) string {
 	var pairs []string
 	for _, kv := range of.ToSlice() {
 		if kv.Key != "spindle.table" {
-			pairs = append(pairs, strings.TrimPrefix(string(kv.Key), "spindle.")+"="+kv.Value.Emit())
+			pairs = append(pairs, strings.TrimPrefix(string(kv.Key), "spindle.")+"="+kv.Value.String())
 		}
 	}
 	return "{" + strings.Join(pairs, ",") + "}"
