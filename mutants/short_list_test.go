@@ -22,6 +22,9 @@ const (
 	stepGo      = "internal/elect/step.go"
 	leaderGo    = "leader.go"
 	seenGo      = "seen.go"
+	healthGo    = "health.go"
+	standingGo  = "internal/telemetry/standing.go"
+	rpcGo       = "internal/telemetry/rpc.go"
 )
 
 func of(pkg string, mutants ...mutant) []shortMutant {
@@ -155,6 +158,14 @@ var (
 			"if before.Promise != nil && before.Token != o.Token {", "if false {"),
 		one("a stale leader that is waited for", "TestALeaderThatCanNotBeSeenGetsOld", seenGo,
 			"return ok && age < leader.Lease", "return ok && age >= 0"),
+		one("a loop that stands still is healthy", "TestALeaderWhoseHeartbeatHangsIsUnhealthy", healthGo,
+			"what, age = \"no heartbeat was acknowledged\", t.Age()", "age = t.Age() - t.Age()"),
+		one("a gauge that holds on after the deadline", "TestTheGaugeIsWhatHasLockSays", standingGo,
+			"if left := t.term.Left(); left > 0 {", "if left := t.term.Left(); left > -24*time.Hour {"),
+		one("a margin of now", "TestTheMarginIsHowCloseItWas", rpcGo,
+			"\t\tw.meter.beat(t, t.term.Left())\n", "\t\t_ = t\n"),
+		one("what the end of Run interrupts has failed", "TestFailuresAreCountedByStepAndCode", rpcGo,
+			"case err == nil, errors.Is(ctx.Err(), context.Canceled):", "case err == nil:"),
 
 		one("who stepped down takes its own last claim for free", "TestWhoStepsDownLetsOthersGoFirst", electHandoverGo,
 			"c.gave, c.resting, c.rest = t.token, c.Clock.Now(), c.Promise.Lease\n", "c.gave, c.resting, c.rest = t.token, c.Clock.Now(), 0\n"),
