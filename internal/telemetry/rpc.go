@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -50,10 +51,13 @@ func (w *Watch) send(ctx context.Context, step string, send func(context.Context
 // beat reports a heartbeat.
 func (w *Watch) beat(c call) {
 	w.record(w.meter.heartbeat, c.ended.Sub(c.began), metric.WithAttributes(keyOutcome.String(c.outcome("acknowledged"))))
+	if c.err != nil {
+		return
+	}
 	w.mu.Lock()
-	t := w.last
+	terms := slices.Clone(w.terms)
 	w.mu.Unlock()
-	if c.err == nil && t != nil {
+	for _, t := range terms { // it extends one of them next; what is left of the others is true too
 		w.meter.beat(t, t.term.Left())
 	}
 }

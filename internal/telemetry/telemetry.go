@@ -14,9 +14,10 @@
 //	step := candidate.Try(...)
 //	w.Tried(step)
 //	term := w.Elected(step.Term)
-//	term.Leaving()                                // if that was announced
+//	term.Leaving(ctx)                                     // if it announces that
 //	term.Over(telemetry.ReasonOf(err, telemetry.Stopped)) // before the release
 //
+// A candidate may win several terms that go on side by side, if Over is called on each.
 // Metrics of its own are made with Scope.Meter.
 package telemetry
 
@@ -119,7 +120,7 @@ type Watch struct {
 
 	mu       sync.Mutex
 	since    time.Time // since when it waits
-	last     *Term     // that was won
+	terms    []*Term   // that are not over
 	looks    []call    // of this attempt
 	election trace.Span
 	handover trace.Span
@@ -164,7 +165,7 @@ func (w *Watch) Elected(t *elect.Term) *Term {
 	r := &Term{watch: w, term: t, began: time.Now()}
 	w.mu.Lock()
 	waited := r.began.Sub(w.since)
-	w.last = r
+	w.terms = append(w.terms, r)
 	w.mu.Unlock()
 	w.endHandover("not released") // of the term before
 	w.meter.begin(r)
@@ -185,11 +186,12 @@ func (t *Term) Over(why Reason) {
 		if why == Superseded || why == Expired {
 			w.endHandover(string(why))
 		}
+		w.mu.Lock()
+		w.terms = slices.DeleteFunc(w.terms, func(other *Term) bool { return other == t })
 		if w.scope.Loop {
-			w.mu.Lock()
 			w.since = time.Now()
-			w.mu.Unlock()
 		}
+		w.mu.Unlock()
 		w.meter.end(t, why == Expired)
 		w.meter.drop()
 	})
