@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/serve"
+)
+
+const serveHelp = `Serve shows the lock table to people and to Prometheus, until it is interrupted:
+
+  /         a page: each lock with its holder, its lease as a bar that runs out
+            and is refilled, and a timeline of its terms of the last hour
+  /metrics  for Prometheus: deploy/alerts.yaml has alert rules for them, and
+            deploy/dashboard.json is a dashboard for Grafana
+  /healthz  200 if the table was read lately, else 503 and the reason
+
+It reads the table every --every, once, however many pages are open, and writes
+nothing. It sees the locks of programs in any language. It knows the terms that
+it has seen, so its timeline begins when it does. A term that begins and ends
+between two looks is missed.
+
+It has no log-in of its own: whoever can reach it sees every lock, holder and
+value. It listens on this machine only, unless --listen says otherwise. Put a
+proxy that asks who they are before it, if others are to see the page.
+
+`
+
+// serving is one run of serve.
+type serving struct {
+	*common
+	listen string
+	hosts  []string
+	prefix string
+	every  time.Duration
+}
+
+const defaultListen = "127.0.0.1:8117"
+
+func newServe(o *common) *cobra.Command {
+	s := &serving{common: o}
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Show the locks on a page, and to Prometheus",
+		Long:  serveHelp + commonCodes,
+		Example: `  spindle serve
+  spindle serve --listen :8117    # for all who can reach this machine
+  curl -s localhost:8117/metrics | grep spindle_lock_held`,
+		Args: exactly(0, "none"),
+		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context()) },
+	}
+	c.Flags().StringVar(&s.listen, "listen", defaultListen, "the `address` to listen on, host:port")
+	c.Flags().StringSliceVar(&s.hosts, "host", nil, "a `name` by which a proxy on this machine asks for the page")
+	c.Flags().StringVar(&s.prefix, "prefix", "", "show only locks whose names begin with this `text`")
+	c.Flags().DurationVar(&s.every, "every", time.Second, "how often to read the table")
+	return c
+}
+
+func (s *serving) run(ctx context.Context) error {
+	if s.every < 10*time.Millisecond {
+		return misuse("--every %v: must be at least 10ms", s.every)
+	}
+	db, err := s.open(spindle.ClientOptions(0)...)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	on, err := listenOn(s.listen)
+	if err != nil {
+		return err
+	}
+	defer on.Close()
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	stderr.timed = true
+	server := s.server(db)
+	if err := server.Look(ctx); err != nil && !passing(err) {
+		return s.explain(err) // probably a mistake
+	}
+	fmt.Printf("%s in %s is shown at %s\n", s.table, s.db, address(on.Addr()))
+	handler := server.Handler()
+	if local(on.Addr()) {
+		handler = serve.OnlyFor(s.hosts, handler)
+	} else {
+		complain("listening on %v, for whoever can reach it: there is no log-in. Listen on 127.0.0.1 behind a proxy that has one, unless all may see every lock, holder and value", on.Addr())
+	}
+	go server.Watch(ctx)
+	return serve.Serve(ctx, on, handler)
+}
+
+func (s *serving) server(db *connection) *serve.Server {
+	return serve.New(serve.Config{
+		Locks: db.locks(), Prefix: s.prefix, Database: s.db, Table: s.table, Every: s.every, Timeout: min(s.timeout, max(5*time.Second, 5*s.every)),
+		Explain: s.explain,
+		Failing: func(err error) {
+			if err != nil {
+				complain("can't read the locks, will try again: %v", s.explain(err))
+				return
+			}
+			complain("the locks can be read again")
+		},
+	})
+}
+
+// passing reports whether an error may be over soon, so that the page should say it.
+func passing(err error) bool {
+	switch spanner.ErrCode(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.ResourceExhausted, codes.Internal:
+		return true
+	}
+	return false
+}
+
+func listenOn(address string) (net.Listener, error) {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return nil, misuse("--listen %q: want host:port, such as %s: %w", address, defaultListen, err)
+	}
+	on, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--listen %s: %w: is a spindle serve running? Port 0 takes a free one", address, err)
+	}
+	return on, nil
+}
+
+// local reports whether only this machine can reach an address.
+func local(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// address is where a browser on this machine finds the page.
+func address(addr net.Addr) string {
+	host, port, _ := net.SplitHostPort(addr.String())
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}

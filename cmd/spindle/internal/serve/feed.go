@@ -1,0 +1,45 @@
+package serve
+
+import "sync"
+
+// maxBehind is how many frames a page may be behind until it gets a snapshot instead.
+const maxBehind = 16
+
+// A feed is the last frames, each made once for all pages. Pages that read slowly hold nobody up, and keep nothing
+// in memory: they come for what is new when they are done.
+type feed struct {
+	mu      sync.Mutex
+	version int // of the state after the last frame
+	frames  [][]byte
+	more    chan struct{} // is closed by the next frame
+}
+
+func newFeed() *feed { return &feed{more: make(chan struct{})} }
+
+func (f *feed) add(frame []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.version++
+	if f.frames = append(f.frames, frame); len(f.frames) > maxBehind {
+		f.frames = append([][]byte(nil), f.frames[1:]...)
+	}
+	close(f.more)
+	f.more = make(chan struct{})
+}
+
+func (f *feed) now() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.version
+}
+
+// since returns the frames after a version, unless they are gone, and what will be closed by the next one.
+func (f *feed) since(version int) (frames [][]byte, now int, ok bool, more <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	behind := f.version - version
+	if behind > len(f.frames) {
+		return nil, 0, false, nil
+	}
+	return f.frames[len(f.frames)-behind:], f.version, true, f.more
+}

@@ -1,0 +1,160 @@
+package serve
+
+import (
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+const (
+	kept     = time.Hour // for how long a term is remembered after its end
+	maxTerms = 128       // of a lock: if there are more, the older ones are merged
+)
+
+// A lock is what is known of one.
+type lock struct {
+	id int // what frames call it
+	table.Listing
+	known      time.Time // since when its terms are known
+	terms      []term
+	changes    int // terms that began since the first look
+	jeopardies int // how often two thirds of its lease passed without a heartbeat
+	late       bool
+}
+
+// A history is what the looks at a table have found. Its times are by Spanner's clock.
+type history struct {
+	at    time.Time // of the last look
+	locks map[string]*lock
+	ids   int
+}
+
+// A touch is a lock that a look found changed, and how.
+type touch struct {
+	*lock
+	whole bool // more than its heartbeat
+	tail  int  // how many of its last terms have changed
+}
+
+// see takes in a look, and returns which locks it found changed, and the ids of those that are forgotten.
+func (h *history) see(found []table.Listing, at time.Time) (touched []touch, forgotten []int) {
+	first := h.locks == nil
+	if first {
+		h.locks = make(map[string]*lock, len(found))
+	}
+	h.at = at
+	present := make(map[string]bool, len(found))
+	follow := func(l table.Listing) {
+		k := h.locks[l.Name]
+		if k == nil {
+			k = h.meet(l, first)
+		}
+		if t := k.follow(l, first); t.whole || !k.Heartbeat.Equal(l.Heartbeat) {
+			touched = append(touched, t)
+		}
+		k.Listing = l
+	}
+	for _, l := range found {
+		present[l.Name] = true
+		follow(l)
+	}
+	for name, k := range h.locks {
+		k.forget(at.Add(-kept))
+		switch {
+		case present[name]:
+		case k.State() != table.Free:
+			follow(table.Listing{Observation: table.Observation{Name: name, At: at}})
+		case len(k.terms) == 0:
+			delete(h.locks, name)
+			forgotten = append(forgotten, k.id)
+		}
+	}
+	return touched, forgotten
+}
+
+// meet begins the history of a lock. The first look does not tell what was before the present term, or before
+// the last release; later ones do, since the lock had no row.
+func (h *history) meet(l table.Listing, first bool) *lock {
+	k := &lock{id: h.ids, known: l.At}
+	k.Name = l.Name
+	if first && l.Exists && l.Token != 0 {
+		k.known = l.Token.Time()
+	}
+	h.ids++
+	h.locks[l.Name] = k
+	return k
+}
+
+// follow takes in a look, which is not yet the lock's Listing.
+func (k *lock) follow(l table.Listing, first bool) touch {
+	t := touch{lock: k, whole: first || k.differs(l)}
+	now, shown := termIn(l)
+	var last *term
+	if n := len(k.terms); n > 0 && !k.terms[n-1].over {
+		last = &k.terms[n-1]
+	}
+	switch same := last != nil && shown && last.token == now.token; {
+	case same && last.goesOn(l):
+		t.tail = 1
+	case same:
+	case last != nil:
+		last.ends(k.Listing, l)
+		t.tail = 1
+		fallthrough
+	case shown:
+		if shown {
+			t.tail += k.begin(now, first)
+		}
+	case k.State() == table.Released && l.State() == table.Released && k.Token != l.Token:
+		t.tail = k.begin(term{from: k.At, to: l.Token.Time(), end: missed, over: true, seen: k.At, count: 1}, first)
+	}
+	k.judge(l)
+	t.whole = t.whole || t.tail > 0
+	return t
+}
+
+// differs reports whether a look shows more than another heartbeat.
+func (k *lock) differs(l table.Listing) bool {
+	return k.At.IsZero() || k.State() != l.State() || k.Token != l.Token || k.Holder() != l.Holder() || k.Writer != l.Writer
+}
+
+// begin adds a term, and returns how many of the last terms have changed.
+func (k *lock) begin(t term, first bool) int {
+	if !first {
+		k.changes++
+	}
+	k.terms = append(k.terms, t)
+	if len(k.terms) <= maxTerms {
+		return 1
+	}
+	older := k.terms[:maxTerms/2]
+	var shorter []term
+	for i := 0; i+1 < len(older); i += 2 {
+		shorter = append(shorter, merged(older[i], older[i+1]))
+	}
+	k.terms = append(shorter, k.terms[len(older):]...)
+	return len(k.terms)
+}
+
+// judge counts the times at which two thirds of the lease had passed without a heartbeat.
+func (k *lock) judge(l table.Listing) {
+	late := l.Promise != nil && !l.Heartbeat.IsZero() && l.At.Sub(l.Heartbeat) >= l.Promise.Lease*2/3
+	if late && !k.late {
+		k.jeopardies++
+	}
+	k.late = late
+}
+
+// forget drops what ended before then.
+func (k *lock) forget(then time.Time) {
+	n := 0
+	for n < len(k.terms) && k.terms[n].over && k.terms[n].to.Before(then) {
+		n++
+	}
+	if n > 0 {
+		k.terms = append([]term(nil), k.terms[n:]...)
+	}
+	if k.known.Before(then) {
+		k.known = then
+	}
+}

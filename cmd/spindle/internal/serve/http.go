@@ -1,0 +1,142 @@
+package serve
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+//go:embed page
+var embedded embed.FS
+
+const (
+	tick  = 2 * time.Second  // a page that hears nothing for a few of these says so
+	stall = 10 * time.Second // a page that does not take a frame for so long is gone
+)
+
+// Handler answers everything.
+func (s *Server) Handler() http.Handler {
+	page, err := fs.Sub(embedded, "page")
+	if err != nil {
+		panic(err) // it is compiled in
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /", http.FileServerFS(page))
+	mux.HandleFunc("GET /events", s.events)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	mux.HandleFunc("GET /healthz", s.healthz)
+	return guarded(mux)
+}
+
+// guarded lets a browser load nothing from elsewhere, run nothing but the page's own files, and show the page in no
+// frame of another.
+func guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
+			"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// OnlyFor refuses who asks by another name than an address, localhost or one of the hosts. A page of another site can
+// give its own name this machine's address, and would be let in by a browser.
+func OnlyFor(hosts []string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		host = strings.Trim(host, "[]")
+		if net.ParseIP(host) == nil && !strings.EqualFold(host, "localhost") && !slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, host) }) {
+			http.Error(w, fmt.Sprintf("this is not %q: if a proxy leads here by that name, start spindle serve with --host %[1]q", host), http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	err := s.stale()
+	s.mu.Unlock()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+// events tells a page all that is known, and then what each look changes.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	s.metrics.pages.Inc()
+	defer s.metrics.pages.Dec()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // proxies are not to wait for more
+	out := http.NewResponseController(w)
+	send := func(frames ...[]byte) error {
+		if err := out.SetWriteDeadline(time.Now().Add(stall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return err
+		}
+		for _, f := range frames {
+			n, err := w.Write(f)
+			s.metrics.bytes.Add(float64(n))
+			if err != nil {
+				return err
+			}
+		}
+		return out.Flush()
+	}
+	snapshot, version := s.whole()
+	if send(snapshot) != nil {
+		return
+	}
+	for {
+		frames, now, ok, more := s.feed.since(version)
+		if !ok {
+			snapshot, now = s.whole()
+			frames = [][]byte{snapshot}
+		}
+		if len(frames) > 0 {
+			if version = now; send(frames...) != nil {
+				return
+			}
+			continue
+		}
+		select {
+		case <-more:
+		case <-time.After(tick):
+			if send([]byte("event: tick\ndata:\n\n")) != nil {
+				return
+			}
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// Serve answers on a listener until ctx ends.
+func Serve(ctx context.Context, on net.Listener, h http.Handler) error {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+		BaseContext: func(net.Listener) context.Context { return ctx }}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // open pages would keep a graceful end waiting
+	defer stop()
+	if err := server.Serve(on); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package serve
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// metrics answers Prometheus. What is said of locks is as it was at the last look, and is not said at all once that
+// is out of date: it would be a guess.
+type metrics struct {
+	server   *Server
+	registry *prometheus.Registry
+
+	failures prometheus.Counter
+	reads    prometheus.Histogram
+	pages    prometheus.Gauge
+	bytes    prometheus.Counter
+}
+
+func newMetrics(s *Server) *metrics {
+	m := &metrics{
+		server: s, registry: prometheus.NewRegistry(),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "spindle_table_read_failures_total", Help: "Looks at the table that failed."}),
+		reads: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spindle_table_read_duration_seconds", Help: "How long looks at the table took that did not fail.",
+			Buckets: []float64{.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10}}),
+		pages: prometheus.NewGauge(prometheus.GaugeOpts{Name: "spindle_serve_pages", Help: "Pages that are open."}),
+		bytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "spindle_serve_page_bytes_total", Help: "What pages were told."}),
+	}
+	m.registry.MustRegister(m, m.failures, m.reads, m.pages, m.bytes, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *metrics) looked(took time.Duration, err error) {
+	if err != nil {
+		m.failures.Inc()
+		return
+	}
+	m.reads.Observe(took.Seconds())
+}
+
+var byLock = []string{"table", "lock"}
+
+var (
+	descUp         = describe("spindle_table_up", "1 if the table was read lately; else 0, and nothing is said of locks.", "table")
+	descLocks      = describe("spindle_table_locks", "Locks in the table, by state.", "table", "state")
+	descHeld       = describe("spindle_lock_held", "1 if the lock has a holder.", byLock...)
+	descState      = describe("spindle_lock_state", "1, for the state that the lock is in.", "table", "lock", "state")
+	descHolder     = describe("spindle_lock_holder", "1, for the id of who holds the lock.", "table", "lock", "holder")
+	descAge        = describe("spindle_lock_heartbeat_age_seconds", "How long ago the last heartbeat was, of locks that are held or expired.", byLock...)
+	descLease      = describe("spindle_lock_lease_seconds", "How long the holder may be silent, of locks that are held or expired.", byLock...)
+	descToken      = describe("spindle_lock_token", "The token of the term, of locks that are held or expired: when it began, in microseconds since 1970.", byLock...)
+	descChanges    = describe("spindle_lock_changes_total", "Terms that began since this process looks.", byLock...)
+	descJeopardies = describe("spindle_lock_jeopardies_total", "How often a holder was silent for two thirds of its lease.", byLock...)
+)
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descUp, descLocks, descHeld, descState, descHolder, descAge, descLease, descToken, descChanges, descJeopardies} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(to chan<- prometheus.Metric) {
+	for _, x := range m.collect() {
+		to <- x
+	}
+}
+
+// collect is not slowed down by who reads.
+func (m *metrics) collect() (all []prometheus.Metric) {
+	s := m.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	add := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+		all = append(all, prometheus.MustNewConstMetric(d, kind, value, append([]string{s.Table}, labels...)...))
+	}
+	gauge, counter := prometheus.GaugeValue, prometheus.CounterValue
+	if s.looked.IsZero() || s.stale() != nil {
+		add(descUp, gauge, 0)
+		return all
+	}
+	add(descUp, gauge, 1)
+	count := map[table.State]int{table.Held: 0, table.Leaving: 0, table.Expired: 0, table.Released: 0, table.Unconfirmed: 0, table.Orphaned: 0, table.Unreadable: 0}
+	for name, k := range s.history.locks {
+		state := k.State()
+		if state == table.Free {
+			continue // it has no row any more
+		}
+		count[state]++
+		held := 0.
+		if k.IsHeld() {
+			held = 1
+			add(descHolder, gauge, 1, name, k.Holder())
+		}
+		add(descHeld, gauge, held, name)
+		add(descState, gauge, 1, name, string(state))
+		add(descChanges, counter, float64(k.changes), name)
+		add(descJeopardies, counter, float64(k.jeopardies), name)
+		if k.IsHeld() || state == table.Expired {
+			add(descAge, gauge, k.At.Sub(k.Heartbeat).Seconds(), name)
+			add(descLease, gauge, k.Promise.Lease.Seconds(), name)
+			add(descToken, gauge, float64(k.Token), name)
+		}
+	}
+	for state, n := range count {
+		add(descLocks, gauge, float64(n), string(state))
+	}
+	return all
+}

@@ -1,0 +1,127 @@
+// All about one lock: what the table says of it, its terms, and the command that would break it.
+
+import {model, now, held, left, colour} from "./model.js";
+import {pieces, ending} from "./timeline.js";
+import {show, short, seconds, when, release, plain, element} from "./text.js";
+
+export class Detail {
+  constructor(panel, closed) {
+    this.panel = panel;
+    this.closed = closed;
+    this.id = null;
+    panel.addEventListener("keydown", (e) => {
+      if (e.key === "Escape") this.close();
+    });
+  }
+
+  show(id) {
+    this.id = id;
+    this.rev = -1;
+    this.panel.hidden = false;
+    document.body.classList.add("with-detail");
+    this.panel.scrollTop = 0;
+    this.update();
+  }
+
+  close() {
+    if (this.id === null) return;
+    this.id = null;
+    this.panel.hidden = true;
+    document.body.classList.remove("with-detail");
+    this.closed();
+  }
+
+  update() {
+    if (this.id === null) return;
+    const lock = model.locks.get(this.id);
+    if (!lock) return this.close();
+    const at = now();
+    if (lock.rev !== this.rev || lock !== this.lock) {
+      const had = this.panel.contains(document.activeElement) && document.activeElement.dataset.keep;
+      this.rev = lock.rev;
+      this.lock = lock;
+      this.draw(lock, at);
+      if (had) this.panel.querySelector(`[data-keep="${had}"]`)?.focus();
+    }
+    this.since.textContent = lock.token ? short(at - Number(lock.token) / 1000) : "";
+    const share = left(lock, at);
+    this.lease.textContent = share === null ? "" : `${short(lock.lease)}, ${share > 0 ? seconds(share * lock.lease) + " left" : short(-share * lock.lease) + " over"}`;
+    this.beat.textContent = lock.heartbeat ? `${seconds(at - lock.heartbeat)} ago` : "";
+  }
+
+  draw(lock, at) {
+    const close = button("✕", "close", () => this.close());
+    close.setAttribute("aria-label", "Close");
+    const title = element("h2", "", element("bdi", "", show(lock.name)));
+    this.since = element("span", "");
+    this.lease = element("span", "");
+    this.beat = element("span", "");
+    const facts = element("dl", "facts");
+    const fact = (name, ...what) => facts.append(element("dt", "", name), element("dd", "", ...what));
+    fact("State", element("span", "chip " + lock.state, lock.state));
+    if (lock.holder) fact("Holder", element("i", "swatch c" + colour(lock, lock.holder)), element("bdi", "", show(lock.holder)));
+    if (lock.value) fact("Value", element("bdi", "value", show(lock.value)));
+    if (lock.token) fact("Token", lock.token), fact("Since", when(Number(lock.token) / 1000, at, 3) + " UTC, ", this.since);
+    if (lock.lease) fact("Lease", this.lease), fact("Heartbeat", this.beat);
+    if (lock.successor) fact("Next", element("bdi", "", show(lock.successor)));
+    fact("Changes", `${lock.changes} since spindle serve was started`);
+    if (lock.jeopardies) fact("Late", `${lock.jeopardies} ${lock.jeopardies === 1 ? "time" : "times"}, two thirds of the lease passed without a heartbeat`);
+    if (lock.problem) fact("Problem", plain(lock.problem));
+    this.panel.replaceChildren(element("div", "detail-head", title, close), facts, ...this.command(lock), this.terms(lock, at));
+  }
+
+  command(lock) {
+    if (!lock.token || !held(lock) && lock.state !== "expired" && lock.state !== "unreadable") return [];
+    const code = element("code", "", release(lock, model));
+    code.tabIndex = 0;
+    code.dataset.keep = "code";
+    const copy = button("Copy", "copy", async () => {
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+        copy.textContent = "Copied";
+      } catch { // only on this machine or over HTTPS
+        getSelection().selectAllChildren(code);
+        copy.textContent = "Selected";
+      }
+      setTimeout(() => { copy.textContent = "Copy"; }, 2000);
+    });
+    return [element("h3", "", "To break it"), element("p", "faint", "This page changes nothing. A holder that is alive finds out at its next heartbeat; until then it and the next may both work, outside of fenced writes. If you can stop the holder, do that instead."),
+      element("div", "command", code, copy)];
+  }
+
+  terms(lock, at) {
+    const body = element("tbody", "");
+    for (const p of pieces(lock).reverse().slice(0, 200)) {
+      const lasted = short((p.to || at) - p.from);
+      const row = element("tr", p.kind + (p.end === "expired" ? " bad" : ""));
+      const who = element("td", "");
+      if (p.kind === "gap") {
+        if (!p.to && !lock.terms.length && lock.state === "free") continue;
+        who.append("nobody");
+      } else {
+        const t = p.term;
+        if (t.holder) who.append(element("i", "swatch c" + colour(lock, t.holder)));
+        who.append(element("bdi", "", t.count ? `${t.count} terms` : t.holder ? show(t.holder) : "not known"));
+        if (t.to) who.append(element("span", "sub", ending(t)));
+      }
+      row.append(element("td", "", when(p.from, at)), who, element("td", "", p.to ? lasted : "lasts"));
+      body.append(row);
+    }
+    const head = element("tr", "");
+    for (const name of ["From, UTC", "Holder", "Lasted"]) {
+      const th = element("th", "", name);
+      th.scope = "col";
+      head.append(th);
+    }
+    const known = element("p", "faint", `Known since ${when(lock.known, at, 0)} UTC. One hour is kept.`);
+    return element("div", "", element("h3", "", "Terms, latest first"), element("table", "terms", element("thead", "", head), body), known);
+  }
+}
+
+function button(text, keep, act) {
+  const b = element("button", keep, text);
+  b.type = "button";
+  b.dataset.keep = keep;
+  b.addEventListener("click", act);
+  return b;
+}

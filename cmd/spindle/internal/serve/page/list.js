@@ -1,0 +1,322 @@
+// The locks as rows. Only those that are seen are in the document, so thousands cost no more than a few.
+
+import {model, now, stale, held, damaged, left, late, colour} from "./model.js";
+import {Strip, axis, spans, summary, describe} from "./timeline.js";
+import {show, short, seconds, element} from "./text.js";
+
+const $ = (id) => document.getElementById(id);
+
+export const filters = {
+  all: ["All", () => true],
+  held: ["Held", (l) => held(l)],
+  late: ["Late", (l, at) => late(l, at)],
+  open: ["Not held", (l) => !held(l) && !damaged(l)],
+  damaged: ["Damaged", (l) => damaged(l)],
+};
+
+const collator = new Intl.Collator("en", {numeric: true});
+const byName = (a, b) => collator.compare(a.name, b.name);
+
+// rank puts first what somebody should look at.
+function rank(lock, at) {
+  if (damaged(lock)) return 0;
+  if (lock.state === "expired") return 1;
+  if (late(lock, at)) return 2;
+  return {unconfirmed: 3, leaving: 4, held: 5, released: 6}[lock.state] || 7;
+}
+
+const columns = {
+  name: ["Lock", byName],
+  holder: ["Holder", (a, b) => collator.compare(a.holder, b.holder)],
+  state: ["Lease", (a, b, at) => rank(a, at) - rank(b, at)],
+  changes: ["Changes", (a, b) => b.changes - a.changes],
+};
+
+export class List {
+  // chosen is called with the lock that somebody opens.
+  constructor(chosen) {
+    this.chosen = chosen;
+    this.view = {q: "", filter: "all", sort: "name", down: false, span: "1h"};
+    this.locks = [];
+    this.rows = new Map(); // by lock id
+    this.active = null;    // the id of the lock that the keyboard is at
+    this.opened = null;
+    this.grid = $("grid");
+    this.scroller = $("scroller");
+    this.space = $("space");
+    this.makeHead();
+    this.scroller.addEventListener("scroll", () => this.place(), {passive: true});
+    new ResizeObserver(() => this.measure()).observe(this.scroller);
+    this.grid.addEventListener("keydown", (e) => this.key(e));
+    this.space.addEventListener("click", (e) => {
+      const row = e.target.closest(".row");
+      if (row && !getSelection().toString()) this.open(Number(row.dataset.id));
+    });
+    this.hover();
+  }
+
+  makeHead() {
+    for (const [key, [name]] of Object.entries(columns)) {
+      const button = element("button", "", name, element("span", "arrow"));
+      button.type = "button";
+      button.tabIndex = -1; // the grid is one stop; S sorts by the next column
+      button.addEventListener("click", () => this.sortBy(key));
+      const cell = element("div", "cell " + key, button);
+      cell.setAttribute("role", "columnheader");
+      cell.dataset.key = key;
+      button.tabIndex = 0;
+      $("head").append(cell);
+    }
+    const cell = element("div", "cell time");
+    cell.setAttribute("role", "columnheader");
+    cell.setAttribute("aria-label", "Timeline");
+    $("head").append(cell);
+    this.axisCell = cell;
+  }
+
+  sortBy(key) {
+    this.view.down = this.view.sort === key && !this.view.down;
+    this.view.sort = key;
+    this.refresh();
+    this.onView();
+  }
+
+  // refresh chooses and sorts the locks.
+  refresh() {
+    const at = now();
+    const {q, filter, sort, down, span} = this.view;
+    const words = q.toLowerCase().split(/\s+/).filter(Boolean);
+    const chosen = filters[filter][1];
+    const all = [];
+    for (const lock of model.locks.values()) {
+      if (chosen(lock, at) && words.every((w) => lock.text.includes(w))) all.push(lock);
+    }
+    const compare = columns[sort][1];
+    all.sort((a, b) => (down ? -1 : 1) * compare(a, b, at) || byName(a, b));
+    this.locks = all;
+    if (!all.some((l) => l.id === this.active)) this.active = null;
+    this.grid.setAttribute("aria-rowcount", all.length + 1);
+    for (const cell of $("head").querySelectorAll("[data-key]")) {
+      const on = cell.dataset.key === sort;
+      cell.setAttribute("aria-sort", on ? (down ? "descending" : "ascending") : "none");
+      cell.querySelector(".arrow").textContent = on ? (down ? "▾" : "▴") : "";
+    }
+    if (this.axisSpan !== span) {
+      this.axisSpan = span;
+      this.axisCell.replaceChildren(axis(span));
+    }
+    const empty = $("empty");
+    empty.hidden = all.length > 0;
+    if (!all.length) {
+      empty.textContent = !model.looked ? (model.away ? "The table has not been read yet." : "Reading the table …")
+        : model.locks.size ? "No lock is like that." : "There are no locks in the table.";
+    }
+    this.measure();
+  }
+
+  measure() {
+    this.height = parseFloat(getComputedStyle(this.grid).getPropertyValue("--row")) || 56;
+    this.space.style.height = this.locks.length * this.height + "px";
+    this.place();
+    const row = this.rows.values().next().value;
+    this.width = row ? row.strip.element.clientWidth : 0;
+  }
+
+  // place puts the rows that are seen into the document, and takes the others out.
+  place() {
+    const top = this.scroller.scrollTop;
+    const first = Math.max(Math.floor(top / this.height) - 3, 0);
+    const last = Math.min(Math.ceil((top + this.scroller.clientHeight) / this.height) + 3, this.locks.length);
+    const seen = new Set();
+    for (let i = first; i < last; i++) seen.add(this.locks[i].id);
+    const spare = [];
+    for (const [id, row] of this.rows) {
+      if (!seen.has(id)) {
+        spare.push(row);
+        this.rows.delete(id);
+      }
+    }
+    for (let i = first; i < last; i++) {
+      const lock = this.locks[i];
+      let row = this.rows.get(lock.id);
+      if (!row) {
+        row = spare.pop() || new Row(this.space);
+        row.take(lock);
+        this.rows.set(lock.id, row);
+      }
+      row.lock = lock;
+      row.at(i, i * this.height);
+    }
+    spare.forEach((row) => row.element.remove());
+    this.mark();
+    this.frame();
+  }
+
+  mark() {
+    for (const [id, row] of this.rows) {
+      row.element.classList.toggle("active", id === this.active);
+      row.element.setAttribute("aria-selected", String(id === this.opened));
+    }
+    if (this.active !== null && this.rows.has(this.active)) this.grid.setAttribute("aria-activedescendant", "lock-" + this.active);
+    else this.grid.removeAttribute("aria-activedescendant");
+  }
+
+  // frame moves what moves with time.
+  frame() {
+    const at = now();
+    const blind = stale() && model.at ? model.at : 0;
+    for (const row of this.rows.values()) {
+      row.update(at);
+      if (this.width) row.strip.update(row.lock, spans[this.view.span], this.width, blind);
+    }
+  }
+
+  open(id) {
+    this.active = this.opened = id;
+    this.mark();
+    this.chosen(id);
+  }
+
+  close() {
+    this.opened = null;
+    this.mark();
+  }
+
+  key(e) {
+    if (e.target !== this.grid || e.ctrlKey || e.metaKey || e.altKey || !this.locks.length) return;
+    const page = Math.max(Math.floor(this.scroller.clientHeight / this.height) - 1, 1);
+    const step = {ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity}[e.key];
+    if (step !== undefined) {
+      let i = this.locks.findIndex((l) => l.id === this.active);
+      i = i < 0 ? 0 : Math.min(Math.max(i + step, 0), this.locks.length - 1);
+      this.active = this.locks[i].id;
+      const top = i * this.height;
+      const view = this.scroller;
+      if (top < view.scrollTop) view.scrollTop = top;
+      else if (top + this.height > view.scrollTop + view.clientHeight) view.scrollTop = top + this.height - view.clientHeight;
+      this.place();
+      if (this.opened !== null) this.open(this.active);
+    } else if ((e.key === "Enter" || e.key === " ") && this.active !== null) {
+      this.open(this.active);
+      $("detail").focus();
+    } else {
+      return;
+    }
+    e.preventDefault();
+  }
+
+  // hover says what is under the pointer on a timeline.
+  hover() {
+    const tip = $("tip");
+    const hide = () => { tip.hidden = true; };
+    this.space.addEventListener("pointermove", (e) => {
+      const track = e.target.closest(".track");
+      const row = track && this.rows.get(Number(track.closest(".row").dataset.id));
+      if (!row || !this.width) return hide();
+      const piece = row.strip.find(e.clientX - track.getBoundingClientRect().left);
+      if (!piece) return hide();
+      const [title, ...lines] = describe(row.lock, piece, now());
+      const head = element("strong", "", title);
+      if (piece.kind === "term" && piece.term.holder) head.prepend(element("i", "swatch c" + colour(row.lock, piece.term.holder)));
+      tip.replaceChildren(head, ...lines.map((l) => element("div", "", l)));
+      tip.hidden = false;
+      const box = tip.getBoundingClientRect();
+      tip.style.left = Math.max(8, Math.min(e.clientX - box.width / 2, innerWidth - box.width - 8)) + "px";
+      const below = e.clientY + 18;
+      tip.style.top = (below + box.height > innerHeight - 8 ? e.clientY - box.height - 12 : below) + "px";
+    });
+    this.space.addEventListener("pointerleave", hide);
+    this.scroller.addEventListener("scroll", hide, {passive: true});
+  }
+}
+
+class Row {
+  constructor(parent) {
+    const cell = (name, ...children) => {
+      const e = element("div", "cell " + name, ...children);
+      e.setAttribute("role", "gridcell");
+      return e;
+    };
+    this.name = element("bdi", "main");
+    this.value = element("bdi", "sub");
+    this.swatch = element("i", "swatch");
+    this.holder = element("bdi", "main");
+    this.token = element("span", "sub");
+    this.fill = element("div", "fill");
+    this.bar = element("div", "bar", this.fill);
+    this.state = element("span", "state");
+    this.left = element("span", "left");
+    this.changes = element("span", "count");
+    this.strip = new Strip();
+    this.words = element("span", "hidden");
+    this.element = element("div", "row",
+      cell("name", this.name, this.value),
+      cell("holder", element("span", "line", this.swatch, this.holder), this.token),
+      cell("state", element("div", "bar-line", this.state, this.left), this.bar),
+      cell("changes", this.changes),
+      cell("time", this.strip.element, this.words));
+    this.element.setAttribute("role", "row");
+    this.bar.setAttribute("aria-hidden", "true");
+    this.strip.element.setAttribute("aria-hidden", "true");
+    this.share = 0;
+    parent.append(this.element);
+  }
+
+  take(lock) {
+    this.lock = lock;
+    this.rev = -1;
+    this.share = Math.max(left(lock, now()) || 0, 0);
+    this.element.dataset.id = lock.id;
+    this.element.id = "lock-" + lock.id;
+  }
+
+  at(index, top) {
+    this.element.style.transform = `translateY(${top}px)`;
+    this.element.setAttribute("aria-rowindex", index + 2);
+    this.element.classList.toggle("odd", index % 2 === 1);
+  }
+
+  update(at) {
+    const lock = this.lock;
+    if (this.rev !== lock.rev) {
+      this.rev = lock.rev;
+      this.text(this.name, show(lock.name));
+      this.text(this.value, show(lock.value));
+      this.text(this.holder, lock.holder ? show(lock.holder) : "nobody");
+      this.holder.classList.toggle("faint", !lock.holder);
+      this.swatch.className = "swatch " + (lock.holder ? "c" + colour(lock, lock.holder) : "none");
+      this.text(this.changes, String(lock.changes));
+      this.changes.classList.toggle("faint", !lock.changes);
+      this.element.dataset.state = lock.state;
+      this.text(this.words, summary(lock, at, 3600e3));
+    }
+    const last = lock.terms[lock.terms.length - 1];
+    let since = "";
+    if (lock.token) since = `${lock.token} · ${short(at - Number(lock.token) / 1000)}`;
+    else if (last && last.to) since = `for ${short(at - last.to)}`;
+    this.text(this.token, since);
+    this.lease(at);
+  }
+
+  lease(at) {
+    const lock = this.lock;
+    let share = left(lock, at);
+    const mood = damaged(lock) || lock.state === "expired" || share !== null && share <= 0 ? "bad"
+      : share === null ? "idle" : share < 1 / 3 ? "bad" : share < 0.6 ? "warn" : "good";
+    if (this.mood !== mood) this.element.dataset.mood = this.mood = mood;
+    let state = lock.state;
+    if (held(lock) && share <= 0) state = "silent";
+    this.text(this.state, state);
+    this.text(this.left, share === null ? "" : share > 0 ? `${seconds(share * lock.lease)} of ${short(lock.lease)}` : `${short(-share * lock.lease)} over`);
+    share = Math.min(Math.max(share || 0, 0), 1);
+    // A bar is refilled in a few frames, and runs out as time does.
+    this.share = share > this.share && !still.matches ? this.share + (share - this.share) * 0.3 : share;
+    this.fill.style.transform = `scaleX(${this.share.toFixed(4)})`;
+  }
+
+  text(e, text) {
+    if (e.textContent !== text) e.textContent = text;
+  }
+}
+
+const still = matchMedia("(prefers-reduced-motion: reduce)");

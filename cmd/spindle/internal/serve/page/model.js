@@ -1,0 +1,130 @@
+// What the page knows: the locks, the time by Spanner's clock, and how fresh that is.
+
+const hour = 3600e3;
+const colours = 10;
+const palette = new Map(); // of all holders: the first ones have a colour of their own
+
+export const model = {
+  database: "", table: "", prefix: "", every: 1000,
+  locks: new Map(), // by id
+  at: 0,            // of the last look, by Spanner's clock
+  looked: 0,        // when it was heard of, by performance.now
+  offset: 0,        // Spanner's clock less performance.now
+  away: null,       // {since, error}, since by performance.now
+  rev: 0,           // grows when locks come, go or change, apart from heartbeats
+};
+
+// now is the time by Spanner's clock.
+export function now() {
+  return performance.now() + model.offset;
+}
+
+// stale tells that what is shown may not be so any more.
+export function stale() {
+  return model.looked === 0 || performance.now() - model.looked > Math.max(3000, 3 * model.every);
+}
+
+function looked(at) {
+  model.looked = performance.now();
+  model.at = at;
+  model.away = null;
+  const offset = at - model.looked;
+  // What arrives late says nothing of the clock; what arrives earlier than ever does.
+  model.offset = offset > model.offset || model.offset - offset > 2000 ? offset : model.offset + (offset - model.offset) * 0.05;
+}
+
+export function snapshot(f) {
+  Object.assign(model, {database: f.database, table: f.table, prefix: f.prefix || "", every: f.every});
+  const before = model.locks;
+  model.locks = new Map();
+  for (const l of f.locks) {
+    const was = before.get(l.id);
+    put(l, was && was.name === l.name ? was : null);
+  }
+  model.rev++;
+  if (f.at) looked(f.at);
+  if (f.away) away(f.away);
+}
+
+export function look(f) {
+  looked(f.at);
+  const beats = f.beats || [];
+  for (let i = 0; i < beats.length; i += 2) {
+    const lock = model.locks.get(beats[i]);
+    if (lock) lock.heartbeat = f.at - beats[i + 1];
+  }
+  for (const l of f.locks || []) put(l, model.locks.get(l.id));
+  for (const id of f.forgotten || []) model.locks.delete(id);
+  if (f.locks || f.forgotten) model.rev++;
+}
+
+export function away(f) {
+  model.away = {since: performance.now() - f.for, error: f.error};
+}
+
+function put(l, was) {
+  const lock = was || {terms: [], palette: new Map(), rev: 0};
+  for (const key of ["holder", "value", "token", "successor", "problem"]) lock[key] = l[key] || "";
+  for (const key of ["heartbeat", "lease", "changes", "jeopardies"]) lock[key] = l[key] || 0;
+  Object.assign(lock, {id: l.id, name: l.name, state: l.state, known: l.known, rev: lock.rev + 1});
+  lock.terms = l.all ? (l.terms || []) : joined(lock.terms, l.terms || []);
+  lock.text = [l.name, l.holder, l.value, l.token].join("\n").toLowerCase();
+  model.locks.set(l.id, lock);
+}
+
+// joined puts the terms that have changed in the place of what they were, and forgets what is too old to be seen.
+function joined(terms, changed) {
+  const keys = new Set(changed.map((t) => t.key));
+  const oldest = model.at - 1.1 * hour;
+  return terms.filter((t) => !keys.has(t.key) && !(t.to && t.to < oldest)).concat(changed);
+}
+
+export function held(lock) {
+  return lock.state === "held" || lock.state === "leaving";
+}
+
+export function damaged(lock) {
+  return lock.state === "orphaned" || lock.state === "unreadable";
+}
+
+// left is what is left of the lease, as a share of it: negative once it is over, and null if there is none.
+export function left(lock, at) {
+  if (!lock.lease || !lock.heartbeat) return null;
+  return 1 - (at - lock.heartbeat) / lock.lease;
+}
+
+// late: two thirds of the lease have passed without a heartbeat.
+export function late(lock, at) {
+  return held(lock) && left(lock, at) < 1 / 3;
+}
+
+// colour is the number of a holder's colour: the same for all its locks, unless another holder of the lock has it.
+export function colour(lock, holder) {
+  let c = lock.palette.get(holder);
+  if (c !== undefined) return c;
+  if (lock.palette.size >= colours) lock.palette.clear();
+  c = free(general(holder), [...lock.palette.values()]);
+  lock.palette.set(holder, c);
+  return c;
+}
+
+function general(holder) {
+  let c = palette.get(holder);
+  if (c !== undefined) return c;
+  if (palette.size > 10000) palette.clear();
+  c = free(hash(holder) % colours, [...palette.values()].slice(0, colours));
+  palette.set(holder, c);
+  return c;
+}
+
+function free(c, taken) {
+  const used = new Set(taken);
+  if (used.size < colours) while (used.has(c)) c = (c + 1) % colours;
+  return c;
+}
+
+function hash(text) {
+  let h = 2166136261;
+  for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 16777619);
+  return (h ^ h >>> 15) >>> 0;
+}

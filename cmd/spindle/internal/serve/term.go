@@ -1,0 +1,105 @@
+package serve
+
+import (
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// An end is why a term ended, as far as the table tells.
+type end string
+
+const (
+	lasting    end = ""
+	expired    end = "expired"     // no heartbeat came for a lease
+	released   end = "released"    // it was given back, or an operator broke the lock
+	handedOver end = "handed over" // its holder announced that it would give the lock up, and did
+	reclaimed  end = "reclaimed"   // the next term is of the same holder
+	deleted    end = "deleted"     // its rows were deleted
+	unseen     end = "unseen"      // the looks are too far apart to tell
+	missed     end = "missed"      // it began and ended between two looks, so its holder is not known either
+)
+
+// A term is a time for which a lock had one holder, or several of them that were merged.
+type term struct {
+	token  table.Token
+	holder string // "": not known, or of merged terms that differ in it
+	from   time.Time
+	to     time.Time // zero: it lasts
+	end    end
+	over   bool      // for good: an expired term revives if its holder was only slow
+	seen   time.Time // the last look that saw it
+	count  int       // how many it is
+	held   time.Duration
+
+	leaving bool
+}
+
+// termIn is the term that a look shows, if there is one.
+func termIn(l table.Listing) (t term, ok bool) {
+	switch l.State() {
+	case table.Held, table.Leaving, table.Expired, table.Unreadable:
+		t = term{token: l.Token, holder: l.Holder(), from: l.Token.Time(), count: 1}
+		t.goesOn(l)
+		return t, true
+	}
+	return t, false
+}
+
+// goesOn takes in a look that shows the term, and reports whether that changes it.
+func (t *term) goesOn(l table.Listing) bool {
+	was := *t
+	t.seen, t.to, t.end = l.At, time.Time{}, lasting
+	if holder := l.Holder(); holder != "" {
+		t.holder = holder
+	}
+	switch l.State() {
+	case table.Leaving:
+		t.leaving = true
+	case table.Expired:
+		t.to, t.end = l.Heartbeat.Add(l.Promise.Lease), expired
+	}
+	return t.to != was.to || t.end != was.end || t.holder != was.holder
+}
+
+// ends takes in the first look that does not show the term any more. Was is the look before.
+func (t *term) ends(was, l table.Listing) {
+	t.over = true
+	if t.end == expired {
+		return
+	}
+	t.to = l.Token.Time() // of the release, or of the next claim
+	switch {
+	case !l.Exists:
+		t.to, t.end = l.At, deleted
+	case was.Promise == nil:
+		t.end = released
+	case !t.to.Before(was.Heartbeat.Add(was.Promise.Lease)):
+		// Heartbeats that no look saw may have extended it.
+		if t.end = unseen; l.At.Sub(was.At) < was.Promise.Lease/2 {
+			t.to, t.end = was.Heartbeat.Add(was.Promise.Lease), expired
+		}
+	case t.leaving:
+		t.end = handedOver
+	case !l.Heartbeat.IsZero() && l.Holder() == t.holder:
+		t.end = reclaimed
+	default:
+		t.end = released
+	}
+}
+
+// merged is two terms that follow each other, as one.
+func merged(a, b term) term {
+	held := func(t term) time.Duration {
+		if t.count > 1 {
+			return t.held
+		}
+		return t.to.Sub(t.from)
+	}
+	m := b
+	m.from, m.count, m.held = a.from, a.count+b.count, held(a)+held(b)
+	if a.holder != b.holder {
+		m.holder = ""
+	}
+	return m
+}

@@ -1,0 +1,130 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Times are milliseconds since 1970 by Spanner's clock; durations are milliseconds.
+
+// A snapshotFrame is all that is known. It is the first that a page is told.
+type snapshotFrame struct {
+	At       int64      `json:"at"`
+	Every    int64      `json:"every"`
+	Database string     `json:"database"`
+	Table    string     `json:"table"`
+	Prefix   string     `json:"prefix,omitempty"`
+	Locks    []lockWire `json:"locks"`
+	Away     *awayFrame `json:"away,omitempty"`
+}
+
+// A lookFrame is what a look changed.
+type lookFrame struct {
+	At        int64      `json:"at"`
+	Beats     []int64    `json:"beats,omitempty"` // pairs: an id, and the age of the last heartbeat
+	Locks     []lockWire `json:"locks,omitempty"`
+	Forgotten []int      `json:"forgotten,omitempty"`
+}
+
+// An awayFrame says that the table can't be read.
+type awayFrame struct {
+	For   int64  `json:"for"` // since the last look that succeeded, or the first that did not
+	Error string `json:"error"`
+}
+
+// A lockWire is a lock. Terms are all of them, or those that changed: these replace the ones with their token.
+type lockWire struct {
+	ID         int        `json:"id"`
+	Name       string     `json:"name"`
+	State      string     `json:"state"`
+	Holder     string     `json:"holder,omitempty"`
+	Value      string     `json:"value,omitempty"`
+	Successor  string     `json:"successor,omitempty"`
+	Token      string     `json:"token,omitempty"` // a string, as JavaScript should not calculate with it
+	Heartbeat  int64      `json:"heartbeat,omitempty"`
+	Lease      int64      `json:"lease,omitempty"`
+	Problem    string     `json:"problem,omitempty"`
+	Known      int64      `json:"known"`
+	Changes    int        `json:"changes,omitempty"`
+	Jeopardies int        `json:"jeopardies,omitempty"`
+	Terms      []termWire `json:"terms,omitempty"`
+	All        bool       `json:"all,omitempty"` // Terms are all of them
+}
+
+type termWire struct {
+	Key    string `json:"key"` // tells it from the lock's other terms
+	Token  string `json:"token,omitempty"`
+	Holder string `json:"holder,omitempty"`
+	From   int64  `json:"from"`
+	To     int64  `json:"to,omitempty"`
+	End    end    `json:"end,omitempty"`
+	Seen   int64  `json:"seen"`
+	Count  int    `json:"count,omitempty"` // if it is more than one
+	Held   int64  `json:"held,omitempty"`
+}
+
+// millis is exact for times that Spanner can write.
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func (k *lock) wire(tail int) lockWire {
+	w := lockWire{ID: k.id, Name: k.Name, State: string(k.State()), Holder: k.Holder(), Heartbeat: millis(k.Heartbeat),
+		Known: millis(k.known), Changes: k.changes, Jeopardies: k.jeopardies, All: tail == len(k.terms)}
+	if id, named := k.Successor(); named {
+		w.Successor = id
+	}
+	if k.Token != 0 && !k.Heartbeat.IsZero() {
+		w.Token = k.Token.String()
+	}
+	if k.Promise != nil {
+		w.Lease, w.Value = k.Promise.Lease.Milliseconds(), k.Promise.Value
+	}
+	if k.Unreadable != nil {
+		w.Problem = k.Unreadable.Error()
+	}
+	for _, t := range k.terms[len(k.terms)-tail:] {
+		w.Terms = append(w.Terms, t.wire())
+	}
+	return w
+}
+
+func (t term) wire() termWire {
+	w := termWire{Key: fmt.Sprint(t.token), Holder: t.holder, From: millis(t.from), To: millis(t.to), End: t.end, Seen: millis(t.seen)}
+	switch {
+	case t.token == 0:
+		w.Key = fmt.Sprint("at ", table.TokenAt(t.to))
+	case t.count == 1:
+		w.Token = t.token.String()
+	default:
+		w.Count, w.Held = t.count, t.held.Milliseconds()
+	}
+	return w
+}
+
+func lookOf(at time.Time, touched []touch, forgotten []int) lookFrame {
+	f := lookFrame{At: millis(at), Forgotten: forgotten}
+	for _, t := range touched {
+		if t.whole {
+			f.Locks = append(f.Locks, t.wire(t.tail))
+		} else {
+			f.Beats = append(f.Beats, int64(t.id), at.Sub(t.Heartbeat).Milliseconds())
+		}
+	}
+	return f
+}
+
+// frame writes a server-sent event. JSON has no line breaks, so it is one line of data.
+func frame(event string, v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings and numbers: can't fail
+	}
+	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", event, data)
+}
