@@ -20,7 +20,8 @@ import (
 )
 
 func newDemo(o *common) *cobra.Command {
-	return &cobra.Command{
+	var listen string
+	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Show elections and failovers on an emulator that it starts",
 		Long: `Demo tells the whole story in a quarter of a minute. A program has to run on
@@ -30,17 +31,25 @@ operator breaks the lock of the third.
 It starts a Cloud Spanner emulator, and leaves nothing running. It finds the
 emulator of "gcloud components install cloud-spanner-emulator", or Docker. If
 SPANNER_EMULATOR_HOST is set, it uses the emulator there. With --db it plays in
-that database, which must have the lock table, and removes its lock at the end.` + commonCodes + "\n  130  it was interrupted",
-		Example: "  spindle demo",
+that database, which must have the lock table, and removes its lock at the end.
+
+With --serve it also shows the page of spindle serve, which stays after the
+story until you press Ctrl+C. On a terminal, the story waits for the page to be
+opened.
+` + commonCodes + "\n  130  it was interrupted",
+		Example: "  spindle demo\n  spindle demo --serve",
 		Args:    exactly(0, "none"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := errors.Join(child.Supported(), checkIfGiven(o)); err != nil {
 				return err
 			}
-			stage.Play(func(ctx context.Context) error { return demonstrate(ctx, o) })
+			stage.Play(func(ctx context.Context) error { return demonstrate(ctx, o, listen) })
 			return nil
 		},
 	}
+	c.Flags().StringVar(&listen, "serve", "", "show the page on this `address`")
+	c.Flags().Lookup("serve").NoOptDefVal = defaultListen
+	return c
 }
 
 func checkIfGiven(o *common) error {
@@ -71,7 +80,7 @@ type demo struct {
 	since    time.Time    // when it did for the first time
 }
 
-func demonstrate(ctx context.Context, o *common) error {
+func demonstrate(ctx context.Context, o *common, listen string) error {
 	d := &demo{Story: stage.NewStory(), common: o, lock: "backup"}
 	d.Hear = d.hear
 	d.Print(stage.Bold, "Three machines, and a program that has to run on exactly one of them.")
@@ -94,7 +103,10 @@ func demonstrate(ctx context.Context, o *common) error {
 	d.on = db.locks()
 	defer d.forget(db)
 	defer d.End()
-	return d.explain(d.play(ctx))
+	if listen == "" {
+		return d.explain(d.play(ctx))
+	}
+	return d.onAPage(ctx, db, listen)
 }
 
 // forget removes the lock from a table that others use, unless somebody holds it.

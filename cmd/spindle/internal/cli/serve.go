@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -89,14 +90,17 @@ func (s *serving) run(ctx context.Context) error {
 		return s.explain(err) // probably a mistake
 	}
 	fmt.Printf("%s in %s is shown at %s\n", s.table, s.db, address(on.Addr()))
-	handler := server.Handler()
-	if local(on.Addr()) {
-		handler = serve.OnlyFor(s.hosts, handler)
-	} else {
-		complain("listening on %v, for whoever can reach it: there is no log-in. Listen on 127.0.0.1 behind a proxy that has one, unless all may see every lock, holder and value", on.Addr())
-	}
 	go server.Watch(ctx)
-	return serve.Serve(ctx, on, handler)
+	return serve.Serve(ctx, on, s.guarded(on.Addr(), server))
+}
+
+// guarded is what answers at an address. It says so if others than this machine may ask.
+func (s *serving) guarded(at net.Addr, server *serve.Server) http.Handler {
+	if local(at) {
+		return serve.OnlyFor(s.hosts, server.Handler())
+	}
+	complain("listening on %v, for whoever can reach it: there is no log-in. Unless all of them may see every lock, holder and value, listen on 127.0.0.1, behind a proxy that has one", at)
+	return server.Handler()
 }
 
 func (s *serving) server(db *connection) *serve.Server {

@@ -22,6 +22,14 @@ type lock struct {
 	late       bool
 }
 
+// holder is who holds the lock, as a look before may have shown if this one does not.
+func (k *lock) holder() string {
+	if n := len(k.terms); n > 0 && !k.terms[n-1].over && k.terms[n-1].token == k.Token {
+		return k.terms[n-1].holder
+	}
+	return k.Holder()
+}
+
 // A history is what the looks at a table have found. Its times are by Spanner's clock.
 type history struct {
 	at    time.Time // of the last look

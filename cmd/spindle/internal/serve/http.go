@@ -101,6 +101,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		}
 		return out.Flush()
 	}
+	s.open()
 	snapshot, version := s.whole()
 	if send(snapshot) != nil {
 		return

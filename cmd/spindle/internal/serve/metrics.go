@@ -100,7 +100,7 @@ func (m *metrics) collect() (all []prometheus.Metric) {
 		held := 0.
 		if k.IsHeld() {
 			held = 1
-			add(descHolder, gauge, 1, name, k.Holder())
+			add(descHolder, gauge, 1, name, k.holder())
 		}
 		add(descHeld, gauge, held, name)
 		add(descState, gauge, 1, name, string(state))

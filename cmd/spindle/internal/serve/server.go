@@ -30,6 +30,8 @@ type Server struct {
 	Config
 	feed    *feed
 	metrics *metrics
+	open    func() // says that a page is open
+	opened  chan struct{}
 
 	mu       sync.Mutex
 	history  history
@@ -43,10 +45,14 @@ type Server struct {
 
 // New returns a server that has not looked yet.
 func New(c Config) *Server {
-	s := &Server{Config: c, feed: newFeed(), begun: time.Now(), version: -1}
+	s := &Server{Config: c, feed: newFeed(), opened: make(chan struct{}), begun: time.Now(), version: -1}
+	s.open = sync.OnceFunc(func() { close(s.opened) })
 	s.metrics = newMetrics(s)
 	return s
 }
+
+// Opened is closed once a page has been opened.
+func (s *Server) Opened() <-chan struct{} { return s.opened }
 
 // Watch looks until ctx ends: one read of the table at a time, however many pages are open.
 func (s *Server) Watch(ctx context.Context) {

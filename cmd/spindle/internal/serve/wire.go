@@ -75,7 +75,7 @@ func millis(t time.Time) int64 {
 }
 
 func (k *lock) wire(tail int) lockWire {
-	w := lockWire{ID: k.id, Name: k.Name, State: string(k.State()), Holder: k.Holder(), Heartbeat: millis(k.Heartbeat),
+	w := lockWire{ID: k.id, Name: k.Name, State: string(k.State()), Holder: k.holder(), Heartbeat: millis(k.Heartbeat),
 		Known: millis(k.known), Changes: k.changes, Jeopardies: k.jeopardies, All: tail == len(k.terms)}
 	if id, named := k.Successor(); named {
 		w.Successor = id
