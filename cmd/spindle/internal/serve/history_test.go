@@ -1,0 +1,196 @@
+package serve
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+const lease = 9 * time.Second
+
+var began = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func at(seconds float64) time.Time {
+	return began.Add(time.Duration(seconds * float64(time.Second)))
+}
+
+// A scene is a table with one lock, as looks see it.
+type scene struct {
+	history
+	row table.Listing
+}
+
+// holds lets a holder claim the lock at a time.
+func (s *scene) holds(id string, since float64) {
+	s.row = table.Listing{Observation: table.Observation{Exists: true, Token: table.TokenAt(at(since)), Writer: id,
+		Heartbeat: at(since + 0.01), Promise: &table.Promise{Lease: lease, ID: id}}}
+}
+
+func (s *scene) beats(seconds float64) { s.row.Heartbeat = at(seconds) }
+
+func (s *scene) announces() { s.row.Writer = "" }
+
+func (s *scene) releases(seconds float64) {
+	s.row = table.Listing{Observation: table.Observation{Exists: true, Token: table.TokenAt(at(seconds))}}
+}
+
+func (s *scene) look(seconds float64) []touch {
+	s.row.Name, s.row.At = "job", at(seconds)
+	touched, _ := s.see([]table.Listing{s.row}, at(seconds))
+	return touched
+}
+
+// told is the terms of the lock as texts.
+func (s *scene) told() (all []string) {
+	for _, t := range s.locks["job"].terms {
+		text := fmt.Sprintf("%s %v-", t.holder, t.from.Sub(began).Seconds())
+		if !t.to.IsZero() {
+			text += fmt.Sprintf("%v %s", t.to.Sub(began).Seconds(), t.end)
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+func TestTheTableTellsWhyATermEnded(t *testing.T) {
+	for name, c := range map[string]struct {
+		play func(*scene)
+		want []string
+	}{
+		"released": {func(s *scene) { s.beats(3); s.look(3.5); s.releases(4); s.look(4.5) }, []string{"a 0-4 released"}},
+		"released and taken between two looks": {func(s *scene) { s.beats(3); s.look(3.5); s.holds("b", 4); s.look(4.5) },
+			[]string{"a 0-4 released", "b 4-"}},
+		"handed over": {func(s *scene) {
+			s.beats(3)
+			s.announces()
+			s.look(3.5)
+			s.beats(6)
+			s.holds("b", 6.1)
+			s.look(6.2)
+		},
+			[]string{"a 0-6.1 handed over", "b 6.1-"}},
+		"announced and released": {func(s *scene) { s.beats(3); s.announces(); s.look(3.5); s.releases(4); s.look(4.5) }, []string{"a 0-4 handed over"}},
+		"expired":                {func(s *scene) { s.beats(3); s.look(3.5); s.look(12.5) }, []string{"a 0-12 expired"}},
+		"expired and taken between two looks": {func(s *scene) { s.beats(3); s.look(11.9); s.holds("b", 12.2); s.look(12.5) },
+			[]string{"a 0-12 expired", "b 12.2-"}},
+		"expired, and released late":  {func(s *scene) { s.beats(3); s.look(12.5); s.releases(13); s.look(13.5) }, []string{"a 0-12 expired"}},
+		"expired, and only slow":      {func(s *scene) { s.beats(3); s.look(12.5); s.beats(13); s.look(13.5) }, []string{"a 0-"}},
+		"taken again by its holder":   {func(s *scene) { s.beats(3); s.look(3.5); s.holds("a", 4); s.look(4.5) }, []string{"a 0-4 reclaimed", "a 4-"}},
+		"the looks are too far apart": {func(s *scene) { s.beats(3); s.look(3.5); s.holds("b", 50); s.look(52) }, []string{"a 0-50 unseen", "b 50-"}},
+		"rows deleted":                {func(s *scene) { s.beats(3); s.look(3.5); s.row = table.Listing{}; s.look(4.5) }, []string{"a 0-4.5 deleted"}},
+		"a claim that is not confirmed is no term": {func(s *scene) {
+			s.releases(4)
+			s.look(4.5)
+			s.holds("b", 5)
+			s.row.Heartbeat, s.row.Promise = at(5), nil
+			s.look(5.5)
+		}, []string{"a 0-4 released"}},
+		"a term between two looks": {func(s *scene) { s.releases(4); s.look(4.5); s.releases(5.2); s.look(5.5) },
+			[]string{"a 0-4 released", " 4.5-5.2 missed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s scene
+			s.holds("a", 0)
+			s.look(1)
+			c.play(&s)
+			assert.Equal(t, c.want, s.told())
+		})
+	}
+}
+
+// TestALockIsKnownFromThePresentTermOn: what was before the first look is not known, and is not called a gap.
+func TestALockIsKnownFromThePresentTermOn(t *testing.T) {
+	var s scene
+	s.holds("a", -500)
+	s.beats(0)
+	s.look(1)
+	assert.Equal(t, at(-500), s.locks["job"].known)
+	s = scene{}
+	s.releases(-20)
+	s.look(1)
+	assert.Equal(t, at(-20), s.locks["job"].known)
+	s = scene{}
+	s.see(nil, at(0))
+	s.holds("a", 5)
+	s.look(6)
+	assert.Equal(t, at(6), s.locks["job"].known, "it had no row before")
+	assert.Equal(t, 1, s.locks["job"].changes)
+}
+
+func TestATouchTellsAHeartbeatFromAChange(t *testing.T) {
+	var s scene
+	s.holds("a", 0)
+	require.Len(t, s.look(1), 1)
+	assert.Empty(t, s.look(2))
+	s.beats(3)
+	touched := s.look(3)
+	require.Len(t, touched, 1)
+	assert.False(t, touched[0].whole)
+	s.holds("b", 4)
+	touched = s.look(4.5)
+	require.Len(t, touched, 1)
+	assert.True(t, touched[0].whole)
+	assert.Equal(t, 2, touched[0].tail, "the term that ended, and the one that began")
+}
+
+func TestJeopardyIsCountedOnce(t *testing.T) {
+	var s scene
+	s.holds("a", 0)
+	for _, seconds := range []float64{1, 5.9, 6.1, 7, 8} {
+		s.look(seconds)
+	}
+	s.beats(8.5)
+	s.look(8.6)
+	s.look(15)
+	assert.Equal(t, 2, s.locks["job"].jeopardies)
+}
+
+// TestTermsAreForgottenAfterAnHour, and so is a lock whose rows are gone, once it has none.
+func TestTermsAreForgottenAfterAnHour(t *testing.T) {
+	var s scene
+	s.holds("a", 0)
+	s.look(1)
+	s.releases(2)
+	s.look(2.5)
+	s.look(3601)
+	assert.Len(t, s.told(), 1)
+	_, forgotten := s.see(nil, at(3601.5))
+	assert.Empty(t, forgotten)
+	assert.Equal(t, table.Free, s.locks["job"].State())
+	_, forgotten = s.see(nil, at(3603))
+	assert.Equal(t, []int{0}, forgotten)
+	assert.Empty(t, s.locks)
+}
+
+// TestALockThatGoesRoundKeepsAnHourInLittleMemory: older terms are merged, and none is lost.
+func TestALockThatGoesRoundKeepsAnHourInLittleMemory(t *testing.T) {
+	var s scene
+	s.see(nil, at(-1))
+	for i := range 3600 {
+		now := float64(i)
+		s.holds(fmt.Sprint("h", i%3), now)
+		s.look(now + 0.5)
+		s.releases(now + 0.6)
+		s.look(now + 0.7)
+	}
+	k := s.locks["job"]
+	assert.LessOrEqual(t, len(k.terms), maxTerms)
+	terms, held := 0, time.Duration(0)
+	for i, term := range k.terms {
+		terms += term.count
+		if held += term.held; term.count == 1 {
+			held += term.to.Sub(term.from)
+		}
+		if i > 0 {
+			assert.False(t, term.from.Before(k.terms[i-1].to), "they follow each other")
+		}
+	}
+	assert.Equal(t, 3600, terms)
+	assert.Equal(t, 3600, k.changes)
+	assert.InDelta(t, 2160, held.Seconds(), 0.01)
+}

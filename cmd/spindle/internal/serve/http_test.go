@@ -1,0 +1,280 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// rows is a table.Store of which only Read is called.
+type rows struct {
+	table.Store
+	mu    sync.Mutex
+	rows  []table.Row
+	at    time.Time
+	err   error
+	reads int
+}
+
+func (r *rows) Read(ctx context.Context, _ string, _ table.Bound, _ table.Keys) ([]table.Row, time.Time, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reads++
+	if r.at.IsZero() {
+		return r.rows, time.Now(), r.err
+	}
+	return r.rows, r.at, r.err
+}
+
+// held is the rows of a lock.
+func held(name, id, value string, since, heartbeat time.Time) []table.Row {
+	promise, _ := json.Marshal(map[string]string{"lease": lease.String(), "id": id, "value": value})
+	return []table.Row{{Name: name, Heartbeat: heartbeat, Token: since, Writer: id},
+		{Name: table.LeaseKey(name, table.TokenAt(since)), Heartbeat: heartbeat, Token: since, Writer: string(promise)}}
+}
+
+func serverOn(r *rows) *Server {
+	return New(Config{Locks: table.Table{Store: r}, Database: "projects/p/instances/i/databases/d", Table: "locktable", Every: time.Second, Timeout: time.Second})
+}
+
+// A tab is an open page, as far as the server knows.
+type tab struct {
+	*bufio.Scanner
+	body io.Closer
+}
+
+func openTab(t testing.TB, base string) *tab {
+	response, err := http.Get(base + "/events")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = response.Body.Close() })
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 64<<20)
+	return &tab{lines, response.Body}
+}
+
+// next is the next event of a kind, and its data.
+func (p *tab) next(t testing.TB, kind string, into any) {
+	for p.Scan() {
+		if p.Text() == "event: "+kind {
+			require.True(t, p.Scan())
+			data, ok := strings.CutPrefix(p.Text(), "data: ")
+			require.True(t, ok)
+			require.NoError(t, json.Unmarshal([]byte(data), into))
+			return
+		}
+	}
+	t.Fatalf("no event %s came: %v", kind, p.Err())
+}
+
+func TestAPageIsToldAllAndThenWhatChanges(t *testing.T) {
+	r := &rows{at: at(1), rows: held("job", "a", "here", at(0), at(0.5))}
+	s := serverOn(r)
+	web := httptest.NewServer(s.Handler())
+	t.Cleanup(web.Close)
+	require.NoError(t, s.Look(t.Context()))
+	p := openTab(t, web.URL)
+	var all snapshotFrame
+	p.next(t, "snapshot", &all)
+	require.Len(t, all.Locks, 1)
+	assert.Equal(t, "a", all.Locks[0].Holder)
+	assert.Equal(t, "here", all.Locks[0].Value)
+	assert.Equal(t, fmt.Sprint(at(0).UnixMicro()), all.Locks[0].Token)
+	assert.Len(t, all.Locks[0].Terms, 1)
+
+	r.rows, r.at = held("job", "a", "here", at(0), at(3)), at(4)
+	require.NoError(t, s.Look(t.Context()))
+	var beat lookFrame
+	p.next(t, "look", &beat)
+	assert.Empty(t, beat.Locks, "a heartbeat is a pair of numbers")
+	assert.Equal(t, []int64{0, 1000}, beat.Beats)
+
+	r.rows, r.at = held("job", "b", "there", at(4.5), at(4.6)), at(5)
+	require.NoError(t, s.Look(t.Context()))
+	var change lookFrame
+	p.next(t, "look", &change)
+	require.Len(t, change.Locks, 1)
+	require.Len(t, change.Locks[0].Terms, 2)
+	assert.Equal(t, released, change.Locks[0].Terms[0].End)
+	assert.Equal(t, "b", change.Locks[0].Terms[1].Holder)
+
+	r.err = errors.New("the database is away")
+	require.Error(t, s.Look(t.Context()))
+	var away awayFrame
+	p.next(t, "away", &away)
+	assert.Equal(t, "the database is away", away.Error)
+	p = openTab(t, web.URL)
+	p.next(t, "snapshot", &all)
+	require.NotNil(t, all.Away, "a page that is opened now is told too")
+	assert.Len(t, all.Locks, 1, "and what was known")
+}
+
+// TestManyPagesCostOneRead: pages share a look, its frame, and the snapshot between two looks.
+func TestManyPagesCostOneRead(t *testing.T) {
+	r := &rows{at: at(1), rows: held("job", "a", "here", at(0), at(0.5))}
+	s := serverOn(r)
+	web := httptest.NewServer(s.Handler())
+	t.Cleanup(web.Close)
+	require.NoError(t, s.Look(t.Context()))
+	var pages []*tab
+	for range 50 {
+		p := openTab(t, web.URL)
+		p.next(t, "snapshot", &snapshotFrame{})
+		pages = append(pages, p)
+	}
+	first, _ := s.whole()
+	again, _ := s.whole()
+	assert.Same(t, &first[0], &again[0])
+	r.rows, r.at = held("job", "a", "here", at(0), at(3)), at(4)
+	require.NoError(t, s.Look(t.Context()))
+	for _, p := range pages {
+		var f lookFrame
+		p.next(t, "look", &f)
+		assert.Len(t, f.Beats, 2)
+	}
+	assert.Equal(t, 2, r.reads)
+}
+
+// TestAPageThatIsFarBehindGetsASnapshot, and holds nobody up meanwhile.
+func TestAPageThatIsFarBehindGetsASnapshot(t *testing.T) {
+	f := newFeed()
+	for i := range 100 {
+		f.add(fmt.Append(nil, i))
+	}
+	_, _, ok, _ := f.since(100 - maxBehind - 1)
+	assert.False(t, ok)
+	frames, now, ok, _ := f.since(100 - maxBehind)
+	assert.True(t, ok)
+	assert.Len(t, frames, maxBehind)
+	assert.Equal(t, "99", string(frames[maxBehind-1]))
+	frames, now, ok, more := f.since(now)
+	assert.True(t, ok)
+	assert.Empty(t, frames)
+	f.add([]byte("next"))
+	<-more
+	frames, _, _, _ = f.since(now)
+	assert.Equal(t, "next", string(frames[0]))
+}
+
+// TestAQuietServerIsHeardFrom: a page can tell a quiet table from a lost connection.
+func TestAQuietServerIsHeardFrom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serverOn(&rows{})
+		ctx, cancel := context.WithCancel(t.Context())
+		w := httptest.NewRecorder()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/events", nil))
+		}()
+		time.Sleep(2*tick + time.Millisecond)
+		cancel()
+		<-done
+		assert.Equal(t, 2, strings.Count(w.Body.String(), "event: tick\n"))
+	})
+}
+
+// TestWhatIsOutOfDateIsNotSaid: if the table can't be read, the metrics say that and nothing of locks, and so does
+// healthz.
+func TestWhatIsOutOfDateIsNotSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rows{rows: held("job", "a", "here", time.Now(), time.Now().Add(time.Millisecond))}
+		s := serverOn(r)
+		get := func(path string) (int, string) {
+			w := httptest.NewRecorder()
+			s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+			return w.Code, w.Body.String()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go s.Watch(ctx)
+		time.Sleep(time.Second / 2)
+		_, text := get("/metrics")
+		assert.Contains(t, text, `spindle_lock_held{lock="job",table="locktable"} 1`)
+		assert.Contains(t, text, `spindle_table_up{table="locktable"} 1`)
+		code, _ := get("/healthz")
+		assert.Equal(t, 200, code)
+
+		r.mu.Lock()
+		r.err = errors.New("away")
+		r.mu.Unlock()
+		time.Sleep(5 * time.Second)
+		_, text = get("/metrics")
+		assert.Contains(t, text, "spindle_lock_held{", "a few looks that fail say nothing yet")
+		time.Sleep(30 * time.Second)
+		_, text = get("/metrics")
+		assert.Contains(t, text, `spindle_table_up{table="locktable"} 0`)
+		assert.NotContains(t, text, "spindle_lock_")
+		code, text = get("/healthz")
+		assert.Equal(t, 503, code)
+		assert.Regexp(t, `the table was last read \d+s ago: away`, text)
+
+		r.mu.Lock()
+		r.err = nil
+		r.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		code, _ = get("/healthz")
+		assert.Equal(t, 200, code)
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// TestOnlyThisMachinesNamesAreAnswered: another site's page whose name leads to this machine gets nothing.
+func TestOnlyThisMachinesNamesAreAnswered(t *testing.T) {
+	h := OnlyFor([]string{"locks.example"}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for host, want := range map[string]int{"127.0.0.1:8117": 200, "localhost:8117": 200, "[::1]:8117": 200, "LOCALHOST": 200,
+		"locks.example": 200, "evil.example:8117": 421, "localhost.evil.example": 421, "": 421} {
+		r := httptest.NewRequest(http.MethodGet, "/events", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		assert.Equal(t, want, w.Code, host)
+	}
+}
+
+// TestNothingIsLoadedFromElsewhere: every answer forbids it, and the page's files name no other place.
+func TestNothingIsLoadedFromElsewhere(t *testing.T) {
+	s := serverOn(&rows{})
+	files, err := embedded.ReadDir("page")
+	require.NoError(t, err)
+	for _, f := range files {
+		w := httptest.NewRecorder()
+		path := "/" + strings.TrimSuffix(f.Name(), "index.html")
+		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		assert.Equal(t, 200, w.Code, path)
+		policy := w.Header().Get("Content-Security-Policy")
+		assert.Contains(t, policy, "default-src 'none'; script-src 'self'")
+		assert.NotContains(t, policy, "unsafe")
+		text := strings.ReplaceAll(w.Body.String(), `xmlns="http://www.w3.org/2000/svg"`, "")
+		assert.NotRegexp(t, `https?://|src="//|@import|innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|setAttribute\("style`, text, path)
+	}
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/events", nil))
+	assert.Equal(t, http.StatusMethodNotAllowed, w.Code, "it is read-only")
+}
+
+// TestHostileLabelsAreNoMetrics: what is in a name or an id stays in its label.
+func TestHostileLabelsAreNoMetrics(t *testing.T) {
+	now := time.Now()
+	s := serverOn(&rows{rows: held("a\"} 1\nspindle_lock_held{lock=\"fake", "x\\\"\n", "", now, now.Add(time.Millisecond))})
+	require.NoError(t, s.Look(t.Context()))
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	assert.Contains(t, w.Body.String(), `spindle_lock_held{lock="a\"} 1\nspindle_lock_held{lock=\"fake",table="locktable"} 1`)
+	assert.NotRegexp(t, `(?m)^spindle_lock_held\{lock="fake`, w.Body.String())
+	assert.Contains(t, w.Body.String(), `holder="x\\\"\n"`)
+}
