@@ -102,7 +102,7 @@ $("search").addEventListener("keydown", (e) => {
   }
 });
 document.addEventListener("keydown", (e) => {
-  if (e.key === "/" && !/^(INPUT|TEXTAREA)$/.test(e.target.tagName)) {
+  if (e.key === "/" && e.target !== $("search")) {
     $("search").focus();
     $("search").select();
     e.preventDefault();

@@ -1,0 +1,301 @@
+//go:build unix && browser
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/chromedp/cdproto/emulation"
+	cdpnetwork "github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/emulator"
+	"github.com/spindle-lock/spindle/internal/network"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+// A shown is a lock table that a page shows in a browser.
+type shown struct {
+	*testing.T
+	db   *spindletest.Database
+	link *network.Link // between spindle serve and the database
+	env  []string      // of commands
+	base string        // of spindle serve
+	stop func()        // ends it
+	ctx  context.Context
+}
+
+// show starts spindle serve on a table of its own, and opens its page.
+func show(t *testing.T, features ...*emulation.MediaFeature) *shown {
+	t.Parallel()
+	s := &shown{T: t, db: spindletest.New(t)}
+	e, err := emulator.Shared(t.Context())
+	require.NoError(t, err)
+	s.link, err = network.NewLink(e.Addr())
+	require.NoError(t, err)
+	t.Cleanup(s.link.Close)
+	s.env = []string{"SPANNER_EMULATOR_HOST=" + e.Addr(), "SPINDLE_DB=" + s.db.Path, "SPINDLE_TABLE=" + s.db.Table}
+	s.serve("127.0.0.1:0")
+
+	options := chromedp.DefaultExecAllocatorOptions[:]
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	s.ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
+	t.Cleanup(cancel)
+	t.Cleanup(s.keep)
+	_, err = chromedp.Call(s.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
+	require.NoError(t, err)
+	s.do(chromedp.EmulateViewport(1400, 800))
+	require.NoError(t, chromedp.Listen(s.ctx, func(event any) {
+		if asks, is := event.(*cdpnetwork.EventRequestWillBeSent); is && !strings.HasPrefix(asks.Request.URL, s.base) {
+			t.Errorf("the page loads %s", asks.Request.URL)
+		}
+	}))
+	s.do(chromedp.Navigate(s.base + "/?span=2m"))
+	s.await("it is connected", `document.body.dataset.state === "live"`)
+	return s
+}
+
+func (s *shown) serve(listen string) {
+	p := start(s.T, append(s.env, "SPANNER_EMULATOR_HOST="+s.link.Addr()), "spindle", "serve", "--listen", listen, "--every", "100ms")
+	s.base = p.says(`is shown at (http://\S+)`)
+	s.stop = func() {
+		require.NoError(s, p.Process.Signal(syscall.SIGTERM))
+		for range p.lines { // until its end
+		}
+	}
+}
+
+func (s *shown) do(steps ...chromedp.Action[chromedp.Void]) {
+	s.Helper()
+	require.NoError(s, chromedp.Do(s.ctx, steps...))
+}
+
+// keep leaves a picture of a failure behind.
+func (s *shown) keep() {
+	if !s.Failed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 10*time.Second)
+	defer cancel()
+	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		s.Logf("no picture of it: %v", err)
+		return
+	}
+	dir := filepath.Join(os.TempDir(), "spindle-browser")
+	path := filepath.Join(dir, s.Name()+".png")
+	if err := os.MkdirAll(dir, 0o755); err == nil && os.WriteFile(path, png, 0o644) == nil {
+		s.Logf("what the page looked like: %s", path)
+	}
+}
+
+// read is the value of an expression in the page.
+func read[T any](s *shown, expression string) T {
+	s.Helper()
+	v, err := chromedp.Run(s.ctx, chromedp.Evaluate[T](expression))
+	require.NoError(s, err, expression)
+	return v
+}
+
+// await waits until an expression is true in the page.
+func (s *shown) await(what, expression string) {
+	s.Helper()
+	for end := time.Now().Add(45 * time.Second); !read[bool](s, "(() => { try { return Boolean("+expression+") } catch { return false } })()"); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.Fatalf("not so: %s: %s", what, expression)
+		}
+	}
+}
+
+// row is the row of a lock, as an expression.
+func row(name string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll(".row")].find((r) => r.querySelector(".name .main").textContent === %q)`, name)
+}
+
+// exec competes for a lock by a process.
+func (s *shown) exec(name, id string, lease time.Duration) *process {
+	return start(s.T, s.env, "spindle", "exec", "--quiet", "--name", name, "--id", id, "--lease", lease.String(), "--restart", "--", "sh", "-c", "echo works; exec sleep 1000")
+}
+
+// claims holds a lock, and never sends a heartbeat.
+func (s *shown) claims(name, id, value string, lease time.Duration) table.Token {
+	c := elect.Candidate{Table: table.Table{Store: table.Spanner{DB: s.db.Client, Table: s.db.Table}}, Clock: elect.SystemClock{},
+		Names: []string{name}, ID: id, Promise: table.Promise{Lease: lease, Value: value}}
+	for {
+		step := c.Try(s.Context(), elect.All, lease)
+		if step.Term != nil {
+			return step.Term.Token()
+		}
+		require.NoError(s, s.Context().Err())
+		elect.Sleep(s.Context(), c.Clock, step.Pause)
+	}
+}
+
+const share = `.querySelector(".fill").getBoundingClientRect().width`
+
+// TestBrowserLeasesAreBarsThatRunOutAndAreRefilled.
+func TestBrowserLeasesAreBarsThatRunOutAndAreRefilled(t *testing.T) {
+	s := show(t)
+	s.exec("job", "one", 3*time.Second).says("works")
+	s.await("the lock is there", row("job"))
+	s.await("it is held", row("job")+`.querySelector(".state .state").textContent === "held"`)
+	read[any](s, `window.widths = [], setInterval(() => widths.push(`+row("job")+share+`), 30), null`)
+	s.await("the bar runs out for a while, and is refilled, twice", `(() => {
+		let refills = 0, down = 0;
+		for (let i = 1; i < widths.length; i++) {
+			if (widths[i] < widths[i - 1]) down++;
+			else if (widths[i] > widths[i - 1] + 1 && down > 5) { refills++; down = 0; }
+		}
+		return refills >= 2;
+	})()`)
+	assert.Greater(t, read[float64](s, `Math.min(...widths.slice(10))`), 0.5*read[float64](s, row("job")+`.querySelector(".bar").clientWidth`)*0.9)
+}
+
+// TestBrowserAKillIsAGapAndANewColour, and hovering says what happened.
+func TestBrowserAKillIsAGapAndANewColour(t *testing.T) {
+	s := show(t)
+	one := s.exec("job", "one", 2*time.Second)
+	one.says("works")
+	s.await("one holds it", row("job")+`.querySelector(".holder .main").textContent === "one"`)
+	two := s.exec("job", "two", 2*time.Second)
+	require.NoError(t, one.Process.Signal(syscall.SIGSTOP))
+	two.says("works")
+	s.await("two holds it", row("job")+`.querySelector(".holder .main").textContent === "two"`)
+	s.await("there is a gap", row("job")+`.querySelector(".gap.bad")`)
+	colours := read[[]string](s, `[...`+row("job")+`.querySelectorAll(".strip .term")].map((e) => getComputedStyle(e).backgroundColor)`)
+	require.Len(t, colours, 2)
+	assert.NotEqual(t, colours[0], colours[1])
+	read[any](s, `(() => {
+		const first = `+row("job")+`.querySelector(".strip .term").getBoundingClientRect();
+		`+row("job")+`.querySelector(".track").dispatchEvent(new PointerEvent("pointermove", {bubbles: true, clientX: (first.left + first.right) / 2, clientY: first.top + 5}));
+		return null;
+	})()`)
+	assert.Regexp(t, `^one.*expired: no heartbeat came for a lease.*token \d{16}$`, read[string](s, `document.getElementById("tip").textContent`))
+}
+
+// TestBrowserWhatIsInTheTableIsOnlyText: names, ids and values that are scripts are shown as they are.
+func TestBrowserWhatIsInTheTableIsOnlyText(t *testing.T) {
+	s := show(t)
+	const script = `<img src=x onerror="window.pwned=1"><script>window.pwned=1</script>`
+	token := s.claims(script, script+"\u202e", script+"\n\x1b[31m", time.Hour)
+	s.await("it is held", `document.querySelector(".row .state .state").textContent === "held"`)
+	assert.Equal(t, script, read[string](s, `document.querySelector(".row .name .main").textContent`))
+	assert.Equal(t, `$'`+script+`\u202e'`, read[string](s, `document.querySelector(".row .holder .main").textContent`))
+	assert.Equal(t, `$'`+script+`\n\x1b[31m'`, read[string](s, `document.querySelector(".row .name .sub").textContent`))
+	s.do(chromedp.Click(".row"))
+	s.await("the detail is open", `document.querySelector("#detail code")`)
+	command := read[string](s, `document.querySelector("#detail code").textContent`)
+	assert.Equal(t, fmt.Sprintf("spindle release '%s' --token %v --db %s", script, token, s.db.Path), command)
+	assert.Zero(t, read[int](s, `document.querySelectorAll(".row img, .row script, #detail img, #detail script").length`))
+	assert.False(t, read[bool](s, `"pwned" in window`))
+	// Even if the page had a mistake, the browser would refuse it.
+	assert.True(t, read[bool](s, `(() => { try { document.getElementById("tip").innerHTML = "<b>x</b>"; return false } catch { return true } })()`))
+}
+
+// TestBrowserCommandsAreQuoted: what is copied into a shell is one word, whatever the name is.
+func TestBrowserCommandsAreQuoted(t *testing.T) {
+	s := show(t)
+	for text, want := range map[string]string{`nightly/a-b_c.1:2`: `nightly/a-b_c.1:2`, `a b`: `'a b'`, `$(reboot)`: `'$(reboot)'`, `it's`: `'it'\''s'`,
+		"a\nb": `$'a\nb'`, `$'x`: `$'$\'x'`, `;`: `';'`, ``: `''`, "\u202ea": `$'\u202ea'`} {
+		got, err := chromedp.Run(s.ctx, chromedp.Evaluate[string](fmt.Sprintf(`import("./text.js").then((m) => m.shell(%q))`, text), chromedp.EvalAwaitPromise))
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+}
+
+// TestBrowserSaysWhenTheDatabaseOrTheServerIsAway, and goes on when it is back.
+func TestBrowserSaysWhenTheDatabaseOrTheServerIsAway(t *testing.T) {
+	s := show(t)
+	s.claims("job", "one", "", time.Hour)
+	s.await("the lock is there", row("job"))
+	s.link.BlackHole()
+	s.await("it says that the database is away", `document.body.dataset.state === "away" && !document.getElementById("banner").hidden`)
+	assert.Regexp(t, `^The database does not answer, for .* Shown is what it was at \d\d:\d\d:\d\d UTC\.`, read[string](s, `document.getElementById("banner").textContent`))
+	assert.True(t, read[bool](s, row("job")+` !== undefined`), "what was known is still shown")
+	assert.False(t, read[bool](s, row("job")+`.querySelector(".blind").hidden`), "and since when it is not known")
+	s.claims("new", "two", "", time.Hour)
+	s.link.Mend()
+	s.await("it is back", `document.body.dataset.state === "live" && document.getElementById("banner").hidden`)
+	s.await("what is new is there", row("new"))
+
+	// And the server: another takes its place at the same address.
+	base, err := url.Parse(s.base)
+	require.NoError(t, err)
+	s.stop()
+	s.await("it says that the server is away", `document.body.dataset.state === "lost"`)
+	assert.Contains(t, read[string](s, `document.getElementById("banner").textContent`), "spindle serve does not answer")
+	s.serve(base.Host)
+	s.await("it is back", `document.body.dataset.state === "live"`)
+	s.await("the locks are there", row("new"))
+}
+
+// TestBrowserThousandsOfLocksAreFilteredAndSorted, and only those that are seen cost something.
+func TestBrowserThousandsOfLocksAreFilteredAndSorted(t *testing.T) {
+	s := show(t)
+	released := time.Now().Add(-time.Hour)
+	var rows []*spanner.Mutation
+	for i := range 5000 {
+		rows = append(rows, spanner.Insert(s.db.Table, []string{"name", "token"}, []any{fmt.Sprintf("shard/%04d", i), released}))
+	}
+	_, err := s.db.Client.Apply(t.Context(), rows)
+	require.NoError(t, err)
+	s.claims("zebra", "one", "http://10.0.0.7", time.Hour)
+	number := func(name string) string {
+		return `document.querySelector("#filters [data-name=` + name + `] .number").textContent`
+	}
+	s.await("all are counted", number("all")+` === "5,001" && `+number("held")+` === "1"`)
+	assert.Less(t, read[int](s, `document.querySelectorAll("*").length`), 1500)
+	s.do(chromedp.Click("#filters [data-name=held]"))
+	s.await("only what is held is there", `document.getElementById("grid").getAttribute("aria-rowcount") === "2"`)
+	s.do(chromedp.Click("#filters [data-name=all]"), chromedp.SendKeys("#search", "SHARD/499"))
+	s.await("only those that match are there", `document.getElementById("grid").getAttribute("aria-rowcount") === "11"`)
+	s.do(chromedp.Click(".head .name button"))
+	assert.Equal(t, "shard/4999", read[string](s, `[...document.querySelectorAll(".row")].find((r) => r.getAttribute("aria-rowindex") === "2").querySelector(".main").textContent`))
+	assert.Contains(t, read[string](s, `location.search`), "q=SHARD%2F499")
+	read[any](s, `(() => { const e = document.getElementById("search"); e.value = ""; e.dispatchEvent(new Event("input")); return null; })()`)
+	s.await("all are there", `document.getElementById("grid").getAttribute("aria-rowcount") === "5002"`)
+	read[any](s, `document.getElementById("scroller").scrollTop = 1e9, null`)
+	s.await("the last is there", row("shard/0000"))
+}
+
+// TestBrowserKeysAndNames: without a pointer, and for those who listen.
+func TestBrowserKeysAndNames(t *testing.T) {
+	s := show(t, &emulation.MediaFeature{Name: "prefers-reduced-motion", Value: "reduce"}, &emulation.MediaFeature{Name: "prefers-color-scheme", Value: "light"})
+	for _, name := range []string{"a", "b", "c"} {
+		s.claims(name, "holder-of-"+name, "", time.Hour)
+	}
+	s.await("the locks are there", row("c"))
+	read[any](s, `document.dispatchEvent(new KeyboardEvent("keydown", {key: "/", bubbles: true})), null`)
+	assert.Equal(t, "search", read[string](s, `document.activeElement.id`))
+	s.do(chromedp.KeyEvent("\r"), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowDown))
+	active := `document.getElementById(document.getElementById("grid").getAttribute("aria-activedescendant"))`
+	assert.Equal(t, "b", read[string](s, active+`.querySelector(".main").textContent`))
+	s.do(chromedp.KeyEvent("\r"))
+	s.await("the detail is open", `!document.getElementById("detail").hidden && document.activeElement.id === "detail"`)
+	assert.Contains(t, read[string](s, `document.getElementById("detail").textContent`), "holder-of-b")
+	s.do(chromedp.KeyEvent("\x1b"))
+	s.await("it is closed", `document.getElementById("detail").hidden && document.activeElement.id === "grid"`)
+	assert.Equal(t, []string{"row", "columnheader", "gridcell"}, read[[]string](s, `["#head", "#head .cell", ".row .cell"].map((q) => document.querySelector(q).getAttribute("role"))`))
+	assert.Contains(t, read[string](s, active+`.textContent`), "1 term, no gap", "the timeline in words")
+	assert.Equal(t, "light", read[string](s, `getComputedStyle(document.documentElement).colorScheme`))
+}
