@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -64,6 +66,7 @@ func TestScripts(t *testing.T) {
 			"harmless": harmless,
 			"member":   member,
 			"leave":    leave,
+			"get":      get,
 		},
 	})
 }
@@ -297,5 +300,23 @@ func harmless(ts *testscript.TestScript, neg bool, args []string) {
 	text := ts.ReadFile(args[0])
 	if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsGraphic(r) }); i >= 0 {
 		ts.Fatalf("%s has %.20q at %d", args[0], text[i:], i)
+	}
+}
+
+// get asks the server whose address a file has, and leaves the answer in the file body: get 200 FILE /metrics.
+func get(ts *testscript.TestScript, neg bool, args []string) {
+	base := regexp.MustCompile(`http://[^\s/]+`).FindString(ts.ReadFile(args[1]))
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+args[2], nil)
+	ts.Check(err)
+	response, err := http.DefaultClient.Do(request)
+	ts.Check(err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs("body"), body, 0o644))
+	if fmt.Sprint(response.StatusCode) != args[0] {
+		ts.Fatalf("%s%s answers %s: %s", base, args[2], response.Status, body)
 	}
 }
