@@ -299,3 +299,40 @@ func TestBrowserKeysAndNames(t *testing.T) {
 	assert.Contains(t, read[string](s, active+`.textContent`), "1 term, no gap", "the timeline in words")
 	assert.Equal(t, "light", read[string](s, `getComputedStyle(document.documentElement).colorScheme`))
 }
+
+// TestBrowserAMembersPartitionsAreFoldedAway: a group is its members, each with what it has.
+func TestBrowserAMembersPartitionsAreFoldedAway(t *testing.T) {
+	s := show(t)
+	locks := table.Table{Store: table.Spanner{DB: s.db.Client, Table: s.db.Table}}
+	name := table.SlotName("orders", 7)
+	seen, err := locks.Observe(t.Context(), name)
+	require.NoError(t, err)
+	token, err := locks.Claim(t.Context(), "one", seen...)
+	require.NoError(t, err)
+	promise := table.Promise{Lease: time.Hour, ID: "one", Plan: "1/0123456789abcdef"}
+	require.NoError(t, locks.Confirm(t.Context(), token, promise, name))
+	member := table.Hold{Name: name, Token: token}
+	var free []table.Observation
+	for _, p := range []string{"asia", "eu", "us"} {
+		free = append(free, table.Observation{Name: table.PartitionName("orders", p), At: time.Now()})
+	}
+	taken, names, err := locks.Take(t.Context(), member, free...)
+	require.NoError(t, err)
+	_, err = locks.Keep(t.Context(), member, promise, taken, names...)
+	require.NoError(t, err)
+
+	s.await("the member says what it has", row(name)+`.querySelector(".name .sub").textContent === "3 partitions"`)
+	assert.True(t, read[bool](s, row(names[1])+` === undefined`), "they are folded away")
+	s.do(chromedp.Focus("#grid"), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowRight))
+	s.await("they are unfolded", row(names[1]))
+	assert.Equal(t, []string{"1", "2"}, read[[]string](s, `[`+row(name)+`, `+row(names[1])+`].map((r) => r.getAttribute("aria-level"))`))
+	assert.Equal(t, "one", read[string](s, row(names[1])+`.querySelector(".holder .main").textContent`))
+	read[any](s, row(names[1])+`.click(), null`)
+	s.await("the detail is open", `document.querySelector("#detail code")`)
+	assert.Contains(t, read[string](s, `document.querySelector("#detail code").textContent`), fmt.Sprintf("spindle release %s --token %v", name, token), "it is the member that can be released")
+	s.do(chromedp.Focus("#grid"))
+	read[any](s, row(name)+`.querySelector(".fold").click(), null`)
+	s.await("they are folded again", row(names[1])+` === undefined`)
+	s.do(chromedp.SendKeys("#search", "partition/eu"))
+	s.await("a search finds them all the same", row(names[1]))
+}

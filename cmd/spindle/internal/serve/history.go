@@ -123,7 +123,7 @@ func (k *lock) follow(l table.Listing, first bool) touch {
 
 // differs reports whether a look shows more than another heartbeat.
 func (k *lock) differs(l table.Listing) bool {
-	return k.At.IsZero() || k.State() != l.State() || k.Token != l.Token || k.Holder() != l.Holder() || k.Writer != l.Writer
+	return k.At.IsZero() || k.State() != l.State() || k.Token != l.Token || k.Holder() != l.Holder() || k.Writer != l.Writer || k.Member != l.Member
 }
 
 // begin adds a term, and returns how many of the last terms have changed.
@@ -144,9 +144,10 @@ func (k *lock) begin(t term, first bool) int {
 	return len(k.terms)
 }
 
-// judge counts the times at which two thirds of the lease had passed without a heartbeat.
+// judge counts the times at which two thirds of the lease had passed without a heartbeat. Partitions have none of
+// their own.
 func (k *lock) judge(l table.Listing) {
-	late := l.Promise != nil && !l.Heartbeat.IsZero() && l.At.Sub(l.Heartbeat) >= l.Promise.Lease*2/3
+	late := l.Promise != nil && l.Member == (table.Hold{}) && !l.Heartbeat.IsZero() && l.At.Sub(l.Heartbeat) >= l.Promise.Lease*2/3
 	if late && !k.late {
 		k.jeopardies++
 	}

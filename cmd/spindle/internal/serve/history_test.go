@@ -194,3 +194,35 @@ func TestALockThatGoesRoundKeepsAnHourInLittleMemory(t *testing.T) {
 	assert.Equal(t, 3600, k.changes)
 	assert.InDelta(t, 2160, held.Seconds(), 0.01)
 }
+
+// TestAPartitionHasItsMembersTime: it is held for as long as the member is, and its jeopardy is the member's.
+func TestAPartitionHasItsMembersTime(t *testing.T) {
+	const member, partition = "orders/member/0007", "orders/partition/eu"
+	since := func(s float64) table.Token { return table.TokenAt(at(s)) }
+	look := func(h *history, now, beat float64) {
+		all := []table.Row{
+			{Name: member, Heartbeat: at(beat), Token: at(0), Writer: "a"},
+			{Name: table.LeaseKey(member, since(0)), Heartbeat: at(0), Token: at(0), Writer: `{"lease":"9s","id":"a","plan":"p"}`},
+			{Name: partition, Heartbeat: at(1.1), Token: at(1), Writer: table.LeaseKey(member, since(0))},
+			{Name: table.LeaseKey(partition, since(1)), Heartbeat: at(1), Token: at(1), Writer: `{"with":"` + table.LeaseKey(member, since(0)) + `","for":"9s"}`},
+		}
+		found, _, err := table.Table{Store: &rows{rows: all, at: at(now)}}.List(t.Context(), "", true)
+		require.NoError(t, err)
+		h.see(found, at(now))
+	}
+	var h history
+	look(&h, 2, 1.5)
+	look(&h, 20, 19.5)
+	k := h.locks[partition]
+	require.Len(t, k.terms, 1)
+	assert.Equal(t, "a", k.terms[0].holder)
+	assert.Equal(t, at(1), k.terms[0].from)
+	assert.Equal(t, table.Held, k.State(), "by the heartbeats of its member")
+	wire := k.wire(1)
+	assert.Equal(t, []string{"orders", member}, []string{wire.Group, wire.Member})
+	assert.Equal(t, []string{"orders", ""}, []string{h.locks[member].wire(1).Group, h.locks[member].wire(1).Member})
+	look(&h, 26, 19.5)
+	assert.Equal(t, []int{1, 0}, []int{h.locks[member].jeopardies, k.jeopardies})
+	look(&h, 29, 19.5)
+	assert.Equal(t, expired, k.terms[0].end)
+}

@@ -47,6 +47,8 @@ type lockWire struct {
 	Heartbeat  int64      `json:"heartbeat,omitempty"`
 	Lease      int64      `json:"lease,omitempty"`
 	Problem    string     `json:"problem,omitempty"`
+	Group      string     `json:"group,omitempty"`  // that it is a part of
+	Member     string     `json:"member,omitempty"` // of a partition: the lock of who has it, or had it last
 	Known      int64      `json:"known"`
 	Changes    int        `json:"changes,omitempty"`
 	Jeopardies int        `json:"jeopardies,omitempty"`
@@ -82,6 +84,9 @@ func (k *lock) wire(tail int) lockWire {
 	}
 	if k.Token != 0 && !k.Heartbeat.IsZero() {
 		w.Token = k.Token.String()
+	}
+	if part, _ := table.PartOf(k.Name); k.IsPart() {
+		w.Group, w.Member = part.Group, k.Member.Name
 	}
 	if k.Promise != nil {
 		w.Lease, w.Value = k.Promise.Lease.Milliseconds(), k.Promise.Value

@@ -1,6 +1,6 @@
 // All about one lock: what the table says of it, its terms, and the command that would break it.
 
-import {model, now, held, left, colour} from "./model.js";
+import {model, now, held, left, colour, partitions, named} from "./model.js";
 import {pieces, ending} from "./timeline.js";
 import {show, short, seconds, when, release, plain, element} from "./text.js";
 
@@ -63,6 +63,9 @@ export class Detail {
     if (lock.value) fact("Value", element("bdi", "value", show(lock.value)));
     if (lock.token) fact("Token", lock.token), fact("Since", when(Number(lock.token) / 1000, at, 3) + " UTC, ", this.since);
     if (lock.lease) fact("Lease", this.lease), fact("Heartbeat", this.beat);
+    if (lock.member) fact("Member", element("bdi", "", show(lock.member)));
+    const parts = partitions(lock);
+    if (parts.length) fact("Partitions", ...parts.slice(0, 500).map((p) => element("bdi", "value", show(p.name.slice(p.name.indexOf("/partition/") + 11)))));
     if (lock.successor) fact("Next", element("bdi", "", show(lock.successor)));
     fact("Changes", `${lock.changes} since spindle serve was started`);
     if (lock.jeopardies) fact("Late", `${lock.jeopardies} ${lock.jeopardies === 1 ? "time" : "times"}, two thirds of the lease passed without a heartbeat`);
@@ -71,6 +74,11 @@ export class Detail {
   }
 
   command(lock) {
+    let warning = "";
+    if (lock.group) {
+      warning = " In a group it is members that are released: all their partitions are free at once, but fenced writes land in each until another member has claimed it.";
+      if (lock.member) lock = named(lock.member) || lock;
+    }
     if (!lock.token || !held(lock) && lock.state !== "expired" && lock.state !== "unreadable") return [];
     const code = element("code", "", release(lock, model));
     code.tabIndex = 0;
@@ -85,7 +93,7 @@ export class Detail {
       }
       setTimeout(() => { copy.textContent = "Copy"; }, 2000);
     });
-    return [element("h3", "", "To break it"), element("p", "faint", "This page changes nothing. A holder that is alive finds out at its next heartbeat; until then it and the next may both work, outside of fenced writes. If you can stop the holder, do that instead."),
+    return [element("h3", "", "To break it"), element("p", "faint", "This page changes nothing. A holder that is alive finds out at its next heartbeat; until then it and the next may both work, outside of fenced writes. If you can stop the holder, do that instead." + warning),
       element("div", "command", code, copy)];
   }
 

@@ -39,6 +39,8 @@ export class List {
     this.view = {q: "", filter: "all", sort: "name", down: false, span: "1h"};
     this.locks = [];
     this.rows = new Map(); // by lock id
+    this.places = new Map(); // of members and their partitions, by lock id: {level, parts, open}
+    this.unfolded = new Set(); // names of members
     this.active = null;    // the id of the lock that the keyboard is at
     this.opened = null;
     this.grid = $("grid");
@@ -50,6 +52,7 @@ export class List {
     this.grid.addEventListener("keydown", (e) => this.key(e));
     this.space.addEventListener("click", (e) => {
       const row = e.target.closest(".row");
+      if (row && e.target.closest(".fold")) return this.fold(Number(row.dataset.id));
       if (row && !getSelection().toString()) this.open(Number(row.dataset.id));
     });
     this.hover();
@@ -93,9 +96,9 @@ export class List {
     }
     const compare = columns[sort][1];
     all.sort((a, b) => (down ? -1 : 1) * compare(a, b, at) || byName(a, b));
-    this.locks = all;
-    if (!all.some((l) => l.id === this.active)) this.active = null;
-    this.grid.setAttribute("aria-rowcount", all.length + 1);
+    this.locks = words.length || filter !== "all" ? this.flat(all) : this.tree(all);
+    if (!this.locks.some((l) => l.id === this.active)) this.active = null;
+    this.grid.setAttribute("aria-rowcount", this.locks.length + 1);
     for (const cell of $("head").querySelectorAll("[data-key]")) {
       const on = cell.dataset.key === sort;
       cell.setAttribute("aria-sort", on ? (down ? "descending" : "ascending") : "none");
@@ -112,6 +115,43 @@ export class List {
         : model.locks.size ? "No lock is like that." : "There are no locks in the table.";
     }
     this.measure();
+  }
+
+  // tree puts the partitions that a member has below it, where they can be folded away. What nobody has stays for
+  // itself: it is what somebody should see.
+  tree(all) {
+    this.places.clear();
+    const members = new Map();
+    for (const l of all) if (l.group && !l.member) members.set(l.name, {lock: l, parts: []});
+    const top = all.filter((l) => {
+      const member = held(l) && members.get(l.member);
+      if (member) member.parts.push(l);
+      return !member;
+    });
+    return top.flatMap((l) => {
+      const parts = members.get(l.name)?.parts || [];
+      if (!parts.length) return [l];
+      const open = this.unfolded.has(l.name);
+      this.places.set(l.id, {level: 1, parts: parts.length, open});
+      if (!open) return [l];
+      for (const p of parts) this.places.set(p.id, {level: 2, parts: 0, open: false});
+      return [l, ...parts];
+    });
+  }
+
+  flat(all) {
+    this.places.clear();
+    return all;
+  }
+
+  fold(id, open) {
+    const place = this.places.get(id);
+    if (!place || !place.parts || place.open === open) return;
+    const name = model.locks.get(id).name;
+    if (place.open) this.unfolded.delete(name);
+    else this.unfolded.add(name);
+    this.active = id;
+    this.refresh();
   }
 
   measure() {
@@ -145,7 +185,7 @@ export class List {
         this.rows.set(lock.id, row);
       }
       row.lock = lock;
-      row.at(i, i * this.height);
+      row.at(i, i * this.height, this.places.get(lock.id));
     }
     spare.forEach((row) => row.element.remove());
     this.mark();
@@ -196,6 +236,8 @@ export class List {
       else if (top + this.height > view.scrollTop + view.clientHeight) view.scrollTop = top + this.height - view.clientHeight;
       this.place();
       if (this.opened !== null) this.open(this.active);
+    } else if (e.key === "ArrowRight" || e.key === "ArrowLeft") {
+      this.fold(this.active, e.key === "ArrowRight");
     } else if ((e.key === "Enter" || e.key === " ") && this.active !== null) {
       this.open(this.active);
       $("detail").focus();
@@ -237,6 +279,8 @@ class Row {
       e.setAttribute("role", "gridcell");
       return e;
     };
+    this.fold = element("span", "fold");
+    this.fold.setAttribute("aria-hidden", "true");
     this.name = element("bdi", "main");
     this.value = element("bdi", "sub");
     this.swatch = element("i", "swatch");
@@ -250,7 +294,7 @@ class Row {
     this.strip = new Strip();
     this.words = element("span", "hidden");
     this.element = element("div", "row",
-      cell("name", this.name, this.value),
+      cell("name", element("span", "line", this.fold, this.name), this.value),
       cell("holder", element("span", "line", this.swatch, this.holder), this.token),
       cell("state", element("div", "bar-line", this.state, this.left), this.bar),
       cell("changes", this.changes),
@@ -270,7 +314,16 @@ class Row {
     this.element.id = "lock-" + lock.id;
   }
 
-  at(index, top) {
+  at(index, top, place) {
+    const {level = 1, parts = 0, open = false} = place || {};
+    if (level !== this.level || parts !== this.parts || open !== this.open) {
+      Object.assign(this, {level, parts, open, rev: -1});
+      this.element.setAttribute("aria-level", level);
+      this.element.classList.toggle("part", level > 1);
+      if (parts) this.element.setAttribute("aria-expanded", String(open));
+      else this.element.removeAttribute("aria-expanded");
+      this.fold.textContent = !parts ? "" : open ? "▾" : "▸";
+    }
     this.element.style.transform = `translateY(${top}px)`;
     this.element.setAttribute("aria-rowindex", index + 2);
     this.element.classList.toggle("odd", index % 2 === 1);
@@ -281,7 +334,8 @@ class Row {
     if (this.rev !== lock.rev) {
       this.rev = lock.rev;
       this.text(this.name, show(lock.name));
-      this.text(this.value, show(lock.value));
+      const parts = this.parts ? `${this.parts} ${this.parts === 1 ? "partition" : "partitions"}` : "";
+      this.text(this.value, [parts, this.level > 1 ? "" : show(lock.value)].filter(Boolean).join(" · "));
       this.text(this.holder, lock.holder ? show(lock.holder) : "nobody");
       this.holder.classList.toggle("faint", !lock.holder);
       this.swatch.className = "swatch " + (lock.holder ? "c" + colour(lock, lock.holder) : "none");

@@ -64,7 +64,7 @@ export function away(f) {
 
 function put(l, was) {
   const lock = was || {terms: [], palette: new Map(), rev: 0};
-  for (const key of ["holder", "value", "token", "successor", "problem"]) lock[key] = l[key] || "";
+  for (const key of ["holder", "value", "token", "successor", "problem", "group", "member"]) lock[key] = l[key] || "";
   for (const key of ["heartbeat", "lease", "changes", "jeopardies"]) lock[key] = l[key] || 0;
   Object.assign(lock, {id: l.id, name: l.name, state: l.state, known: l.known, rev: lock.rev + 1});
   lock.terms = l.all ? (l.terms || []) : joined(lock.terms, l.terms || []);
@@ -77,6 +77,17 @@ function joined(terms, changed) {
   const keys = new Set(changed.map((t) => t.key));
   const oldest = model.at - 1.1 * hour;
   return terms.filter((t) => !keys.has(t.key) && !(t.to && t.to < oldest)).concat(changed);
+}
+
+// partitions are those that a member has, by name.
+export function partitions(member) {
+  if (!member.group) return [];
+  return [...model.locks.values()].filter((l) => l.member === member.name && held(l)).sort((a, b) => a.name < b.name ? -1 : 1);
+}
+
+export function named(name) {
+  for (const lock of model.locks.values()) if (lock.name === name) return lock;
+  return null;
 }
 
 export function held(lock) {
