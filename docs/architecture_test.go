@@ -50,6 +50,17 @@ func TestTheMapOfTheRoomsIsTrue(t *testing.T) {
 	assert.Empty(t, allowed, "on the map and not in the project")
 }
 
+// TestTheLibraryBringsNothingOfTheCommand: what only the command and tests need is in no program that uses the library.
+func TestTheLibraryBringsNothingOfTheCommand(t *testing.T) {
+	list := exec.Command("go", "list", "-deps", module, module+"/lock", module+"/group", module+"/ddl", module+"/doctor", module+"/spindletest")
+	out, err := list.Output()
+	require.NoError(t, err)
+	require.Contains(t, string(out), module+"/internal/table\n")
+	for _, not := range []string{"github.com/prometheus/", "github.com/chromedp/", "github.com/spf13/"} {
+		assert.NotContains(t, string(out), not)
+	}
+}
+
 func roomOf(path string) string {
 	if path == module {
 		return "."
