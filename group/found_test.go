@@ -56,3 +56,34 @@ func TestAnOutageMakesNobodyTakeAHighSlot(t *testing.T) {
 		c.end(a, b)
 	})
 }
+
+// Of partitions whose members' rows were deleted by hand, a look needs to read more. If it has seen some of them
+// before and others not, it reads both at once in the end.
+func TestPartitionsOfMembersThatWereDeletedAreTaken(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b, d := c.start("a", Numbered(24)), c.start("b", Numbered(24)), c.start("d", Numbered(24))
+		c.until(lease, "an even spread", spreadOver(24, a, b, d))
+		b.kill()
+		c.until(2*lease, "a and d to have all", spreadOver(24, a, d)) // so a has seen some that were b's
+		b = c.start("b", Numbered(24))
+		c.until(3*lease, "an even spread", spreadOver(24, a, b, d))
+		time.Sleep(2 * lease)
+		b.kill()
+		d.kill()
+		c.deleteMembers(1, 2)
+		a.link.Counts()
+		c.until(3*lease, "a to have all", spreadOver(24, a))
+		assert.Less(t, a.link.Counts()["roster"], 300)
+		c.end(a)
+	})
+}
+
+// deleteMembers deletes the rows of those that have these slots.
+func (c *cluster) deleteMembers(slots ...int) {
+	for _, slot := range slots {
+		name := table.SlotName("orders", slot)
+		if err := c.store.Commit(c.t.Context(), "operator", []table.Write{{Kind: table.Delete, Name: name}}); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
