@@ -1,6 +1,7 @@
 package group
 
 import (
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
 	"github.com/spindle-lock/spindle/internal/memtable"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -86,4 +89,50 @@ func (c *cluster) deleteMembers(slots ...int) {
 			c.t.Fatal(err)
 		}
 	}
+}
+
+// A member that can take nothing leaves it to others after two leases. One that has nothing left to take stays.
+func TestATakeThatFailedOnceCostsNoTerm(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b, d := c.start("a", Numbered(24)), c.start("b", Numbered(24)), c.start("d", Numbered(24))
+		c.until(lease, "an even spread", spreadOver(24, a, b, d))
+		time.Sleep(3 * lease)
+		before := tokens(a)
+		a.link.Refuse(fleet.Refusing("take", errors.New("not now")))
+		d.stop()
+		<-d.done
+		e := c.start("e", Numbered(24)) // has d's slot, and with it what a could not take
+		c.until(2*lease, "an even spread", spreadOver(24, a, b, e))
+		a.link.Refuse(nil)
+		time.Sleep(5 * lease)
+		assert.Equal(t, before, tokens(a))
+		c.end(a, b, e)
+	})
+}
+
+// A member that can't free what it is not to have any more ends its term, and so does without that.
+func TestAMemberThatCanNotGiveLeavesItToOthers(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(24))
+		c.until(lease, "a to have all", spreadOver(24, a))
+		time.Sleep(2 * lease)
+		a.link.Refuse(func(step string) error {
+			if step == "give" || step == "settle" {
+				return errors.New("not now")
+			}
+			return nil
+		})
+		b := c.start("b", Numbered(24))
+		c.until(5*lease, "b to have its share", func() bool { return b.has() >= 12 })
+		a.link.Refuse(nil)
+		c.end(a, b)
+	})
+}
+
+func tokens(p *process) map[string]spindle.Token {
+	tokens := map[string]spindle.Token{}
+	for _, h := range p.Held() {
+		tokens[h.Name()] = h.Token()
+	}
+	return tokens
 }

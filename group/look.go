@@ -163,6 +163,9 @@ func (t *term) move(ctx context.Context, r table.Roster) {
 	byName := func(a, b table.Observation) int { return cmp.Compare(a.Name, b.Name) }
 	slices.SortFunc(free, byName)
 	slices.SortFunc(unsettled, byName)
+	if len(free)+len(unsettled) == 0 {
+		t.failing = elect.Instant{} // what could not be done has come to nothing
+	}
 	t.settle(ctx, unsettled)
 	t.take(ctx, free)
 }

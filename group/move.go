@@ -74,8 +74,13 @@ func (t *term) failed(err error, shares ...*share) {
 		t.soon(t.config.Clock.Random(t.config.Lease/50 + 1))
 		return
 	}
-	t.problems.Note(fmt.Errorf("take: %w", err))
+	t.endanger("take", err)
 	t.soon(t.retry.Pause(t.config.Clock))
+}
+
+// endanger takes in that something failed which only this member can do, while it is there.
+func (t *term) endanger(step string, err error) {
+	t.problems.Note(fmt.Errorf("%s: %w", step, err))
 	if t.failing == (elect.Instant{}) {
 		t.failing = t.config.Clock.Now()
 	}
@@ -154,8 +159,11 @@ func (t *term) give(ctx context.Context) {
 func (t *term) settle(ctx context.Context, seen []table.Observation) {
 	for chunk := range slices.Chunk(seen, batch) {
 		err := t.try(ctx, func(ctx context.Context) error { return t.table.Settle(ctx, t.hold, chunk...) })
-		if err != nil && !elect.First(err) {
-			t.problems.Note(fmt.Errorf("settle: %w", err))
+		switch {
+		case err == nil:
+			t.failing = elect.Instant{}
+		case !elect.First(err):
+			t.endanger("settle", err)
 		}
 		t.soon(t.retry.Pause(t.config.Clock)) // to see that they are free
 	}

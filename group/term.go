@@ -12,8 +12,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// errUseless ends the term of a member that can take no partition, so that others take them.
-var errUseless = errors.New("no partition could be taken for two leases")
+// errUseless ends the term of a member that can take no partition, or free none, so that others take them.
+var errUseless = errors.New("no partition could be taken, or freed, for two leases")
 
 // term is one term of a member: the partitions that it has end with it. Its state belongs to the loop's goroutine, but
 // for what Has looks at.
@@ -162,7 +162,7 @@ func (t *term) over() <-chan struct{} {
 	return t.lease.Context().Done()
 }
 
-// useless reports whether the member keeps partitions from others that it can't take itself.
+// useless reports whether the member keeps partitions from others that it can't take, or free.
 func (t *term) useless() bool {
 	return !t.leaving() && t.failing != (elect.Instant{}) && t.config.Clock.Now().Since(t.failing) >= 2*t.config.Lease
 }
