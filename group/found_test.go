@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
@@ -135,4 +136,33 @@ func tokens(p *process) map[string]spindle.Token {
 		tokens[h.Name()] = h.Token()
 	}
 	return tokens
+}
+
+// A member that leaves looks no more once its looks have come too late, however long its work takes.
+func TestAMemberThatLeavesDoesNotLookInVain(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(4))
+		c.until(lease, "a to have all", spreadOver(4, a))
+		a.linger = func(string) { time.Sleep(lease * 9 / 10) }
+		a.link.Refuse(fleet.Refusing("roster", errors.New("not now")))
+		time.Sleep(lease / 2)
+		a.stop()
+		time.Sleep(lease * 6 / 10)
+		a.link.After(func(string) { time.Sleep(time.Millisecond) })
+		a.link.Refuse(nil)
+		a.link.Counts()
+		require.NoError(t, <-a.done)
+		assert.Less(t, a.link.Counts()["roster"], 10)
+	})
+}
+
+// Work that is told to stop because its member leaves is not said to take long at once.
+func TestWorkOfAMemberThatLeavesIsGivenTime(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(4))
+		c.until(lease, "a to have all", spreadOver(4, a))
+		a.linger = func(string) { time.Sleep(lease * 9 / 10) }
+		c.end(a)
+		assert.NotContains(t, a.log.String(), "has not returned")
+	})
 }

@@ -35,6 +35,7 @@ func (t *term) look(ctx context.Context) {
 		return
 	}
 	if !t.extend(sent) {
+		t.next.off()
 		return
 	}
 	t.retry.Reset()

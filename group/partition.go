@@ -75,7 +75,7 @@ func (h *holding) partition() Partition {
 
 // tell ends the work's context, for good: a token whose work was told is never acted on again.
 func (h *holding) tell(reason error) {
-	h.told = true
+	h.told, h.since = true, h.in.config.Clock.Now()
 	h.held.Store(nil)
 	h.cancel(reason)
 }

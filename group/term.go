@@ -201,7 +201,6 @@ func (t *term) tellAll(reason error) {
 // tell tells the work of one partition, which is given once that has returned.
 func (t *term) tell(h *holding, reason error) {
 	h.tell(reason)
-	h.since = t.config.Clock.Now()
 	if !h.working {
 		t.giving.sooner(t.config.Clock, 0)
 	}
