@@ -75,6 +75,7 @@ func TestPartitionsOfMembersThatWereDeletedAreTaken(t *testing.T) {
 		b.kill()
 		d.kill()
 		c.deleteMembers(1, 2)
+		a.link.After(func(string) { time.Sleep(lease / 1000) })
 		a.link.Counts()
 		c.until(3*lease, "a to have all", spreadOver(24, a))
 		assert.Less(t, a.link.Counts()["roster"], 300)
@@ -164,5 +165,54 @@ func TestWorkOfAMemberThatLeavesIsGivenTime(t *testing.T) {
 		a.linger = func(string) { time.Sleep(lease * 9 / 10) }
 		c.end(a)
 		assert.NotContains(t, a.log.String(), "has not returned")
+	})
+}
+
+// A confirmation whose reply comes after the end of the term begins nothing: what it says is over.
+func TestAReplyThatOutlivesTheTermBeginsNoWork(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, once := c.process("a", Numbered(4)), memtable.Once("keep")
+		a.link.After(func(step string) {
+			if once(step) {
+				time.Sleep(2 * lease)
+			}
+		})
+		c.run(a)
+		c.until(5*lease, "a to have all", spreadOver(4, a))
+		for name, n := range c.begun {
+			assert.Equal(t, 1, n, name)
+		}
+		c.end(a)
+	})
+}
+
+// What was taken without the member's knowledge is freed if others are to have it by then.
+func TestATakeOfUnknownOutcomeIsFreedForOthers(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b, d := c.start("a", Numbered(24)), c.start("b", Numbered(24)), c.start("d", Numbered(24))
+		c.until(lease, "an even spread", spreadOver(24, a, b, d))
+		time.Sleep(3 * lease)
+		before := tokens(a)
+		a.link.Lose(nil, func(step string) bool { return step == "keep" })
+		d.stop()
+		<-d.done
+		e := c.start("e", Numbered(24)) // has d's slot, and with it what a does not know that it took
+		c.until(3*lease, "an even spread", spreadOver(24, a, b, e))
+		assert.Equal(t, before, tokens(a))
+		a.link.Mend()
+		c.end(a, b, e)
+	})
+}
+
+// A partition whose lease row somebody deleted has fences that fail: it is given up, and taken anew, within two looks.
+func TestALeaseRowThatIsGoneIsNoticed(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(4))
+		c.until(lease, "a to have all", spreadOver(4, a))
+		_, before := a.Has("2")
+		key := table.LeaseKey(table.PartitionName("orders", "2"), table.Token(before))
+		require.NoError(t, c.store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Delete, Name: key}}))
+		c.until(lease, "a new token", func() bool { has, now := a.Has("2"); return has && now > before })
+		c.end(a)
 	})
 }
