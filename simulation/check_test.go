@@ -102,7 +102,7 @@ func (w *world) differs(p *process, t *term, token spindle.Token) bool {
 // watch looks again when that must have ended.
 func (w *world) watch(p *process, t *term) {
 	since := time.Now()
-	time.AfterFunc(w.slack(p, t), func() {
+	time.AfterFunc(w.slack(p, t.began), func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if p.dead || p.paused || p.ended || p.resumed.After(since) || p.jumped.After(since) {
@@ -125,9 +125,9 @@ func (w *world) watch(p *process, t *term) {
 // scaled to the rate of the clock. A clock that jumped is noticed by the next heartbeat, which is
 // documented; that may have been under way for half a lease. The same goes for a process that was stopped
 // in the instant between reading its clock and setting the timer of its deadline.
-func (w *world) slack(p *process, t *term) time.Duration {
+func (w *world) slack(p *process, began time.Time) time.Duration {
 	slack := time.Millisecond + p.lease()/50
-	if !p.jumped.Before(t.began) {
+	if !p.jumped.Before(began) {
 		slack += p.lease() + p.lease()/2
 	}
 	return slack
@@ -244,7 +244,7 @@ func (w *world) checkCommit(step string, at time.Time, before, after map[string]
 	}
 	w.commits++
 	if step == "fenced write" {
-		w.checkFenced(after[registerRow].Writer)
+		w.checkFenced(after[registerOf(lockName)].Writer)
 		return
 	}
 	b, a := stateOf(before), stateOf(after)
@@ -347,8 +347,8 @@ func (w *world) checkFenced(under string) {
 }
 
 // checkRefused is called where a fenced write has landed or not.
-func (w *world) checkRefused(p *process, token spindle.Token, err error) {
-	if errors.Is(err, table.ErrMissing) && stateOf(w.store.Rows()).leased(table.Token(token)) {
+func (w *world) checkRefused(p *process, lock string, token spindle.Token, err error) {
+	if _, good := w.store.Rows()[table.LeaseKey(lock, table.Token(token))]; good && errors.Is(err, table.ErrMissing) {
 		w.violate("fence", "a fenced write of %s under %v, which is good, was refused", p.name, token)
 	}
 }

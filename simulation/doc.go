@@ -7,6 +7,7 @@
 //   - process_test.go: a process, its clock and its leader function
 //   - link_test.go: its way to the table
 //   - check_test.go: the invariants
+//   - group_test.go: groups instead of locks, and group_check_test.go: their invariants
 //   - handover_test.go: handovers, what the driver does to them, and their invariants
 //   - dice_test.go: chance
 //

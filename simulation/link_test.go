@@ -55,7 +55,7 @@ func (l link) Commit(ctx context.Context, step string, writes []table.Write) err
 
 // Transact may run the transaction again that was applied, as a client does that has lost the reply.
 func (l link) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
-	if step == "confirm" && l.p.sick {
+	if l.p.fails(step) {
 		return time.Time{}, pick(l.p.diceAt(step), errUnavailable, status.Error(codes.FailedPrecondition, "sick"))
 	}
 	at, err := l.transact(ctx, step, fn)
@@ -63,6 +63,14 @@ func (l link) Transact(ctx context.Context, step string, fn func(context.Context
 		return l.transact(ctx, step, fn)
 	}
 	return at, err
+}
+
+// fails says whether the process is sick: a candidate can't confirm, and a member can't take partitions.
+func (p *process) fails(step string) bool {
+	if p.member == nil {
+		return p.sick && step == "confirm"
+	}
+	return p.sick && step == p.member.ails && !p.w.calm()
 }
 
 func (l link) transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
@@ -199,8 +207,22 @@ func (p *process) fate(step string, replayed bool) (fate, bool) {
 }
 
 // late lets a confirmation land when candidates with shorter leases take its claim for a dead one, and
-// their claims just after that.
+// their claims just after that. A member's heartbeat lands when others bury it, and a confirmation of what it took after
+// that.
 func (w *world) late(p *process, step string, f *fate, d *dice) {
+	switch dies := p.member != nil && w.plan.moody; {
+	case dies && step == "keep" && d.chance(0.1):
+		f.request = p.lease() + d.spread(p.lease()/20, p.lease())
+		w.fault("slow RPC", f.request)
+		w.cutOff(p, d, f.request)
+	case dies && step == "heartbeat" && d.chance(0.01):
+		f.request = d.between(p.lease()*6/10, p.lease()*8/10)
+		w.fault("slow RPC", f.request)
+		w.cutOff(p, d, 2*f.request)
+	case dies && step == "bury's read" && d.chance(0.3):
+		f.request = d.spread(time.Millisecond, p.lease()/4)
+		w.fault("slow RPC", f.request)
+	}
 	shortest := slices.Min(w.plan.leases)
 	switch {
 	case !w.plan.moody || !w.plan.mixed || !d.chance(0.3):
@@ -255,7 +277,7 @@ func (w *world) land(p *process, step string, f fate, apply func() reply, answer
 }
 
 func isTransaction(step string) bool {
-	return step == "claim" || step == "confirm" || step == "withdraw"
+	return slices.Contains([]string{"claim", "confirm", "withdraw", "bury", "take", "keep", "settle"}, step)
 }
 
 func outcomeOf(err error) string {
@@ -282,19 +304,22 @@ func (w *world) told(p *process, step string, sent time.Time, r reply) {
 }
 
 // fencedWrite writes into the register under a token, in one commit with the real fence.
-func (p *process) fencedWrite(token spindle.Token) {
+func (p *process) fencedWrite(lock string, token spindle.Token, fence *spanner.Mutation) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.lease())
 	defer cancel()
 	writes := []table.Write{
-		writeOf(p.lock.Fence(token)),
-		{Kind: table.Update, Name: registerRow, Set: []table.Cell{{Column: table.ColWriter, Value: strconv.FormatInt(int64(token), 10)}}},
+		writeOf(fence),
+		{Kind: table.Update, Name: registerOf(lock), Set: []table.Cell{{Column: table.ColHeartbeat, Value: table.Now}, {Column: table.ColWriter, Value: strconv.FormatInt(int64(token), 10)}}},
 	}
 	p.rpc(ctx, "fenced write", true, func() reply {
 		err := p.w.store.Commit(context.Background(), "fenced write", writes)
-		p.w.checkRefused(p, token, err)
+		p.w.checkRefused(p, lock, token, err)
 		return reply{err: err}
 	})
 }
+
+// registerOf is the row that fenced writes under a lock write.
+func registerOf(lock string) string { return "register of " + lock }
 
 // writeOf reads what a mutation does, so that the fence of the product is what is tested.
 func writeOf(m *spanner.Mutation) table.Write {

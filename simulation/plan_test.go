@@ -49,15 +49,16 @@ type plan struct {
 	brief     []bool
 	hunts     bool // something happens to who has announced that it leaves
 
-	// Weights of what the driver does.
-	driver map[string]int
+	driver map[string]int // weights of what the driver does
+	steps  []string
 }
 
 // A candidate waits a second for a reply at least: with short leases that is long.
 var baseLeases = []time.Duration{200 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, time.Minute}
 
-func planOf(d *dice) plan {
-	p := plan{mixed: d.chance(0.5), latency: pick(d, 2*time.Millisecond, 20*time.Millisecond), slowest: 1, fastest: 1}
+// draw draws a fleet of candidates.
+func (w *world) draw(d *dice) plan {
+	p := plan{steps: rpcSteps, mixed: d.chance(0.5), latency: pick(d, 2*time.Millisecond, 20*time.Millisecond), slowest: 1, fastest: 1}
 	base := pick(d, baseLeases...)
 	for range 2 + d.below(4) {
 		l := base

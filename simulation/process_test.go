@@ -25,6 +25,7 @@ type process struct {
 	sick bool // it can't confirm
 
 	lock   *spindle.Lock
+	member *member // instead of a lock
 	config *options.Config
 	stop   context.CancelFunc
 	died   chan struct{} // closed when it crashes
@@ -51,6 +52,7 @@ type process struct {
 	held              spindle.Token
 	term              *term       // the last that its leader function was told of
 	leads             bool        // it has a leader function
+	working           int         // calls of the caller's code that have not returned
 	beat              time.Time   // when its last heartbeat was sent that was acknowledged
 	gave              table.Token // of the term that it gave up last
 	gaveAt            time.Time   // when it stopped to hold that
@@ -82,23 +84,13 @@ func (w *world) start(slot int) {
 	if w.plan.reclaim {
 		id = fmt.Sprintf("pod-%d", slot)
 	}
-	opts := append(w.plan.options(slot, id), spindle.WithLogger(slog.New(slog.DiscardHandler)))
-	if p.leads = d.chance(0.8); p.leads {
-		opts = append(opts, spindle.WithLeader(p.lead))
-		if w.plan.brief[slot] {
-			opts = append(opts, spindle.WithStepDownOnReturn())
-		}
-	}
-	if w.plan.handovers {
-		opts = append(opts, spindle.WithObserver(p.observe))
-	}
-	p.lock = spindle.New(nil, "locktable", lockName, append(opts, p.seam)...)
+	run := w.fleet.launch(p, id, &d)
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	done := make(chan error, 1)
 	w.slots[slot] = p
 	w.tracef(p, "starts as %s, lease %v, rate %v", id, p.lease(), p.rate)
-	if err := p.lock.Run(ctx, done); err != nil {
+	if err := run(ctx, done); err != nil {
 		w.violate("run", "%s: %v", p.name, err)
 		return
 	}
@@ -116,9 +108,25 @@ func (w *world) start(slot int) {
 	}()
 }
 
+// launch makes the process one with a Lock.
+func (w *world) launch(p *process, id string, d *dice) func(context.Context, ...chan<- error) error {
+	opts := w.plan.options(p.slot, id)
+	if p.leads = d.chance(0.8); p.leads {
+		opts = append(opts, spindle.WithLeader(p.lead))
+		if w.plan.brief[p.slot] {
+			opts = append(opts, spindle.WithStepDownOnReturn())
+		}
+	}
+	if w.plan.handovers {
+		opts = append(opts, spindle.WithObserver(p.observe))
+	}
+	p.lock = spindle.New(nil, "locktable", lockName, append(opts, p.seam)...)
+	return p.lock.Run
+}
+
 // seam puts the lock on the simulation's table and the process's clock.
 func (p *process) seam(c *options.Config) {
-	c.Store, c.Clock = link{p}, p
+	c.Store, c.Clock, c.Log = link{p}, p, slog.New(slog.DiscardHandler)
 	p.config = c
 }
 
@@ -272,25 +280,30 @@ func (p *process) lead(ctx context.Context, token spindle.Token) {
 	t := p.begin(ctx, token)
 	defer p.end(t)
 	d := seeded(p.w.seed, p.id, uint64(token))
+	p.toil(ctx, &d, 3*p.lease(), func() { p.fencedWrite(lockName, token, p.lock.Fence(token)) })
+}
+
+// toil is what guarded work does.
+func (p *process) toil(ctx context.Context, d *dice, seldom time.Duration, write func()) {
 	early := d.chance(0.1)
 	for n := d.below(4); n > 0 || !early; n-- {
-		if !p.nap(ctx.Done(), d.spread(p.lease()/20, 3*p.lease())) || ctx.Err() != nil {
+		if !p.nap(ctx.Done(), d.spread(p.lease()/20, seldom)) || ctx.Err() != nil {
 			break
 		}
-		p.fencedWrite(token)
+		write()
 	}
 	if early {
 		return
 	}
 	p.nap(nil, d.between(1, 5*time.Millisecond)) // its ctx has ended
 	if p.w.calm() || !d.chance(p.w.plan.overrun) {
-		p.fencedWrite(token)
+		write()
 		return
 	}
 	late := d.spread(p.lease()/10, 3*p.lease())
 	p.w.note("work overruns", late)
 	p.nap(nil, late)
-	p.fencedWrite(token)
+	write()
 }
 
 func (p *process) begin(ctx context.Context, token spindle.Token) *term {
@@ -300,6 +313,7 @@ func (p *process) begin(ctx context.Context, token spindle.Token) *term {
 		p.w.violate("one leader function", "%s leads under %v while its function for %v still runs", p.name, token, p.term.token)
 	}
 	p.term = &term{ctx: ctx, token: token, began: time.Now()}
+	p.working++
 	p.w.tracef(p, "leads under %v", token)
 	t := p.term
 	context.AfterFunc(ctx, func() { p.w.checkTold(p, t) })
@@ -310,6 +324,7 @@ func (p *process) end(t *term) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	t.returned, t.left = true, time.Now()
+	p.working--
 	if !p.dead { // else its ctx ends at this very instant
 		p.w.tracef(p, "work under %v has returned: %v", t.token, context.Cause(t.ctx))
 	}

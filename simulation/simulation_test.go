@@ -24,6 +24,9 @@ import (
 // The same seed gives the same run. The scheduler is no part of a seed, so nothing may depend on it:
 // chance is a function of the seed, the process and the virtual instant (not of who asks first), and
 // delays are odd nanoseconds, so that no two events share an instant.
+//
+// Groups (-run 'TestGroups$') are the exception: the loop of a member waits for its own RPCs, so that several events may
+// be there when it goes on, and a select takes any. A run that fails shows its own trace; run its seed a few times.
 
 var (
 	flagSeed  = flag.Uint64("seed", 0, "run this one seed of the simulation and print its trace")
@@ -31,30 +34,43 @@ var (
 	flagUntil = flag.String("until", "", "run seeds from 1 until this invariant is violated, for -soak at most (for mutants)")
 )
 
-const (
-	fixedSeeds = 60
-	freshFor   = 45 * time.Second
+// trial is a kind of fleet that is tried.
+type trial struct {
+	test     string
+	of       func(*world) fleet
+	seeds    uint64        // that are always tried
+	freshFor time.Duration // others are
+	traced   bool          // each run: a seed need not take the same course again
+}
+
+var (
+	locks   = trial{"TestSimulation", func(w *world) fleet { return w }, 60, 45 * time.Second, false}
+	members = trial{"TestGroups", newGroups, 12, 20 * time.Second, true}
 )
 
-func TestSimulation(t *testing.T) {
+func TestSimulation(t *testing.T) { locks.run(t) }
+
+func TestGroups(t *testing.T) { members.run(t) }
+
+func (k trial) run(t *testing.T) {
 	var total totals
 	defer func(start time.Time) { t.Log(total.report(time.Since(start))) }(time.Now())
 	switch {
 	case *flagUntil != "":
-		hunt(t, &total, *flagUntil)
+		k.hunt(t, &total, *flagUntil)
 	case *flagSeed != 0:
-		w := simulate(t, *flagSeed, true)
+		w := k.simulate(t, *flagSeed, true)
 		total.add(w)
 		t.Log(w.history())
-		w.report(t)
+		k.report(t, w)
 	case *flagSoak > 0:
-		fresh(t, &total, *flagSoak)
+		k.fresh(t, &total, *flagSoak)
 	default:
-		for seed := uint64(1); seed <= fixedSeeds && !t.Failed(); seed++ {
-			must(t, &total, seed)
+		for seed := uint64(1); seed <= k.seeds && !t.Failed(); seed++ {
+			k.must(t, &total, seed)
 		}
 		if !testing.Short() {
-			fresh(t, &total, freshFor)
+			k.fresh(t, &total, k.freshFor)
 		}
 	}
 }
@@ -65,7 +81,7 @@ func TestSimulationIsDeterministic(t *testing.T) {
 		seeds = 6
 	}
 	for seed := range seeds {
-		first, second := simulate(t, seed+1, true).history(), simulate(t, seed+1, true).history()
+		first, second := locks.simulate(t, seed+1, true).history(), locks.simulate(t, seed+1, true).history()
 		if first != second {
 			t.Fatalf("seed %d took two courses:\n%s", seed+1, difference(first, second))
 		}
@@ -85,31 +101,34 @@ func difference(a, b string) string {
 }
 
 // fresh runs seeds that nobody has run before.
-func fresh(t *testing.T, total *totals, length time.Duration) {
+func (k trial) fresh(t *testing.T, total *totals, length time.Duration) {
 	base := rand.Uint64N(1 << 40)
 	t.Logf("fresh seeds from %d on", base)
 	for seed, start := base, time.Now(); time.Since(start) < length && !t.Failed(); seed++ {
-		must(t, total, seed)
+		k.must(t, total, seed)
 	}
 }
 
 // must runs a seed, and once more for its trace if it fails.
-func must(t *testing.T, total *totals, seed uint64) {
-	w := simulate(t, seed, false)
+func (k trial) must(t *testing.T, total *totals, seed uint64) {
+	w := k.simulate(t, seed, k.traced)
 	total.add(w)
 	if len(w.violations) == 0 {
 		return
 	}
-	again := simulate(t, seed, true)
+	again := w
+	if !k.traced {
+		again = k.simulate(t, seed, true)
+	}
 	t.Log(again.history())
-	w.report(t)
+	k.report(t, w)
 }
 
 // hunt is the simulation's part in testing a mutant: it fails once the invariant is violated.
-func hunt(t *testing.T, total *totals, invariant string) {
+func (k trial) hunt(t *testing.T, total *totals, invariant string) {
 	also := map[string]bool{}
 	for seed, start := uint64(1), time.Now(); time.Since(start) < *flagSoak; seed++ {
-		w := simulate(t, seed, false)
+		w := k.simulate(t, seed, false)
 		total.add(w)
 		for _, v := range w.violations {
 			also[v.invariant] = true
@@ -121,28 +140,29 @@ func hunt(t *testing.T, total *totals, invariant string) {
 	t.Logf("not caught: %q; violated: %q", invariant, slices.Sorted(maps.Keys(also)))
 }
 
-func simulate(t *testing.T, seed uint64, tracing bool) *world {
+func (k trial) simulate(t *testing.T, seed uint64, tracing bool) *world {
 	w := &world{seed: seed, tracing: tracing}
+	w.fleet = k.of(w)
 	synctest.Test(t, func(*testing.T) { w.run() })
 	return w
 }
 
-func (w *world) report(t *testing.T) {
+func (k trial) report(t *testing.T, w *world) {
 	for _, v := range w.violations {
 		t.Errorf("%s: %s", v.invariant, v.text)
 	}
 	if t.Failed() {
-		t.Errorf("replay: go test -v ./simulation -run 'TestSimulation$' -seed=%d", w.seed)
+		t.Errorf("replay: go test -v ./simulation -run '%s$' -seed=%d", k.test, w.seed)
 	}
 }
 
 // totals is what was simulated.
 type totals struct {
-	seeds, terms, commits int
-	gaps                  int     // handovers with nothing wrong
-	widest                float64 // the time without a holder in one of them, as a part of what is allowed
-	time                  time.Duration
-	faults                map[string]int
+	seeds, terms, moves, commits int
+	gaps                         int     // handovers with nothing wrong
+	widest                       float64 // the time without a holder in one of them, as a part of what is allowed
+	time                         time.Duration
+	faults                       map[string]int
 }
 
 func (s *totals) add(w *world) {
@@ -151,6 +171,7 @@ func (s *totals) add(w *world) {
 	}
 	s.seeds++
 	s.terms += w.terms
+	s.moves += w.moves
 	s.commits += w.commits
 	s.gaps += w.gaps
 	s.widest = max(s.widest, w.widest)
@@ -167,7 +188,7 @@ func (s *totals) report(took time.Duration) string {
 		all += s.faults[kind]
 		fmt.Fprintf(&b, "\n  %-24s %d", kind, s.faults[kind])
 	}
-	return fmt.Sprintf("simulated %.3f years in %v (%.1f h/s): %d seeds (%.0f/min), %d commits, %d terms, %d handovers with nothing wrong (at worst %.2f of the time that they may take), %d faults (%.1f per term):%s",
+	return fmt.Sprintf("simulated %.3f years in %v (%.1f h/s): %d seeds (%.0f/min), %d commits, %d terms, %d works on partitions, %d handovers with nothing wrong (at worst %.2f of the time that they may take), %d faults (%.1f per term):%s",
 		s.time.Hours()/24/365, took.Round(time.Millisecond), s.time.Hours()/took.Seconds(), s.seeds, float64(s.seeds)/took.Minutes(),
-		s.commits, s.terms, s.gaps, s.widest, all, float64(all)/float64(max(s.terms, 1)), b.String())
+		s.commits, s.terms, s.moves, s.gaps, s.widest, all, float64(all)/float64(max(s.terms, 1)), b.String())
 }

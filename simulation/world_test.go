@@ -15,15 +15,26 @@ import (
 
 const (
 	lockName    = "mylock"
-	registerRow = "register" // what the fenced writes write
-	driverSteps = 120        // of the driver
+	driverSteps = 120 // of the driver
 )
 
 // Rows of other locks, which nobody may touch.
 var otherRows = []string{"mylock_b", "mylock_12", "mylock_0", "mylock_0946684", "mylock_b_1234567890123456", "mylock_12345678901234567"}
 
+// fleet is what a world has processes of, and how they are judged. A world is one of candidates for a lock itself.
+type fleet interface {
+	draw(d *dice) plan
+	launch(p *process, id string, d *dice) (run func(context.Context, ...chan<- error) error)
+	check()
+	checkCommit(step string, at time.Time, before, after map[string]table.Row)
+	breakOne(kind string, d *dice)
+	settle()
+	checkRest(rows map[string]table.Row)
+}
+
 // world is one run.
 type world struct {
+	fleet   fleet
 	seed    uint64
 	plan    plan
 	tracing bool
@@ -54,6 +65,7 @@ type world struct {
 	violations []violation
 	trace      []line
 	terms      int
+	moves      int // of partitions
 	commits    int
 	lasted     time.Duration
 	faults     map[string]int
@@ -71,7 +83,7 @@ func (w *world) run() {
 	for range driverSteps {
 		w.drive()
 	}
-	w.settle()
+	w.fleet.settle()
 	w.finish()
 	w.lasted = time.Since(w.begun)
 }
@@ -79,11 +91,11 @@ func (w *world) run() {
 func (w *world) begin() {
 	w.begun = time.Now()
 	d := seeded(w.seed)
-	w.plan = planOf(&d)
+	w.plan = w.fleet.draw(&d)
 	w.faults = map[string]int{}
 	w.handovers, w.claimants = newHandovers(), map[table.Token]string{}
 	w.slots, w.starting = make([]*process, len(w.plan.leases)), make([]bool, len(w.plan.leases))
-	w.store.OnCommit = w.checkCommit
+	w.store.OnCommit = w.fleet.checkCommit
 	w.store.Idle = w.plan.idle
 	w.store.Ahead = func() time.Duration {
 		d := w.dice(w.actor, "ahead")
@@ -91,7 +103,7 @@ func (w *world) begin() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, name := range append(otherRows, registerRow) {
+	for _, name := range append(otherRows, registerOf(lockName)) {
 		w.operate(table.Write{Kind: table.Insert, Name: name, Set: []table.Cell{{Column: table.ColWriter, Value: "somebody"}}})
 	}
 	w.tracef(nil, "plan %+v", w.plan)
@@ -153,7 +165,7 @@ func (w *world) soon() {
 	time.AfterFunc(1, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.check()
+		w.fleet.check()
 	})
 }
 
@@ -202,16 +214,16 @@ func (w *world) drive() {
 	defer w.mu.Unlock()
 	d = w.dice(nil, "driver")
 	if w.plan.moody {
-		w.sore = []string{pick(&d, rpcSteps...), pick(&d, rpcSteps...)}
+		w.sore = []string{pick(&d, w.plan.steps...), pick(&d, w.plan.steps...)}
 	}
 	if kind := weighed(&d, w.plan.driver); kind != "" {
-		w.breakOne(kind, &d)
+		w.fleet.breakOne(kind, &d)
 	}
 	w.soon()
 }
 
 func weighed(d *dice, weights map[string]int) string {
-	kinds := slices.Concat(drivenFaults, handoverFaults)
+	kinds := slices.Concat(drivenFaults, handoverFaults, groupFaults)
 	sum := 0
 	for _, kind := range kinds {
 		sum += weights[kind]
@@ -335,7 +347,7 @@ func (w *world) resume(p *process, length time.Duration) {
 		p.jumped = time.Now()
 	}
 	w.tracef(p, "goes on")
-	w.check()
+	w.fleet.check()
 }
 
 // crash ends a process: nothing of it is sent any more. What it has sent may still land.
@@ -384,7 +396,7 @@ func (w *world) tryStart(slot int, d time.Duration) {
 			return
 		}
 		p := w.slots[slot]
-		busy := p != nil && !p.dead && (!p.ended || p.term != nil && !p.term.returned)
+		busy := p != nil && !p.dead && (!p.ended || p.working > 0)
 		if wait := time.Until(w.noStart); wait > 0 || busy {
 			d := w.dice(nil, "start", uint64(slot))
 			w.tryStart(slot, max(wait, 0)+d.between(1, w.plan.longest/20))
@@ -645,7 +657,13 @@ func (w *world) finish() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if s := stateOf(w.store.Rows()); !w.broken() && (s.kind() != "released" || len(s.leases) > 0) {
+	if !w.broken() {
+		w.fleet.checkRest(w.store.Rows())
+	}
+}
+
+func (w *world) checkRest(rows map[string]table.Row) {
+	if s := stateOf(rows); s.kind() != "released" || len(s.leases) > 0 {
 		w.violate("nothing left over", "the rows at the end are %v", s)
 	}
 }

@@ -1,0 +1,405 @@
+package simulation
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// The invariants of groups, by the names under which the mutants know them. Some have the name of what they are for
+// locks.
+//
+//	one worker        at no instant do two processes that run have a partition, as Has says
+//	ctx ends          a work's ctx is over when Has is
+//	no revival        work whose ctx ended other than for a stop is not had again
+//	fence             no fenced write under a token lands after a newer claim of the partition, and none of a good
+//	                  token is refused
+//	tokens grow       of each partition, in claims and in works
+//	rows              each commit changes what its step may change, of whom it may
+//	member there      a partition is confirmed in the term of a member that goes on
+//	buried in time    no member's term is ended by another before its lease has run out by Spanner's time
+//	taken in time     no partition is claimed while its member's term goes on, by another
+//	work first        a partition is given, and a member leaves, after the work has returned
+//	one work          at a time for each partition, in each process
+//	all worked on     every partition, in equal shares, some leases after the last fault
+//	no moves          from then on
+//	stop ends         every process that is told to stop ends
+//	nothing left over but released members, and partitions that are free
+
+// holder is who has a partition.
+type holder struct {
+	p     *process
+	token spindle.Token
+}
+
+// check asks everybody. g.mu is held.
+func (g *groups) check() { g.holders() }
+
+func (g *groups) holders() map[string]holder {
+	has := map[string]holder{}
+	for _, p := range g.slots {
+		if p == nil || p.dead || p.paused || p.ended {
+			continue
+		}
+		p.held = 0
+		for name, token := range p.has() {
+			p.held = token
+			if other, taken := has[name]; taken {
+				g.violate("one worker", "%s has %s under %v and %s under %v", other.p.name, name, other.token, p.name, token)
+			}
+			has[name] = holder{p, token}
+		}
+		for name, k := range p.member.works {
+			g.checkWork(p, name, k)
+		}
+	}
+	return has
+}
+
+// hasOne asks a process. w.mu is held: it is no await.
+func (p *process) hasOne(name string) (bool, spindle.Token) {
+	p.asking.Store(true)
+	defer p.asking.Store(false)
+	return p.member.Has(name)
+}
+
+func (p *process) acts(name string, under spindle.Token) bool {
+	has, token := p.hasOne(name)
+	return has && token == under
+}
+
+func (p *process) has() map[string]spindle.Token {
+	has := map[string]spindle.Token{}
+	for _, name := range p.member.names {
+		if ok, token := p.hasOne(name); ok {
+			has[name] = token
+		}
+	}
+	return has
+}
+
+// checkWork compares what work is told with what Has says, now and when that must be the same.
+func (g *groups) checkWork(p *process, name string, k *work) {
+	acts := func() bool { return p.acts(name, k.token) }
+	differs := func() bool { return acts() != (k.ctx.Err() == nil) }
+	if k.watched || !differs() {
+		return
+	}
+	k.watched = true
+	since := time.Now()
+	time.AfterFunc(g.slack(p, k.began.Add(-2*p.lease())), func() { // timers may be that much older than the work
+
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		k.watched = false
+		switch {
+		case p.dead, p.paused, p.ended, p.resumed.After(since), p.jumped.After(since), p.member.works[name] != k, !differs():
+		case acts():
+			g.violate("no revival", "%s has %s under %v whose ctx has ended: %v", p.name, name, k.token, context.Cause(k.ctx))
+		default:
+			g.violate("ctx ends", "the work of %s on %s under %v was not told that it is over", p.name, name, k.token)
+		}
+	})
+}
+
+func (g *groups) beginWork(p *process, ctx context.Context, of group.Partition) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	name, token := of.Name(), of.Token()
+	g.moves++
+	p.working++
+	g.tracef(p, "works on %s under %v", name, token)
+	if before := p.member.works[name]; before != nil {
+		g.violate("one work", "%s works on %s under %v while its work under %v goes on", p.name, name, token, before.token)
+	}
+	switch {
+	case token > g.largest[name]:
+		g.largest[name] = token
+	case !p.dead && p.acts(name, token): // else it was stopped just before this
+		g.violate("tokens grow", "%s works on %s under %v, after work under %v", p.name, name, token, g.largest[name])
+	}
+	k := &work{ctx: ctx, token: token, began: time.Now()}
+	p.member.works[name] = k
+	context.AfterFunc(ctx, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		k.told = time.Now()
+	})
+}
+
+func (g *groups) endWork(p *process, of group.Partition) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.working--
+	if k := p.member.works[of.Name()]; k != nil && k.token == of.Token() {
+		delete(p.member.works, of.Name())
+		if !p.dead {
+			g.tracef(p, "work on %s under %v has returned: %v", of.Name(), of.Token(), context.Cause(k.ctx))
+		}
+	}
+}
+
+// leaseOf tells a lease row's key, and its lock, from a lock row's.
+func leaseOf(key string) (lock string, is bool) {
+	if i := len(key) - 17; i > 0 && key[i] == '_' && strings.Trim(key[i+1:], "0123456789") == "" {
+		return key[:i], true
+	}
+	return key, false
+}
+
+// stateAs is the kind of a lock row: claimed (bare), held or released.
+func stateAs(row table.Row) string {
+	return rowState{exists: true, heartbeat: row.Heartbeat, token: table.TokenAt(row.Token)}.kind()
+}
+
+// lockState is a lock of a group in the table.
+type lockState struct {
+	rowState
+	with table.Hold // a partition's member, as its promise says, or a claim
+}
+
+func lockOf(rows map[string]table.Row, lock string) lockState {
+	s := lockState{rowState: rowState{leases: map[table.Token]table.Row{}}}
+	if row, exists := rows[lock]; exists {
+		s.exists, s.heartbeat, s.token, s.writer = true, row.Heartbeat, table.TokenAt(row.Token), row.Writer
+		s.with, _ = table.MemberOf(row.Writer)
+	}
+	for key, row := range rows {
+		if of, is := leaseOf(key); is && of == lock {
+			token, _ := strconv.ParseInt(key[len(lock)+1:], 10, 64)
+			s.leases[table.Token(token)] = row
+		}
+	}
+	return s
+}
+
+// goesOn says whether a member's term does, by its row.
+func goesOn(rows map[string]table.Row, with table.Hold) bool {
+	row := rows[with.Name]
+	return table.TokenAt(row.Token) == with.Token && !row.Heartbeat.IsZero()
+}
+
+// checkCommit is called within each commit.
+func (g *groups) checkCommit(step string, at time.Time, before, after map[string]table.Row) {
+	g.committed = at
+	p := g.actor
+	if p == nil {
+		return // the operator is free
+	}
+	g.commits++
+	changed := map[string]bool{}
+	for key, row := range before {
+		if now, exists := after[key]; !exists || now != row {
+			lock, _ := leaseOf(key)
+			changed[lock] = true
+		}
+	}
+	for key := range after {
+		if _, exists := before[key]; !exists {
+			lock, _ := leaseOf(key)
+			changed[lock] = true
+		}
+	}
+	if step == "keep" && !slices.ContainsFunc(slices.Collect(maps.Keys(p.member.terms)), func(h table.Hold) bool {
+		_, there := before[h.Key()]
+		return there
+	}) {
+		g.violate("member there", "%s confirmed partitions, and its term was over", p.name)
+	}
+	for _, lock := range slices.Sorted(maps.Keys(changed)) {
+		if of, is := strings.CutPrefix(lock, registerOf("")); is {
+			g.checkFenced(of, after[lock].Writer)
+			continue
+		}
+		b, a := lockOf(before, lock), lockOf(after, lock)
+		if len(a.leases) > 1 && len(a.leases) > len(b.leases) {
+			g.violate("rows", "%s of %s left more than one lease row of %s: %v", step, p.name, lock, a)
+		}
+		switch part, is := table.PartOf(lock); {
+		case !is:
+			g.violate("rows", "%s of %s wrote %q", step, p.name, lock)
+		case part.Partition == "":
+			g.checkMember(step, at, lock, b, a)
+		default:
+			g.checkPartition(step, at, lock, b, a, before)
+		}
+	}
+}
+
+// settled says whether a process is a member for long enough to have its share.
+func (g *groups) settled(p *process) bool {
+	rows := g.store.Rows()
+	for h := range p.member.terms {
+		if goesOn(rows, h) && time.Since(h.Token.Time()) > 2*g.plan.longest+longestAttempt {
+			return true
+		}
+	}
+	return false
+}
+
+func (g *groups) checkFenced(lock, under string) {
+	if token, _ := strconv.ParseInt(under, 10, 64); table.Token(token) != g.claimed[lock] {
+		g.violate("fence", "a fenced write under %s landed after the claim of %s under %d", under, lock, g.claimed[lock])
+	}
+}
+
+// checkMember judges a change of a member's lock.
+func (g *groups) checkMember(step string, at time.Time, lock string, b, a lockState) {
+	p := g.actor
+	hold := table.Hold{Name: lock, Token: b.token}
+	switch step {
+	case "claim":
+		maps.DeleteFunc(g.vanished, func(h table.Hold, _ time.Time) bool { return h.Name == lock })
+		own := p.member.terms[hold] || p.config.Reclaim && g.promise(b).ID == p.config.ID
+		switch {
+		case b.kind() != "held" || !b.leased(b.token):
+		case !own:
+			g.checkExpired("buried in time", at, lock, b)
+		}
+		for name, k := range p.member.works {
+			if lease := p.lease() * 98 / 100; p.member.terms[hold] && !p.dead && (k.told.IsZero() || time.Since(k.told) < lease) && p.jumped.Before(k.began) {
+				g.violate("work first", "%s began a term while its work on %s went on, told to stop at %v", p.name, name, k.told)
+			}
+		}
+	case "confirm":
+		g.terms++
+		p.member.terms[table.Hold{Name: lock, Token: a.token}] = true
+	case "bury":
+		if a.kind() != "released" || b.kind() != "held" || !a.only(0) {
+			g.violate("rows", "bury of %s made of (%v) this: (%v)", p.name, b, a)
+		}
+		g.checkExpired("buried in time", at, lock, b)
+	case "release":
+		if !p.member.terms[hold] || a.kind() != "released" || !a.only(0) {
+			g.violate("rows", "release of %s made of (%v) this: (%v)", p.name, b, a)
+		}
+		for name, k := range p.member.works {
+			if !p.dead && g.with[table.Hold{Name: table.PartitionName(groupName, name), Token: table.Token(k.token)}] == hold {
+				g.violate("work first", "%s left while its work on %s under %v went on", p.name, name, k.token)
+			}
+		}
+	case "heartbeat", "announce":
+		if !p.member.terms[hold] || b.token != a.token || !b.leased(b.token) {
+			g.violate("rows", "%s of %s made of (%v) this: (%v)", step, p.name, b, a)
+		}
+	case "withdraw":
+	default:
+		g.violate("rows", "%s of %s made of (%v) this: (%v)", step, p.name, b, a)
+	}
+}
+
+// checkExpired is about a term that another ends. If its lease row was deleted, the other goes by its own lease.
+func (g *groups) checkExpired(invariant string, at time.Time, lock string, b lockState) {
+	lease := g.actor.lease()
+	if promised, err := time.ParseDuration(g.promise(b).Lease); err == nil {
+		lease = promised
+	}
+	if left := b.heartbeat.Add(lease).Sub(at); left > 0 {
+		g.violate(invariant, "%s ended the term of %s %v before the end of its lease: %v", g.actor.name, lock, left, b)
+	}
+}
+
+func (g *groups) promise(s lockState) (p promise) { return s.promise(s.token) }
+
+// partitionPromise is what the lease row of a partition says.
+type partitionPromise struct {
+	With string `json:"with"`
+	For  string `json:"for"`
+}
+
+// checkPartition judges a change of a partition's lock.
+func (g *groups) checkPartition(step string, at time.Time, lock string, b, a lockState, before map[string]table.Row) {
+	p := g.actor
+	part, _ := table.PartOf(lock)
+	works := p.member.works[part.Partition]
+	busy := !p.dead && works != nil && table.Token(works.token) == b.token
+	bad := func() { g.violate("rows", "%s of %s made of %s (%v) this: (%v)", step, p.name, lock, b, a) }
+	switch step {
+	case "take":
+		if a.kind() != "claimed" || a.token != table.TokenAt(at) || !p.member.terms[a.with] {
+			bad()
+		}
+		if a.token <= g.claimed[lock] {
+			g.violate("tokens grow", "%s was claimed under %d after %d", lock, a.token, g.claimed[lock])
+		}
+		g.claimed[lock] = a.token
+		g.checkTaken(at, lock, b, a, before)
+		if busy {
+			g.violate("work first", "%s claimed %s anew while its work on it went on", p.name, lock)
+		}
+	case "keep":
+		g.with[table.Hold{Name: lock, Token: a.token}] = a.with
+		promise, _ := json.Marshal(partitionPromise{a.writer, p.lease().String()})
+		if b.kind() != "claimed" || a.kind() != "held" || a.token != b.token || a.writer != b.writer || !p.member.terms[a.with] ||
+			!b.only(0) || !a.only(a.token) || a.leases[a.token].Writer != string(promise) {
+			bad()
+		}
+		if _, there := before[a.with.Key()]; !there {
+			g.violate("member there", "%s confirmed %s, and its term %v was over", p.name, lock, a.with)
+		}
+	case "give", "settle":
+		if a.exists && b.exists && a.kind() != "released" && b.kind() != a.kind() || !p.member.terms[b.with] && b.exists && a.rowState.kind() != b.kind() || a.leased(b.token) && b.exists {
+			bad()
+		}
+		if step == "give" && !a.only(0) {
+			bad()
+		}
+		if busy {
+			g.violate("work first", "%s of %s freed %s while its work went on", step, p.name, lock)
+		}
+	default:
+		bad()
+	}
+}
+
+// checkTaken is about who is deprived by a claim.
+func (g *groups) checkTaken(at time.Time, lock string, b, a lockState, before map[string]table.Row) {
+	withs := []table.Hold{b.with}
+	if !b.exists {
+		withs = nil
+		for _, row := range b.leases {
+			var promise partitionPromise
+			_ = json.Unmarshal([]byte(row.Writer), &promise)
+			with, _ := table.MemberOf(promise.With)
+			withs = append(withs, with)
+		}
+	}
+	for _, with := range withs {
+		since, vanished := g.vanished[with]
+		_, there := before[with.Name]
+		switch {
+		case b.exists && b.kind() == "released", with == a.with:
+		case b.exists && b.kind() == "claimed" && at.Sub(b.heartbeat) >= g.actor.lease():
+		case vanished && !there && at.Sub(since) < g.shortest():
+			g.violate("taken in time", "%s took %s %v after somebody deleted the row of its member %v", g.actor.name, lock, at.Sub(since), with)
+		case goesOn(before, with):
+			g.violate("taken in time", "%s took %s from %v, whose term goes on", g.actor.name, lock, with)
+		}
+	}
+}
+
+func (g *groups) shortest() time.Duration { return slices.Min(g.plan.leases) }
+
+// checkRest looks at what is left when all have stopped.
+func (g *groups) checkRest(rows map[string]table.Row) {
+	for key, row := range rows {
+		lock, isLease := leaseOf(key)
+		part, is := table.PartOf(lock)
+		with, _ := table.MemberOf(row.Writer)
+		switch {
+		case !is || part.Group != groupName:
+		case part.Partition == "" && !isLease && stateAs(row) == "held":
+			g.violate("nothing left over", "%s is left: %v", key, row)
+		case !isLease && stateAs(row) != "released" && goesOn(rows, with):
+			g.violate("nothing left over", "%s is left with a member: %v", key, row)
+		}
+	}
+}
