@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,18 +28,22 @@ func TestMutants(t *testing.T) {
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "mutant\tcaught by\tseeds\tsimulated\twith the build")
 	t.Run("all", func(t *testing.T) {
-		for _, m := range mutants {
-			t.Run(m.name, func(t *testing.T) {
+		for i, m := range slices.Concat(mutants, groupMutants) {
+			name, test := m.name, "TestSimulation"
+			if i >= len(mutants) {
+				name, test = "group/"+m.name, "TestGroups"
+			}
+			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				start := time.Now()
-				out, _ := simulate(t, m, m.breaks, patience)
+				out, _ := simulate(t, test, m, m.breaks, patience)
 				caught := regexp.MustCompile(`caught: "(.*?)" by seed (\d+) after (\S+);`).FindStringSubmatch(out)
 				if caught == nil || strings.Contains(out, "panic:") {
 					t.Fatalf("the simulation did not find that %q is broken:\n%s", m.breaks, out)
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\n", m.name, caught[1], caught[2], caught[3], time.Since(start).Round(100*time.Millisecond))
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\n", name, caught[1], caught[2], caught[3], time.Since(start).Round(100*time.Millisecond))
 			})
 		}
 	})
@@ -48,13 +53,15 @@ func TestMutants(t *testing.T) {
 
 // TestNoMutant is the control: the same build with nothing replaced breaks no invariant.
 func TestNoMutant(t *testing.T) {
-	out, err := simulate(t, mutant{}, "none", "3s")
-	if err != nil || !strings.Contains(out, "violated: []") {
-		t.Fatalf("%v\n%s", err, out)
+	for _, test := range []string{"TestSimulation", "TestGroups"} {
+		out, err := simulate(t, test, mutant{}, "none", "3s")
+		if err != nil || !strings.Contains(out, "violated: []") {
+			t.Errorf("%v\n%s", err, out)
+		}
 	}
 }
 
-func simulate(t *testing.T, m mutant, until, limit string) (string, error) {
+func simulate(t *testing.T, test string, m mutant, until, limit string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
 	binary, overlay := filepath.Join(dir, "simulation.test"), filepath.Join(dir, "overlay.json")
@@ -64,7 +71,7 @@ func simulate(t *testing.T, m mutant, until, limit string) (string, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("the mutant does not compile: %v\n%s", err, out)
 	}
-	run := exec.Command(binary, "-test.run=^TestSimulation$", "-test.v", "-until="+until, "-soak="+limit)
+	run := exec.Command(binary, "-test.run=^"+test+"$", "-test.v", "-until="+until, "-soak="+limit)
 	run.Dir = dir
 	out, err := run.CombinedOutput()
 	return string(out), err

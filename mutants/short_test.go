@@ -13,7 +13,7 @@ import (
 // TestShortMutants builds the tests of a package with each mutant and runs, without an emulator, the one that
 // must catch it. A mutant that does not compile, or whose test is not there, is not caught.
 func TestShortMutants(t *testing.T) {
-	for _, m := range slices.Concat(lockMutants, electMutants, tableMutants, rootMutants) {
+	for _, m := range shortMutants() {
 		t.Run(strings.Trim(m.pkg, "./")+"/"+m.name, func(t *testing.T) {
 			t.Parallel()
 			if out, err := short(t, m.pkg, m.mutant, "^"+m.breaks+"$"); err == nil || !strings.Contains(out, "--- FAIL: "+m.breaks) {
@@ -25,12 +25,16 @@ func TestShortMutants(t *testing.T) {
 
 // TestEveryMutantHasItsPlace applies all edits and builds nothing, for those who change the code.
 func TestEveryMutantHasItsPlace(t *testing.T) {
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, groupMutants) {
 		overlayOf(t, m, t.TempDir())
 	}
-	for _, m := range slices.Concat(lockMutants, electMutants, tableMutants, rootMutants) {
+	for _, m := range shortMutants() {
 		overlayOf(t, m.mutant, t.TempDir())
 	}
+}
+
+func shortMutants() []shortMutant {
+	return slices.Concat(lockMutants, electMutants, tableMutants, rootMutants, groupShortMutants)
 }
 
 // short runs the tests of a package that need no emulator.

@@ -1,0 +1,106 @@
+//go:build mutants
+
+package mutants
+
+const (
+	memberGo    = "internal/table/member.go"
+	freeGo      = "group/free.go"
+	joinGo      = "group/join.go"
+	lookGo      = "group/look.go"
+	moveGo      = "group/move.go"
+	partitionGo = "group/partition.go"
+	groupTermGo = "group/term.go"
+	groupLoopGo = "group/member.go"
+	groupPlanGo = "group/plan.go"
+)
+
+// groupMutants must break an invariant of the simulation of groups (they are listed in simulation/group_check_test.go).
+var groupMutants = []mutant{
+	// The steps on the table.
+	one("burial without comparing the heartbeat", "buried in time", memberGo,
+		"\t\tif !unchanged(o, rows) {\n\t\t\treturn nil, ErrChanged\n\t\t}\n\t\treturn append(drop(o)",
+		"\t\tif TokenAt(rows[o.Name].Token) != o.Token {\n\t\t\treturn nil, ErrChanged\n\t\t}\n\t\treturn append(drop(o)"),
+	one("burial of another instant than the observation", "buried in time", memberGo,
+		"\t\tif !unchanged(o, rows) {\n\t\t\treturn nil, ErrChanged\n\t\t}\n\t\treturn append(drop(o)",
+		"\t\tif o = lockRow(o.Name, o.At, rows); !o.Confirmed() {\n\t\t\treturn nil, ErrChanged\n\t\t}\n\t\treturn append(drop(o)"),
+	one("confirmation without the member's check", "member there", memberGo,
+		"writes := []Write{good(member.Name, member.Token)}", "writes := []Write{}"),
+	one("claim that leaves the old lease row", "fence", claimGo,
+		"\t\twrites = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})\n", ""),
+
+	// What a look is taken for.
+	one("burial by the local clock", "buried in time", lookGo,
+		"r.At.Sub(o.Heartbeat) < t.leaseOf(o) {\n\t\t\tcontinue", "t.config.Clock.Now().Time().Sub(o.Heartbeat) < t.leaseOf(o) {\n\t\t\tcontinue"),
+	one("burial by the own lease", "buried in time", lookGo,
+		"\treturn cmp.Or(t.promised[table.Hold{Name: o.Name, Token: o.Token}], t.config.Lease)\n", "\tcmp.Or(o.Token)\n\treturn t.config.Lease\n"),
+	{"two reads for one snapshot", "taken in time", []edit{
+		{groupTermGo, "\tretry   elect.Backoff\n", "\tretry   elect.Backoff\n\tearlier map[string]table.Observation\n"},
+		{lookGo, "\tt.retry.Reset()\n\tt.check", "\tt.retry.Reset()\n\tif before := t.earlier; r.Members != nil {\n\t\tif t.earlier = r.Members; before != nil {\n\t\t\tr.Members = before\n\t\t}\n\t}\n\tt.check"},
+	}},
+	one("missing member taken for one that is over", "taken in time", freeGo,
+		"return j.left(since.Add(promised))", "return j.left(since)"),
+	one("stray lease rows ignored", "taken in time", freeGo,
+		"\tfor _, p := range o.Strays {\n", "\tfor _, p := range map[table.Token]table.Promise{} {\n"),
+	one("whoever has it is over", "taken in time", freeGo,
+		"\tcase o.Exists && over(o, with.Token):", "\tcase o.Exists:"),
+
+	// What is taken, had and given.
+	one("acting after the deadline", "one worker", partitionGo,
+		"return h.in.lease.Held() && h.in.config.Clock.Now().Since(*h.in.looked.Load()) < h.in.limit()", "return true"),
+	one("member that goes on without looking", "ctx ends", groupTermGo,
+		"\tt.blind = m.config.Clock.AfterFunc(t.limit(), func() { lease.Tell(spindle.ErrExpired) })\n",
+		"\tt.blind = m.config.Clock.AfterFunc(1000*t.limit(), func() {})\n"),
+	one("given before the work has returned", "work first", moveGo,
+		"case !h.told || h.working:", "case !h.told:"),
+	one("leaving before all work has returned", "work first", groupTermGo,
+		"t.lease.Context().Err() != nil && t.working() == 0\n", "t.lease.Context().Err() != nil\n"),
+	one("next term before the work has returned", "work first", groupLoopGo,
+		"\tm.await(ctx, m.config.Lease)\n", ""),
+	one("work on a partition whose last work has not returned", "one work", lookGo,
+		"if t.have[s] == nil && s.busy == nil {", "if t.have[s] == nil {"),
+	one("what the table shows as the own is adopted", "tokens grow", lookGo,
+		"\t\to := r.Partitions[s.lock]\n\t\twait, _",
+		"\t\to := r.Partitions[s.lock]\n\t\tif t.loose[s] && o.Surveyed && o.Confirmed() && t.names(o) {\n\t\t\tt.begin(s, o.Token)\n\t\t\tcontinue\n\t\t}\n\t\twait, _"),
+	one("acting again after a give was sent", "tokens grow", moveGo,
+		"\t\tt.problems.Note(fmt.Errorf(\"give: %w\", err))\n",
+		"\t\tfor _, h := range holds {\n\t\t\tif s := t.byLock[h.Name]; t.mine[s] {\n\t\t\t\tt.begin(s, h.Token)\n\t\t\t}\n\t\t}\n"),
+	one("give whose outcome is not known forgotten", "all worked on", moveGo,
+		"\t\tdelete(t.have, s)\n\t\tt.loose[s] = true\n", "\t\tdelete(t.have, s)\n"),
+}
+
+// groupShortMutants must each fail the one test of package group that they name.
+var groupShortMutants = of("./group",
+	one("newcomers counted at once", "TestAMemberThatEndsWheneverItStartsTakesNothing", groupPlanGo,
+		"if o.Heartbeat.Sub(began.Time()) < o.Promise.Lease && ", "if false && "),
+	one("timer by the member alone", "TestWhenAPartitionCanBeTaken", freeGo,
+		"\tswitch since, missing := j.missing[with]; {\n",
+		"\tsince, missing := time.Time{}, false\n\tfor h, at := range j.missing {\n\t\tif h.Name == with.Name {\n\t\t\tsince, missing = at, true\n\t\t}\n\t}\n\tswitch {\n"),
+	one("bare claim of a live member waited for", "TestWhenAPartitionCanBeTaken", freeGo,
+		"return min(j.freeWith(with, never), j.left(o.Heartbeat.Add(j.lease))), false", "return j.freeWith(with, never), false"),
+	one("member that can't take never goes", "TestAMemberThatCanNotTakeLeavesItToOthers", groupTermGo,
+		"return !t.leaving() && t.failing != ", "return false && t.failing != "),
+	one("member that can't give never goes", "TestAMemberThatCanNotGiveLeavesItToOthers", moveGo,
+		"\t\t\tt.endanger(\"settle\", err)\n", ""),
+	one("take that came to nothing ends the term", "TestATakeThatFailedOnceCostsNoTerm", lookGo,
+		"\t\tt.failing = elect.Instant{} // what", "\t\t// what"),
+	one("reply of an earlier term believed", "TestAReplyThatOutlivesTheTermBeginsNoWork", moveGo,
+		"\tif !t.acts() {\n\t\th.tell(context.Cause(h.ctx))\n\t\treturn\n\t}\n", ""),
+	one("Has without the deadline of looks", "TestHasIsFalseOnceTheWorkWasTold", partitionGo,
+		"return h.in.lease.Held() && h.in.config.Clock.Now().Since(*h.in.looked.Load()) < h.in.limit()", "return h.in.lease.Held()"),
+	one("every failure counts as a lost claim", "TestAnOutageMakesNobodyTakeAHighSlot", joinGo,
+		"\t\tif raced {\n\t\t\tlost++", "\t\tif raced || true {\n\t\t\tlost++"),
+	one("take whose outcome is not known forgotten", "TestATakeOfUnknownOutcomeIsFreedForOthers", moveGo,
+		"\tfor _, s := range shares {\n\t\tt.loose[s] = true\n\t}\n", ""),
+	one("nothing settled", "TestATakeOfUnknownOutcomeIsFreedForOthers", lookGo,
+		"\tt.settle(ctx, unsettled)\n", ""),
+	one("partition whose lease row is gone kept", "TestALeaseRowThatIsGoneIsNoticed", lookGo,
+		"\tt.check(r)\n", ""),
+	one("looks that take turns", "TestPartitionsOfMembersThatWereDeletedAreTaken", lookGo,
+		"freeIn(table.Sighting{Observation: lockRow(o)}, *t.traces[s])\n\t\tmore = more || t.surveys[s] && !o.Surveyed", "freeIn(o, *t.traces[s])\n\t\tmore = more || t.surveys[s]"),
+	one("looks after their deadline", "TestAMemberThatLeavesDoesNotLookInVain", lookGo,
+		"\t\tt.next.off()\n", ""),
+	one("reclaimed term that begins anew", "TestAMemberThatReclaimsHasItsPartitionsBackAtOnce", joinGo,
+		"\t\t\t\tm.candidate.Promise.Since = cmp.Or(s.Promise.Since, s.Token)\n", "\t\t\t\t_ = cmp.Or(s.Promise.Since, s.Token)\n"),
+	one("partitions of the older list for nobody", "TestAPartitionThatOnlyTheOldListHasIsTakenWhenItsMemberDies", lookGo,
+		"const patienceOfElders = 3\n", "const patienceOfElders = 3000\n"),
+)
