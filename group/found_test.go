@@ -65,8 +65,8 @@ func TestAnOutageMakesNobodyTakeAHighSlot(t *testing.T) {
 // before and others not, it reads both at once in the end.
 func TestPartitionsOfMembersThatWereDeletedAreTaken(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		a, b, d := c.start("a", Numbered(24)), c.start("b", Numbered(24)), c.start("d", Numbered(24))
-		c.until(lease, "an even spread", spreadOver(24, a, b, d))
+		ps := c.inSlots("a", "b", "d")
+		a, b, d := ps[0], ps[1], ps[2]
 		b.kill()
 		c.until(2*lease, "a and d to have all", spreadOver(24, a, d)) // so a has seen some that were b's
 		b = c.start("b", Numbered(24))
@@ -83,6 +83,15 @@ func TestPartitionsOfMembersThatWereDeletedAreTaken(t *testing.T) {
 	})
 }
 
+// inSlots starts members one after the other, so that they have the slots 0, 1 and so on.
+func (c *cluster) inSlots(ids ...string) (ps []*process) {
+	for _, id := range ids {
+		ps = append(ps, c.start(id, Numbered(24)))
+		c.until(3*lease, "an even spread", spreadOver(24, ps...))
+	}
+	return ps
+}
+
 // deleteMembers deletes the rows of those that have these slots.
 func (c *cluster) deleteMembers(slots ...int) {
 	for _, slot := range slots {
@@ -96,14 +105,14 @@ func (c *cluster) deleteMembers(slots ...int) {
 // A member that can take nothing leaves it to others after two leases. One that has nothing left to take stays.
 func TestATakeThatFailedOnceCostsNoTerm(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		a, b, d := c.start("a", Numbered(24)), c.start("b", Numbered(24)), c.start("d", Numbered(24))
-		c.until(lease, "an even spread", spreadOver(24, a, b, d))
+		ps := c.inSlots("a", "b", "d")
+		a, b, d := ps[0], ps[1], ps[2]
 		time.Sleep(3 * lease)
 		before := tokens(a)
 		a.link.Refuse(fleet.Refusing("take", errors.New("not now")))
 		d.stop()
 		<-d.done
-		e := c.start("e", Numbered(24)) // has d's slot, and with it what a could not take
+		e := c.start("e", Numbered(24), spindle.WithHeartbeat(lease/10)) // soon counted; has d's slot, and with it what a could not take
 		c.until(2*lease, "an even spread", spreadOver(24, a, b, e))
 		a.link.Refuse(nil)
 		time.Sleep(5 * lease)
@@ -189,14 +198,14 @@ func TestAReplyThatOutlivesTheTermBeginsNoWork(t *testing.T) {
 // What was taken without the member's knowledge is freed if others are to have it by then.
 func TestATakeOfUnknownOutcomeIsFreedForOthers(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		a, b, d := c.start("a", Numbered(24)), c.start("b", Numbered(24)), c.start("d", Numbered(24))
-		c.until(lease, "an even spread", spreadOver(24, a, b, d))
+		ps := c.inSlots("a", "b", "d")
+		a, b, d := ps[0], ps[1], ps[2]
 		time.Sleep(3 * lease)
 		before := tokens(a)
 		a.link.Lose(nil, func(step string) bool { return step == "keep" })
 		d.stop()
 		<-d.done
-		e := c.start("e", Numbered(24)) // has d's slot, and with it what a does not know that it took
+		e := c.start("e", Numbered(24), spindle.WithHeartbeat(lease/10)) // soon counted; has d's slot, and with it what a does not know that it took
 		c.until(3*lease, "an even spread", spreadOver(24, a, b, e))
 		assert.Equal(t, before, tokens(a))
 		a.link.Mend()
@@ -214,5 +223,35 @@ func TestALeaseRowThatIsGoneIsNoticed(t *testing.T) {
 		require.NoError(t, c.store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Delete, Name: key}}))
 		c.until(lease, "a new token", func() bool { has, now := a.Has("2"); return has && now > before })
 		c.end(a)
+	})
+}
+
+// Whose member's rows were deleted goes back to its own slot, and not to one whose member may not know yet.
+func TestAMemberWhoseRowsWereDeletedTakesNobodysSlot(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		ps := c.inSlots("a", "b", "third")
+		a, b, third := ps[0], ps[1], ps[2]
+		a.stop()
+		b.stop()
+		<-a.done
+		<-b.done
+		second := c.start("second", Numbered(24))
+		c.until(2*lease, "an even spread", spreadOver(24, second, third))
+		first := c.start("first", Numbered(24)) // in slot 0: the third has never seen it there
+		c.until(2*lease, "an even spread", spreadOver(24, first, second, third))
+		second.stop()
+		<-second.done
+		c.until(lease, "an even spread", spreadOver(24, first, third))
+		first.link.Lose(func(step string) bool { return step == "heartbeat" }, nil)
+		var writes []table.Write
+		for name := range c.store.Rows() {
+			if strings.Contains(name, "/member/") {
+				writes = append(writes, table.Write{Kind: table.Delete, Name: name})
+			}
+		}
+		require.NoError(t, c.store.Commit(t.Context(), "operator", writes))
+		c.until(3*lease, "the third to have all", spreadOver(24, third)) // who works on what is watched
+		first.link.Mend()
+		c.end(first, third)
 	})
 }

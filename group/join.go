@@ -48,7 +48,8 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	if err != nil {
 		return elect.Step{Pause: m.config.Lease / 10}, err
 	}
-	top := -1
+	own, _ := table.PartOf(m.last)
+	top := own.Slot - 1 // it is among those that are looked at, even if somebody has deleted all rows
 	for name := range r.Members {
 		part, _ := table.PartOf(name)
 		top = max(top, part.Slot)
