@@ -17,6 +17,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/spread"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
 // MaxPartitions is the most partitions that a group can have.
@@ -71,6 +72,7 @@ type Group struct {
 	err     error // what is wrong with the arguments of New; nothing works then
 	table   table.Table
 	spanner table.Spanner
+	about   telemetry.Scope
 
 	shares []*share // in the order of their names
 	byName map[string]*share
@@ -93,7 +95,7 @@ type share struct {
 // error.
 //
 // Of the options of package spindle it takes WithLease, WithHeartbeat, WithID, WithValue, WithReclaim, WithHandover,
-// WithObserver and WithLogger. They are about the member: the observer is told of its terms, and not of partitions.
+// WithObserver, WithLogger, WithMeterProvider and WithTracerProvider. They are about the member: the observer is told of its terms, and not of partitions.
 // With WithHandover a member that stops announces it, so that the others are waiting for its partitions. With
 // WithReclaim a process that is started again under its id takes its partitions back at once.
 //
@@ -111,6 +113,8 @@ func New(db *spanner.Client, tableName, name string, partitions Partitions, opts
 	names := partitions.check(&c, name)
 	g := &Group{name: name, config: c, byName: make(map[string]*share, len(names)), byLock: make(map[string]*share, len(names)), digest: digest(names)}
 	g.table, g.spanner = c.Table(db, tableName)
+	g.about = c.Telemetry(tableName, name)
+	g.about.Loop = true
 	for _, n := range names {
 		s := &share{name: n, lock: table.PartitionName(name, n)}
 		g.shares, g.byName[n], g.byLock[s.lock] = append(g.shares, s), s, s

@@ -67,6 +67,7 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 		}
 		return []elect.Sight{s}, 0, nil
 	}, 0)
+	m.watch.Tried(step)
 	return step, step.Err
 }
 

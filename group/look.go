@@ -266,6 +266,13 @@ func (t *term) learn(r table.Roster) {
 		}
 	}
 	t.promised = promised
+	there := 0
+	for _, o := range r.Members {
+		if o.Promise != nil && o.Promise.Plan != "" && r.At.Sub(o.Heartbeat) < o.Promise.Lease {
+			there++
+		}
+	}
+	t.metrics.members.Store(int64(there))
 	for h := range t.missing {
 		if r.Members[h.Name].Exists {
 			delete(t.missing, h)

@@ -13,6 +13,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/spread"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
 // member is the loop of one Run: it joins the group, keeps a term until that ends, and joins again. Its state belongs to
@@ -22,6 +23,9 @@ type member struct {
 	log       *slog.Logger
 	events    *loop.Mailbox // nil: no observer
 	problems  loop.Problems
+	watch     *telemetry.Watch
+	metrics   *metrics
+	table     table.Table     // as the watch sees it
 	candidate elect.Candidate // for slots
 	plan      *spread.Plan
 
@@ -40,10 +44,12 @@ func newMember(g *Group) *member {
 	for i, s := range g.shares {
 		names[i] = s.name
 	}
-	m := &member{Group: g, log: g.config.Log.With("group", g.name, "id", g.config.ID), plan: spread.New(names),
+	m := &member{Group: g, log: g.config.Log.With("table", g.spanner.Table, "group", g.name, "id", g.config.ID), plan: spread.New(names),
 		traces: map[*share]*trace{}, missing: map[table.Hold]time.Time{}, returned: newReturned()}
 	m.problems.Log, m.problems.What = m.log, "keep up with the group"
-	m.candidate = g.config.Candidate(g.table)
+	m.watch, m.metrics = g.about.Watch(), newMetrics(g, g.about)
+	m.table = m.watch.Table(g.table)
+	m.candidate = g.config.Candidate(m.table)
 	m.candidate.Promise.Plan, m.candidate.Promise.Obeys = g.digest, false
 	if g.config.Observe != nil {
 		m.events = loop.NewMailbox(g.config.Observe)
@@ -52,6 +58,8 @@ func newMember(g *Group) *member {
 }
 
 func (m *member) run(ctx context.Context) (err error) {
+	defer m.watch.Close()
+	defer m.metrics.close()
 	limit := m.config.Lease
 	if m.config.Handover {
 		limit *= 2
@@ -76,6 +84,7 @@ func (m *member) run(ctx context.Context) (err error) {
 // serve keeps one term.
 func (m *member) serve(ctx context.Context, lease *elect.Term) error {
 	t := newTerm(m, lease)
+	t.reports = m.watch.Elected(lease)
 	lease.Jeopardy = func(err error) {
 		m.log.Warn("jeopardy: a heartbeat failed", "token", t.hold.Token, "left", lease.Left().Round(time.Millisecond), "err", err)
 		m.emit(spindle.Jeopardy, elect.Event{Token: t.hold.Token, Err: m.wrap("hold", err), Deadline: m.deadline(lease)})

@@ -50,6 +50,7 @@ func (t *term) takeSome(ctx context.Context, free []table.Observation) {
 	for _, name := range kept {
 		t.begin(t.byLock[name], token)
 	}
+	t.metrics.moved(len(kept), "taken")
 	t.log.Debug("partitions taken", "n", len(kept), "token", token)
 }
 
@@ -152,6 +153,7 @@ func (t *term) give(ctx context.Context) {
 	for _, h := range holds {
 		delete(t.loose, t.byLock[h.Name])
 	}
+	t.metrics.moved(len(holds), "given")
 	t.log.Debug("partitions given", "n", len(holds))
 }
 

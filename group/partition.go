@@ -68,7 +68,7 @@ func (h *holding) good() bool {
 
 func (h *holding) partition() Partition {
 	g := h.in.Group
-	return Partition{h.name, fence.Fence{Table: g.spanner, Names: []string{h.lock}, Token: h.token, Wrap: func(err error) error {
+	return Partition{h.name, fence.Fence{Table: g.spanner, Names: []string{h.lock}, Token: h.token, About: g.about, Wrap: func(err error) error {
 		return g.wrap("fence", fmt.Errorf("partition %q: %w", h.name, err))
 	}}}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
 // errUseless ends the term of a member that can take no partition, or free none, so that others take them.
@@ -19,9 +20,10 @@ var errUseless = errors.New("no partition could be taken, or freed, for two leas
 // for what Has looks at.
 type term struct {
 	*member
-	lease *elect.Term
-	hold  table.Hold // the member's lock, and the token
-	slot  int
+	lease   *elect.Term
+	reports *telemetry.Term
+	hold    table.Hold // the member's lock, and the token
+	slot    int
 
 	// looked is the instant before the last acknowledged look was sent. A member that can't look stops, even if its
 	// heartbeats are acknowledged: it would not see that others have its partitions, as somebody deleted rows by hand.
@@ -177,6 +179,7 @@ func (t *term) announce(ctx context.Context) <-chan struct{} {
 	}
 	t.log.Info("leaving", "slot", t.hold.Name, "token", t.hold.Token)
 	t.emit(spindle.Leaving, elect.Event{Token: t.hold.Token})
+	t.reports.Leaving(t.lease.Context())
 	go func() {
 		defer close(done)
 		t.lease.Announce(t.lease.Context())
@@ -272,12 +275,14 @@ func (t *term) remind() {
 func (t *term) end(reason error) {
 	t.lease.End(reason)
 	t.tellAll(reason)
+	t.reports.Over(telemetry.ReasonOf(reason, telemetry.Stopped))
 	t.lost(t.hold, reason)
 }
 
 // release gives the member's lock back, and with it everything that the member has.
 func (t *term) release(ctx context.Context) error {
 	t.tellAll(t.why)
+	t.reports.Over(whyOf(t.why))
 	t.lost(t.hold, t.why)
 	err := t.lease.Release(context.WithoutCancel(ctx), t.why)
 	if errors.Is(err, spindle.ErrSuperseded) {
@@ -288,4 +293,12 @@ func (t *term) release(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// whyOf is the reason of a term that was given up.
+func whyOf(err error) telemetry.Reason {
+	if errors.Is(err, errUseless) {
+		return telemetry.SteppedDown
+	}
+	return telemetry.Stopped
 }

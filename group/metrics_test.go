@@ -1,0 +1,40 @@
+package group
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle/internal/fleet"
+)
+
+// A group reports what it has, who is there and what has moved, and its member's lock reports as any lock does.
+func TestAGroupReports(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		ra, rb := fleet.NewReports(), fleet.NewReports()
+		a := c.start("a", Numbered(10), ra.Options()...)
+		c.until(lease, "a to have all", spreadOver(10, a))
+		c.sleep(3 * lease)
+		b := c.start("b", Numbered(10), rb.Options()...)
+		c.until(3*lease, "an even spread", spreadOver(10, a, b))
+		c.sleep(lease)
+		for _, r := range []*fleet.Reports{ra, rb} {
+			m := r.Metrics(t)
+			assert.Equal(t, 5.0, m["group.partitions{lock=orders}"])
+			assert.Equal(t, 2.0, m["group.members{lock=orders}"])
+			assert.Equal(t, 1.0, m["held{lock=orders}"])
+		}
+		assert.Equal(t, 10.0, ra.Metrics(t)["group.moves{direction=taken,lock=orders}"])
+		assert.Equal(t, 5.0, ra.Metrics(t)["group.moves{direction=given,lock=orders}"])
+		assert.Equal(t, 5.0, rb.Metrics(t)["group.moves{direction=taken,lock=orders}"])
+		a.kill()
+		c.until(2*lease, "b to have all", spreadOver(10, b))
+		c.sleep(lease)
+		assert.Equal(t, 1.0, rb.Metrics(t)["group.members{lock=orders}"])
+		assert.Equal(t, 10.0, rb.Metrics(t)["group.partitions{lock=orders}"])
+		c.end(b)
+		assert.Equal(t, 1.0, rb.Metrics(t)["terms{lock=orders,reason=stopped}"])
+		assert.NotContains(t, rb.Metrics(t), "group.partitions{lock=orders}", "a member that has ended reports nothing")
+		<-a.done
+	})
+}
