@@ -2,6 +2,7 @@ package group
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -65,8 +66,8 @@ func TestAnOutageMakesNobodyTakeAHighSlot(t *testing.T) {
 // before and others not, it reads both at once in the end.
 func TestPartitionsOfMembersThatWereDeletedAreTaken(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		ps := c.inSlots("a", "b", "d")
-		a, b, d := ps[0], ps[1], ps[2]
+		a, b, d := c.start("a", Numbered(24)), c.start("b", Numbered(24)), c.start("d", Numbered(24))
+		c.until(lease, "an even spread", spreadOver(24, a, b, d))
 		b.kill()
 		c.until(2*lease, "a and d to have all", spreadOver(24, a, d)) // so a has seen some that were b's
 		b = c.start("b", Numbered(24))
@@ -74,7 +75,7 @@ func TestPartitionsOfMembersThatWereDeletedAreTaken(t *testing.T) {
 		time.Sleep(2 * lease)
 		b.kill()
 		d.kill()
-		c.deleteMembers(1, 2)
+		c.deleteMembers("b", "d")
 		a.link.After(func(string) { time.Sleep(lease / 1000) })
 		a.link.Counts()
 		c.until(3*lease, "a to have all", spreadOver(24, a))
@@ -92,14 +93,16 @@ func (c *cluster) inSlots(ids ...string) (ps []*process) {
 	return ps
 }
 
-// deleteMembers deletes the rows of those that have these slots.
-func (c *cluster) deleteMembers(slots ...int) {
-	for _, slot := range slots {
-		name := table.SlotName("orders", slot)
-		if err := c.store.Commit(c.t.Context(), "operator", []table.Write{{Kind: table.Delete, Name: name}}); err != nil {
-			c.t.Fatal(err)
+// deleteMembers deletes the lock rows of the members with these ids.
+func (c *cluster) deleteMembers(ids ...string) {
+	var writes []table.Write
+	for name, row := range c.store.Rows() {
+		if strings.Contains(name, "/member/") && slices.Contains(ids, row.Writer) {
+			writes = append(writes, table.Write{Kind: table.Delete, Name: name})
 		}
 	}
+	require.Len(c.t, writes, len(ids))
+	require.NoError(c.t, c.store.Commit(c.t.Context(), "operator", writes))
 }
 
 // A member that can take nothing leaves it to others after two leases. One that has nothing left to take stays.
