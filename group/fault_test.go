@@ -329,3 +329,18 @@ func TestAPartitionThatOnlyTheOldListHasIsTakenWhenItsMemberDies(t *testing.T) {
 		<-a.done
 	})
 }
+
+// Work is told of a stop at once, even if the member waits for an answer of Spanner.
+func TestAStopIsToldAtOnceWhateverAnswersAreOutstanding(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(16))
+		c.until(lease, "a to have all", spreadOver(16, a))
+		a.link.Lose(func(step string) bool { return step == "roster" }, nil)
+		c.sleep(lease/3 + lease/100) // it looks
+		a.stop()
+		c.sleep(0)
+		assert.Zero(t, a.has())
+		assert.Empty(t, c.works)
+		c.end(a)
+	})
+}

@@ -63,7 +63,7 @@ type holding struct {
 
 // good reports whether it may be acted on.
 func (h *holding) good() bool {
-	return h.in.lease.Held() && h.in.config.Clock.Now().Since(*h.in.looked.Load()) < h.in.limit()
+	return h.ctx.Err() == nil && h.in.lease.Held() && h.in.config.Clock.Now().Since(*h.in.looked.Load()) < h.in.limit()
 }
 
 func (h *holding) partition() Partition {

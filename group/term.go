@@ -97,6 +97,9 @@ func (t *term) run(ctx context.Context) error {
 	stop, beat := make(chan struct{}), make(chan error, 1)
 	go func() { beat <- t.lease.Renew(t.config.Heartbeat, stop) }()
 	defer t.blind.Stop()
+	if !t.config.Handover { // at once, even if this goroutine is waiting for an answer
+		defer context.AfterFunc(ctx, func() { t.lease.Tell(context.Cause(ctx)) })()
+	}
 	running := context.WithoutCancel(ctx)
 	ended, announced := ctx.Done(), (<-chan struct{})(nil)
 	wake := t.config.Clock.Timer(0)
@@ -107,12 +110,15 @@ func (t *term) run(ctx context.Context) error {
 		case reason := <-beat:
 			t.end(reason)
 			return nil
-		case <-t.over():
+		case <-t.over(ctx):
 			close(stop)
 			<-beat
 			t.end(context.Cause(t.lease.Context()))
 			return nil
 		case <-t.patience:
+			if t.collect(); t.finished() {
+				continue // both: it was in time
+			}
 			close(stop)
 			<-beat
 			t.end(stopped(ctx))
@@ -157,8 +163,8 @@ func (t *term) goOn(ctx context.Context) {
 }
 
 // over is closed once the term has ended by itself.
-func (t *term) over() <-chan struct{} {
-	if t.leaving() {
+func (t *term) over(ctx context.Context) <-chan struct{} {
+	if t.leaving() || ctx.Err() != nil {
 		return nil
 	}
 	return t.lease.Context().Done()

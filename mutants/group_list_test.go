@@ -46,7 +46,7 @@ var groupMutants = []mutant{
 
 	// What is taken, had and given.
 	one("acting after the deadline", "one worker", partitionGo,
-		"return h.in.lease.Held() && h.in.config.Clock.Now().Since(*h.in.looked.Load()) < h.in.limit()", "return true"),
+		"return h.ctx.Err() == nil && h.in.lease.Held() && h.in.config.Clock.Now().Since(*h.in.looked.Load()) < h.in.limit()", "return true"),
 	one("member that goes on without looking", "ctx ends", groupTermGo,
 		"\tt.blind = m.config.Clock.AfterFunc(t.limit(), func() { lease.Tell(spindle.ErrExpired) })\n",
 		"\tt.blind = m.config.Clock.AfterFunc(1000*t.limit(), func() {})\n"),
@@ -86,7 +86,7 @@ var groupShortMutants = of("./group",
 	one("reply of an earlier term believed", "TestAReplyThatOutlivesTheTermBeginsNoWork", moveGo,
 		"\tif !t.acts() {\n\t\th.tell(context.Cause(h.ctx))\n\t\treturn\n\t}\n", ""),
 	one("Has without the deadline of looks", "TestHasIsFalseOnceTheWorkWasTold", partitionGo,
-		"return h.in.lease.Held() && h.in.config.Clock.Now().Since(*h.in.looked.Load()) < h.in.limit()", "return h.in.lease.Held()"),
+		"return h.ctx.Err() == nil && h.in.lease.Held() && h.in.config.Clock.Now().Since(*h.in.looked.Load()) < h.in.limit()", "return h.in.lease.Held()"),
 	one("every failure counts as a lost claim", "TestAnOutageMakesNobodyTakeAHighSlot", joinGo,
 		"\t\tstep, err := m.tryJoin(ctx, &c)\n", "\t\tstep, err := m.tryJoin(ctx, &c)\n\t\tc.lost++\n"),
 	one("take whose outcome is not known forgotten", "TestATakeOfUnknownOutcomeIsFreedForOthers", moveGo,

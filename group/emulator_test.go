@@ -1,0 +1,153 @@
+package group_test
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+func needEmulator(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+}
+
+const checkpoints = `CREATE TABLE checkpoints (name VARCHAR NOT NULL PRIMARY KEY, position BIGINT)`
+
+// member runs one member on a client of its own until the test ends, or stop is called.
+func (c *cluster) member(id string, opts ...spindle.Option) (g *group.Group, stop func()) {
+	c.t.Helper()
+	client, err := spanner.NewClientWithConfig(c.t.Context(), c.db.Path, spanner.ClientConfig{DisableNativeMetrics: true}, c.db.ClientOptions()...)
+	require.NoError(c.t, err)
+	c.t.Cleanup(client.Close)
+	g = group.New(client, c.db.Table, "orders", group.Numbered(c.n), append(opts, spindle.WithID(id), spindle.WithLease(2*time.Second), spindle.WithLogger(slog.New(slog.DiscardHandler)))...)
+	ctx, end := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	require.NoError(c.t, g.Run(ctx, done))
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			end()
+			assert.NoError(c.t, <-done)
+		})
+	}
+	c.t.Cleanup(stop)
+	return g, stop
+}
+
+type cluster struct {
+	t  *testing.T
+	db *spindletest.Database
+	n  int
+}
+
+// A checkpoint and its fence are one commit, in both dialects: once the partition has moved, it is refused.
+func TestACheckpointOfAPartitionThatHasMovedIsRefused(t *testing.T) {
+	needEmulator(t)
+	for name, dialect := range map[string][]spindletest.Option{
+		"GoogleSQL":  {spindletest.WithDDL(`CREATE TABLE checkpoints (name STRING(MAX) NOT NULL, position INT64) PRIMARY KEY (name)`)},
+		"PostgreSQL": {spindletest.PostgreSQL(), spindletest.WithDDL(checkpoints)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &cluster{t: t, db: spindletest.New(t, dialect...), n: 8}
+			ctx := t.Context()
+			a, stopA := c.member("a")
+			held := await(t, "a to have all", func() ([]group.Partition, bool) { h := a.Held(); return h, len(h) == 8 })
+			write := func(at int64) []*spanner.Mutation {
+				return []*spanner.Mutation{spanner.InsertOrUpdate("checkpoints", []string{"name", "position"}, []any{"orders", at})}
+			}
+			p := held[3]
+			_, err := p.Apply(ctx, write(1))
+			require.NoError(t, err)
+			_, err = p.ReadWriteTransaction(ctx, func(_ context.Context, txn *spanner.ReadWriteTransaction) error { return txn.BufferWrite(write(2)) })
+			require.NoError(t, err)
+			_, err = c.db.Client.Apply(ctx, append(write(3), p.Fence()))
+			require.NoError(t, err)
+
+			b, _ := c.member("b")
+			view := await(t, "both to share", func() (group.View, bool) {
+				v, err := group.Members(ctx, c.db.Client, c.db.Table, "orders")
+				require.NoError(t, err)
+				return v, len(a.Held()) == 4 && len(b.Held()) == 4 && len(v.Members) == 2 && len(v.Nobody) == 0
+			})
+			for i, g := range []*group.Group{a, b} {
+				m := view.Members[i]
+				assert.Equal(t, []string{"a", "b"}[i], m.ID)
+				assert.Equal(t, i, m.Slot)
+				var has []string
+				for _, p := range g.Held() {
+					has = append(has, p.Name())
+				}
+				assert.Equal(t, has, m.Partitions)
+			}
+
+			stopA()
+			moved := await(t, "b to have all", func() (group.Partition, bool) {
+				for _, q := range b.Held() {
+					if q.Name() == p.Name() {
+						return q, true
+					}
+				}
+				return group.Partition{}, false
+			})
+			assert.Greater(t, moved.Token(), p.Token())
+			_, err = p.Apply(ctx, write(4))
+			assert.ErrorIs(t, err, spindle.ErrFenced)
+			assert.ErrorContains(t, err, `group "orders"`)
+			assert.ErrorContains(t, err, `partition "3"`)
+			_, err = c.db.Client.Apply(ctx, append(write(5), p.Fence()))
+			assert.True(t, spindle.IsFenced(err, c.db.Table), "%v", err)
+			_, err = moved.Apply(ctx, write(6))
+			assert.NoError(t, err)
+		})
+	}
+}
+
+// A goroutine for each running work and a constant number besides: none for a partition as such.
+func TestAMemberHasNoGoroutineForEachPartition(t *testing.T) {
+	needEmulator(t)
+	count := func(n int, opts ...spindle.Option) int {
+		c := &cluster{t: t, db: spindletest.New(t), n: n}
+		g, stop := c.member("a", opts...)
+		await(t, "a to have all", func() (int, bool) { return 0, len(g.Held()) == n })
+		defer stop()
+		return ours()
+	}
+	work := group.WithWork(func(ctx context.Context, _ group.Partition) { <-ctx.Done() })
+	assert.Equal(t, count(10), count(1000))
+	assert.Equal(t, count(10, work)+990, count(1000, work))
+}
+
+// ours are the goroutines that package group has started, of whatever member.
+func ours() (n int) {
+	stacks := make([]byte, 64<<20)
+	for _, g := range strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		if _, by, ok := strings.Cut(g, "\ncreated by "); ok && strings.HasPrefix(by, "github.com/spindle-lock/spindle/group.") {
+			n++
+		}
+	}
+	return n
+}
+
+// await asks until it is so.
+func await[V any](t *testing.T, what string, so func() (V, bool)) V {
+	t.Helper()
+	for late := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		if v, ok := so(); ok {
+			return v
+		}
+		require.True(t, time.Now().Before(late), "waited in vain for %s", what)
+	}
+}

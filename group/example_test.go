@@ -1,0 +1,73 @@
+package group_test
+
+import (
+	"context"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/group"
+)
+
+// Every process of a service runs this. Each partition of the queue is consumed by one of them, and its checkpoint is
+// written in the commit that the fence guards.
+func Example() {
+	ctx, quit := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer quit()
+	db, err := spanner.NewClient(context.Background(), os.Getenv("SPINDLE_DB"), spindle.ClientOptions(0)...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	g := group.New(db, "locktable", "orders", group.Numbered(64), spindle.WithHandover(),
+		group.WithWork(func(ctx context.Context, p group.Partition) {
+			for ctx.Err() == nil { // it ends the instant the partition is lost or is to move
+				next, position := receive(ctx, p.Name())
+				if next == nil {
+					return
+				}
+				checkpoint := spanner.InsertOrUpdate("checkpoints", []string{"name", "position"}, []any{p.Name(), position})
+				if _, err := p.Apply(ctx, append(next, checkpoint)); err != nil {
+					log.Printf("partition %s: %v", p.Name(), err)
+				}
+			}
+		}))
+	done := make(chan error, 1)
+	if err := g.Run(ctx, done); err != nil {
+		log.Fatal(err)
+	}
+	if err := <-done; err != nil { // all work has returned, and the others have its partitions
+		log.Print(err)
+	}
+}
+
+// Code that has no work function asks whether it has a partition, and fences what it writes.
+func ExampleGroup_Held() {
+	var g *group.Group // that runs
+	for _, p := range g.Held() {
+		if _, err := p.Apply(context.Background(), mutations(p.Name())); err != nil {
+			log.Print(err)
+		}
+	}
+}
+
+func ExampleMembers() {
+	var db *spanner.Client
+	view, err := group.Members(context.Background(), db, "locktable", "orders")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, m := range view.Members {
+		log.Print(m.ID, " has ", len(m.Partitions), " partitions since ", m.Since.Format(time.RFC3339))
+	}
+}
+
+func receive(context.Context, string) ([]*spanner.Mutation, int64) { return nil, 0 }
+
+func mutations(string) []*spanner.Mutation { return nil }
