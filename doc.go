@@ -15,5 +15,5 @@
 // The files: spindle.go is the lock, options.go its options, client.go those of the Spanner client, run.go the
 // loop, handover.go how a term is given up, request.go how that is asked for, fence.go the fence; seen.go, leader.go
 // and event.go are what others see, and health.go what probes do. docs/architecture.md says where everything else is,
-// and docs/protocol.md why it is safe. Package lock is for work that takes turns.
+// and docs/protocol.md why it is safe. Package lock is for work that takes turns, package group for work that is split into partitions.
 package spindle

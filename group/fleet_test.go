@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,7 +26,8 @@ const lease = 10 * time.Second
 type cluster struct {
 	t     *testing.T
 	store *memtable.Store
-	all   []*process // that ran
+	all   []*process   // that ran
+	rows  atomic.Int64 // that they have read
 
 	mu     sync.Mutex
 	works  map[string]*process // who works on a partition
@@ -49,6 +51,19 @@ func inVirtualTime(t *testing.T, f func(*cluster)) {
 	})
 }
 
+// counted is a table whose rows are counted when they are read.
+type counted struct {
+	table.Store
+	rows *atomic.Int64
+}
+
+// Read implements table.Store.
+func (s counted) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	rows, at, err := s.Store.Read(ctx, step, bound, keys)
+	s.rows.Add(int64(len(rows)))
+	return rows, at, err
+}
+
 // process is a member, its way to the table and its clock.
 type process struct {
 	*Group
@@ -64,7 +79,7 @@ type process struct {
 }
 
 func (c *cluster) process(id string, partitions Partitions, opts ...spindle.Option) *process {
-	p := &process{id: id, of: c, link: &memtable.Link{Store: c.store}, clock: &fleet.Clock{}, log: &fleet.Log{}, done: make(chan error, 1)}
+	p := &process{id: id, of: c, link: &memtable.Link{Store: counted{c.store, &c.rows}}, clock: &fleet.Clock{}, log: &fleet.Log{}, done: make(chan error, 1)}
 	seam := func(o *options.Config) { o.Store, o.Clock = p.link, p.clock }
 	p.Group = New(nil, "locktable", "orders", partitions, append([]spindle.Option{seam, spindle.WithID(id), WithWork(p.work),
 		spindle.WithLogger(slog.New(slog.NewTextHandler(p.log, nil)))}, opts...)...)

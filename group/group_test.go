@@ -1,6 +1,7 @@
 package group
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -100,4 +101,33 @@ func TestAMemberAtRestCostsTheSameForAnyNumberOfPartitions(t *testing.T) {
 			c.end(a, b)
 		})
 	}
+}
+
+// Each member reads the rows of all. With more than a hundred that is bounded: a member reads them more rarely.
+func TestManyMembersReadTheOthersMoreRarely(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		const n = 150
+		var all []*process
+		for i := range n {
+			all = append(all, c.start(fmt.Sprint(i), Numbered(n)))
+		}
+		shared := func(ps []*process) {
+			for range 40 {
+				if c.sleep(lease / 10); spreadOver(n, ps...)() {
+					return
+				}
+			}
+			assert.Fail(t, "no even spread")
+		}
+		shared(all)
+		c.sleep(2 * lease)
+		c.rows.Store(0)
+		c.sleep(4 * lease)
+		assert.Less(t, float64(c.rows.Load())/n/4, 1.8*2*n, "rows that a member reads in a lease: each look would read all, three times")
+		all[7].kill()
+		rest := append(all[:7:7], all[8:]...)
+		shared(rest)
+		c.end(rest...)
+		<-all[7].done
+	})
 }

@@ -58,8 +58,8 @@ func (t *term) look(ctx context.Context) {
 	if !t.leaving() {
 		t.move(ctx, r)
 	}
-	if len(t.wanted()) == 0 {
-		t.members.set(t.config.Clock, t.config.Lease/4*time.Duration(len(r.Members)/manyMembers))
+	if len(t.wanted()) == 0 && len(r.Members) > manyMembers {
+		t.members.set(t.config.Clock, t.config.Lease/(4*manyMembers)*time.Duration(len(r.Members)))
 	}
 	t.remind()
 }
