@@ -17,7 +17,7 @@ const MaxID = 1 << 10
 
 // MaxWriter is the longest text in the column writer, in characters: JSON may write six for a byte of a
 // value, as in \u0000.
-const MaxWriter = 6*(MaxValue+MaxID) + 250
+const MaxWriter = 6*(MaxValue+MaxID) + 150
 
 // MaxDeference is that of the lowest priority.
 const MaxDeference = 9
