@@ -1,6 +1,6 @@
 // Package group spreads partitions over processes: tenants, shards, queues, from one to 20,000. Each partition is
 // worked on by one process at any instant, under a fencing token of its own. Shares differ by at most one. Partitions
-// move when a process joins, leaves or dies, and only as many as have to.
+// move when a process joins, leaves or dies: as many as have to, and a few more if there are gaps among the members' slots.
 //
 // It costs one heartbeat for each process, however many partitions there are.
 //

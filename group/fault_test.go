@@ -213,7 +213,7 @@ func TestAStopIsOverALeaseLaterWhateverWorkDoes(t *testing.T) {
 		began := time.Now()
 		a.stop()
 		err := <-a.done
-		assert.ErrorContains(t, err, "the work of 2 partitions has not returned within a lease (10s)")
+		assert.ErrorContains(t, err, "work on 2 partitions (such as \"3\") has not returned within a lease (10s)")
 		assert.Equal(t, lease, time.Since(began))
 		assert.Equal(t, 14, b.has(), "what has returned was given")
 		assert.ErrorIs(t, a.Run(context.Background()), spindle.ErrRunning)

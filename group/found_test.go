@@ -260,3 +260,76 @@ func TestAMemberWhoseRowsWereDeletedTakesNobodysSlot(t *testing.T) {
 		})
 	}
 }
+
+// A useless member leaves for everybody to see, even while work of it hangs: the others take its share.
+func TestAUselessMemberWithWorkThatHangsLeavesItsShareToOthers(t *testing.T) {
+	for _, opts := range [][]spindle.Option{nil, {spindle.WithHandover()}} {
+		inVirtualTime(t, func(c *cluster) {
+			hang := make(chan struct{})
+			a, b, d := c.start("a", Numbered(16), opts...), c.process("b", Numbered(16), opts...), c.start("d", Numbered(16), opts...)
+			var hangs atomic.Bool
+			b.linger = func(string) {
+				if hangs.Load() {
+					<-hang
+				}
+			}
+			c.run(b)
+			c.until(lease, "an even spread", spreadOver(16, a, b, d))
+			hangs.Store(true)
+			keeps := b.has()
+			b.link.Refuse(fleet.Refusing("take", errors.New("not today")))
+			a.stop()
+			<-a.done
+			c.until(6*lease, "d to have all that b does not hang on", func() bool { return d.has() == 16-keeps })
+			close(hang)
+			c.until(2*lease, "d to have all", spreadOver(16, d))
+			b.link.Refuse(nil)
+			c.until(20*lease, "an even spread", spreadOver(16, b, d))
+			c.end(b, d)
+		})
+	}
+}
+
+// With WithReclaim too, one that ends whenever it starts takes nothing from the others.
+func TestAReclaimingMemberThatEndsWheneverItStartsTakesNothing(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(16))
+		c.until(lease, "a to have all", spreadOver(16, a))
+		c.sleep(3 * lease)
+		for i := range 10 {
+			b := c.start("b", Numbered(16), spindle.WithReclaim())
+			c.sleep(lease * 6 / 10)
+			b.kill()
+			<-b.done
+			assert.Equal(t, 16, a.has(), "%d", i)
+		}
+		c.end(a)
+	})
+}
+
+// A member that rests, as it could not confirm, loses no claim by that: it takes no high slot.
+func TestAMemberThatRestsTakesNoHighSlot(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.process("a", Numbered(4))
+		a.link.Refuse(fleet.Refusing("confirm", errors.New("not today")))
+		c.run(a)
+		c.sleep(4 * lease)
+		a.link.Refuse(nil)
+		c.until(4*lease, "a to have all", spreadOver(4, a))
+		c.end(a)
+		for name := range c.store.Rows() {
+			if part, ok := table.PartOf(name); ok && part.Partition == "" {
+				assert.LessOrEqual(t, part.Slot, 1)
+			}
+		}
+	})
+}
+
+// The zero Partition, of a test of somebody's work, refuses what it is asked to write, and does not panic.
+func TestTheZeroPartitionRefusesWrites(t *testing.T) {
+	var p Partition
+	_, err := p.Apply(t.Context(), nil)
+	assert.ErrorIs(t, err, spindle.ErrFenced)
+	assert.NotNil(t, p.Fence())
+	assert.Error(t, new(Group).Run(t.Context()))
+}

@@ -51,7 +51,7 @@ func (j judge) freeIn(o table.Sighting, m trace) (wait time.Duration, survey boo
 	case !o.Confirmed(): // a bare claim promised nothing
 		return min(j.freeWith(with, never), j.left(o.Heartbeat.Add(j.lease))), false
 	case is && j.decided(with):
-		return j.freeWith(with, 0), false
+		return j.freeWith(with, never), false
 	case !o.Surveyed:
 		return never, true
 	case j.roster.Unreadable[o.Name] != nil:

@@ -53,6 +53,13 @@ func TestWhenAPartitionCanBeTaken(t *testing.T) {
 	since := map[table.Hold]time.Time{gone: ago(5 * time.Second)}
 	lock := table.Promise{Lease: 30 * time.Second}
 
+	vanished := table.SlotName("orders", 5) // its lock row is gone, and its lease row can't be read
+	defer func() {
+		j := judge{roster: table.Roster{At: at, Members: members, Unreadable: map[string]error{vanished: errors.New("not JSON")}}, own: own, lease: 10 * time.Second,
+			missing: map[table.Hold]time.Time{{Name: vanished, Token: token(time.Hour)}: at}}
+		wait, _ := j.freeIn(with(table.Hold{Name: vanished, Token: token(time.Hour)}), trace{})
+		assert.Equal(t, never, wait, "its member's row is missing, and its lease row can't be read")
+	}()
 	for what, c := range map[string]struct {
 		o       table.Sighting
 		m       trace

@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -30,8 +31,8 @@ type Partitions struct{ names []string }
 // characters, line separators and bidirectional marks.
 //
 // The list may change with a rolling update. While members of two lists are there, those of the older list keep the
-// partitions that they have; what is free is taken by those of the newer one. So a name has to mean
-// the same work in both.
+// partitions that they have; what is free is taken by those of the newer one, or after three leases, if that does not have
+// it, by the older. So a name has to mean the same work in both.
 func Named(names ...string) Partitions { return Partitions{slices.Clone(names)} }
 
 // Numbered is the partitions "0" to "n-1". If the number says which keys are whose, as in hash(key) % n, a partition of
@@ -46,7 +47,8 @@ func Numbered(n int) Partitions {
 
 // WithWork runs work for each partition that this member has, in a goroutine of its own, once for each time. Its ctx
 // ends the instant the partition is lost or is to move: context.Cause is ErrMoved, spindle.ErrSuperseded,
-// spindle.ErrExpired, or that of Run's ctx.
+// spindle.ErrExpired, that of Run's ctx, or says that this member leaves for a while, as it could take nothing.
+// Don't return at spindle.ErrFenced, which may come earlier than the end of ctx: wait for that.
 //
 // A partition moves only after its work has returned. Work that does not return is said in the log, and keeps only its
 // own partition from moving, until Run's ctx has ended. Nor does this process begin work on a partition before its
@@ -195,6 +197,9 @@ func (g *Group) Held() []Partition {
 func (g *Group) Run(ctx context.Context, done ...chan<- error) error {
 	if g.err != nil {
 		return g.err
+	}
+	if g.byName == nil {
+		return errors.New("spindle: the Group was not made by New")
 	}
 	if err := loop.Check(ctx, done); err != nil {
 		return g.wrap("run", err)

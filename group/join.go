@@ -1,7 +1,6 @@
 package group
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -79,16 +78,17 @@ func (m *member) choose(seen []elect.Sight, c *contest) (elect.Sight, bool) {
 	top := -1
 	for i, s := range seen {
 		if m.config.Reclaim && s.Exists && !s.Heartbeat.IsZero() && s.Holder() == m.config.ID {
-			if s.Promise != nil {
-				m.candidate.Promise.Since = cmp.Or(s.Promise.Since, s.Token)
+			if s.Promise != nil && s.Heartbeat.Sub(since(s.Observation).Time()) >= s.Promise.Lease { // it has lived
+				m.candidate.Promise.Since = since(s.Observation)
 			}
 			return s, true
 		}
 		if s.Free > 0 {
 			top = i
 		}
-		if s.Name == c.chosen && s.Free > 0 {
+		if s.Name == c.chosen && s.Free > 0 && !s.Heartbeat.IsZero() && s.Writer != m.config.ID {
 			c.lost++
+			c.chosen = ""
 		}
 	}
 	var free []elect.Sight

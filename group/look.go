@@ -45,6 +45,7 @@ func (t *term) look(ctx context.Context) {
 	}
 	t.next.set(t.config.Clock, t.poll(r))
 	if r.Members == nil {
+		t.skip--
 		return
 	}
 	if !t.leaving() && t.spread(r) || t.surveyMore(r) {
@@ -55,11 +56,9 @@ func (t *term) look(ctx context.Context) {
 		t.problems.Clear()
 	}
 	t.bury(ctx, r)
-	if !t.leaving() {
-		t.move(ctx, r)
-	}
-	if len(t.wanted()) == 0 && len(r.Members) > manyMembers {
-		t.members.set(t.config.Clock, t.config.Lease/(4*manyMembers)*time.Duration(len(r.Members)))
+	t.move(ctx, r)
+	if t.skip = 0; len(t.wanted()) == 0 {
+		t.skip = (t.crowd - 1) / manyMembers
 	}
 	t.remind()
 }
@@ -78,7 +77,7 @@ func (t *term) poll(r table.Roster) time.Duration {
 		left := own.Promise.Lease - r.At.Sub(since(own).Time())
 		pause = min(pause, max(left, elect.Jitter(t.config.Clock, t.config.Lease/50)))
 	}
-	if len(r.Members) > manyMembers {
+	if t.crowd > manyMembers {
 		return pause // what is known of the others is older than this
 	}
 	for name, o := range r.Members {
@@ -157,7 +156,7 @@ func (t *term) move(ctx context.Context, r table.Roster) {
 		case !read || !o.Surveyed || r.Unreadable[s.lock] != nil:
 		case !t.names(o):
 			delete(t.loose, s)
-		case !wanted[s]:
+		case !slices.ContainsFunc(free, func(f table.Observation) bool { return f.Name == s.lock }):
 			unsettled = append(unsettled, o.Observation)
 		}
 	}
@@ -208,7 +207,7 @@ func (t *term) patient(wait time.Duration) time.Duration {
 
 // scope is what the next look has to read.
 func (t *term) scope() table.Scope {
-	s := table.Scope{Members: t.members.left(t.config.Clock) <= 0}
+	s := table.Scope{Members: t.skip == 0}
 	for _, h := range t.have {
 		if !h.told {
 			s.Holds = append(s.Holds, table.Hold{Name: h.lock, Token: h.token})
@@ -235,6 +234,9 @@ func (t *term) scope() table.Scope {
 // wanted are the partitions that are to be this member's, and are not.
 func (t *term) wanted() map[*share]bool {
 	wanted := map[*share]bool{}
+	if t.leaving() {
+		return wanted
+	}
 	for s := range t.mine {
 		if t.have[s] == nil && s.busy == nil {
 			wanted[s] = true
@@ -272,6 +274,7 @@ func (t *term) learn(r table.Roster) {
 			there++
 		}
 	}
+	t.crowd = there
 	t.metrics.members.Store(int64(there))
 	for h := range t.missing {
 		if r.Members[h.Name].Exists {

@@ -149,7 +149,7 @@ func (m *member) outlive() error {
 			if m.takeReturned(); m.busy() == 0 {
 				return nil // both: it was in time
 			}
-			return fmt.Errorf("the work of %d partitions has not returned within a lease (%v) of being told to stop, such as that of %q", m.busy(), m.config.Lease, m.firstBusy())
+			return fmt.Errorf("work on %d partitions (such as %q) has not returned within a lease (%v) of being told to stop", m.busy(), m.firstBusy(), m.config.Lease)
 		}
 	}
 	return nil

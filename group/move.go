@@ -98,6 +98,7 @@ func sharesOf(t *term, seen []table.Observation) []*share {
 // begin begins to act on a partition. If the term has ended meanwhile, nothing acts: what the reply says is over.
 func (t *term) begin(s *share, token table.Token) {
 	delete(t.loose, s)
+	t.traces[s] = &trace{feared: t.config.Lease} // what was seen before is over
 	h := &holding{share: s, in: t, token: token}
 	h.ctx, h.cancel = context.WithCancelCause(t.lease.Context())
 	t.have[s] = h
@@ -139,10 +140,8 @@ func (t *term) give(ctx context.Context) {
 	if holds == nil {
 		return
 	}
-	if t.leaving() && !t.config.Handover && !t.marked {
-		// or the others would leave what is given to this member. What fails is a hint that they don't get.
-		t.marked = true
-		_ = t.try(ctx, func(ctx context.Context) error { return t.table.Announce(ctx, t.hold.Token, t.hold.Name) })
+	if t.leaving() {
+		t.mark(ctx)
 	}
 	slices.SortFunc(holds, func(a, b table.Hold) int { return cmp.Compare(a.Name, b.Name) })
 	if err := t.try(ctx, func(ctx context.Context) error { return t.table.Give(ctx, holds...) }); err != nil {
@@ -155,6 +154,15 @@ func (t *term) give(ctx context.Context) {
 	}
 	t.metrics.moved(len(holds), "given")
 	t.log.Debug("partitions given", "n", len(holds))
+}
+
+// mark announces that the member leaves, or the others would leave what it gives to it. What fails is a hint that they
+// don't get.
+func (t *term) mark(ctx context.Context) {
+	if !t.marked {
+		t.marked = true
+		_ = t.try(ctx, func(ctx context.Context) error { return t.table.Announce(ctx, t.hold.Token, t.hold.Name) })
+	}
 }
 
 // settle frees what the table shows with this member for no reason.

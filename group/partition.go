@@ -18,7 +18,7 @@ import (
 var ErrMoved = errors.New("the partition moves to another member")
 
 // Partition is one partition under one token: as work is given it, for as long as its context lasts. Its methods may be
-// called from any goroutine.
+// called from any goroutine. The zero Partition is none: what it writes is refused.
 type Partition struct {
 	name  string
 	fence fence.Fence
@@ -32,7 +32,12 @@ func (p Partition) Token() spindle.Token { return spindle.Token(p.fence.Token) }
 
 // Fence returns a mutation that changes nothing and lets a commit succeed only while this member has not given the
 // partition back, and no other has claimed it. See spindle.Lock.Fence.
-func (p Partition) Fence() *spanner.Mutation { return p.fence.Mutations()[0] }
+func (p Partition) Fence() *spanner.Mutation {
+	if p.fence.Names == nil {
+		return p.fence.Table.Fence(p.name, 0) // of no partition: it refuses whatever it is in
+	}
+	return p.fence.Mutations()[0]
+}
 
 // Apply is Client.Apply in a serializable transaction, with the fence added to ms: a checkpoint and its fence are one
 // commit. Errors are those of spindle.Lock.Apply: errors.Is(err, spindle.ErrFenced) exactly when the token is not good

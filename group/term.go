@@ -40,15 +40,17 @@ type term struct {
 	surveys map[*share]bool // the next look has to read their lease rows
 
 	next    alarm // look
-	members alarm // from when on a look reads the members
+	skip    int   // looks that don't read the members
+	crowd   int   // the members that the last look has shown
 	giving  alarm // give
 	failing elect.Instant
 	retry   elect.Backoff
 
-	why      error // the term is being given up
-	marked   bool  // the others were told that
-	reminded time.Duration
-	idle     bool // it was said that work has returned early
+	why        error           // the term is being given up
+	marked     bool            // the others were told that
+	announcing <-chan struct{} // closed once an announcement has ended; nil: there was none
+	reminded   time.Duration
+	idle       bool // it was said that work has returned early
 }
 
 func newTerm(m *member, lease *elect.Term) *term {
@@ -61,7 +63,6 @@ func newTerm(m *member, lease *elect.Term) *term {
 	t.looked.Store(&now)
 	t.blind = m.config.Clock.AfterFunc(t.limit(), func() { lease.Tell(spindle.ErrExpired) })
 	t.next.set(m.config.Clock, 0)
-	t.members.set(m.config.Clock, 0)
 	return t
 }
 
@@ -111,6 +112,9 @@ func (t *term) run(ctx context.Context) error {
 			t.end(reason)
 			return nil
 		case <-t.over(ctx):
+			if ctx.Err() != nil {
+				continue // both: it is told to stop
+			}
 			close(stop)
 			<-beat
 			t.end(context.Cause(t.lease.Context()))
@@ -158,6 +162,7 @@ func (t *term) goOn(ctx context.Context) {
 	}
 	if t.useless() {
 		t.why = errUseless
+		t.mark(ctx)
 		t.tellAll(errUseless)
 	}
 }
@@ -186,6 +191,7 @@ func (t *term) announce(ctx context.Context) <-chan struct{} {
 	t.log.Info("leaving", "slot", t.hold.Name, "token", t.hold.Token)
 	t.emit(spindle.Leaving, elect.Event{Token: t.hold.Token})
 	t.reports.Leaving(t.lease.Context())
+	t.marked, t.announcing = true, done
 	go func() {
 		defer close(done)
 		t.lease.Announce(t.lease.Context())
@@ -201,7 +207,7 @@ func stopped(ctx context.Context) error {
 func (t *term) tellAll(reason error) {
 	for _, h := range t.have {
 		if !h.told {
-			h.tell(reason)
+			t.tell(h, reason)
 		}
 	}
 	t.lease.Tell(reason)
@@ -224,7 +230,7 @@ func (t *term) collect() {
 		}
 		if !h.told && !t.leaving() && h.ctx.Err() == nil && !t.idle {
 			t.idle = true
-			t.log.Warn("the work of a partition has returned before it was told to: this member goes on to have it, and nobody works on it", "partition", h.name, "token", h.token)
+			t.log.Warn("the work of a partition has returned before it was told to: this member keeps it without work until it moves: return only when ctx has ended", "partition", h.name, "token", h.token)
 		}
 		if h.told {
 			t.giving.sooner(t.config.Clock, t.config.Lease/50)
@@ -280,6 +286,9 @@ func (t *term) remind() {
 // end ends the term, and leaves the member's lock to expire.
 func (t *term) end(reason error) {
 	t.lease.End(reason)
+	if t.announcing != nil {
+		<-t.announcing
+	}
 	t.tellAll(reason)
 	t.reports.Over(telemetry.ReasonOf(reason, telemetry.Stopped))
 	t.lost(t.hold, reason)

@@ -20,7 +20,7 @@ import (
 type View struct {
 	At      time.Time
 	Members []Member // that were heard from within their leases, by slot
-	Nobody  []string // partitions that were held once, and that no member has
+	Nobody  []string // partitions that have a row and no member: they move, wait, or are in no list any more
 }
 
 // Member is a process in a group.

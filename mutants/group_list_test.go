@@ -102,7 +102,7 @@ var groupShortMutants = of("./group",
 	one("looks after their deadline", "TestAMemberThatLeavesDoesNotLookInVain", lookGo,
 		"\t\tt.next.off()\n", ""),
 	one("reclaimed term that begins anew", "TestAMemberThatReclaimsHasItsPartitionsBackAtOnce", joinGo,
-		"\t\t\t\tm.candidate.Promise.Since = cmp.Or(s.Promise.Since, s.Token)\n", "\t\t\t\t_ = cmp.Or(s.Promise.Since, s.Token)\n"),
+		"\t\t\t\tm.candidate.Promise.Since = since(s.Observation)\n", ""),
 	one("partitions of the older list for nobody", "TestAPartitionThatOnlyTheOldListHasIsTakenWhenItsMemberDies", lookGo,
 		"const patienceOfElders = 3\n", "const patienceOfElders = 3000\n"),
 )

@@ -96,6 +96,9 @@ func (f Fence) fenced(ctx context.Context, began time.Time, err error) error {
 	if err != nil {
 		refused = fmt.Errorf("%w: %w", refused, err)
 	}
+	if f.Wrap == nil { // of nothing
+		return refused
+	}
 	refused = f.Wrap(refused)
 	f.About.Fenced(ctx, f.Token, began, refused)
 	return refused

@@ -34,9 +34,16 @@ const manyRanges = 100
 
 // Roster reads the scope of a group in one RPC.
 func (t Table) Roster(ctx context.Context, group string, s Scope) (Roster, error) {
-	rows, at, err := t.Store.Read(ctx, "roster", Present, s.keys(group, time.Now()))
-	if err != nil {
-		return Roster{}, err
+	var rows []Row
+	var at time.Time
+	for about := time.Now(); ; about = at {
+		var err error
+		if rows, at, err = t.Store.Read(ctx, "roster", Present, s.keys(group, about)); err != nil {
+			return Roster{}, err
+		}
+		if !at.After(about.Add(12 * time.Hour)) {
+			break
+		}
 	}
 	r := Roster{At: at, Good: map[Hold]bool{}, Partitions: map[string]Sighting{}, Unreadable: map[string]error{}}
 	byName, byLock := index(rows), leasesOf(rows)
@@ -76,8 +83,8 @@ func (r Roster) note(name string, err error) {
 	}
 }
 
-// keys are those of the scope. The local time only bounds what is read of lease rows: they are those of tokens up to
-// a day later.
+// keys are those of the scope. The time only bounds what is read of lease rows: they are those of tokens up to a day
+// later.
 func (s Scope) keys(group string, about time.Time) Keys {
 	var keys Keys
 	if s.All {
