@@ -127,9 +127,18 @@ func applyDDL(t testing.TB, db *spindletest.Database, statement string) {
 	admin, err := database.NewDatabaseAdminClient(t.Context(), db.ClientOptions()...)
 	require.NoError(t, err)
 	defer admin.Close()
-	op, err := admin.UpdateDatabaseDdl(t.Context(), &databasepb.UpdateDatabaseDdlRequest{Database: db.Path, Statements: []string{statement}})
-	require.NoError(t, err)
-	require.NoError(t, op.Wait(t.Context()))
+	for late := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		op, err := admin.UpdateDatabaseDdl(t.Context(), &databasepb.UpdateDatabaseDdlRequest{Database: db.Path, Statements: []string{statement}})
+		if err == nil {
+			err = op.Wait(t.Context())
+		}
+		if err == nil {
+			return
+		}
+		// The emulator refuses while a transaction runs.
+		require.ErrorContains(t, err, "read-write transaction is already in progress")
+		require.True(t, time.Now().Before(late), "%s: %v", statement, err)
+	}
 }
 
 func write(value int64) []*spanner.Mutation {

@@ -41,7 +41,7 @@ import (
 )
 
 var (
-	chaosFor = flag.Duration("chaos.for", 0, "how long TestChaos goes on, and TestGroupChaos; 0: 55 s and 35 s")
+	chaosFor = flag.Duration("chaos.for", 0, "how long TestChaos goes on, and TestGroupChaos; 0: 45 s and 30 s")
 	seedFlag = flag.Uint64("chaos.seed", 0, "the seed of the attacks; 0: a new one")
 	keepIn   = flag.String("chaos.keep", "", "keep histories and logs in this directory, even of tests that pass")
 )
@@ -91,7 +91,7 @@ func newDatabase(t *testing.T, postgres bool, flags ...string) *spindletest.Data
 }
 
 func TestChaos(t *testing.T) {
-	h := chaos(t, 55*time.Second, teamSize, 0, func(team *team, _ *spindletest.Database, mended int64) {
+	h := chaos(t, 45*time.Second, teamSize, 0, func(team *team, _ *spindletest.Database, mended int64) {
 		ok := team.h.await(settle, func() bool { return team.h.accepted(team.base.Lock, mended) > 0 })
 		assert.True(t, ok, "lock %s: no write was accepted in %v after the last fault", team.base.Lock, settle)
 	})

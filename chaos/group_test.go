@@ -26,7 +26,7 @@ const (
 
 // Each partition of a group is a lock in the history, with a register of its own, which whoever has it counts up.
 func TestGroupChaos(t *testing.T) {
-	chaos(t, 35*time.Second, groupSize, partitions, func(team *team, db *spindletest.Database, mended int64) {
+	chaos(t, 30*time.Second, groupSize, partitions, func(team *team, db *spindletest.Database, mended int64) {
 		assert.Eventually(t, func() bool { return team.h.await(0, team.evenly) && team.seenBy(t, db) }, settle, lease/4,
 			"group %s: its partitions are not held evenly %v after the last fault", team.base.Lock, settle)
 		for _, lock := range team.locks {

@@ -106,7 +106,7 @@ func TestAMemberAtRestCostsTheSameForAnyNumberOfPartitions(t *testing.T) {
 // Each member reads the rows of all. With more than a hundred that is bounded: a member reads them more rarely.
 func TestManyMembersReadTheOthersMoreRarely(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		const n = 150
+		const n = 105
 		var all []*process
 		for i := range n {
 			all = append(all, c.start(fmt.Sprint(i), Numbered(n)))
