@@ -32,7 +32,11 @@ func TestEveryQueryOfTheDashboardIsAnswered(t *testing.T) {
 	}, 30*time.Second, 200*time.Millisecond)
 
 	for _, query := range queriesOf(t, "../../deploy/dashboard.json") {
-		assert.NotEmpty(t, prometheus.ask(t, query, began), "nothing answers %s", query)
+		answer := prometheus.ask(t, query, began)
+		for late := time.Now().Add(30 * time.Second); len(answer) == 0 && time.Now().Before(late); time.Sleep(200 * time.Millisecond) {
+			answer = prometheus.ask(t, query, began) // the program beside the demo goes on
+		}
+		assert.NotEmpty(t, answer, "nothing answers %s", query)
 	}
 	assert.NotEmpty(t, prometheus.ask(t, `spindle_lock_changes_total{lock="backup"} >= 4`, began), "the demo's failovers are counted")
 
