@@ -48,6 +48,7 @@ func (t *term) look(ctx context.Context) {
 		t.skip--
 		return
 	}
+	t.bury(ctx, r)
 	if !t.leaving() && t.spread(r) || t.surveyMore(r) {
 		t.soon(0) // before anything is taken or given: nothing is concluded from two reads
 		return
@@ -55,7 +56,6 @@ func (t *term) look(ctx context.Context) {
 	if t.failing == (elect.Instant{}) && len(r.Unreadable) == 0 {
 		t.problems.Clear()
 	}
-	t.bury(ctx, r)
 	t.move(ctx, r)
 	if t.skip = 0; len(t.wanted()) == 0 {
 		t.skip = (t.crowd - 1) / manyMembers
