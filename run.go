@@ -3,7 +3,6 @@ package spindle
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -35,9 +34,7 @@ func newElector(l *Lock) *elector {
 	e := &elector{Lock: l, log: l.config.Log.With("table", l.spanner.Table, "lock", l.name, "id", l.config.ID), watch: l.about.Watch()}
 	e.problems.Log, e.problems.What = e.log, "compete for the lock"
 	e.candidate = l.config.Candidate(e.watch.Table(l.table), l.name)
-	if l.config.Observe != nil {
-		e.events = loop.NewMailbox(l.config.Observe)
-	}
+	e.events = loop.NewMailbox(l.config.Observe)
 	return e
 }
 
@@ -59,8 +56,10 @@ func (e *elector) run(ctx context.Context) error {
 	e.watch.Close()
 	e.pulse.Store(nil)
 	e.show(view{})
-	if e.events != nil {
-		err = errors.Join(err, e.drain())
+	observing, overdue := e.events.Drain(e.config.Lease, e.config.Clock)
+	if overdue != nil {
+		e.overdue = append(e.overdue, observing)
+		err = errors.Join(err, overdue)
 	}
 	return err
 }
@@ -250,27 +249,10 @@ func (e *elector) outlive(returned <-chan struct{}) error {
 		case <-returned: // both: it was in time
 			return nil
 		default:
-			return e.givenUp(returned, "the leader function")
+			e.overdue = append(e.overdue, returned)
+			return loop.Overdue("the leader function", e.config.Lease)
 		}
 	}
-}
-
-// drain waits for the observer to have been told everything, for at most a lease.
-func (e *elector) drain() error {
-	e.events.Close()
-	giveUp := e.config.Clock.Timer(e.config.Lease)
-	defer giveUp.Stop()
-	select {
-	case <-e.events.Done():
-		return nil
-	case <-giveUp.C:
-		return e.givenUp(e.events.Done(), "the observer")
-	}
-}
-
-func (e *elector) givenUp(returned <-chan struct{}, what string) error {
-	e.overdue = append(e.overdue, returned)
-	return fmt.Errorf("%s has not returned within a lease (%v) of being told to stop", what, e.config.Lease)
 }
 
 // rounded is a duration for people.
@@ -284,8 +266,5 @@ func (e *elector) linger() {
 }
 
 func (e *elector) emit(kind EventKind, ev elect.Event) {
-	if e.events != nil {
-		ev.Kind, ev.At = int(kind), e.config.Clock.Now().Time()
-		e.events.Put(ev)
-	}
+	e.events.Put(int(kind), e.config.Clock.Now().Time(), ev)
 }

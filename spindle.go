@@ -53,6 +53,11 @@ func New(db *spanner.Client, table, name string, opts ...Option) *Lock {
 	return l
 }
 
+// wrap adds the step and the lock's name to an error, and what to do about it if that is known.
+func (l *Lock) wrap(step string, err error) error {
+	return loop.Wrap(step, "lock", l.name, l.spanner.Table, err)
+}
+
 // HasLock reports whether this Lock holds the lock now, and under which token: the zero Token if it does
 // not. It is local: no RPC, no mutex, no allocation.
 //

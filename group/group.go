@@ -225,8 +225,5 @@ func (g *Group) Run(ctx context.Context, done ...chan<- error) error {
 
 // wrap adds the step and the group's name to an error, and what to do about it if that is known.
 func (g *Group) wrap(step string, err error) error {
-	if hint := loop.Mend(err); hint != "" {
-		return fmt.Errorf("spindle: %s: group %q in table %s: %w (%s)", step, g.name, g.spanner.Table, err, hint)
-	}
-	return fmt.Errorf("spindle: %s: group %q: %w", step, g.name, err)
+	return loop.Wrap(step, "group", g.name, g.spanner.Table, err)
 }

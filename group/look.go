@@ -49,14 +49,18 @@ func (t *term) look(ctx context.Context) {
 		return
 	}
 	t.bury(ctx, r)
-	if !t.leaving() && t.spread(r) || t.surveyMore(r) {
+	if !t.leaving() {
+		t.spread(r)
+	}
+	wanted := t.wanted()
+	if t.surveyMore(r, wanted) {
 		t.soon(0) // before anything is taken or given: nothing is concluded from two reads
 		return
 	}
 	if t.failing == (elect.Instant{}) && len(r.Unreadable) == 0 {
 		t.problems.Clear()
 	}
-	t.move(ctx, r)
+	t.move(ctx, r, wanted)
 	if t.skip = 0; len(t.wanted()) == 0 {
 		t.skip = (t.crowd - 1) / manyMembers
 	}
@@ -114,11 +118,15 @@ func (t *term) bury(ctx context.Context, r table.Roster) {
 	}
 }
 
-// surveyMore reports whether a look has to read the lease rows of some partitions too. It goes on to read those whose
-// lock rows don't tell.
-func (t *term) surveyMore(r table.Roster) (more bool) {
-	for s := range t.wanted() {
-		o := r.Partitions[s.lock]
+// surveyMore reports whether a look has to read more of what is wanted: rows that the snapshot does not show, or lease
+// rows too. It goes on to read those whose lock rows don't tell.
+func (t *term) surveyMore(r table.Roster, wanted map[*share]bool) (more bool) {
+	for s := range wanted {
+		o, read := r.Partitions[s.lock]
+		if !read {
+			more = true
+			continue
+		}
 		_, t.surveys[s] = t.judge(r).freeIn(table.Sighting{Observation: lockRow(o)}, *t.traces[s])
 		more = more || t.surveys[s] && !o.Surveyed
 	}
@@ -138,14 +146,14 @@ func (t *term) judge(r table.Roster) judge {
 // move takes what can be taken, and settles what the table shows with this member and nobody here acts on: after an
 // outcome that is not known, such a partition would stay so for ever. It is never adopted as it is, since what was
 // sent before may still be under way; taken anew, it has another token.
-func (t *term) move(ctx context.Context, r table.Roster) {
+func (t *term) move(ctx context.Context, r table.Roster, wanted map[*share]bool) {
 	var free, unsettled []table.Observation
-	wanted := t.wanted()
+	takes := map[*share]bool{}
 	for s := range wanted {
 		o := r.Partitions[s.lock]
 		wait, _ := t.judge(r).freeIn(o, *t.traces[s])
 		if wait = t.yield(s, wait, r.At); wait == 0 {
-			free = append(free, o.Observation)
+			free, takes[s] = append(free, o.Observation), true
 		} else {
 			t.soon(t.patient(wait))
 		}
@@ -156,7 +164,7 @@ func (t *term) move(ctx context.Context, r table.Roster) {
 		case !read || !o.Surveyed || r.Unreadable[s.lock] != nil:
 		case !t.names(o):
 			delete(t.loose, s)
-		case !slices.ContainsFunc(free, func(f table.Observation) bool { return f.Name == s.lock }):
+		case !takes[s]:
 			unsettled = append(unsettled, o.Observation)
 		}
 	}
@@ -258,6 +266,7 @@ func (t *term) check(r table.Roster) {
 
 // learn keeps what was seen of partitions and of members whose rows are missing.
 func (t *term) learn(r table.Roster) {
+	t.crowd = 0
 	promised := map[table.Hold]time.Duration{}
 	for name, o := range r.Members {
 		h := table.Hold{Name: name, Token: o.Token}
@@ -266,16 +275,12 @@ func (t *term) learn(r table.Roster) {
 		} else if known, ok := t.promised[h]; ok {
 			promised[h] = known // its lease row is gone
 		}
-	}
-	t.promised = promised
-	there := 0
-	for _, o := range r.Members {
-		if o.Promise != nil && o.Promise.Plan != "" && r.At.Sub(o.Heartbeat) < o.Promise.Lease {
-			there++
+		if lives(o) {
+			t.crowd++
 		}
 	}
-	t.crowd = there
-	t.metrics.members.Store(int64(there))
+	t.promised = promised
+	t.metrics.members.Store(int64(t.crowd))
 	for h := range t.missing {
 		if r.Members[h.Name].Exists {
 			delete(t.missing, h)
@@ -321,9 +326,8 @@ func named(o table.Sighting) (holds []table.Hold) {
 	return holds
 }
 
-// spread finds which partitions are to be this member's, tells the work of those that are not any more, and reports
-// whether something is to be taken that the snapshot does not show.
-func (t *term) spread(r table.Roster) bool {
+// spread finds which partitions are to be this member's, and tells the work of those that are not any more.
+func (t *term) spread(r table.Roster) {
 	slots, elder := planned(r, t.digest)
 	t.elder = elder
 	if !slices.Equal(slots, t.slots) {
@@ -341,10 +345,4 @@ func (t *term) spread(r table.Roster) bool {
 			t.tell(h, ErrMoved)
 		}
 	}
-	for s := range t.wanted() {
-		if _, read := r.Partitions[s.lock]; !read {
-			return true
-		}
-	}
-	return false
 }

@@ -33,10 +33,11 @@ type member struct {
 	missing  map[table.Hold]time.Time     // since when the rows of members are missing that partitions name
 	promised map[table.Hold]time.Duration // the leases of those that were seen in the last look
 
-	returned *returned
-	patience <-chan struct{} // closed when whoever was to stop has had the time to
-	pause    time.Duration   // before it joins again
-	last     string          // the slot that it had
+	returned  *returned
+	observing <-chan struct{} // closed when an observer has returned that was overdue; nil: none was
+	patience  <-chan struct{} // closed when whoever was to stop has had the time to
+	pause     time.Duration   // before it joins again
+	last      string          // the slot that it had
 }
 
 func newMember(g *Group) *member {
@@ -51,9 +52,7 @@ func newMember(g *Group) *member {
 	m.table = m.watch.Table(g.table)
 	m.candidate = g.config.Candidate(m.table)
 	m.candidate.Promise.Plan, m.candidate.Promise.Obeys = g.digest, false
-	if g.config.Observe != nil {
-		m.events = loop.NewMailbox(g.config.Observe)
-	}
+	m.events = loop.NewMailbox(g.config.Observe)
 	return m
 }
 
@@ -75,10 +74,9 @@ func (m *member) run(ctx context.Context) (err error) {
 		}
 	}
 	err = errors.Join(err, m.outlive())
-	if m.events != nil {
-		err = errors.Join(err, m.drain())
-	}
-	return err
+	observing, late := m.events.Drain(m.config.Lease, m.config.Clock)
+	m.observing = observing
+	return errors.Join(err, late)
 }
 
 // serve keeps one term.
@@ -184,57 +182,26 @@ func (m *member) takeReturned() []*holding {
 }
 
 // overdue reports whether the caller's code has not returned in time.
-func (m *member) overdue() bool {
-	select {
-	case <-m.observed():
-		return m.busy() > 0
-	default:
-		return true
-	}
-}
+func (m *member) overdue() bool { return m.observing != nil || m.busy() > 0 }
 
 // linger waits, however long, for what was overdue: two Runs must not call the same code at once.
 func (m *member) linger() {
-	<-m.observed()
+	if m.observing != nil {
+		<-m.observing
+	}
 	for m.busy() > 0 {
 		<-m.returned.wake
 		m.takeReturned()
 	}
 }
 
-// observed is closed once the observer has been told everything.
-func (m *member) observed() <-chan struct{} {
-	if m.events == nil {
-		none := make(chan struct{})
-		close(none)
-		return none
-	}
-	return m.events.Done()
-}
-
-// drain waits for the observer to have been told everything, for at most a lease.
-func (m *member) drain() error {
-	m.events.Close()
-	giveUp := m.config.Clock.Timer(m.config.Lease)
-	defer giveUp.Stop()
-	select {
-	case <-m.events.Done():
-		return nil
-	case <-giveUp.C:
-		return fmt.Errorf("the observer has not returned within a lease (%v) of being told to stop", m.config.Lease)
-	}
-}
-
 func (m *member) emit(kind spindle.EventKind, ev elect.Event) {
-	if m.events != nil {
-		ev.Kind, ev.At = int(kind), m.config.Clock.Now().Time()
-		m.events.Put(ev)
-	}
+	m.events.Put(int(kind), m.config.Clock.Now().Time(), ev)
 }
 
 // try limits one attempt of whatever step.
 func (m *member) try(ctx context.Context, step func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, min(max(m.config.Lease/3, time.Second), 10*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, elect.Attempt(m.config.Lease))
 	defer cancel()
 	return step(ctx)
 }

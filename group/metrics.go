@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
@@ -24,17 +23,17 @@ func newMetrics(g *Group, s telemetry.Scope) *metrics {
 	api := s.Meter()
 	// Sums, so that two members in one process are added up, and a view without names has a total.
 	partitions, err := api.Int64ObservableUpDownCounter("spindle.group.partitions", metric.WithDescription("Partitions that this process has."))
-	report(err)
+	telemetry.Report(err)
 	members, err := api.Int64ObservableGauge("spindle.group.members", metric.WithDescription("Members that are there, as this process saw last."))
-	report(err)
+	telemetry.Report(err)
 	m.moves, err = api.Int64Counter("spindle.group.moves", metric.WithDescription("Partitions that this process took or gave."))
-	report(err)
+	telemetry.Report(err)
 	m.reading, err = api.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		o.ObserveInt64(partitions, int64(len(g.Held())), m.about)
 		o.ObserveInt64(members, m.members.Load(), m.about)
 		return nil
 	}, partitions, members)
-	report(err)
+	telemetry.Report(err)
 	return m
 }
 
@@ -42,11 +41,4 @@ func (m *metrics) moved(n int, direction string) {
 	m.moves.Add(context.Background(), int64(n), m.about, metric.WithAttributes(attribute.String("spindle.direction", direction)))
 }
 
-func (m *metrics) close() { report(m.reading.Unregister()) }
-
-// report hands an error to OpenTelemetry's handler: a group works without metrics.
-func report(err error) {
-	if err != nil {
-		otel.Handle(err)
-	}
-}
+func (m *metrics) close() { telemetry.Report(m.reading.Unregister()) }

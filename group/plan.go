@@ -38,10 +38,13 @@ func planned(r table.Roster, digest string) (slots []int, elder bool) {
 	return slots, elder
 }
 
-// present reports whether a member is there, and is not about to leave.
-func present(o table.Observation) bool {
-	return o.Confirmed() && o.Promise != nil && o.Promise.Plan != "" && !o.Leaving() && o.At.Sub(o.Heartbeat) < o.Promise.Lease
+// lives reports whether a row is that of a member which was heard from within its lease.
+func lives(o table.Observation) bool {
+	return o.Confirmed() && o.Promise != nil && o.Promise.Plan != "" && o.At.Sub(o.Heartbeat) < o.Promise.Lease
 }
+
+// present reports whether a member lives, and is not about to leave.
+func present(o table.Observation) bool { return lives(o) && !o.Leaving() }
 
 // since is when a member joined: its token, or that of the term that it reclaimed.
 func since(o table.Observation) table.Token { return cmp.Or(o.Promise.Since, o.Token) }

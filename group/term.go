@@ -66,8 +66,8 @@ func newTerm(m *member, lease *elect.Term) *term {
 	return t
 }
 
-// limit is how long after a look was sent the member stops by itself. The hundredth is for the rate of its clock.
-func (t *term) limit() time.Duration { return t.config.Lease - t.config.Lease/100 }
+// limit is how long after a look was sent the member stops by itself.
+func (t *term) limit() time.Duration { return elect.Limit(t.config.Lease) }
 
 // extend moves the deadline of looks, unless it has passed.
 func (t *term) extend(sent elect.Instant) bool {
@@ -149,7 +149,7 @@ func (t *term) run(ctx context.Context) error {
 
 // finished reports whether everything can be given up at once: the member leaves, and all its work has returned.
 func (t *term) finished() bool {
-	return t.leaving() && t.lease.Context().Err() != nil && t.working() == 0
+	return t.leaving() && t.lease.Context().Err() != nil && !t.works(false)
 }
 
 // goOn does what is due.
@@ -184,7 +184,7 @@ func (t *term) useless() bool {
 func (t *term) announce(ctx context.Context) <-chan struct{} {
 	t.why = stopped(ctx)
 	done := make(chan struct{})
-	if !t.config.Handover || t.working() == 0 && t.config.Work != nil {
+	if !t.config.Handover || !t.works(false) && t.config.Work != nil {
 		close(done)
 		return done
 	}
@@ -236,29 +236,19 @@ func (t *term) collect() {
 			t.giving.sooner(t.config.Clock, t.config.Lease/50)
 		}
 	}
-	if t.toReturn() == 0 && t.giving.on {
+	if t.giving.on && !t.works(true) {
 		t.giving.sooner(t.config.Clock, 0)
 	}
 }
 
-// working is how many partitions' work has not returned.
-func (t *term) working() (n int) {
+// works reports whether work has not returned: any, or only such as was told to.
+func (t *term) works(told bool) bool {
 	for _, h := range t.have {
-		if h.working {
-			n++
+		if h.working && (h.told || !told) {
+			return true
 		}
 	}
-	return n
-}
-
-// toReturn is how much work was told and has not returned.
-func (t *term) toReturn() (n int) {
-	for _, h := range t.have {
-		if h.working && h.told {
-			n++
-		}
-	}
-	return n
+	return false
 }
 
 // remind says what keeps partitions from moving: after a lease, and each time that it has taken twice as long.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -40,12 +39,7 @@ type Member struct {
 // Members reads who is in a group, and who has what, in one RPC. It does not need Run, blocks until ctx ends at the
 // longest, and may be called from any goroutine. A group without members is an empty View.
 func Members(ctx context.Context, db *spanner.Client, tableName, name string) (View, error) {
-	wrap := func(err error) error {
-		if hint := loop.Mend(err); hint != "" {
-			return fmt.Errorf("spindle: members: group %q in table %s: %w (%s)", name, tableName, err, hint)
-		}
-		return fmt.Errorf("spindle: members: group %q: %w", name, err)
-	}
+	wrap := func(err error) error { return loop.Wrap("members", "group", name, tableName, err) }
 	if err := errors.Join(table.CheckTable(tableName), table.CheckGroup(name)); err != nil {
 		return View{}, wrap(err)
 	}
@@ -63,7 +57,7 @@ func viewOf(r table.Roster) View {
 	v := View{At: r.At}
 	has := map[string]*Member{} // by the key of its lease row
 	for name, o := range r.Members {
-		if !o.Confirmed() || o.Promise == nil || o.Promise.Plan == "" || r.At.Sub(o.Heartbeat) >= o.Promise.Lease {
+		if !lives(o) {
 			continue
 		}
 		part, _ := table.PartOf(name)

@@ -53,7 +53,7 @@ var groupMutants = []mutant{
 	one("given before the work has returned", "work first", moveGo,
 		"case !h.told || h.working:", "case !h.told:"),
 	one("leaving before all work has returned", "work first", groupTermGo,
-		"t.lease.Context().Err() != nil && t.working() == 0\n", "t.lease.Context().Err() != nil\n"),
+		"t.lease.Context().Err() != nil && !t.works(false)\n", "t.lease.Context().Err() != nil\n"),
 	one("next term before the work has returned", "work first", groupLoopGo,
 		"\tm.await(ctx, m.config.Lease)\n", ""),
 	one("work on a partition whose last work has not returned", "one work", lookGo,

@@ -115,7 +115,7 @@ var mutants = []mutant{
 	one("deadline counted from the reply", "one holder", termGo,
 		"\tt.acknowledged.Store(&sent)\n\tt.deadline.Reset(", "\tnow := t.clock.Now()\n\tt.acknowledged.Store(&now)\n\tt.deadline.Reset("),
 	one("no allowance for the rate of the clock", "one holder", termGo,
-		"return t.lease - t.lease/100 }", "return t.lease }"),
+		"return lease - lease/100 }", "return lease }"),
 	one("wall clock only", "one holder", clockGo,
 		"max(i.Wall-start.Wall, i.Mono-start.Mono)", "i.Wall-start.Wall"),
 	one("monotonic clock only", "one holder", clockGo,

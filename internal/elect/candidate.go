@@ -49,7 +49,7 @@ type Sight struct {
 // Look observes all locks at one instant. It takes one RPC; another for holders that were not seen before,
 // and another if rows are missing.
 func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.attempt())
+	ctx, cancel := context.WithTimeout(ctx, Attempt(c.Promise.Lease))
 	defer cancel()
 	began := c.Clock.Now()
 	observed, err := c.observe(ctx)
@@ -133,14 +133,14 @@ func (c *Candidate) restLeft() time.Duration {
 	return c.rest - c.Clock.Now().Since(c.resting)
 }
 
-// attempt limits one attempt of a candidate. The floor leaves a cold connection the time to be made;
-// no RPC that is alive takes as long as the ceiling.
-func (c *Candidate) attempt() time.Duration {
-	return min(max(c.Promise.Lease/3, time.Second), longestAttempt)
+// Attempt limits one attempt of a candidate, or of another step that no lease waits for. The floor leaves a cold
+// connection the time to be made; no RPC that is alive takes as long as the ceiling.
+func Attempt(lease time.Duration) time.Duration {
+	return min(max(lease/3, time.Second), longestAttempt)
 }
 
 func (c *Candidate) try(ctx context.Context, step func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, c.attempt())
+	ctx, cancel := context.WithTimeout(ctx, Attempt(c.Promise.Lease))
 	defer cancel()
 	return step(ctx)
 }

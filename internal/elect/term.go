@@ -76,9 +76,11 @@ func (t *Term) Left() time.Duration {
 	return t.limit() - t.clock.Now().Since(*sent)
 }
 
-// limit is how long after a heartbeat was sent the holder stops by itself. The hundredth is for the
-// rate of its clock: 20 times what ntpd lets a clock run off while it corrects it.
-func (t *Term) limit() time.Duration { return t.lease - t.lease/100 }
+func (t *Term) limit() time.Duration { return Limit(t.lease) }
+
+// Limit is how long after the request was sent that Spanner acknowledged last a holder stops by itself. The hundredth
+// is for the rate of its clock: 20 times what ntpd lets a clock run off while it corrects it.
+func Limit(lease time.Duration) time.Duration { return lease - lease/100 }
 
 // Renew sends a heartbeat each interval until the term is lost, and returns why, or until stop is
 // closed, and returns nil: the term still stands then.

@@ -30,6 +30,11 @@ func Check(ctx context.Context, done []chan<- error) error {
 	return nil
 }
 
+// Overdue is the error of what has not returned in time.
+func Overdue(what string, lease time.Duration) error {
+	return fmt.Errorf("%s has not returned within a lease (%v) of being told to stop", what, lease)
+}
+
 // Report delivers Run's one value, for at most a lease. A receiver that never comes must not keep the goroutine.
 func Report(err error, done []chan<- error, lease time.Duration, clock elect.Clock, log *slog.Logger) {
 	if len(done) == 0 {

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"errors"
+	"fmt"
 
 	"cloud.google.com/go/spanner"
 	"google.golang.org/grpc/codes"
@@ -10,6 +11,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/table"
 )
+
+// Wrap adds to an error the step, and the kind and the name of what it is about, such as a lock; and what to do about it,
+// if that is known.
+func Wrap(step, kind, name, tableName string, err error) error {
+	if hint := Mend(err); hint != "" {
+		return fmt.Errorf("spindle: %s: %s %q in table %s: %w (%s)", step, kind, name, tableName, err, hint)
+	}
+	return fmt.Errorf("spindle: %s: %s %q: %w", step, kind, name, err)
+}
 
 // Mend is what to do about an error, or "" if that is not known.
 func Mend(err error) string {

@@ -67,7 +67,7 @@ func (m *meter) drop() {
 	if m.users--; m.users > 0 {
 		return
 	}
-	report(m.reading.Unregister())
+	Report(m.reading.Unregister())
 	if reflect.ValueOf(m.provider).Comparable() {
 		delete(meters.of, m.provider)
 	}
@@ -84,12 +84,12 @@ func newMeter(provider metric.MeterProvider, api metric.Meter) *meter {
 	m := &meter{provider: provider, standings: standings{of: map[about]*standing{}}}
 	counter := func(name, what string) metric.Int64Counter {
 		c, err := api.Int64Counter(name, metric.WithDescription(what))
-		report(err)
+		Report(err)
 		return c
 	}
 	histogram := func(name, what string, bounds []float64) metric.Float64Histogram {
 		h, err := api.Float64Histogram(name, metric.WithDescription(what), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(bounds...))
-		report(err)
+		Report(err)
 		return h
 	}
 	m.terms = counter("spindle.terms", "Terms that ended, by reason.")
@@ -101,26 +101,26 @@ func newMeter(provider metric.MeterProvider, api metric.Meter) *meter {
 	var err error
 	m.held, err = api.Int64ObservableUpDownCounter("spindle.held",
 		metric.WithDescription("1 if this process holds the lock, 0 if it is a candidate; of a semaphore, how many slots it holds."))
-	report(err)
+	Report(err)
 	m.token, err = api.Int64ObservableGauge("spindle.token", metric.WithDescription("The fencing token under which the lock is held."))
-	report(err)
+	Report(err)
 	m.margin, err = api.Float64ObservableGauge("spindle.lease.margin", metric.WithUnit("s"),
 		metric.WithDescription("The least that was left of the lease since the last collection."))
-	report(err)
+	Report(err)
 	m.reading, err = api.RegisterCallback(m.read, m.held, m.token, m.margin)
-	report(err)
+	Report(err)
 	return m
 }
 
 // fenced counts refused writes. It is made when one is: hardly ever.
 func fenced(api metric.Meter) metric.Int64Counter {
 	c, err := api.Int64Counter("spindle.fenced", metric.WithDescription("Writes that the fence refused."))
-	report(err)
+	Report(err)
 	return c
 }
 
-// report hands an error to OpenTelemetry's handler: a lock works without metrics.
-func report(err error) {
+// Report hands an error to OpenTelemetry's handler: a lock works without metrics.
+func Report(err error) {
 	if err != nil {
 		otel.Handle(err)
 	}
