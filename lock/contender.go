@@ -119,7 +119,7 @@ func (s *contender) attempt(ctx context.Context, c *elect.Candidate, choose elec
 	case <-ctx.Done():
 		go func() {
 			if step := <-taken; step.Term != nil {
-				_ = s.release(context.WithoutCancel(ctx), step.Term)
+				_ = s.release(context.WithoutCancel(ctx), step.Term, "")
 			}
 		}()
 		return elect.Step{Err: ctx.Err()}

@@ -1,5 +1,5 @@
 // Package lock is for those who want "lock, do protected work, unlock" rather than a loop: a [Mutex], a
-// [Set] of several locks taken at once, and a [Semaphore].
+// [Set] of several locks taken at once, and a [Semaphore]; and for work that is to be done once, whoever asks: a [Once].
 //
 // They are leases in the same table as the elector's, by the same protocol: renewed in the background
 // while they are held, lost when that fails for a lease, with a fencing token for writes in the same
@@ -7,14 +7,14 @@
 //
 // Use spindle.New if a process should hold a lock for as long as it lives, with others on standby; a Mutex
 // around pieces of work that take turns; a Set if a piece of work needs several things at once; a Semaphore
-// if a few may work at a time.
+// if a few may work at a time; a Once for a scheduled job, or a migration.
 //
 // Goroutines of one process queue first come, first served, and one of them at a time asks Spanner. Free slots
 // of a Semaphore are taken side by side. Between processes no order is promised, nor that a Set gets its
 // turn while others keep taking parts of it.
 //
-// The files: mutex.go, set.go and semaphore.go are the three; do.go runs a function under one. contender.go
-// is how they compete for locks, held.go how they hold them. queue.go is the queue of a process; seek.go and
-// slots.go are how its goroutines take slots side by side. name.go has names made of parts. How a lock is won
-// and kept is in internal/elect.
+// The files: mutex.go, set.go and semaphore.go are the three; do.go runs a function under one. once.go is Once,
+// and key.go its keys. contender.go is how they compete for locks, held.go how they hold them. queue.go is the
+// queue of a process; seek.go and slots.go are how its goroutines take slots side by side. name.go has names made
+// of parts. How a lock is won and kept is in internal/elect.
 package lock

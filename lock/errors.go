@@ -28,7 +28,7 @@ var (
 
 // permanent reports whether an error will not go away by waiting.
 func permanent(err error) bool {
-	return errors.Is(err, ErrSize) || errors.Is(err, errFull) || elect.Lasting(err)
+	return errors.Is(err, ErrSize) || errors.Is(err, errFull) || errors.Is(err, errDone) || elect.Lasting(err)
 }
 
 // waiting is what the error of a wait says that ctx ended: how long, for whom, and what went wrong last.

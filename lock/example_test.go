@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"time"
 
 	"cloud.google.com/go/spanner"
 
@@ -84,4 +85,44 @@ func ExampleName() {
 	// Output:
 	// router-7/snmp-query
 	// router-7%2Fsnmp-query
+}
+
+func ExampleOnce() {
+	var ctx context.Context
+	var db *spanner.Client
+	var report func(context.Context) error
+
+	// Each machine calls this at 3:00 of its own clock. The tick begins at 15:00, when no machine calls.
+	once := lock.NewOnce(db, "locktable", "nightly")
+	ran, err := once.Do(ctx, lock.Tick(24*time.Hour, 15*time.Hour), func(ctx context.Context, run lock.Run) error {
+		return report(ctx)
+	})
+	switch {
+	case err != nil:
+		log.Print("not done, so the next caller does it: ", err)
+	case !ran:
+		log.Print("another machine has done it")
+	}
+}
+
+// What is written with Done takes effect once for each batch, even if a machine dies right after the commit.
+func ExampleRun_Done() {
+	var ctx context.Context
+	var db *spanner.Client
+
+	once := lock.NewOnce(db, "locktable", "invoices")
+	_, err := once.Do(ctx, lock.KeyOf("batch-000042"), func(ctx context.Context, run lock.Run) error {
+		_, err := db.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+			if err := txn.BufferWrite(run.Done()); err != nil {
+				return err
+			}
+			return txn.BufferWrite([]*spanner.Mutation{
+				spanner.Update("accounts", []string{"id", "balance"}, []any{1, 90}),
+			})
+		})
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
 }

@@ -72,9 +72,9 @@ func (h *held) leave() bool {
 // longestGiveBack is for Do, whose ctx may have ended: what can't be given back expires.
 const longestGiveBack = 10 * time.Second
 
-// giveBack frees the locks that were left, within ctx. What fails is left to expire. The ctx of work in Do ends
-// as its lock is left: of that, only a deadline ends this.
-func (h *held) giveBack(ctx context.Context) error {
+// giveBack frees the locks that were left, within ctx, and records key as done, unless that is "". What fails is left to
+// expire. The ctx of work in Do ends as its lock is left: of that, only a deadline ends this.
+func (h *held) giveBack(ctx context.Context, key string) error {
 	if h.work(ctx) != nil {
 		deadline, limited := ctx.Deadline()
 		on, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestGiveBack)
@@ -96,7 +96,7 @@ func (h *held) giveBack(ctx context.Context) error {
 		h.term.End(elect.ErrExpired) // unless it has ended for another reason
 		return fmt.Errorf("%w: lost before: %w", ErrNotHeld, context.Cause(h.term.Context()))
 	}
-	err := h.release(ctx, h.term)
+	err := h.release(ctx, h.term, key)
 	h.seen.Over(telemetry.ReasonOf(err, telemetry.Released))
 	if errors.Is(err, table.ErrSuperseded) {
 		return fmt.Errorf("%w: lost before: %w", ErrNotHeld, err)
@@ -106,8 +106,12 @@ func (h *held) giveBack(ctx context.Context) error {
 
 // release frees the locks of a term that nobody keeps any more, and says how that went, as it may be in the
 // background.
-func (s *contender) release(ctx context.Context, t *elect.Term) error {
-	err := t.Release(ctx, errGivenBack)
+func (s *contender) release(ctx context.Context, t *elect.Term, key string) (err error) {
+	if key != "" {
+		err = t.Finish(ctx, errGivenBack, key, s.config.ID)
+	} else {
+		err = t.Release(ctx, errGivenBack)
+	}
 	switch {
 	case err == nil:
 		s.log(t).Debug("released")

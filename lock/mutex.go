@@ -11,7 +11,6 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/fence"
-	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
 // Mutex is a lock on one name. It renews itself in the background while it is held. All methods may be
@@ -54,43 +53,40 @@ type turn struct {
 // It queues behind the other goroutines of this process, including the one that has this value locked. With a
 // ctx of Do it returns ErrHeld where it would wait for itself: see Do.
 func (m *mutex) Lock(ctx context.Context) error {
-	_, err := m.lock(ctx)
+	_, err := m.lock(ctx, elect.All, false, new(waiting))
 	return err
 }
 
 // TryLock takes the lock if it is free, and reports whether it did. It waits for nobody, in this process
 // or another. What the work of ctx holds itself is ErrHeld, as with Lock.
 func (m *mutex) TryLock(ctx context.Context) (bool, error) {
-	t, err := m.tryLock(ctx)
+	t, err := m.lock(ctx, elect.All, true, new(waiting))
 	return t != nil, err
 }
 
-func (m *mutex) tryLock(ctx context.Context) (*turn, error) {
-	if err := m.ready(ctx); err != nil {
-		return nil, err
-	}
-	q := tryEnter(m.contender.queue())
-	if q == nil {
-		return nil, nil
-	}
-	w := m.contender.about.Watch()
-	defer w.Close()
-	return m.hold(ctx, q, true, w)
-}
-
-func (m *mutex) lock(ctx context.Context) (*turn, error) {
+// lock takes the lock when choose does. If try is set, it returns no turn if it would have to wait. The waiting is
+// filled in.
+func (m *mutex) lock(ctx context.Context, choose elect.Choose, try bool, w *waiting) (*turn, error) {
 	if err := m.ready(ctx); err != nil {
 		return nil, err
 	}
 	clock := m.contender.config.Clock
 	start := clock.Now()
-	w := m.contender.about.Watch()
-	defer w.Close()
-	q := enter(ctx, m.contender.queue())
-	if q == nil {
+	w.watch = m.contender.about.Watch()
+	defer w.watch.Close()
+	var q *queue
+	if try {
+		q = tryEnter(m.contender.queue())
+	} else {
+		q = enter(ctx, m.contender.queue())
+	}
+	switch {
+	case q == nil && try:
+		return nil, nil
+	case q == nil:
 		return nil, m.contender.wrap("lock", fmt.Errorf("not acquired in %v: %w%s", clock.Now().Since(start).Round(time.Millisecond), ended(ctx), m.inProcess()))
 	}
-	return m.hold(ctx, q, false, w)
+	return m.hold(ctx, q, choose, try, w)
 }
 
 func (m *mutex) ready(ctx context.Context) error {
@@ -119,9 +115,10 @@ func (m *mutex) inProcess() string {
 	return " (another goroutine of this process holds it or is before this one in the queue)"
 }
 
-func (m *mutex) hold(ctx context.Context, q *queue, try bool, w *telemetry.Watch) (*turn, error) {
-	c := m.contender.config.Candidate(w.Table(m.contender.table), m.names...)
-	term, err := m.contender.acquire(ctx, &c, elect.All, try, &waiting{since: c.Clock.Now(), watch: w})
+func (m *mutex) hold(ctx context.Context, q *queue, choose elect.Choose, try bool, w *waiting) (*turn, error) {
+	c := m.contender.config.Candidate(w.watch.Table(m.contender.table), m.names...)
+	w.since = c.Clock.Now()
+	term, err := m.contender.acquire(ctx, &c, choose, try, w)
 	if term == nil {
 		q.done()
 		if err != nil {
@@ -129,7 +126,7 @@ func (m *mutex) hold(ctx context.Context, q *queue, try bool, w *telemetry.Watch
 		}
 		return nil, err
 	}
-	t := &turn{m.contender.keep(term, w), q}
+	t := &turn{m.contender.keep(term, w.watch), q}
 	m.now.Store(t)
 	return t, nil
 }
@@ -141,26 +138,23 @@ func (m *mutex) hold(ctx context.Context, q *queue, try bool, w *telemetry.Watch
 //
 // It unlocks this value, whichever goroutine locked it. If goroutines share a value, a second Unlock by one
 // can take the lock from another. Work in Do is told of that, and Do only ever gives back its own lock.
-func (m *mutex) Unlock(ctx context.Context) error { return m.unlock(ctx, m.now.Load()) }
+func (m *mutex) Unlock(ctx context.Context) error { return m.unlock(ctx, m.now.Load(), "") }
 
 // take implements Locker.
 func (m *mutex) take(ctx context.Context, try bool) (*work, error) {
-	lock := m.lock
-	if try {
-		lock = m.tryLock
-	}
-	t, err := lock(ctx)
+	t, err := m.lock(ctx, elect.All, try, new(waiting))
 	if t == nil {
 		return nil, err
 	}
-	return &work{held: t.held, unlock: func(ctx context.Context) error { return m.unlock(ctx, t) }}, nil
+	return &work{held: t.held, unlock: func(ctx context.Context) error { return m.unlock(ctx, t, "") }}, nil
 }
 
-func (m *mutex) unlock(ctx context.Context, t *turn) error {
+// unlock gives a turn back, and records key as done, unless that is "".
+func (m *mutex) unlock(ctx context.Context, t *turn, key string) error {
 	if t == nil || !t.leave() {
 		return m.contender.wrap("unlock", ErrNotHeld)
 	}
-	err := t.giveBack(ctx)
+	err := t.giveBack(ctx, key)
 	m.now.Store(nil)
 	t.queue.done()
 	if err != nil {

@@ -75,7 +75,7 @@ func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 		lost := p.Token() == 0
 		go func() {
 			if p.held.leave() {
-				_ = p.held.giveBack(context.WithoutCancel(ctx))
+				_ = p.held.giveBack(context.WithoutCancel(ctx), "")
 			}
 		}()
 		switch {

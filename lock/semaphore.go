@@ -200,7 +200,7 @@ func (p *Permit) Release(ctx context.Context) error {
 		return p.held.wrap("release", ErrNotHeld)
 	}
 	defer p.quit()
-	if err := p.held.giveBack(ctx); err != nil {
+	if err := p.held.giveBack(ctx, ""); err != nil {
 		return p.held.wrap("release", err)
 	}
 	return nil

@@ -62,13 +62,18 @@ type wire struct {
 	dead  atomic.Bool // the process crashed: nothing passes any more
 	away  atomic.Bool // an outage
 	deaf  atomic.Bool // an outage of heartbeats only
+
+	faults *atomic.Bool // whether there are any; nil: there are
 }
+
+// bad is one in so many, while there are faults.
+func (w *wire) bad(in int) bool { return w.one(in) && (w.faults == nil || w.faults.Load()) }
 
 var errWire = errors.New("lost on the wire")
 
 func (w *wire) delay() {
 	d := w.upTo(8 * time.Millisecond)
-	if w.one(200) {
+	if w.bad(200) {
 		d = w.upTo(2 * simLease)
 	}
 	time.Sleep(d)
@@ -76,7 +81,7 @@ func (w *wire) delay() {
 
 func (w *wire) pass(ctx context.Context, step string, f func() error) error {
 	w.delay()
-	if w.dead.Load() || w.away.Load() || w.one(60) || (w.deaf.Load() && step == "heartbeat") {
+	if w.dead.Load() || w.away.Load() || w.bad(60) || (w.deaf.Load() && step == "heartbeat") {
 		<-ctx.Done()
 		return errWire
 	}
@@ -88,7 +93,7 @@ func (w *wire) pass(ctx context.Context, step string, f func() error) error {
 	}
 	err := f()
 	w.delay()
-	if w.dead.Load() || w.one(60) {
+	if w.dead.Load() || w.bad(60) {
 		<-ctx.Done()
 		return errWire
 	}
@@ -110,7 +115,7 @@ func (w *wire) Read(ctx context.Context, step string, bound table.Bound, keys ta
 func (w *wire) Commit(ctx context.Context, step string, writes []table.Write) error {
 	return w.pass(ctx, step, func() error {
 		again := func() { _ = w.store.Commit(context.WithoutCancel(ctx), step, writes) }
-		if w.one(20) {
+		if w.bad(20) {
 			time.AfterFunc(w.upTo(3*simLease), again)
 		}
 		return w.store.Commit(context.WithoutCancel(ctx), step, writes)
@@ -121,7 +126,7 @@ func (w *wire) Commit(ctx context.Context, step string, writes []table.Write) er
 func (w *wire) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (at time.Time, err error) {
 	err = w.pass(ctx, step, func() (err error) {
 		at, err = w.store.Transact(context.WithoutCancel(ctx), step, fn)
-		if err == nil && w.one(20) {
+		if err == nil && w.bad(20) {
 			w.delay()
 			at, err = w.store.Transact(context.WithoutCancel(ctx), step, fn)
 		}

@@ -18,6 +18,8 @@ const (
 	slotsGo     = "lock/slots.go"
 	semaphoreGo = "lock/semaphore.go"
 	setGo       = "lock/set.go"
+	onceGo      = "lock/once.go"
+	doneGo      = "internal/table/done.go"
 	nameGo      = "internal/table/key.go"
 	stepGo      = "internal/elect/step.go"
 	leaderGo    = "leader.go"
@@ -39,7 +41,7 @@ func of(pkg string, mutants ...mutant) []shortMutant {
 var (
 	lockMutants = of("./lock",
 		one("the next goroutine goes before the lock is given back", "TestTheNextGoroutineGoesOnceTheLockIsGivenBack", mutexGo,
-			"\terr := t.giveBack(ctx)\n\tm.now.Store(nil)\n\tt.queue.done()\n", "\tt.queue.done()\n\terr := t.giveBack(ctx)\n\tm.now.CompareAndSwap(t, nil)\n"),
+			"\terr := t.giveBack(ctx, key)\n\tm.now.Store(nil)\n\tt.queue.done()\n", "\tt.queue.done()\n\terr := t.giveBack(ctx, key)\n\tm.now.CompareAndSwap(t, nil)\n"),
 		one("Unlock of whatever the value has by then", "TestOfTwoUnlocksOfATurnOneIsTold", mutexGo,
 			"\tif t == nil || !t.leave() {", "\tif t != nil && t.left.Load() {\n\t\t<-t.kept\n\t\ttime.Sleep(time.Second)\n\t\tt = m.now.Load()\n\t}\n\tif t == nil || !t.leave() {"),
 		one("Unlock that does not notice a lost lock", "TestUnlockOfALostLockSaysSo", heldGo,
@@ -54,6 +56,21 @@ var (
 			"(try || permanent(step.Err))", "(try || step.Err == errFull)"),
 		one("a lost set is not given back", "TestALostSetIsGivenBack", termGo,
 			"\t\t\tt.releaseRest(ctx)\n", ""),
+		one("what is done is done again", "TestAKeyIsDoneOnceAndSoAreTheKeysBeforeIt", doneGo,
+			"key <= d.Key", "key == d.Key"),
+		one("the record is not read again under the lock", "TestARecordThatLandsWhileTheNextClaimsIsSeen", onceGo,
+			"if late = last.Covers(wanted); late || err != nil {", "if late = last.Covers(wanted) && false; late || err != nil {"),
+		one("a record without a fence", "TestWhoCommitsUnderALostRunRecordsNothing", doneGo,
+			"return []Write{good(name, token), record(", "return []Write{record("),
+		one("a release that records nothing", "TestEachTickIsDoneOnceHoweverWrongTheClocksAre", doneGo,
+			"append(release(Hold{name, token}), record(name, token, key, id))", "release(Hold{name, token})"),
+		one("what failed is recorded", "TestWhatFailsOrPanicsIsNotDone", onceGo,
+			"\t\tdone = err == nil\n", "\t\tdone = true\n"),
+		one("ticks of the machine's clock", "TestClocksThatDifferMakeNoSecondTick", onceGo,
+			"key.at(now)", "key.at(o.mutex.contender.config.Clock.Now().Time().Add(now.Sub(now)))"),
+		one("a record of its own after the release", "TestEachTickIsDoneOnceHoweverWrongTheClocksAre", doneGo,
+			"\twrites := append(release(Hold{name, token}), record(name, token, key, id))\n",
+			"\tif err := t.Release(ctx, token, name); err != nil {\n\t\treturn err\n\t}\n\twrites := []Write{record(name, token, key, id)}\n"),
 		one("a set that waits for its first free lock only", "TestSimulation", stepGo,
 			"wait = max(wait, s.Free)", "wait = min(max(wait, 0), s.Free)"),
 		one("a set that beats for its first name only", "TestSimulation", holdGo,
@@ -74,7 +91,7 @@ var (
 		one("Do unlocks with its own ctx", "TestDoGivesBackWhenItsCtxHasEnded", doGo,
 			"context.WithTimeout(context.WithoutCancel(ctx), longestGiveBack)", "context.WithTimeout(ctx, longestGiveBack)"),
 		one("Do gives back another's turn", "TestDoIsToldWhenItsLockIsUnlockedByAnother", mutexGo,
-			"return m.unlock(ctx, t) }", "return m.Unlock(ctx) }"),
+			`return m.unlock(ctx, t, "") }`, "return m.Unlock(ctx) }"),
 		one("Do is not told of another's Unlock", "TestDoIsToldWhenItsLockIsUnlockedByAnother", doGo,
 			"end(fmt.Errorf(\"%w: %w\", ErrLost, context.Cause(own.over)))", "_ = fmt.Errorf(\"%w\", ErrLost)"),
 		one("ErrHeld after Do", "TestErrHeldIsForWorkThatHoldsTheLock", doGo,
@@ -141,7 +158,7 @@ var (
 		one("an ended term has a lease left", "TestATermThatHasEndedHasNothingLeft", termGo,
 			"\t\treturn -1\n", "\t\treturn t.lease\n"),
 		one("a release that was superseded is one that was done", "TestAReleaseThatIsNotAnsweredIsTriedAgain", termGo,
-			"(unknown || left > 0 && t.released(ctx)):", "(unknown || true):"),
+			"return unknown || t.released(ctx) })", "return unknown || true })"),
 	)
 
 	tableMutants = of("./internal/table",

@@ -168,17 +168,38 @@ func (t *Term) End(reason error) {
 // Release ends the term and frees its locks, trying until ctx ends or they would expire anyway. It fails
 // with table.ErrSuperseded if the term was over before.
 func (t *Term) Release(ctx context.Context, reason error) error {
+	free := func(ctx context.Context) error { return t.table.Release(ctx, t.token, t.names...) }
+	return t.giveBack(ctx, reason, free, func(ctx context.Context, unknown bool) bool { return unknown || t.released(ctx) })
+}
+
+// Finish is Release of a term's only lock, in the commit that records key as done under it, by id.
+func (t *Term) Finish(ctx context.Context, reason error, key, id string) error {
+	free := func(ctx context.Context) error { return t.table.Finish(ctx, t.token, t.names[0], key, id) }
+	return t.giveBack(ctx, reason, free, func(ctx context.Context, _ bool) bool { return t.Recorded(ctx, key) })
+}
+
+// Recorded reports whether key is known to have been recorded as done under the term.
+func (t *Term) Recorded(ctx context.Context, key string) bool {
+	ctx, cancel := context.WithTimeout(ctx, Attempt(t.lease))
+	defer cancel()
+	d, _, err := t.table.Done(ctx, table.Strong, t.names[0])
+	return err == nil && d.Token == t.token && d.Key == key
+}
+
+// giveBack tries until ctx ends or the locks would expire anyway. If it is told that the token is not good any more, an
+// earlier attempt may have done it, whose outcome may be unknown: done tells.
+func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Context) error, done func(ctx context.Context, unknown bool) bool) error {
 	left := t.Left()
 	t.End(reason)
 	ctx, cancel := context.WithTimeout(ctx, max(left, 0))
 	defer cancel()
 	retry := Backoff{Max: t.lease / 10}
 	for unknown := false; ; unknown = true {
-		attempt, done := context.WithTimeout(ctx, min(t.lease/3, longestAttempt))
-		err := t.table.Release(attempt, t.token, t.names...)
-		done()
+		attempt, cancel := context.WithTimeout(ctx, min(t.lease/3, longestAttempt))
+		err := free(attempt)
+		cancel()
 		switch {
-		case err == nil, errors.Is(err, table.ErrSuperseded) && (unknown || left > 0 && t.released(ctx)): // an earlier attempt did it
+		case err == nil, errors.Is(err, table.ErrSuperseded) && done(ctx, unknown):
 			return nil
 		case errors.Is(err, table.ErrSuperseded):
 			t.releaseRest(ctx)

@@ -28,6 +28,8 @@ const (
 type Listing struct {
 	Observation
 	Unreadable error // why the promise is not known
+	Done       Done  // what was done last under it
+	Undone     error // why that is not known
 	Member     Hold  // of a partition: the member that has it, or had it last
 	Adrift     bool  // that has no row
 }
@@ -57,8 +59,8 @@ func (l Listing) State() State {
 func (l Listing) IsHeld() bool { return l.State() == Held || l.State() == Leaving }
 
 // List reads every lock whose name begins with the prefix at one instant, in the order of their names; without
-// all, released ones are left out, but not those of groups, which tell of each other. A row that can't be read does
-// not hide the others.
+// all, released ones are left out, and those of which only what was done last is known, but not those of groups, which
+// tell of each other. A row that can't be read does not hide the others.
 func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, time.Time, error) {
 	keys := Keys{All: true, Prefix: prefix, Busy: !all}
 	if members, ok := membersBeside(prefix); ok {
@@ -73,13 +75,16 @@ func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, ti
 		name := row.Name
 		if lock, ok := lockOf(name); ok {
 			name = lock
+		} else if lock, ok := doneUnder(name); ok {
+			name = lock
 		}
 		if strings.HasPrefix(name, prefix) { // not the lease row alone, as that of a is with a_
 			names[name] = true
 		}
 	}
 	found := list(slices.Sorted(maps.Keys(names)), at, rows)
-	return slices.DeleteFunc(found, func(l Listing) bool { return !all && l.State() == Released && !l.IsPart() }), at, nil
+	idle := func(l Listing) bool { return (l.State() == Released || l.State() == Free) && !l.IsPart() }
+	return slices.DeleteFunc(found, func(l Listing) bool { return !all && idle(l) }), at, nil
 }
 
 // membersBeside are the members of a group if the prefix is that of partitions of it, and not of them.
@@ -96,6 +101,7 @@ func membersBeside(prefix string) (Range, bool) {
 func (t Table) ListOne(ctx context.Context, name string) (Listing, error) {
 	for about := time.Now(); ; {
 		keys := withLeases([]string{name}, about)
+		keys.Names = append(keys.Names, name+doneSuffix)
 		if members, ok := membersBeside(name); ok {
 			keys.Ranges = append(keys.Ranges, members)
 		}
@@ -153,6 +159,9 @@ func list(names []string, at time.Time, rows []Row) []Listing {
 		}
 		if l.Heartbeat.IsZero() {
 			l.Writer = "" // of a claim that was withdrawn
+		}
+		if row, ok := byName[name+doneSuffix]; ok {
+			l.Done, l.Undone = decodeDone(row)
 		}
 		found[i] = l
 	}

@@ -125,7 +125,7 @@ func (s Spanner) snapshot(ctx context.Context, bound spanner.TimestampBound, key
 
 // Commit implements Store.
 func (s Spanner) Commit(ctx context.Context, step string, writes []Write) error {
-	_, err := Acknowledged(s.DB.Apply(ctx, s.mutations(writes), spanner.ApplyAtLeastOnce(), spanner.Priority(priority),
+	_, err := Acknowledged(s.DB.Apply(ctx, s.Mutations(writes), spanner.ApplyAtLeastOnce(), spanner.Priority(priority),
 		spanner.TransactionTag(tag(step)), spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE), spanner.ApplyCommitOptions(prompt)))
 	return missing(err)
 }
@@ -147,7 +147,7 @@ func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Cont
 	r := &reader{Spanner: s, txn: txn, step: step}
 	writes, err := fn(ctx, r)
 	if err == nil {
-		err = r.txn.BufferWrite(s.mutations(writes))
+		err = r.txn.BufferWrite(s.Mutations(writes))
 	}
 	if err != nil {
 		r.rollback(ctx)
@@ -260,7 +260,8 @@ func collect(iter *spanner.RowIterator) ([]Row, error) {
 	return rows, err
 }
 
-func (s Spanner) mutations(writes []Write) []*spanner.Mutation {
+// Mutations are the writes as Spanner's client takes them.
+func (s Spanner) Mutations(writes []Write) []*spanner.Mutation {
 	ms := make([]*spanner.Mutation, len(writes))
 	for i, w := range writes {
 		ms[i] = s.mutation(w)
@@ -277,8 +278,11 @@ func (s Spanner) mutation(w Write) *spanner.Mutation {
 	for _, c := range w.Set {
 		cols, vals = append(cols, c.Column), append(vals, value(c.Value))
 	}
-	if w.Kind == Insert {
+	switch w.Kind {
+	case Insert:
 		return spanner.Insert(table, cols, vals)
+	case Put:
+		return spanner.InsertOrUpdate(table, cols, vals)
 	}
 	return spanner.Update(table, cols, vals)
 }

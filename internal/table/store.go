@@ -111,11 +111,12 @@ type Row struct {
 // Kind is what a Write does to its row.
 type Kind int
 
-// An Update of no columns changes nothing and still fails if the row does not exist.
+// An Update of no columns changes nothing and still fails if the row does not exist. A Put is an Insert or an Update.
 const (
 	Insert Kind = iota
 	Update
 	Delete
+	Put
 )
 
 // Write is one write to the row with the key Name.

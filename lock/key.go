@@ -1,0 +1,52 @@
+package lock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Key says what a Once is to do.
+type Key struct {
+	is             string
+	period, offset time.Duration
+	err            error
+}
+
+// KeyOf is a key by its name, of 1 to 1024 bytes: a version, the number of a batch. Keys are ordered by their bytes, in
+// which v9 comes after v10: write numbers with as many digits as the last will need.
+func KeyOf(name string) Key { return Key{is: name} }
+
+// Tick is the period that has begun last when Do is called, by Spanner's clock: the clocks of machines don't matter. The
+// period is whole seconds. Ticks are counted from Monday, 1 January of the year 1, 0:00 UTC, plus the offset, if one is
+// given, which is less than a period: Tick(24*time.Hour, 3*time.Hour) begins each day at 3:00 UTC.
+//
+// If each machine calls Do at a time of its own clock, as cron does, choose an offset that is far from that time, such as
+// half a period. Then calls for the same time are of the same tick, even if the clocks differ by minutes. At the
+// beginning of a tick they may be of two.
+func Tick(period time.Duration, offset ...time.Duration) Key {
+	k := Key{period: period}
+	for _, o := range offset {
+		k.offset += o
+	}
+	if period < time.Second || period%time.Second != 0 || k.offset%time.Second != 0 || k.offset.Abs() >= period {
+		k.err = fmt.Errorf("a tick of %v, with an offset of %v: the period must be whole seconds, at least one, and the offset whole seconds, less than the period", period, k.offset)
+	}
+	return k
+}
+
+func (k Key) check() error {
+	if k.period == 0 && k.err == nil {
+		return table.CheckDone(k.is)
+	}
+	return k.err
+}
+
+// at is the key at a time of Spanner's clock.
+func (k Key) at(now time.Time) string {
+	if k.period == 0 {
+		return k.is
+	}
+	return now.Add(-k.offset).Truncate(k.period).Add(k.offset).UTC().Format(time.RFC3339)
+}

@@ -1,0 +1,97 @@
+package lock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/lock"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+func counter(t *testing.T, db *spindletest.Database) int64 {
+	row, err := db.Client.Single().ReadRow(t.Context(), "counter", spanner.Key{1}, []string{"n"})
+	require.NoError(t, err)
+	var n int64
+	require.NoError(t, row.Column(0, &n))
+	return n
+}
+
+func add(ctx context.Context, txn *spanner.ReadWriteTransaction, more []*spanner.Mutation) error {
+	row, err := txn.ReadRow(ctx, "counter", spanner.Key{1}, []string{"n"})
+	if err != nil {
+		return err
+	}
+	var n int64
+	if err := row.Column(0, &n); err != nil {
+		return err
+	}
+	return txn.BufferWrite(append(more, spanner.Update("counter", []string{"id", "n"}, []any{1, n + 1})))
+}
+
+func TestWhatIsCommittedWithDoneTakesEffectExactlyOnce(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		_, err := db.Client.Apply(t.Context(), []*spanner.Mutation{spanner.Insert("counter", []string{"id", "n"}, []any{1, 0})})
+		require.NoError(t, err)
+		once := lock.NewOnce(db.Client, db.Table, "nightly", quiet, spindle.WithLease(time.Second))
+		work := func(lost bool) func(context.Context, lock.Run) error {
+			return func(ctx context.Context, r lock.Run) error {
+				if lost {
+					lose(t, db, "nightly", r.Token())
+				}
+				_, err := db.Client.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+					return add(ctx, txn, r.Done())
+				})
+				return err
+			}
+		}
+		_, err = once.Do(t.Context(), lock.KeyOf("1"), work(true))
+		assert.True(t, spindle.IsFenced(err, db.Table), "%v", err)
+		assert.Zero(t, counter(t, db), "written by a run that had lost its lock")
+
+		for range 3 {
+			_, err = once.Do(t.Context(), lock.KeyOf("1"), work(false))
+			require.NoError(t, err)
+		}
+		assert.EqualValues(t, 1, counter(t, db))
+	})
+}
+
+func TestWhatWasDoneIsNeverPruned(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		once := lock.NewOnce(db.Client, db.Table, "nightly", quiet)
+		tick := lock.Tick(24 * time.Hour)
+		ran, err := once.Do(t.Context(), tick, func(context.Context, lock.Run) error { return nil })
+		require.NoError(t, err)
+		require.True(t, ran)
+		n, err := ddl.Prune(t.Context(), db.Client, db.Table, 0)
+		require.NoError(t, err)
+		require.Equal(t, 1, n, "the lock")
+		ran, err = once.Do(t.Context(), tick, func(context.Context, lock.Run) error { return nil })
+		require.NoError(t, err)
+		assert.False(t, ran)
+
+		l, err := table.Table{Store: table.Spanner{DB: db.Client, Table: db.Table}}.ListOne(t.Context(), "nightly")
+		require.NoError(t, err)
+		assert.Equal(t, table.Free, l.State())
+		assert.NotEmpty(t, l.Done.Key)
+		assert.WithinDuration(t, time.Now(), l.Done.At, time.Minute)
+	})
+}
+
+func TestOnceExcludesALockOfItsName(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		m := lock.New(db.Client, db.Table, "nightly", quiet, spindle.WithID("an operator"))
+		require.NoError(t, m.Lock(t.Context()))
+		_, err := lock.NewOnce(db.Client, db.Table, "nightly", quiet).TryDo(t.Context(), lock.KeyOf("1"), func(context.Context, lock.Run) error { return nil })
+		assert.ErrorIs(t, err, lock.ErrBusy)
+		require.NoError(t, m.Unlock(t.Context()))
+	})
+}

@@ -1,0 +1,182 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// This file runs the ticks of a schedule on machines whose clocks are minutes apart, with jobs of milliseconds, over the
+// wires of the simulation, in processes that crash at any instant.
+
+const simTick = 30 * time.Second
+
+// schedule is what the table and the jobs say of it.
+type schedule struct {
+	t     *testing.T
+	store *memtable.Store
+
+	mu       sync.Mutex
+	last     string // what was recorded last
+	recorded int
+	runs     int
+}
+
+// committed checks that what is recorded only grows, and that no key is recorded by two runs.
+func (s *schedule) committed(_ string, _ time.Time, before, after map[string]table.Row) {
+	was, is := before["nightly!done"], after["nightly!done"]
+	if was == is {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, _, err := table.Table{Store: rows{is}}.Done(context.Background(), table.Strong, "nightly")
+	switch {
+	case err != nil:
+		s.t.Errorf("recorded: %v", err)
+	case d.Key < s.last:
+		s.t.Errorf("%s was recorded after %s", d.Key, s.last)
+	case d.Key == s.last && is.Token != was.Token:
+		s.t.Errorf("%s was recorded by two runs", d.Key)
+	case d.Key > s.last:
+		s.last = d.Key
+		s.recorded++
+	}
+}
+
+// rows are a table.Store that can only be read.
+type rows []table.Row
+
+func (r rows) Read(context.Context, string, table.Bound, table.Keys) ([]table.Row, time.Time, error) {
+	return r, time.Now(), nil
+}
+func (rows) Commit(context.Context, string, []table.Write) error { panic("a commit") }
+func (rows) Transact(context.Context, string, func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+	panic("a transaction")
+}
+
+// begin checks that a run is not of what was recorded before.
+func (s *schedule) begin(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs++
+	if key <= s.last {
+		s.t.Errorf("%s was run again, after %s", key, s.last)
+	}
+}
+
+// skewed is a machine's clock that is off.
+type skewed struct {
+	simClock
+	off time.Duration
+}
+
+func (c skewed) Now() elect.Instant {
+	i := c.simClock.Now()
+	i.Wall += int64(c.off)
+	return i
+}
+
+// life is one process of a machine: it does what is due each time that its machine's clock says so, until it crashes.
+func (s *schedule) life(seed, of uint64, off time.Duration, faults *atomic.Bool, until time.Time) {
+	d := newDice(seed, of)
+	w := &wire{dice: newDice(seed, of|1<<33), store: s.store, faults: faults}
+	o := NewOnce(nil, "locktable", "nightly", silent, spindle.WithLease(simLease), func(c *options.Config) {
+		c.Store, c.Clock, c.Process = w, skewed{simClock{dice: newDice(seed, of|1<<34)}, off}, fmt.Sprint("life ", of)
+	})
+	for time.Now().Before(until) && !w.dead.Load() {
+		local := time.Now().Add(off)
+		time.Sleep(local.Truncate(simTick).Add(simTick).Sub(local))
+		ctx, cancel := context.WithTimeout(context.Background(), simTick)
+		do := o.Do
+		if d.one(3) {
+			do = o.TryDo
+		}
+		_, _ = do(ctx, Tick(simTick), func(ctx context.Context, r Run) error {
+			s.begin(r.Key())
+			return s.job(ctx, d, w, r)
+		})
+		cancel()
+	}
+}
+
+func (s *schedule) job(ctx context.Context, d *dice, w *wire, r Run) error {
+	time.Sleep(d.upTo(20 * time.Millisecond))
+	if d.one(10) {
+		time.Sleep(d.upTo(3 * simLease)) // whatever becomes of ctx
+	}
+	if !w.faults.Load() {
+		return nil
+	}
+	if d.one(4) {
+		if err := w.Commit(ctx, "work", table.Record("nightly", r.token, r.Key(), "")); err != nil {
+			return err
+		}
+	}
+	switch {
+	case d.one(8):
+		return errors.New("failed")
+	case d.one(8):
+		w.dead.Store(true)
+	}
+	return nil
+}
+
+func TestEachTickIsDoneOnceHoweverWrongTheClocksAre(t *testing.T) {
+	const ticks, calm = 500, 5
+	seeds := []uint64{1, 2, 3, 4, rand.Uint64(), rand.Uint64()}
+	if *simSeed != 0 {
+		seeds = []uint64{*simSeed}
+	}
+	for _, seed := range seeds {
+		t.Logf("again: go test -run TestEachTick ./lock -lock.seed=%d", seed)
+		synctest.Test(t, func(t *testing.T) {
+			s := &schedule{t: t, store: &memtable.Store{}}
+			s.store.OnCommit = s.committed
+			var faults atomic.Bool
+			faults.Store(true)
+			start := time.Now()
+			end := start.Add(ticks * simTick)
+			var all sync.WaitGroup
+			for m := range uint64(4) {
+				off := newDice(seed, m|1<<40).upTo(10*time.Minute) - 5*time.Minute
+				if m > 0 {
+					off = off.Truncate(simTick) // these are minutes off, and all come at the same instant
+				}
+				all.Go(func() {
+					for n := uint64(0); time.Now().Before(end); n++ {
+						s.life(seed, m<<16|n, off, &faults, end)
+					}
+				})
+			}
+			time.Sleep(time.Until(end.Add(-calm * simTick)))
+			faults.Store(false)
+			time.Sleep(simTick)
+			s.mu.Lock()
+			before := s.recorded
+			s.mu.Unlock()
+			all.Wait()
+			s.mu.Lock()
+			t.Logf("%d ticks: %d runs, %d done", ticks, s.runs, s.recorded)
+			assert.GreaterOrEqual(t, s.recorded-before, calm-1, "ticks are skipped though nothing fails")
+			assert.Greater(t, s.recorded, ticks/2, "ticks are skipped")
+			assert.Greater(t, s.runs, s.recorded, "nothing was ever run again: the faults are too few to show anything")
+			s.mu.Unlock()
+			time.Sleep(time.Hour) // whatever hangs ends with its time-out
+		})
+	}
+}
