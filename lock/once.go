@@ -21,7 +21,8 @@ var errDone = errors.New("it was done already")
 
 // Once does work once for each key, in whichever process asks first: the tick of a schedule, the version of a schema,
 // the number of a batch. Keys only grow: once one is done, so are all that come before it, in the order of their bytes.
-// What was done last is a row beside the lock's, written in the commit that gives the lock back, and never pruned.
+// Ticks and other keys don't go together under one name. What was done last is a row beside the lock's, written in the
+// commit that gives the lock back, and never pruned.
 //
 // It is a lock of its name, which excludes a Mutex and a spindle.Lock of that name. All methods may be called from any
 // goroutine; those of one process queue, first come, first served.
@@ -79,28 +80,28 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 	if wanted == "" || err != nil {
 		return false, err
 	}
-	seen := waiting{}
-	t, err := o.mutex.lock(ctx, o.unlessDone(ctx, wanted), try, &seen)
+	w := &waiting{}
+	t, err := o.mutex.lock(ctx, o.unlessDone(ctx, wanted, w), try, w)
 	switch {
 	case errors.Is(err, errDone):
 		return false, nil
 	case err != nil:
 		return false, err
 	case t == nil:
-		by := holders(seen.seen)
-		if seen.seen == nil {
+		by := holders(w.seen)
+		if w.seen == nil {
 			by = o.mutex.inProcess()
 		}
 		return false, o.mutex.contender.wrap("once", fmt.Errorf("%w: key %q%s", ErrBusy, wanted, by))
 	}
 	var late, done bool
-	w := &work{held: t.held, unlock: func(ctx context.Context) error {
+	own := &work{held: t.held, unlock: func(ctx context.Context) error {
 		if done {
 			return o.mutex.unlock(ctx, t, wanted)
 		}
 		return o.mutex.unlock(ctx, t, "")
 	}}
-	err = w.do(ctx, func(ctx context.Context) error {
+	err = own.do(ctx, func(ctx context.Context) error {
 		// The last holder may have recorded it until its lease row was gone.
 		last, _, err := o.last(ctx, table.Strong, try)
 		if late = last.Covers(wanted); late || err != nil {
@@ -137,6 +138,9 @@ func (o *Once) wanted(ctx context.Context, key Key, try bool) (string, error) {
 		return "", err
 	}
 	wanted := key.at(now)
+	if err := last.Follows(wanted); err != nil {
+		return "", o.mutex.contender.wrap("once", err)
+	}
 	if last.Covers(wanted) {
 		return "", nil
 	}
@@ -146,10 +150,12 @@ func (o *Once) wanted(ctx context.Context, key Key, try bool) (string, error) {
 // last reads what was done last. What fails is tried again unless waiting can't fix it, or try is set.
 func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (table.Done, time.Time, error) {
 	c := &o.mutex.contender
+	w := c.about.Watch()
+	defer w.Close()
 	retry := elect.Backoff{Max: c.config.Lease / 10}
 	for {
 		attempt, cancel := context.WithTimeout(ctx, elect.Attempt(c.config.Lease))
-		last, now, err := c.table.Done(attempt, bound, o.name())
+		last, now, err := w.Table(c.table).Done(attempt, bound, o.name())
 		cancel()
 		switch {
 		case err == nil:
@@ -164,13 +170,13 @@ func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (table.Don
 }
 
 // unlessDone chooses the lock if it is free, unless the work was done by then.
-func (o *Once) unlessDone(ctx context.Context, wanted string) elect.Choose {
+func (o *Once) unlessDone(ctx context.Context, wanted string, w *waiting) elect.Choose {
 	return func(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
 		claim, wait, err := elect.All(seen)
 		if claim == nil {
 			return nil, wait, err
 		}
-		last, _, err := o.mutex.contender.table.Done(ctx, table.Present, o.name())
+		last, _, err := w.watch.Table(o.mutex.contender.table).Done(ctx, table.Present, o.name())
 		if err == nil && last.Covers(wanted) {
 			err = errDone
 		}

@@ -278,6 +278,20 @@ func TestOnceRefusesBadInput(t *testing.T) {
 	})
 }
 
+// "again" would come after every tick there will ever be.
+func TestTicksAndOtherKeysDoNotGoTogether(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		o := b.process().once("nightly")
+		_, err := o.Do(context.Background(), Tick(time.Hour), succeed)
+		require.NoError(t, err)
+		_, err = o.Do(context.Background(), KeyOf("again"), succeed)
+		assert.ErrorContains(t, err, "use another name")
+		ran, err := o.Do(context.Background(), KeyOf(time.Now().Add(time.Hour).UTC().Format(time.RFC3339)), succeed)
+		require.NoError(t, err)
+		assert.True(t, ran, "a tick by hand")
+	})
+}
+
 func TestARecordThatCannotBeReadStopsTheWork(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		require.NoError(t, b.store.Commit(b.Context(), "operator", []table.Write{{Kind: table.Put, Name: "nightly!done"}}))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle/internal/fleet"
 )
@@ -57,6 +58,25 @@ func TestAMutexIsHeldOrWaitedFor(t *testing.T) {
 		synctest.Wait()
 		assert.NotContains(t, here.Metrics(t), "held{lock=m}", "nobody wants it")
 		assert.NotContains(t, there.Metrics(t), "held{lock=m}")
+	})
+}
+
+func TestAOnceIsHeldWhileItsWorkRuns(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		r, p := fleet.NewReports(), b.process()
+		ran, err := p.once("nightly", r.Options()...).Do(b.Context(), KeyOf("1"), func(context.Context, Run) error {
+			assert.Equal(t, 1.0, r.Metrics(t)["held{lock=nightly}"])
+			return nil
+		})
+		require.NoError(t, err)
+		require.True(t, ran)
+		p.Refuse(failing(refused(codes.PermissionDenied), "done"))
+		_, err = p.once("nightly", r.Options()...).Do(b.Context(), KeyOf("2"), succeed)
+		assert.Error(t, err)
+		metrics := r.Metrics(t)
+		assert.Equal(t, 1.0, metrics["terms{lock=nightly,reason=released}"])
+		assert.Equal(t, 1.0, metrics["rpc.failures{code=PermissionDenied,lock=nightly,step=done}"], "%v", metrics)
+		assert.NotContains(t, metrics, "held{lock=nightly}", "nobody wants it")
 	})
 }
 

@@ -38,6 +38,20 @@ type doneJSON struct {
 // Covers reports whether key is done: itself, or a later one.
 func (d Done) Covers(key string) bool { return d.Key != "" && key <= d.Key }
 
+// Follows says why key can't be told from what was done last to be before or after it, or nil: ticks and other keys have no
+// order. A key such as "again" would be after every tick, and no tick be done any more.
+func (d Done) Follows(key string) error {
+	if d.Key == "" || isTick(d.Key) == isTick(key) {
+		return nil
+	}
+	return fmt.Errorf("key %q can't be compared with what was done last, %q: one is a tick of a schedule, and the other is not: use another name for it", key, d.Key)
+}
+
+func isTick(key string) bool {
+	at, err := time.Parse(time.RFC3339, key)
+	return err == nil && at.UTC().Format(time.RFC3339) == key
+}
+
 // CheckDone says why a key can't be that of what is done, or nil.
 func CheckDone(key string) error {
 	switch {
