@@ -4,6 +4,7 @@ package group_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -26,7 +27,7 @@ import (
 // Machines differ, so the figures are counts and ratios to the lease. One iteration is one lease, one start, or one member
 // that comes or goes: CONTRIBUTING.md has the commands.
 
-const benchLease = 2 * time.Second
+var benchLease = flag.Duration("lease", 2*time.Second, "the lease of the members in benchmarks")
 
 var quiet = spindle.WithLogger(slog.New(slog.DiscardHandler))
 
@@ -76,12 +77,12 @@ func BenchmarkAtRest(b *testing.B) {
 			client, err := spanner.NewClientWithConfig(b.Context(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true}, append(count, db.ClientOptions()...)...)
 			require.NoError(b, err)
 			defer client.Close()
-			defer run(b, group.New(client, db.Table, "orders", group.Numbered(n), spindle.WithLease(benchLease), quiet), n)()
-			time.Sleep(benchLease)
+			defer run(b, group.New(client, db.Table, "orders", group.Numbered(n), spindle.WithLease(*benchLease), quiet), n)()
+			time.Sleep(*benchLease)
 			before := rpcs.Load()
 			b.ResetTimer()
 			for b.Loop() {
-				time.Sleep(benchLease)
+				time.Sleep(*benchLease)
 			}
 			b.ReportMetric(float64(rpcs.Load()-before)/float64(b.N), "rpcs/lease")
 			b.ReportMetric(0, "ns/op")
@@ -148,13 +149,13 @@ func BenchmarkJoin(b *testing.B) {
 
 // coming lets members come or go, once each iteration, and has four again between them.
 func coming(b *testing.B, change func(*fleet, []*process) []*process, told func(f *fleet, took, gaps []float64, moved int)) {
-	f := newFleet(b, 1000, benchLease)
+	f := newFleet(b, 1000, *benchLease)
 	ps := []*process{f.start(), f.start(), f.start(), f.start()}
 	f.spread(time.Minute, ps...)
 	var took, gaps []float64
 	moved := 0
 	for range b.N {
-		time.Sleep(benchLease + time.Duration(time.Now().UnixNano()%int64(benchLease))) // at any instant between heartbeats
+		time.Sleep(*benchLease + time.Duration(time.Now().UnixNano()%int64(*benchLease))) // at any instant between heartbeats
 		f.since()
 		began := time.Now()
 		ps = change(f, ps)
