@@ -73,6 +73,30 @@ func TestAMemberThatCanNotTakeLeavesItToOthers(t *testing.T) {
 	}
 }
 
+// Members that take at the same time abort each other's transactions, on the emulator more often than not. That costs tries,
+// which are short, and no look, which reads everything anew.
+func TestATakeThatIsAbortedIsTriedAgainAtOnce(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.process("a", Numbered(64))
+		left, looks := map[string]int{"take": 5, "keep": 5}, 0
+		a.link.Refuse(func(step string) error {
+			switch {
+			case left[step] > 0:
+				left[step]--
+				return table.ErrAborted
+			case step == "roster" && left["take"] < 5:
+				looks++
+			}
+			return nil
+		})
+		c.run(a)
+		c.until(lease/10, "a to have all", spreadOver(64, a))
+		assert.Zero(t, left["take"]+left["keep"])
+		assert.Zero(t, looks, "between the first try and the last")
+		c.end(a)
+	})
+}
+
 // Outcomes that are not known leave nothing behind that nobody acts on, and nothing that two act on.
 func TestOutcomesThatAreNotKnownAreSettled(t *testing.T) {
 	for _, step := range []string{"take", "keep", "give", "settle", "bury"} {

@@ -54,12 +54,13 @@ func (t *term) takeSome(ctx context.Context, free []table.Observation) {
 	t.log.Debug("partitions taken", "n", len(kept), "token", token)
 }
 
-// insist takes a step again that Spanner aborts, twice: other members take other partitions at the same time, and what
-// was observed of these is compared each time.
+// insist takes a step again that Spanner aborts, for a twentieth of a lease: other members take other partitions at the
+// same time. What was observed of these is compared each time. A new look takes longer than another try.
 func (t *term) insist(ctx context.Context, step func(context.Context) error) error {
-	for again := 0; ; again++ {
+	began := t.config.Clock.Now()
+	for {
 		err := t.try(ctx, step)
-		if again == 2 || !errors.Is(err, table.ErrAborted) {
+		if !errors.Is(err, table.ErrAborted) || t.config.Clock.Now().Since(began) >= t.config.Lease/20 {
 			return err
 		}
 		elect.Sleep(ctx, t.config.Clock, t.config.Clock.Random(t.config.Lease/200+1))
