@@ -75,9 +75,24 @@ func (s *story) note(before map[string]table.Listing, lock table.Listing) []chan
 	case lock.State() == table.Released && !known:
 		return nil // a slot that was in use once
 	case lock.State() == table.Released && was.Holder() != "":
-		text = "left by " + show(was.Holder())
+		text = parted(was, lock.Token.Time())
 	}
 	return []change{changed(when(was, lock), lock, text)}
+}
+
+// parted says how a member's term ended, as it was seen last before that. Who is over a lease after its last heartbeat
+// did not leave: the others have buried it. What is silent for less than half a lease may have sent another since.
+func parted(was table.Listing, end time.Time) string {
+	who := show(was.Holder())
+	if was.Promise == nil || end.Sub(was.Heartbeat) < was.Promise.Lease {
+		return "left by " + who
+	}
+	switch silent, lease := was.At.Sub(was.Heartbeat), was.Promise.Lease; {
+	case silent < lease/2:
+		return fmt.Sprintf("over: %s left, or was not heard from for its lease of %v", who, lease)
+	default:
+		return fmt.Sprintf("over: %s was not heard from for its lease of %v", who, lease)
+	}
 }
 
 func when(was, l table.Listing) time.Time {

@@ -105,9 +105,6 @@ func (g *group) state() table.State {
 	return table.Released
 }
 
-// inUse reports whether it is listed although released locks are not.
-func (g *group) inUse() bool { return g.state() != table.Released }
-
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -117,13 +117,42 @@ func TestMovesAreTheNumberOfPartitions(t *testing.T) {
 		texts(all([]table.Listing{a, b}, given, of(b, 110, 3, 4), of(a, 102, 4, 10))...))
 	assert.Equal(t, []string{"orders/ 2 partitions moved from b to a", "orders/ 1 partition taken again by b"},
 		texts(all([]table.Listing{a, b}, of(a, 130, 0, 2), of(b, 131, 2, 3), of(b, 110, 3, 4), of(a, 102, 4, 10))...), "a look between a give and a take loses nothing")
-	left := freeSince(b.Name, at(140))
+	left := freeSince(b.Name, at(104))
 	assert.Equal(t, []string{"orders/member/0001 left by b", "orders/ 2 partitions moved from b to a"},
 		texts(all([]table.Listing{a, left}, of(a, 130, 0, 2), of(a, 141, 2, 4), of(a, 102, 4, 10))...))
 	assert.Empty(t, s.next(look{groups: func() []*group {
 		_, g := gather(all([]table.Listing{a, left}, of(a, 130, 0, 2), of(a, 141, 2, 4), of(a, 102, 4, 10)), "")
 		return g
 	}(), at: at(201)}))
+}
+
+// A member that was killed did not leave: nobody should look for who stopped it.
+func TestAMemberThatWasBuriedDidNotLeave(t *testing.T) {
+	for _, c := range []struct {
+		seen, over float64 // its last heartbeat was at 103
+		want       string
+	}{
+		{103.5, 104, "left by b"},
+		{112.5, 112.9, "left by b"},
+		{112.5, 113.01, "over: b was not heard from for its lease of 10s"},
+		{114, 130, "over: b was not heard from for its lease of 10s"},
+		{104, 120, "over: b left, or was not heard from for its lease of 10s"},
+	} {
+		var s story
+		look := func(l table.Listing) []change {
+			_, groups := gather([]table.Listing{l}, "")
+			return s.next(look{groups: groups, at: l.At})
+		}
+		b := memberOf(1, "b", at(101), at(103))
+		b.At = at(c.seen)
+		look(b)
+		told := look(freeSince(b.Name, at(c.over)))
+		b.Promise = nil
+		look(b)
+		assert.Equal(t, "left by b", look(freeSince(b.Name, at(c.over)))[0].Text, "a claim that was withdrawn")
+		assert.Equal(t, []string{c.want}, []string{told[0].Text}, "%+v", c)
+		assert.Equal(t, at(c.over).UTC(), told[0].At.UTC())
+	}
 }
 
 func TestASlotThatWasInUseOnceIsNoNews(t *testing.T) {

@@ -43,10 +43,12 @@ are on a second line.
 A group of package group is one line: how many members and partitions it has,
 and how many of these have no holder. --group opens it: its members, each with
 its partitions, and then every partition. A partition's state is its member's.
+A group is listed even if nobody is in it any more, unless --held is given.
 
 ` + statesHelp + `
   partial      a group: some of its partitions have no holder
-` + commonCodes,
+` + commonCodes + `
+  3    there is no group that --group names`,
 		Example: `  spindle ls
   spindle ls billing/ --held
   spindle ls --group orders
@@ -138,7 +140,7 @@ func (s selection) list(p *paper, f format, found []table.Listing) error {
 		}
 	}
 	for _, g := range groups {
-		if s.all || countHeld(g.partitions) > 0 || !s.held && g.inUse() {
+		if !s.held || countHeld(g.partitions) > 0 {
 			all = append(all, g.entry())
 		}
 	}
@@ -151,7 +153,7 @@ func (s selection) open(p *paper, f format, found []table.Listing) error {
 	_, groups := gather(found, s.prefix)
 	if len(groups) == 0 {
 		fmt.Fprintln(os.Stderr, s.none())
-		return nil
+		return &exit{code: nobodyThere}
 	}
 	g := groups[0]
 	if !f.json {

@@ -19,7 +19,7 @@ const (
 	misused      = 2  // the command line is wrong
 	statusFree   = 3  // status: nobody holds it
 	statusElse   = 4  // status: another holds it
-	nobodyThere  = 3  // members: no member was heard from
+	nobodyThere  = 3  // members: no member was heard from; ls: there is no such group
 	doctorFailed = 3  // doctor: something does not hold
 	nobodyLeads  = 3  // handover: nobody holds it
 	notObeyed    = 4  // handover: its holder does not look for requests

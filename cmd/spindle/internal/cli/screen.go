@@ -111,9 +111,6 @@ func rowsOf(p *paper, l look, at time.Time) (all []row) {
 		all = append(all, of(show(lock.Name), lock, ""))
 	}
 	for _, g := range l.groups {
-		if !g.inUse() {
-			continue
-		}
 		all = append(all, row{name: show(g.prefix) + " is " + string(g.state()) + ": " + g.sum()})
 		has := g.has()
 		for _, m := range g.members {

@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,7 +27,8 @@ it, such as those of one host: the default id is host/process/UUID.
 
 A partition of a group, such as orders/partition/17, is held as long as its
 member is, such as orders/member/0003: its holder, state and heartbeat are that
-one's, and its token is its own.
+one's, and its token is its own. A group as such is no lock: for that, use
+spindle members.
 
 The answer is about the past: the lock may have changed hands since. Use it to
 decide where to look, not what to write: for that there is the token.
@@ -48,6 +51,9 @@ Exit codes:
 			}
 			return o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
 				l, err := t.ListOne(ctx, args[0])
+				if err == nil && l.State() == table.Free {
+					err = noGroup(ctx, t, args[0])
+				}
 				if err != nil {
 					return err
 				}
@@ -82,6 +88,19 @@ Exit codes:
 	_ = c.Flags().SetAnnotation("token", commandLineOnly, []string{})
 	f.flag(c.Flags())
 	return c
+}
+
+// noGroup fails if the name is that of a group: it is not free because no lock has it.
+func noGroup(ctx context.Context, t table.Table, arg string) error {
+	name, err := groupNamed(arg)
+	if err != nil {
+		return nil // of no group
+	}
+	r, err := t.Roster(ctx, name, table.Scope{Members: true})
+	if err != nil || len(r.Members) == 0 {
+		return err
+	}
+	return misuse("%[1]s is a group, and not a lock: see spindle members %[1]s, or status of a lock of its, such as %[2]s", show(name), slices.Min(slices.Collect(maps.Keys(r.Members))))
 }
 
 func isHolder(holder, id string) bool {
