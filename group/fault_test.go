@@ -73,6 +73,26 @@ func TestAMemberThatCanNotTakeLeavesItToOthers(t *testing.T) {
 	}
 }
 
+// What fails is tried again at once, then less and less often: at most three times a lease.
+func TestATakeThatFailsIsTriedLessAndLessOften(t *testing.T) {
+	for _, step := range []string{"take", "keep"} {
+		inVirtualTime(t, func(c *cluster) {
+			a := c.process("a", Numbered(64))
+			a.link.Refuse(fleet.Refusing(step, errors.New("not today")))
+			c.run(a)
+			c.sleep(lease)
+			first := a.link.Counts()[step]
+			assert.Greater(t, first, 4)
+			assert.Less(t, first, 12)
+			c.sleep(lease / 2)
+			assert.LessOrEqual(t, a.link.Counts()[step], 2)
+			a.link.Refuse(nil)
+			c.until(lease/2, "a to have all", spreadOver(64, a))
+			c.end(a)
+		})
+	}
+}
+
 // Members that take at the same time abort each other's transactions, on the emulator more often than not. That costs tries,
 // which are short, and no look, which reads everything anew.
 func TestATakeThatIsAbortedIsTriedAgainAtOnce(t *testing.T) {

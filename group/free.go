@@ -15,6 +15,7 @@ type trace struct {
 	feared time.Duration // the lease of who had it when it was seen last; 0: nobody
 	absent time.Time     // since when it is known to have no row
 	free   time.Time     // since when it is known to be free
+	plain  table.Token   // of a plain lock that has its name, as was said
 }
 
 // learn takes in what was observed. Rows that vanish under a member do not end what it has before its deadline: who

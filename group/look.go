@@ -172,7 +172,7 @@ func (t *term) move(ctx context.Context, r table.Roster, wanted map[*share]bool)
 	slices.SortFunc(free, byName)
 	slices.SortFunc(unsettled, byName)
 	if len(free)+len(unsettled) == 0 {
-		t.failing = elect.Instant{} // what could not be done has come to nothing
+		t.succeeded() // what could not be done has come to nothing
 	}
 	t.settle(ctx, unsettled)
 	t.take(ctx, free)
@@ -304,9 +304,27 @@ func (t *term) learn(r table.Roster) {
 		}
 		t.traces[s].learn(o, feared)
 	}
+	t.warn(r)
 	for name, err := range r.Unreadable {
 		t.problems.Note(fmt.Errorf("%q: %w", name, err))
 	}
+}
+
+// warn says that plain locks have partitions' names, once for each term of theirs.
+func (t *term) warn(r table.Roster) {
+	var plain []table.Sighting
+	for lock, o := range r.Partitions {
+		m := t.traces[t.byLock[lock]]
+		if o.Confirmed() && o.Promise != nil && o.Promise.With == "" && o.At.Sub(o.Heartbeat) < o.Promise.Lease && m.plain != o.Token {
+			m.plain, plain = o.Token, append(plain, o)
+		}
+	}
+	if len(plain) == 0 {
+		return
+	}
+	first := slices.MinFunc(plain, func(a, b table.Sighting) int { return cmp.Compare(a.Name, b.Name) })
+	t.log.Warn("a plain lock has the name of a partition: no member works on that until the lock is released", "partition", t.byLock[first.Name].name,
+		"lock", first.Name, "holder", first.Holder(), "token", first.Token, "partitions", len(plain))
 }
 
 // named are the members that the rows of a partition name.

@@ -46,7 +46,7 @@ func (t *term) takeSome(ctx context.Context, free []table.Observation) {
 		t.failed(err, sharesOf(t, free)...)
 		return
 	}
-	t.failing = elect.Instant{}
+	t.succeeded()
 	for _, name := range kept {
 		t.begin(t.byLock[name], token)
 	}
@@ -77,7 +77,7 @@ func (t *term) failed(err error, shares ...*share) {
 		return
 	}
 	t.endanger("take", err)
-	t.soon(t.retry.Pause(t.config.Clock))
+	t.soon(t.redo.Pause(t.config.Clock))
 }
 
 // endanger takes in that something failed which only this member can do, while it is there.
@@ -86,6 +86,12 @@ func (t *term) endanger(step string, err error) {
 	if t.failing == (elect.Instant{}) {
 		t.failing = t.config.Clock.Now()
 	}
+}
+
+// succeeded takes in that something did not fail.
+func (t *term) succeeded() {
+	t.failing = elect.Instant{}
+	t.redo.Reset()
 }
 
 func sharesOf(t *term, seen []table.Observation) []*share {
@@ -147,7 +153,7 @@ func (t *term) give(ctx context.Context) {
 	slices.SortFunc(holds, func(a, b table.Hold) int { return cmp.Compare(a.Name, b.Name) })
 	if err := t.try(ctx, func(ctx context.Context) error { return t.table.Give(ctx, holds...) }); err != nil {
 		t.problems.Note(fmt.Errorf("give: %w", err))
-		t.soon(t.retry.Pause(t.config.Clock))
+		t.soon(t.redo.Pause(t.config.Clock))
 		return
 	}
 	for _, h := range holds {
@@ -172,10 +178,10 @@ func (t *term) settle(ctx context.Context, seen []table.Observation) {
 		err := t.try(ctx, func(ctx context.Context) error { return t.table.Settle(ctx, t.hold, chunk...) })
 		switch {
 		case err == nil:
-			t.failing = elect.Instant{}
+			t.succeeded()
 		case !elect.First(err):
 			t.endanger("settle", err)
 		}
-		t.soon(t.retry.Pause(t.config.Clock)) // to see that they are free
+		t.soon(t.redo.Pause(t.config.Clock)) // to see that they are free
 	}
 }

@@ -44,7 +44,8 @@ type term struct {
 	crowd   int   // the members that the last look has shown
 	giving  alarm // give
 	failing elect.Instant
-	retry   elect.Backoff
+	retry   elect.Backoff // of looks
+	redo    elect.Backoff // of what is done to partitions
 
 	why        error           // the term is being given up
 	marked     bool            // the others were told that
@@ -58,7 +59,7 @@ func newTerm(m *member, lease *elect.Term) *term {
 	part, _ := table.PartOf(name)
 	t := &term{member: m, lease: lease, hold: table.Hold{Name: name, Token: lease.Token()}, slot: part.Slot,
 		have: map[*share]*holding{}, loose: map[*share]bool{}, surveys: map[*share]bool{}}
-	t.retry.Max = m.config.Lease / 3
+	t.retry.Max, t.redo.Max = m.config.Lease/3, m.config.Lease/3
 	now := m.config.Clock.Now()
 	t.looked.Store(&now)
 	t.blind = m.config.Clock.AfterFunc(t.limit(), func() { lease.Tell(spindle.ErrExpired) })
