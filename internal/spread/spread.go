@@ -22,7 +22,8 @@ type Plan struct {
 	hashes []uint64
 	grown  [][]int // the shares of so many slots, none of which is empty
 
-	slots  []int // the last
+	pairs  []pair // room for them
+	slots  []int  // the last
 	shares map[int][]int
 }
 
@@ -77,7 +78,7 @@ func (p *Plan) grow(slots int) [][]int {
 		var taken []int
 		for i := range k {
 			over := len(p.grown[i]) - share(len(p.hashes), k+1, i)
-			first, rest := split(p.grown[i], max(over, 0), func(partition int) uint64 { return rank(k, p.hashes[partition]) })
+			first, rest := p.split(p.grown[i], over, k)
 			taken, p.grown[i] = append(taken, first...), rest
 		}
 		p.grown = append(p.grown, taken)
@@ -90,60 +91,87 @@ func (p *Plan) grow(slots int) [][]int {
 }
 
 // deal gives what the hole has to the slots that are left, up to their shares: of all pairs of a partition and a
-// slot, in an order of their own for each hole, the first that still fit.
+// slot, in an order of their own for each hole, the first that still fit. The order is found some pairs at a time, as
+// most of them come too late.
 func (p *Plan) deal(own [][]int, hole int, left []int) {
-	type pair struct {
-		rank            uint64
-		partition, slot int
-	}
-	room := map[int]int{}
-	var pairs []pair
+	partitions := own[hole]
+	slices.Sort(partitions)
+	room, dealt := make([]int, len(left)), make([]bool, len(partitions))
+	pairs := p.pairs[:0]
 	for r, slot := range left {
-		if room[slot] = share(len(p.hashes), len(left), r) - len(own[slot]); room[slot] <= 0 {
+		if room[r] = share(len(p.hashes), len(left), r) - len(own[slot]); room[r] <= 0 {
 			continue
 		}
-		for _, partition := range own[hole] {
-			pairs = append(pairs, pair{mix(rank(slot, p.hashes[partition]) ^ uint64(hole)), partition, slot})
+		for i, partition := range partitions {
+			pairs = append(pairs, pair{mix(rank(slot, p.hashes[partition]) ^ uint64(hole)), i, r})
 		}
 	}
-	slices.SortFunc(pairs, func(a, b pair) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.partition, b.partition), cmp.Compare(a.slot, b.slot))
-	})
-	dealt := make(map[int]bool, len(own[hole]))
-	for _, pr := range pairs {
-		if !dealt[pr.partition] && room[pr.slot] > 0 {
-			dealt[pr.partition] = true
-			room[pr.slot]--
-			own[pr.slot] = append(own[pr.slot], pr.partition)
+	p.pairs = pairs
+	for undealt := len(partitions); len(pairs) > 0 && undealt > 0; {
+		n := min(4*undealt, len(pairs))
+		lowest(pairs, n)
+		slices.SortFunc(pairs[:n], pair.compare)
+		for _, pr := range pairs[:n] {
+			if !dealt[pr.i] && room[pr.r] > 0 {
+				dealt[pr.i] = true
+				room[pr.r]--
+				undealt--
+				own[left[pr.r]] = append(own[left[pr.r]], partitions[pr.i])
+			}
 		}
+		pairs = slices.DeleteFunc(pairs[n:], func(pr pair) bool { return dealt[pr.i] || room[pr.r] <= 0 })
 	}
 	own[hole] = nil
 }
 
-// split returns the n partitions of the lowest rank, and the others.
-func split(partitions []int, n int, rank func(int) uint64) (first, rest []int) {
-	if n == 0 {
+// split returns the n partitions of the lowest rank in the order of a slot, and the others.
+func (p *Plan) split(partitions []int, n, slot int) (first, rest []int) {
+	if n <= 0 {
 		return nil, partitions
 	}
-	type ranked struct {
-		rank      uint64
-		partition int
+	pairs := p.pairs[:0]
+	for _, partition := range partitions {
+		pairs = append(pairs, pair{rank: rank(slot, p.hashes[partition]), i: partition})
 	}
-	lowest := make([]ranked, len(partitions))
-	for i, partition := range partitions {
-		lowest[i] = ranked{rank(partition), partition}
+	p.pairs = pairs
+	lowest(pairs, n)
+	for i, pr := range pairs {
+		partitions[i] = pr.i
 	}
-	slices.SortFunc(lowest, func(a, b ranked) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.partition, b.partition))
-	})
-	for i, l := range lowest {
-		if i < n {
-			first = append(first, l.partition)
+	return partitions[:n], partitions[n:]
+}
+
+// A pair is a partition and a slot, by their indexes in whatever list, where it comes in an order.
+type pair struct {
+	rank uint64
+	i, r int
+}
+
+func (a pair) compare(b pair) int {
+	if a.rank != b.rank {
+		return cmp.Compare(a.rank, b.rank)
+	}
+	return cmp.Or(cmp.Compare(a.i, b.i), cmp.Compare(a.r, b.r))
+}
+
+// lowest moves the n pairs that come first to the front, in no order.
+func lowest(pairs []pair, n int) {
+	for len(pairs) > 1 && n > 0 && n < len(pairs) {
+		pivot, low := pairs[len(pairs)/2], 0
+		pairs[len(pairs)/2], pairs[len(pairs)-1] = pairs[len(pairs)-1], pivot
+		for i, pr := range pairs {
+			if pr.compare(pivot) < 0 {
+				pairs[i], pairs[low] = pairs[low], pr
+				low++
+			}
+		}
+		pairs[len(pairs)-1], pairs[low] = pairs[low], pivot
+		if low < n { // the pivot is one of them
+			pairs, n = pairs[low+1:], n-low-1
 		} else {
-			rest = append(rest, l.partition)
+			pairs = pairs[:low]
 		}
 	}
-	return first, rest
 }
 
 // share is that of the i-th of m slots, in an even split of n.

@@ -1,6 +1,7 @@
 package spread
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -85,6 +86,71 @@ func TestThePlanIsTheSameInEveryBuildOfItsVersion(t *testing.T) {
 		}
 		assert.Equal(t, known.sum, hash(strings.Join(text, ",")), "%d partitions of %v", known.n, known.slots)
 	}
+}
+
+// What is found some pairs at a time is what sorting all of them would find, also if names have one hash.
+func TestThePlanIsThatOfItsDescription(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for range 300 {
+		n, top := 1+random.IntN(300), 1+random.IntN(40)
+		p := New(numbered(n))
+		for range random.IntN(n) {
+			p.hashes[random.IntN(n)] = p.hashes[random.IntN(n)]
+		}
+		slots := random.Perm(top)[:1+random.IntN(top)]
+		want := described(p.hashes, slots)
+		for slot, has := range p.Shares(slots) {
+			assert.ElementsMatch(t, want[slot], has, "%d partitions of %v", n, slots)
+		}
+	}
+}
+
+// described is the plan, word by word.
+func described(hashes []uint64, slots []int) [][]int {
+	own := [][]int{make([]int, len(hashes))}
+	for i := range hashes {
+		own[0][i] = i
+	}
+	for k := 1; k <= slices.Max(slots); k++ {
+		var taken []int
+		for i := range own {
+			slices.SortFunc(own[i], func(a, b int) int {
+				return cmp.Or(cmp.Compare(rank(k, hashes[a]), rank(k, hashes[b])), cmp.Compare(a, b))
+			})
+			over := max(len(own[i])-share(len(hashes), k+1, i), 0)
+			taken, own[i] = append(taken, own[i][:over]...), own[i][over:]
+		}
+		own = append(own, taken)
+	}
+	left := upTo(len(own))
+	for hole := range own {
+		if slices.Contains(slots, hole) {
+			continue
+		}
+		left = slices.DeleteFunc(left, func(i int) bool { return i == hole })
+		room := map[int]int{}
+		var pairs [][2]int
+		for r, slot := range left {
+			room[slot] = share(len(hashes), len(left), r) - len(own[slot])
+			for _, i := range own[hole] {
+				pairs = append(pairs, [2]int{i, slot})
+			}
+		}
+		order := func(pr [2]int) uint64 { return mix(rank(pr[1], hashes[pr[0]]) ^ uint64(hole)) }
+		slices.SortFunc(pairs, func(a, b [2]int) int {
+			return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
+		})
+		dealt := map[int]bool{}
+		for _, pr := range pairs {
+			if i, slot := pr[0], pr[1]; !dealt[i] && room[slot] > 0 {
+				dealt[i] = true
+				room[slot]--
+				own[slot] = append(own[slot], i)
+			}
+		}
+		own[hole] = nil
+	}
+	return own
 }
 
 func TestAMemberThatJoinsTakesItsShareAndMovesNothingElse(t *testing.T) {
@@ -176,7 +242,7 @@ func free(slots []int) int {
 }
 
 func BenchmarkShares(b *testing.B) {
-	for _, size := range []struct{ n, m int }{{64, 4}, {1000, 20}, {10_000, 100}, {20_000, 300}} {
+	for _, size := range []struct{ n, m int }{{64, 4}, {1000, 20}, {10_000, 100}, {20_000, 300}, {20_000, 1000}} {
 		b.Run(fmt.Sprintf("%d of %d", size.n, size.m), func(b *testing.B) {
 			names, slots := numbered(size.n), slices.DeleteFunc(upTo(size.m), func(i int) bool { return i%17 == 3 })
 			for b.Loop() {
