@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -155,7 +156,7 @@ func coming(b *testing.B, change func(*fleet, []*process) []*process, told func(
 	var took, gaps []float64
 	moved := 0
 	for range b.N {
-		time.Sleep(*benchLease + time.Duration(time.Now().UnixNano()%int64(*benchLease))) // at any instant between heartbeats
+		time.Sleep(*benchLease + rand.N(*benchLease)) // at any instant between heartbeats
 		f.since()
 		began := time.Now()
 		ps = change(f, ps)
