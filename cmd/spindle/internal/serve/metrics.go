@@ -43,7 +43,7 @@ func (m *metrics) looked(took time.Duration, err error) {
 	m.reads.Observe(took.Seconds())
 }
 
-var byLock = []string{"table", "lock"}
+var byLock, byGroup = []string{"table", "lock"}, []string{"table", "group"}
 
 var (
 	descUp         = describe("spindle_table_up", "1 if the table was read lately; else 0, and nothing is said of locks.", "table")
@@ -56,6 +56,10 @@ var (
 	descToken      = describe("spindle_lock_token", "The token of the term, of locks that are held or expired: when it began, in microseconds since 1970.", byLock...)
 	descChanges    = describe("spindle_lock_changes_total", "Terms that began since this process looks.", byLock...)
 	descJeopardies = describe("spindle_lock_jeopardies_total", "How often a holder was silent for two thirds of its lease.", byLock...)
+
+	descMembers    = describe("spindle_table_group_members", "Members of the group that were heard from within their leases.", byGroup...)
+	descPartitions = describe("spindle_table_group_partitions", "Partitions of the group that somebody has, or had once.", byGroup...)
+	descNobody     = describe("spindle_table_group_partitions_without_holder", "Those of them that no member has.", byGroup...)
 )
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -64,7 +68,8 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descUp, descLocks, descHeld, descState, descHolder, descAge, descLease, descToken, descChanges, descJeopardies} {
+	for _, d := range []*prometheus.Desc{descUp, descLocks, descHeld, descState, descHolder, descAge, descLease, descToken, descChanges, descJeopardies,
+		descMembers, descPartitions, descNobody} {
 		to <- d
 	}
 }
@@ -90,6 +95,7 @@ func (m *metrics) collect() (all []prometheus.Metric) {
 		return all
 	}
 	add(descUp, gauge, 1)
+	groups := map[string]*group{}
 	count := map[table.State]int{table.Held: 0, table.Leaving: 0, table.Expired: 0, table.Released: 0, table.Unconfirmed: 0, table.Orphaned: 0, table.Unreadable: 0}
 	for name, k := range s.history.locks {
 		state := k.State()
@@ -97,6 +103,12 @@ func (m *metrics) collect() (all []prometheus.Metric) {
 			continue // it has no row any more
 		}
 		count[state]++
+		if part, _ := table.PartOf(name); k.IsPart() {
+			if groups[part.Group] == nil {
+				groups[part.Group] = &group{}
+			}
+			groups[part.Group].add(part, k.IsHeld())
+		}
 		held := 0.
 		if k.IsHeld() {
 			held = 1
@@ -112,8 +124,29 @@ func (m *metrics) collect() (all []prometheus.Metric) {
 			add(descToken, gauge, float64(k.Token), name)
 		}
 	}
+	for name, g := range groups {
+		add(descMembers, gauge, float64(g.members), name)
+		add(descPartitions, gauge, float64(g.partitions), name)
+		add(descNobody, gauge, float64(g.partitions-g.held), name)
+	}
 	for state, n := range count {
 		add(descLocks, gauge, float64(n), string(state))
 	}
 	return all
+}
+
+// A group is what is counted of one.
+type group struct{ members, partitions, held int }
+
+// add counts a member that is there, or a partition.
+func (g *group) add(part table.Part, held bool) {
+	switch {
+	case part.Partition != "":
+		g.partitions++
+		if held {
+			g.held++
+		}
+	case held:
+		g.members++
+	}
 }
