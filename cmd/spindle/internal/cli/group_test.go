@@ -155,6 +155,21 @@ func TestAMemberThatWasBuriedDidNotLeave(t *testing.T) {
 	}
 }
 
+// A heartbeat that arrives late, before anybody has buried its member, begins no term.
+func TestAMemberThatIsHeardFromAgainHasNotJoined(t *testing.T) {
+	var s story
+	var told []string
+	for _, heartbeat := range []float64{103, 103, 125} {
+		b := memberOf(1, "b", at(101), at(heartbeat))
+		b.At = at(103 + 12*float64(len(told)))
+		_, groups := gather([]table.Listing{b}, "")
+		for _, c := range s.next(look{groups: groups, at: b.At}) {
+			told = append(told, c.Text)
+		}
+	}
+	assert.Equal(t, []string{"joined by b, token 101000000", "expired, 10s after the last heartbeat of b", "heard from again: b"}, told)
+}
+
 func TestASlotThatWasInUseOnceIsNoNews(t *testing.T) {
 	var s story
 	_, groups := gather([]table.Listing{memberOf(0, "a", at(100), at(103)), freeSince(table.SlotName("orders", 1), at(50))}, "")
