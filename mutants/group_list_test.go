@@ -104,5 +104,5 @@ var groupShortMutants = of("./group",
 	one("reclaimed term that begins anew", "TestAMemberThatReclaimsHasItsPartitionsBackAtOnce", joinGo,
 		"\t\t\t\tm.candidate.Promise.Since = since(s.Observation)\n", ""),
 	one("partitions of the older list for nobody", "TestAPartitionThatOnlyTheOldListHasIsTakenWhenItsMemberDies", lookGo,
-		"const patienceOfElders = 3\n", "const patienceOfElders = 3000\n"),
+		"max(m.free.Add(patienceOfElders*", "max(m.free.Add(1000*patienceOfElders*"),
 )

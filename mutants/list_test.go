@@ -10,7 +10,8 @@ type mutant struct {
 	edits  []edit
 }
 
-// edit replaces a text that is there exactly once.
+// edit replaces a text that is there exactly once, in the body of one function. Elsewhere it can only add something (an
+// import, a field), which is then there for all mutants.
 type edit struct{ file, old, new string }
 
 const (

@@ -3,33 +3,35 @@
 package mutants
 
 import (
-	"os/exec"
-	"path/filepath"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// TestShortMutants builds the tests of a package with each mutant and runs, without an emulator, the one that
-// must catch it. A mutant that does not compile, or whose test is not there, is not caught.
+// TestShortMutants runs with each mutant, without an emulator, the one test that must catch it. A mutant whose test is
+// not there is not caught.
 func TestShortMutants(t *testing.T) {
-	for _, m := range shortMutants() {
+	for i, m := range shortMutants() {
 		t.Run(strings.Trim(m.pkg, "./")+"/"+m.name, func(t *testing.T) {
 			t.Parallel()
-			if out, err := short(t, m.pkg, m.mutant, "^"+m.breaks+"$"); err == nil || !strings.Contains(out, "--- FAIL: "+m.breaks) {
+			if out, err := short(t, m.pkg, len(mutants)+len(groupMutants)+i+1, m.breaks); err == nil || !strings.Contains(out, "--- FAIL: "+m.breaks) {
 				t.Fatalf("%s did not notice: %v\n%s", m.breaks, err, out)
 			}
 		})
 	}
 }
 
-// TestEveryMutantHasItsPlace applies all edits and builds nothing, for those who change the code.
-func TestEveryMutantHasItsPlace(t *testing.T) {
-	for _, m := range slices.Concat(mutants, groupMutants) {
-		overlayOf(t, m, t.TempDir())
-	}
+// TestNoShortMutant is the control: the same tests of the same build pass with nothing replaced.
+func TestNoShortMutant(t *testing.T) {
+	tests := map[string][]string{}
 	for _, m := range shortMutants() {
-		overlayOf(t, m.mutant, t.TempDir())
+		tests[m.pkg] = append(tests[m.pkg], m.breaks)
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
+		if out, err := short(t, pkg, 0, tests[pkg]...); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
 	}
 }
 
@@ -37,19 +39,8 @@ func shortMutants() []shortMutant {
 	return slices.Concat(lockMutants, electMutants, tableMutants, rootMutants, groupShortMutants)
 }
 
-// short runs the tests of a package that need no emulator.
-func short(t *testing.T, pkg string, m mutant, tests string) (string, error) {
+// short runs tests of a package without an emulator.
+func short(t *testing.T, pkg string, number int, tests ...string) (string, error) {
 	t.Helper()
-	dir := t.TempDir()
-	binary, overlay := filepath.Join(dir, "short.test"), filepath.Join(dir, "overlay.json")
-	write(t, overlay, overlayOf(t, m, dir))
-	build := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, pkg)
-	build.Dir = root(t)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("the mutant does not compile: %v\n%s", err, out)
-	}
-	run := exec.Command(binary, "-test.short", "-test.failfast", "-test.timeout=1m", "-test.run="+tests)
-	run.Dir = filepath.Join(root(t), pkg)
-	out, err := run.CombinedOutput()
-	return string(out), err
+	return test(t, pkg, number, "-test.short", "-test.failfast", "-test.timeout=1m", "-test.run=^("+strings.Join(tests, "|")+")$")
 }
