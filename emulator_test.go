@@ -4,6 +4,7 @@ package spindle_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -512,6 +513,54 @@ func TestTheFenceInATransactionOfOnesOwnCanBeTold(t *testing.T) {
 		_, err := elector.Apply(t.Context(), 1, write(1))
 		assert.True(t, spindle.IsFenced(err, table), "what Apply says")
 		assert.False(t, spindle.IsFenced(nil, table))
+	})
+}
+
+// A transaction that is all SQL lands only while the statement finds the lease row, which it leaves as it is.
+func TestAStatementFencesATransactionThatIsAllSQL(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		dialect := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
+		if strings.HasSuffix(t.Name(), "PostgreSQL") {
+			dialect = databasepb.DatabaseDialect_POSTGRESQL
+		}
+		l := stand(t, db.Client, db, spindle.WithLease(10*lease))
+		eventually(t, 10*time.Second, "election", l.has)
+		token := l.token()
+		set := func(token spindle.Token, value string) error {
+			_, err := db.Client.ReadWriteTransaction(t.Context(), func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+				if _, err := txn.Update(ctx, spanner.NewStatement("UPDATE register SET value = "+value+" WHERE id = 1")); err != nil {
+					return err
+				}
+				if n, err := txn.Update(ctx, l.FenceStatement(dialect, token)); n != 1 {
+					return errors.Join(err, spindle.ErrFenced)
+				}
+				return nil
+			})
+			return err
+		}
+		rows := func() (all []spanner.Row) {
+			require.NoError(t, db.Client.Single().Read(t.Context(), db.Table, spanner.KeySets(spanner.KeyRange{Start: spanner.Key{"mylock_"}, End: spanner.Key{"mylock_z"}}),
+				[]string{"name", "heartbeat", "token", "writer"}).Do(func(r *spanner.Row) error { all = append(all, *r); return nil }))
+			return all
+		}
+		_, err := db.Client.Apply(t.Context(), write(1))
+		require.NoError(t, err)
+		lease := rows()
+		require.Len(t, lease, 1)
+		require.NoError(t, set(token, "2"))
+		assert.Equal(t, lease, rows(), "it changes nothing")
+		for name, token := range map[string]spindle.Token{"zero": 0, "earlier": token - 1, "later": token + 1} {
+			assert.ErrorIs(t, set(token, "3"), spindle.ErrFenced, name)
+		}
+		require.NoError(t, l.stop())
+		next := stand(t, db.Client, db)
+		eventually(t, 10*time.Second, "the next election", next.has)
+		assert.ErrorIs(t, set(token, "4"), spindle.ErrFenced, "superseded")
+		assert.EqualValues(t, 2, register(t, db), "nothing of a refused transaction was written")
+		assert.NoError(t, set(next.token(), "5"))
+
+		wrong := spindle.New(db.Client, "register; DROP TABLE register", "mylock")
+		assert.Equal(t, spanner.Statement{}, wrong.FenceStatement(dialect, next.token()), "a name that is none is in no SQL")
 	})
 }
 

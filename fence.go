@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 
 	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -20,6 +21,25 @@ import (
 // A fenced commit of an old token never lands after a newer term has begun, whatever any clock says.
 func (l *Lock) Fence(token Token) *spanner.Mutation {
 	return l.spanner.Fence(l.name, table.Token(token))
+}
+
+// FenceStatement is Fence for a transaction of your own that is all SQL, as with database/sql or another language's
+// driver: a statement that updates exactly one row, without changing it, while token is good, and else none. The
+// driver tells the number of rows. Unless it is one, roll the transaction back: nothing else does. Return ErrFenced
+// then, which IsFenced knows. Where you can buffer mutations, use Fence or ReadWriteTransaction, which take DML too
+// and which nobody has to check.
+//
+// The transaction has to be serializable. It may run the statement at any point, best as its last: whoever wants to
+// release or claim the lock waits from then on until the transaction has ended. Heartbeats don't.
+//
+// The parameter is p1 in Params, a string: @p1 in GoogleSQL, $1 in PostgreSQL. The table is called as it was to New,
+// without quotes. If the arguments of New were wrong, the statement is empty, which Spanner refuses. It costs no RPC,
+// and may be called from any goroutine.
+func (l *Lock) FenceStatement(dialect databasepb.DatabaseDialect, token Token) spanner.Statement {
+	if l.err != nil {
+		return spanner.Statement{}
+	}
+	return l.fence(token).Statement(dialect)
 }
 
 // Apply is Client.Apply in a serializable transaction, with the fence added to ms. If the commit is refused,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -109,6 +110,13 @@ func TestACheckpointOfAPartitionThatHasMovedIsRefused(t *testing.T) {
 			assert.ErrorContains(t, err, `partition "3"`)
 			_, err = c.db.Client.Apply(ctx, append(write(5), p.Fence()))
 			assert.True(t, spindle.IsFenced(err, c.db.Table), "%v", err)
+			sql := databasepb.DatabaseDialect(databasepb.DatabaseDialect_value[map[string]string{"GoogleSQL": "GOOGLE_STANDARD_SQL", "PostgreSQL": "POSTGRESQL"}[name]])
+			_, err = c.db.Client.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+				counts, err := txn.BatchUpdate(ctx, []spanner.Statement{p.FenceStatement(sql), moved.FenceStatement(sql)})
+				assert.Equal(t, []int64{0, 1}, counts)
+				return err
+			})
+			assert.NoError(t, err)
 			_, err = moved.Apply(ctx, write(6))
 			assert.NoError(t, err)
 		})

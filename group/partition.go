@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
@@ -37,6 +38,15 @@ func (p Partition) Fence() *spanner.Mutation {
 		return p.fence.Table.Fence(p.name, 0) // of no partition: it refuses whatever it is in
 	}
 	return p.fence.Mutations()[0]
+}
+
+// FenceStatement is spindle.Lock.FenceStatement for the partition. That of the zero Partition is empty, which Spanner
+// refuses.
+func (p Partition) FenceStatement(dialect databasepb.DatabaseDialect) spanner.Statement {
+	if p.fence.Names == nil {
+		return spanner.Statement{}
+	}
+	return p.fence.Statement(dialect)
 }
 
 // Apply is Client.Apply in a serializable transaction, with the fence added to ms: a checkpoint and its fence are one

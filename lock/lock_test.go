@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -190,6 +191,25 @@ func TestAFencedWriteSaysWhetherItWasFenced(t *testing.T) {
 			Apply(context.Context, []*spanner.Mutation, ...spanner.ApplyOption) (time.Time, error)
 			ReadWriteTransaction(context.Context, func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error)
 		}
+		dialect := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
+		if strings.HasSuffix(t.Name(), "PostgreSQL") {
+			dialect = databasepb.DatabaseDialect_POSTGRESQL
+		}
+		requireUpdates := func(rows int64, f fenced) { // by the fence in SQL
+			sql, ok := f.(interface {
+				FenceStatement(databasepb.DatabaseDialect) spanner.Statement
+			})
+			if !ok {
+				return // a Set has none
+			}
+			var n int64
+			_, err := db.Client.ReadWriteTransaction(t.Context(), func(ctx context.Context, txn *spanner.ReadWriteTransaction) (err error) {
+				n, err = txn.Update(ctx, sql.FenceStatement(dialect))
+				return err
+			})
+			require.NoError(t, err)
+			require.Equal(t, rows, n)
+		}
 		for _, c := range []struct {
 			lock.Locker
 			held func(context.Context) fenced
@@ -210,6 +230,7 @@ func TestAFencedWriteSaysWhetherItWasFenced(t *testing.T) {
 			}
 			err := lock.Do(t.Context(), c, func(ctx context.Context) error {
 				held = c.held(ctx)
+				requireUpdates(1, held)
 				for _, err := range outcomes(ctx, write) {
 					assert.NoError(t, err)
 				}
@@ -227,6 +248,7 @@ func TestAFencedWriteSaysWhetherItWasFenced(t *testing.T) {
 				return nil
 			})
 			assert.ErrorIs(t, err, lock.ErrNotHeld)
+			requireUpdates(0, held)
 			for _, err := range outcomes(t.Context(), write) {
 				assert.ErrorIs(t, err, spindle.ErrFenced, "not held at all")
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
@@ -32,6 +33,12 @@ func New(db *spanner.Client, table, name string, opts ...spindle.Option) *Mutex 
 // IsFenced if this one's is not.
 func (m *Mutex) Fence() *spanner.Mutation {
 	return m.contender.fence(m.Token(), m.names...).Mutations()[0]
+}
+
+// FenceStatement is spindle.Lock.FenceStatement under the token that the mutex has now. If it is not held, no row is
+// updated.
+func (m *Mutex) FenceStatement(dialect databasepb.DatabaseDialect) spanner.Statement {
+	return m.contender.fence(m.Token(), m.names...).Statement(dialect)
 }
 
 // mutex is one or several names that are held together.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
@@ -216,6 +217,11 @@ func (p *Permit) Token() spindle.Token { return p.held.token() }
 // Fence returns a mutation that changes nothing and lets a commit succeed only while the slot is held
 // under the token that it has now: see Mutex.Fence.
 func (p *Permit) Fence() *spanner.Mutation { return p.fence().Mutations()[0] }
+
+// FenceStatement is spindle.Lock.FenceStatement under the token of the slot. If that is not held, no row is updated.
+func (p *Permit) FenceStatement(dialect databasepb.DatabaseDialect) spanner.Statement {
+	return p.fence().Statement(dialect)
+}
 
 // Apply is spindle.Lock.Apply under the token of the slot. It returns an error that
 // errors.Is(err, spindle.ErrFenced) exactly when the slot is not held any more.

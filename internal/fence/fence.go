@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
 	"google.golang.org/grpc/codes"
 
@@ -37,6 +38,11 @@ func (f Fence) Mutations() []*spanner.Mutation {
 		ms[i] = f.Table.Fence(name, f.Token)
 	}
 	return ms
+}
+
+// Statement is for SQL: it updates one row if the only lock is held under the token, and else none.
+func (f Fence) Statement(dialect databasepb.DatabaseDialect) spanner.Statement {
+	return f.Table.FenceStatement(dialect, f.Names[0], f.Token)
 }
 
 // Apply is Client.Apply, serializable and behind the fence.

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync/atomic"
 	"time"
 	"unicode"
 
 	"cloud.google.com/go/spanner"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
 	"google.golang.org/grpc/codes"
 )
@@ -18,8 +20,8 @@ import (
 // Spanner is the Store of a table in a database. Its RPCs have high priority, so that the
 // application's own load does not starve them, and tags that name the step.
 //
-// Only mutations and reads by key are used: no SQL is built from a name, and both dialects run the
-// same code.
+// The steps are mutations and reads by key: no SQL is built from a name, and both dialects run the same code.
+// FenceStatement is for transactions of an application that are all SQL.
 type Spanner struct {
 	DB    *spanner.Client
 	Table string
@@ -163,6 +165,20 @@ func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Cont
 // Fence returns the mutation that fails a commit with NOT_FOUND unless name is held under token.
 func (s Spanner) Fence(name string, token Token) *spanner.Mutation {
 	return s.mutation(good(name, token))
+}
+
+// FenceStatement is Fence in SQL: it updates one row if name is held under token, and else none. DML can't name the
+// key alone, so it writes the column of a lease row that nobody else writes: requests write the other two. For a table
+// whose name is no identifier it is empty.
+func (s Spanner) FenceStatement(dialect databasepb.DatabaseDialect, name string, token Token) spanner.Statement {
+	if CheckTable(s.Table) != nil {
+		return spanner.Statement{}
+	}
+	sql := "UPDATE " + s.Table + " SET writer = writer WHERE name = @p1"
+	if dialect == databasepb.DatabaseDialect_POSTGRESQL {
+		sql = strings.Replace(sql, "@p1", "$1", 1)
+	}
+	return spanner.Statement{SQL: sql, Params: map[string]any{"p1": LeaseKey(name, token)}}
 }
 
 // overtaken reports whether a commit failed because what it read has changed. Spanner may report that as a row
