@@ -80,6 +80,30 @@ func TestTheProgramOfTheReadmeCompiles(t *testing.T) {
 	assert.Contains(t, string(program), indented)
 }
 
+// TestTheRecipesAreTested: each piece of code of the recipes is in examples/recipes, which has tests, and each of its files
+// is in a recipe.
+func TestTheRecipesAreTested(t *testing.T) {
+	text, err := os.ReadFile("recipes.md")
+	require.NoError(t, err)
+	var pieces []string
+	for _, piece := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(text, -1) {
+		pieces = append(pieces, string(piece[1]))
+	}
+	files, err := filepath.Glob("../examples/recipes/*.go")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		require.NoError(t, err)
+		before := len(pieces)
+		pieces = slices.DeleteFunc(pieces, func(piece string) bool {
+			return strings.Contains(string(source), piece) || strings.Contains(string(source), regexp.MustCompile("(?m)^(.)").ReplaceAllString(piece, "\t$1"))
+		})
+		assert.True(t, len(pieces) < before || strings.HasSuffix(file, "_test.go"), "%s is in no recipe", file)
+	}
+	assert.Empty(t, pieces, "not in examples/recipes")
+}
+
 // TestTheViewOfTheDocumentsCompiles compares its text with that of the example, which is tested.
 func TestTheViewOfTheDocumentsCompiles(t *testing.T) {
 	text, err := os.ReadFile("operations.md")

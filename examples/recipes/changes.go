@@ -1,0 +1,178 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"log"
+	"slices"
+	"strconv"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle/group"
+)
+
+// StreamTable has a row for each partition of a change stream. It begins with one whose token is empty: the query that
+// tells the first partitions, and the time from which on the stream is read.
+const StreamTable = `CREATE TABLE orders_stream (
+	token    STRING(MAX) NOT NULL,
+	worker   STRING(MAX) NOT NULL,        -- the partition of the group that reads it
+	position TIMESTAMP NOT NULL,          -- all before this is done
+	parents  ARRAY<STRING(MAX)> NOT NULL, -- what is to be finished before it is read
+	finished BOOL NOT NULL,
+) PRIMARY KEY (token)`
+
+// A Stream is the work of a group (group.WithWork) that consumes the change stream orders_changes.
+type Stream struct {
+	DB      *spanner.Client
+	Workers int // the number of partitions of the group, which is group.Numbered
+	Results func(Change) []*spanner.Mutation
+}
+
+// A Change is a record of one transaction's changes of one table. Cloud Spanner's documentation has more of its fields.
+type Change struct {
+	CommitTimestamp time.Time `spanner:"commit_timestamp"`
+	Table           string    `spanner:"table_name"`
+	Kind            string    `spanner:"mod_type"` // INSERT, UPDATE or DELETE
+	Mods            []*struct {
+		Keys      spanner.NullJSON `spanner:"keys"`
+		NewValues spanner.NullJSON `spanner:"new_values"`
+	} `spanner:"mods"`
+}
+
+type record struct {
+	Data     []*Change `spanner:"data_change_record"`
+	Children []*struct {
+		Start      time.Time `spanner:"start_timestamp"`
+		Partitions []*struct {
+			Token   string   `spanner:"token"`
+			Parents []string `spanner:"parent_partition_tokens"`
+		} `spanner:"child_partitions"`
+	} `spanner:"child_partitions_record"`
+}
+
+// cursor is how far a partition of the stream was read.
+type cursor struct {
+	Token    string
+	Position time.Time
+}
+
+// Work reads the partitions of the stream that belong to one of the group.
+func (s *Stream) Work(ctx context.Context, p group.Partition) {
+	for ctx.Err() == nil {
+		open, now, err := s.open(ctx, p.Name())
+		for _, from := range open {
+			if err == nil {
+				err = s.advance(ctx, p, from, now)
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			log.Print("change stream: ", err) // it goes on from the last checkpoint, here or in the next process
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second / 5):
+		}
+	}
+}
+
+// advance reads one partition up to a time, and commits the results with the checkpoint: both or none, and
+// only while this process has the partition of the group.
+func (s *Stream) advance(ctx context.Context, p group.Partition, from cursor, to time.Time) error {
+	records, err := s.read(ctx, from, to)
+	if err != nil {
+		return err
+	}
+	_, err = p.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+		if err := from.unchanged(ctx, txn); err != nil {
+			return err
+		}
+		writes, finished := []*spanner.Mutation{}, false
+		for _, r := range records {
+			for _, change := range r.Data {
+				writes = append(writes, s.Results(*change)...)
+			}
+			finished = finished || len(r.Children) > 0
+		}
+		children, err := s.children(ctx, txn, records)
+		if err != nil {
+			return err
+		}
+		checkpoint := spanner.Update("orders_stream", []string{"token", "position", "finished"},
+			[]any{from.Token, to.Add(time.Microsecond), finished})
+		return txn.BufferWrite(append(append(writes, children...), checkpoint))
+	})
+	return err // spindle.ErrFenced: another process has it, and ctx is about to end
+}
+
+var errAdvanced = errors.New("the checkpoint has changed: a commit whose outcome was not known has landed")
+
+// unchanged fails a transaction unless the checkpoint is still where the reading began.
+func (c cursor) unchanged(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+	row, err := txn.ReadRow(ctx, "orders_stream", spanner.Key{c.Token}, []string{"position"})
+	if err != nil {
+		return err
+	}
+	var at time.Time
+	if err := row.Columns(&at); err != nil || at.Equal(c.Position) {
+		return err
+	}
+	return errAdvanced
+}
+
+func (s *Stream) read(ctx context.Context, from cursor, to time.Time) (all []*record, err error) {
+	query := spanner.Statement{
+		SQL: `SELECT ChangeRecord FROM READ_orders_changes(start_timestamp => @from, end_timestamp => @to,
+			partition_token => @token, heartbeat_milliseconds => 10000)`,
+		Params: map[string]any{"from": from.Position, "to": to, "token": spanner.NullString{StringVal: from.Token, Valid: from.Token != ""}},
+	}
+	err = s.DB.Single().Query(ctx, query).Do(func(row *spanner.Row) error {
+		var r struct{ ChangeRecord []*record }
+		err := row.ToStructLenient(&r)
+		all = append(all, r.ChangeRecord...)
+		return err
+	})
+	return all, err
+}
+
+// open returns what is to be read for one partition of the group, and the present by Spanner's clock. What follows
+// several partitions is read once all of them are finished.
+func (s *Stream) open(ctx context.Context, worker string) (open []cursor, now time.Time, err error) {
+	query := spanner.Statement{
+		SQL: `SELECT token, position FROM orders_stream AS s WHERE worker = @worker AND NOT finished AND ARRAY_LENGTH(parents) =
+			(SELECT COUNT(*) FROM orders_stream AS parent WHERE parent.token IN UNNEST(s.parents) AND parent.finished)`,
+		Params: map[string]any{"worker": worker},
+	}
+	snapshot := s.DB.Single().WithTimestampBound(spanner.ExactStaleness(0))
+	if err := spanner.SelectAll(snapshot.Query(ctx, query), &open); err != nil {
+		return nil, now, err
+	}
+	now, err = snapshot.Timestamp()
+	return slices.DeleteFunc(open, func(c cursor) bool { return now.Before(c.Position) }), now, err
+}
+
+// children are the rows of the partitions that follow. One that follows several is told by each of them.
+func (s *Stream) children(ctx context.Context, txn *spanner.ReadWriteTransaction, records []*record) (rows []*spanner.Mutation, err error) {
+	for _, r := range records {
+		for _, c := range r.Children {
+			for _, p := range c.Partitions {
+				switch _, err := txn.ReadRow(ctx, "orders_stream", spanner.Key{p.Token}, []string{"token"}); {
+				case errors.Is(err, spanner.ErrRowNotFound):
+					rows = append(rows, spanner.Insert("orders_stream", []string{"token", "worker", "position", "parents", "finished"},
+						[]any{p.Token, s.worker(p.Token), c.Start, append([]string{}, p.Parents...), false}))
+				case err != nil:
+					return nil, err
+				}
+			}
+		}
+	}
+	return rows, nil
+}
+
+func (s *Stream) worker(token string) string {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(token))
+	return strconv.Itoa(int(hash.Sum32() % uint32(s.Workers)))
+}

@@ -1,0 +1,39 @@
+package recipes
+
+import (
+	"context"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"time"
+
+	"github.com/spindle-lock/spindle"
+)
+
+// forwarded marks requests that a follower has forwarded.
+const forwarded = "X-Forwarded-To-Leader"
+
+// Forward serves requests on the leader, and forwards those of followers to the URL that it publishes (WithValue).
+func Forward(lock *spindle.Lock, patience time.Duration, work http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if leads, _ := lock.HasLock(); leads {
+			work.ServeHTTP(w, r)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		leader, err := lock.Wait(ctx) // at once, if somebody is known to lead
+		target, unreadable := url.Parse(leader.Value)
+		if err != nil || unreadable != nil || r.Header.Get(forwarded) != "" {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "the leader is changing", http.StatusServiceUnavailable)
+			return
+		}
+		proxy := httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(target)
+			p.SetXForwarded()
+			p.Out.Header.Set(forwarded, leader.Token.String())
+		}}
+		proxy.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,58 @@
+package recipes
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/spindle-lock/spindle"
+)
+
+// Service is an HTTP service that is no part of Spanner. It keeps the highest token that came with a write, beside
+// what was written, and refuses lower ones.
+type Service struct {
+	mu    sync.Mutex // a transaction, if this is in a database
+	seen  spindle.Token
+	value []byte
+}
+
+func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	token, err := strconv.ParseInt(r.Header.Get("Fencing-Token"), 10, 64)
+	value, unread := io.ReadAll(r.Body)
+	if err != nil || unread != nil {
+		http.Error(w, "a body and the header Fencing-Token, a decimal number, were expected", http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock() // after the write: the check and the write are one step
+	if spindle.Token(token) < s.seen {
+		http.Error(w, fmt.Sprintf("token %d: %v was seen", token, s.seen), http.StatusPreconditionFailed)
+		return
+	}
+	s.seen, s.value = spindle.Token(token), value
+}
+
+// Put writes to a Service under token. The error is spindle.ErrFenced if a higher one was there before.
+func Put(ctx context.Context, url string, token spindle.Token, value []byte) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPut, url, bytes.NewReader(value))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Fencing-Token", token.String())
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return nil
+	case http.StatusPreconditionFailed:
+		return fmt.Errorf("put %s: %w", url, spindle.ErrFenced)
+	}
+	return fmt.Errorf("put %s: %s", url, resp.Status)
+}

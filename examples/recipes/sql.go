@@ -1,0 +1,32 @@
+package recipes
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+
+	"github.com/spindle-lock/spindle"
+)
+
+// InSQL runs fn in a transaction that is all SQL, which lands only while token is good.
+func InSQL(ctx context.Context, db *sql.DB, dialect databasepb.DatabaseDialect, lock *spindle.Lock, token spindle.Token, fn func(*sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelSerializable})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // of what was not committed
+	if err := fn(tx); err != nil {
+		return err
+	}
+	fence := lock.FenceStatement(dialect, token) // last: whoever claims the lock waits from here to the commit
+	result, err := tx.ExecContext(ctx, fence.SQL, fence.Params["p1"])
+	if err != nil {
+		return err
+	}
+	if rows, err := result.RowsAffected(); rows != 1 || err != nil {
+		return errors.Join(err, spindle.ErrFenced)
+	}
+	return tx.Commit()
+}
