@@ -40,8 +40,8 @@ type competitor struct {
 func (x *competitor) flags(f *pflag.FlagSet) {
 	x.own = f
 	f.StringVar(&x.name, "name", "", "the lock's `name`")
-	f.StringVar(&x.id, "id", "", "the `id` that others see as the holder's (default host, process id and a UUID)")
-	f.StringVar(&x.value, "value", "", "a `text` that others see while this holds the lock, such as an address")
+	f.StringVar(&x.id, "id", "", "the `id` that others see as the holder's (default: host, process id and a UUID)")
+	f.StringVar(&x.value, "value", "", "a `text` that others see while this process holds the lock, such as an address")
 	f.BoolVar(&x.handover, "handover", false, "announce a stop in advance, so that another takes over at once, and obey spindle handover")
 	f.IntVar(&x.priority, "priority", table.MaxDeference, "0 to 9: a holder with --handover gives way to higher priorities")
 	f.BoolVarP(&x.quiet, "quiet", "q", false, "only report problems")
@@ -58,7 +58,7 @@ func (x *competitor) candidate(db *connection, lease time.Duration) (elect.Candi
 	}
 	c := options.New(opts)
 	if x.name == "" {
-		return elect.Candidate{}, misuse("which lock? Give it a name with --name or in SPINDLE_NAME")
+		return elect.Candidate{}, misuse("no lock given: name it with --name or SPINDLE_NAME")
 	}
 	c.Check(db.client(), x.table, x.name)
 	if err := c.Err(); err != nil {
@@ -68,7 +68,7 @@ func (x *competitor) candidate(db *connection, lease time.Duration) (elect.Candi
 	return c.Candidate(db.locks(), x.name), nil
 }
 
-// optionCall is how the library names what was given: WithLease(10ms).
+// optionCall is how the library quotes an option: WithLease(10ms).
 var optionCall = regexp.MustCompile(`With(Lease|ID|Value|Priority)\(([^)]*)\)`)
 
 func asFlag(call string) string {
@@ -76,8 +76,8 @@ func asFlag(call string) string {
 	return "--" + strings.ToLower(given[1]) + " " + given[2]
 }
 
-// verify returns errors that waiting can't fix. If the database can't be reached now, it may be later. What is
-// said from here on is a log.
+// verify returns errors that waiting can't fix. If the database can't be reached now, it may be later. From here on,
+// messages have the time, as in a log.
 func (x *competitor) verify(ctx context.Context, db *spanner.Client) error {
 	stderr.timed = true
 	limit := x.timeout
@@ -98,18 +98,18 @@ func (x *competitor) verify(ctx context.Context, db *spanner.Client) error {
 	return nil
 }
 
-// What a program under a lock is told. No command takes its flags from these: a spindle that the program runs would
-// take its parent's lock for its own.
+// These variables tell a program under a lock about the lock. No command takes its flags from them: a spindle that the
+// program runs would take its parent's lock for its own.
 const (
 	lockVariable  = "SPINDLE_LOCK"
 	tokenVariable = "SPINDLE_TOKEN"
 )
 
-// environment is that of a program under the lock: this process's, where the lock is, and the token if there is one.
-// It leaves out what sets the flags of this command alone.
+// environment is what a program under the lock gets: this process's environment, the lock's name, table and database,
+// and the token if there is one. Variables that set the flags of this command alone are removed.
 func (x *competitor) environment(token table.Token) []string {
 	if x.own == nil {
-		return os.Environ() // of a watchdog, whose parent saw to it
+		return os.Environ() // in a watchdog: its parent has removed them
 	}
 	taken := map[string]bool{lockVariable: true, tokenVariable: true, "SPINDLE_DB": true, "SPINDLE_TABLE": true}
 	x.own.VisitAll(func(f *pflag.Flag) {

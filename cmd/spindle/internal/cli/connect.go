@@ -41,11 +41,11 @@ var databasePath = regexp.MustCompile(`^projects/[^/]+/instances/[^/]+/databases
 func (o *common) check() error {
 	switch {
 	case o.db == "":
-		return misuse(`which database? Give it with --db or in SPINDLE_DB:
+		return misuse(`no database given: use --db or SPINDLE_DB, such as
   export SPINDLE_DB=projects/P/instances/I/databases/D
 An emulator needs SPANNER_EMULATOR_HOST=host:port as well. "spindle demo" needs neither.`)
 	case !databasePath.MatchString(o.db):
-		return misuse("--db %q is not the path of a database: want projects/P/instances/I/databases/D", o.db)
+		return misuse("--db %q is not the path of a database: want projects/P/instances/I/databases/D, in full", o.db)
 	case o.timeout <= 0:
 		return misuse("--timeout %v: must be positive", o.timeout)
 	}
@@ -94,7 +94,7 @@ func (o *common) complete(c *cobra.Command, args []string, begun string) ([]cobr
 		all, _, err := t.List(ctx, begun, false)
 		locks, groups := gather(all, begun)
 		for _, l := range locks {
-			if show(l.Name) == l.Name { // a shell takes a line for a name
+			if show(l.Name) == l.Name { // a shell reads each line as one name
 				names = append(names, cobra.CompletionWithDesc(l.Name, string(l.State())))
 			}
 		}
@@ -106,7 +106,7 @@ func (o *common) complete(c *cobra.Command, args []string, begun string) ([]cobr
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// explain adds to an error of the database what to do about it.
+// explain adds what to do about it to an error of the database.
 func (o *common) explain(err error) error {
 	var e *exit
 	var schema *ddl.SchemaError
@@ -122,7 +122,7 @@ func (o *common) explain(err error) error {
 	case strings.Contains(text, "default credentials"):
 		hint = "gcloud auth application-default login gives you credentials; an emulator needs SPANNER_EMULATOR_HOST"
 	case code == codes.NotFound && strings.Contains(text, "Table not found"):
-		hint = "spindle init creates the table"
+		hint = "is --table right? spindle init creates the table"
 	case table.DatabaseMissing(err):
 		hint = "is --db right? gcloud spanner databases list shows what exists"
 		if os.Getenv("SPANNER_EMULATOR_HOST") != "" {

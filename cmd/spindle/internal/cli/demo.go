@@ -33,12 +33,12 @@ emulator of "gcloud components install cloud-spanner-emulator", or Docker. If
 SPANNER_EMULATOR_HOST is set, it uses the emulator there. With --db it plays in
 that database, which must have the lock table, and removes its lock at the end.
 
-With --serve it also shows the page of spindle serve, which stays after the
-story until you press Ctrl+C. On a terminal, the story waits for the page to be
-opened.
+With --serve it also shows the page of spindle serve, which stays open after the
+story until you press Ctrl+C. On a terminal, the story begins once you have
+opened the page.
 ` + commonCodes + "\n  130  it was interrupted",
 		Example: "  spindle demo\n  spindle demo --serve",
-		Args:    exactly(0, "none"),
+		Args:    exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := errors.Join(child.Supported(), checkIfGiven(o)); err != nil {
 				return err
@@ -74,10 +74,10 @@ type demo struct {
 	on   table.Table
 
 	machines []*stage.Child
-	works    *stage.Child // the machine that said so last
+	works    *stage.Child // the machine whose program reported last
 	token    string       // under which token
-	marks    int          // how often it has said so
-	since    time.Time    // when it did for the first time
+	marks    int          // how many reports of that token came
+	since    time.Time    // when the first of them came
 }
 
 func demonstrate(ctx context.Context, o *common, listen string) error {
@@ -247,7 +247,7 @@ func (d *demo) breakIt(ctx context.Context) error {
 
 // goHome ends every machine that is left, those that wait first.
 func (d *demo) goHome(ctx context.Context) error {
-	d.Say("", stage.Plain, "the end: SIGTERM to all, those that wait first")
+	d.Say("", stage.Plain, "the end: SIGTERM to all, to those that wait first")
 	waiting := slices.DeleteFunc(slices.Clone(d.machines), func(m *stage.Child) bool { return m == d.works || m.Gone() })
 	for _, machines := range [][]*stage.Child{waiting, {d.works}} {
 		for _, m := range machines {

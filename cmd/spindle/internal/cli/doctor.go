@@ -25,16 +25,16 @@ func newDoctor(o *common) *cobra.Command {
 		Use:   "doctor",
 		Short: "Find out whether the database keeps what locks rely on",
 		Long: `Doctor takes each step of a lock on the database, under a name that nobody else
-has. It says which of the assumptions of locks about Spanner hold there, what a
-failed one means for a lock, and what to do. It takes some seconds and a few
-hundred small requests, and needs the permissions of a candidate.
+uses. It says which of the things that locks assume of Spanner hold there, what
+it means for a lock if one does not, and what to do. It takes some seconds and a
+few hundred small requests, and needs the permissions of a candidate.
 
 It leaves nothing behind, even if it is interrupted. If it is killed, it leaves
-rows whose names begin with spindle-doctor/; the next run deletes them once they
+rows whose names begin with spindle-doctor/; a later run deletes them once they
 are ten minutes old.
 
-The costs are in requests, for a lock that does not change hands. If you say
-what a million requests cost on your instance, they are in money too.
+It reports what a lock that does not change hands costs, in requests. If you say
+what a million requests cost on your instance, it reports money too.
 
 Exit codes:
   0    everything that was checked holds
@@ -43,13 +43,13 @@ Exit codes:
   3    something does not hold`,
 		Example: `  spindle doctor
   spindle doctor -o json | jq -r '.checks[] | select(.verdict != "ok")'`,
-		Args: exactly(0, "none"),
+		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if deadline <= 0 {
-				return misuse("--deadline %v: it must be positive", deadline)
+				return misuse("--deadline %v: must be positive", deadline)
 			}
 			if commitPrice < 0 || readPrice < 0 {
-				return misuse("a price must not be negative")
+				return misuse("--commit-price %v, --read-price %v: must not be negative", commitPrice, readPrice)
 			}
 			report, err := o.examine(c.Context(), deadline)
 			if report.Checks != nil {
@@ -71,7 +71,7 @@ Exit codes:
 		},
 	}
 	c.Flags().DurationVar(&deadline, "deadline", time.Minute, "how long it may take, a minute at most")
-	c.Flags().Float64Var(&commitPrice, "commit-price", 0, "what a million commits cost, in a `currency` of yours")
+	c.Flags().Float64Var(&commitPrice, "commit-price", 0, "what a million commits cost, in your `currency`")
 	c.Flags().Float64Var(&readPrice, "read-price", 0, "what a million reads cost, in the same `currency`")
 	f.flag(c.Flags())
 	return c

@@ -29,6 +29,36 @@ func nameVariables(flags *pflag.FlagSet) {
 	})
 }
 
+// invalid says what a flag wants if its value can't be read, as the errors of package strconv don't. Given is how the
+// user gave it.
+func invalid(err error, given func(*pflag.Flag) string) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	f, want := bad.GetFlag(), ""
+	switch f.Value.Type() {
+	case "duration":
+		want = "want a duration with its unit, such as 10s or 1m30s"
+	case "int", "int64":
+		want = "want a whole number"
+	case "float64":
+		want = "want a number, such as 0.25"
+	case "bool":
+		want = "want true or false"
+	default:
+		want = bad.Unwrap().Error()
+	}
+	if f.Name == "token" {
+		want += ": spindle ls shows a lock's token"
+	}
+	return fmt.Errorf("%s%q: %s", given(f), bad.GetValue(), want)
+}
+
+func onCommandLine(f *pflag.Flag) string { return "--" + f.Name + " " }
+
+func inEnvironment(f *pflag.Flag) string { return variable(f) + "=" }
+
 // fromEnvironment sets the flags that are not on the command line.
 func fromEnvironment(flags *pflag.FlagSet) error {
 	var wrong []error
@@ -38,7 +68,7 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {
-			wrong = append(wrong, fmt.Errorf("%s=%q: %w", variable(f), value, err))
+			wrong = append(wrong, invalid(err, inEnvironment))
 		}
 	})
 	return errors.Join(wrong...)

@@ -21,28 +21,31 @@ import (
 
 const guardHelp = `Guard keeps a service active on the machine that holds a lock, and inactive on
 all others. The service belongs to an init system, or is anything else that
-commands can start and stop. /bin/sh runs the commands, with SPINDLE_LOCK (the
-lock's name), SPINDLE_DB and SPINDLE_TABLE in their environment, and
-SPINDLE_TOKEN in that of --activate. All machines must be given the same times.
+commands can start and stop. /bin/sh runs the commands. Their environment has
+SPINDLE_LOCK (the lock's name), SPINDLE_DB and SPINDLE_TABLE; that of --activate
+has SPINDLE_TOKEN too. Give all machines the same --renew, --failures and
+--confirm.
 
-Three flags set the timing. The lock is renewed every --renew (R). The lease is
---failures (F) times R: if no renewal has got through for that long, the lock is
-lost. The confirmation is --confirm (C) times R: after the lease of a dead
-machine the next one waits this long before it activates, so that the former one
-can deactivate. If the lock was released, it activates at once.
+These three flags set the timing. A heartbeat renews the lock every --renew (R).
+The lease is --failures (F) times R: if no heartbeat gets through for that long,
+the lock is lost. The confirmation is --confirm (C) times R: after the lease of
+a dead machine, the next one waits this long before it activates, so that the
+dead one's watchdog can deactivate. If the lock was released, the next machine
+activates at once.
 
 Guard first deactivates the service, so that its state is known. A deactivation
 must finish within the confirmation: after nine tenths of it the command is
 killed, and tried again until it succeeds. If it has failed, the lock is not
 released but left to expire, so that the next machine waits.
 
---healthcheck is run with "active" or "standby" as one more argument. On standby
-it is run before each look at the lock: if it fails, this machine does not
-compete. While active it is run before each heartbeat: if it has failed
+Guard runs --healthcheck with "active" or "standby" as one more argument. On
+standby it runs before each look at the lock: if it fails, this machine does not
+compete. While active it runs before each heartbeat: if it has failed
 --unhealthy times in a row, guard deactivates the service and releases the lock,
 and another machine can have it at once. A check that takes too long is killed,
-and has failed: it may take half of what is left of the lease while active, and
-a whole lease on standby. It is not run while the service is being switched.
+and counts as failed: while active it may take half of what is left of the
+lease, on standby a whole lease. It does not run while the service is being
+activated or deactivated.
 
 SIGTERM and SIGINT end guard, once the service is inactive and the lock
 released. A second one ends it at once.
@@ -55,16 +58,17 @@ are not covered: both are killed at once, or the machine is suspended. An init
 system that kills both must deactivate the service: examples/systemd has a unit
 that does.
 
-Only one guard on a machine has a service: a second one with the same lock, the
-same --deactivate and the same directory waits until the first, and its
-watchdog, have ended. So --deactivate never runs twice at once, and never after
-the next activation.
+Only one guard on a machine takes care of a service: a second one with the same
+lock, the same --deactivate and the same directory waits until the first, and
+its watchdog, have ended. So --deactivate never runs twice at once, and never
+after the next activation.
 
 Exit codes:
   0    it was told to end, and the service is inactive
   1    it could not start; the message says why
   2    the command line is wrong
-  130, 143  it was told to end twice, by SIGINT or SIGTERM`
+  130  it was told to end a second time, by SIGINT
+  143  it was told to end a second time, by SIGTERM`
 
 // guarding is one run of guard.
 type guarding struct {
@@ -75,7 +79,7 @@ type guarding struct {
 
 	single *child.Single // or nil
 
-	mu   sync.Mutex // for what is below
+	mu   sync.Mutex // guards the rest
 	term *elect.Term
 	dog  *child.Watchdog // while the service may be active
 }
@@ -90,17 +94,17 @@ func newGuard(o *common) *cobra.Command {
     --activate "systemctl start billing" \
     --deactivate "systemctl stop billing" \
     --healthcheck /usr/local/bin/billing-health`,
-		Args: exactly(0, "none"),
+		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error { return g.run(c.Context()) },
 	}
 	f := c.Flags()
 	g.competitor.flags(f)
 	f.StringVar(&g.activate, "activate", "", "the `command` that makes the service active")
 	f.StringVar(&g.deactivate, "deactivate", "", "the `command` that makes the service inactive; it must succeed if it already is")
-	f.StringVar(&g.healthcheck, "healthcheck", "", "the `command` that succeeds if the service is healthy, or would be (default: always healthy)")
-	f.DurationVar(&g.renew, "renew", 3*time.Second, "how often the lock is renewed")
-	f.IntVar(&g.failures, "failures", 3, "the lease, in intervals: the lock is lost after so long without a renewal")
-	f.IntVar(&g.confirm, "confirm", 3, "how many more intervals to wait before the activation, after a takeover from a dead holder")
+	f.StringVar(&g.healthcheck, "healthcheck", "", "the `command` that succeeds if the service is healthy, or on standby would be (default: always healthy)")
+	f.DurationVar(&g.renew, "renew", 3*time.Second, "the time between two heartbeats")
+	f.IntVar(&g.failures, "failures", 3, "the lease, as a multiple of --renew: the lock is lost after so long without a heartbeat")
+	f.IntVar(&g.confirm, "confirm", 3, "the confirmation, as a multiple of --renew: how long to wait before the activation, after a takeover from a dead holder")
 	f.IntVar(&g.unhealthy, "unhealthy", 1, "how many health checks in a row must fail before an active machine gives the lock up")
 	f.DurationVar(&g.activation, "activation", 90*time.Second, "how long an activation may take")
 	return c
@@ -110,13 +114,13 @@ func (g *guarding) check() error {
 	lease := g.renew * time.Duration(g.failures)
 	switch {
 	case g.activate == "" || g.deactivate == "":
-		return misuse("--activate and --deactivate: both are needed")
+		return misuse("--activate %q, --deactivate %q: both are needed, the commands that start and stop the service", g.activate, g.deactivate)
 	case g.failures < 2 || g.failures > 1000:
 		return misuse("--failures %d: at least 2 are needed, so that one heartbeat may be late; at most 1000", g.failures)
 	case g.confirm < 1 || g.confirm > 1000:
 		return misuse("--confirm %d: at least 1 is needed, which is the time for a deactivation; at most 1000", g.confirm)
 	case g.unhealthy < 1 || g.unhealthy > 100:
-		return misuse("--unhealthy %d: must be from 1 to 100: an unhealthy service stays active for so many intervals", g.unhealthy)
+		return misuse("--unhealthy %d: must be from 1 to 100: so many checks in a row fail before an active machine gives up", g.unhealthy)
 	case g.renew <= 0 || lease < 100*time.Millisecond || lease > table.MaxLease:
 		return misuse("--renew %v times --failures %d is a lease of %v: it must be at least 100ms and at most %v", g.renew, g.failures, lease, table.MaxLease)
 	case g.activation <= 0:

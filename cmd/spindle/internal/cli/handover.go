@@ -34,10 +34,10 @@ lock. So the lock is without a holder only for a moment. Handover says who has
 taken over, and for how long nobody held the lock.
 
 Holders that use WithHandover obey, and so do spindle exec and guard with
---handover. They look for requests once in a lease. A request is for the term of
-one token: that of the present holder, or the one that --token names. It never
-reaches a later term, and it can't be taken back. Members of groups look for
-none: stop the process instead, and the others take its partitions.
+--handover. They look for requests once in a lease. A request is for one term:
+the present one, or the one whose token --token gives. It never reaches a later
+term, and it can't be taken back. Members of groups don't look for requests:
+stop the process instead, and the others take its partitions.
 
 Exit codes:
   0    another has taken over
@@ -93,18 +93,18 @@ func (h *handover) run(ctx context.Context) error {
 	case errors.Is(err, spindle.ErrSuperseded):
 		return &exit{nobodyLeads, fmt.Errorf("nothing was asked: %v is not the present token of %s", leader.Token, show(h.name))}
 	case errors.Is(err, spindle.ErrNotObeyed):
-		return &exit{notObeyed, fmt.Errorf("the holder of %s, %s, does not obey requests, as it runs without --handover (in Go: WithHandover): stop it in good order instead, and it releases the lock", show(h.name), show(leader.ID))}
+		return &exit{notObeyed, fmt.Errorf("the holder of %s, %s, does not obey requests, because it runs without --handover (in Go: WithHandover): stop it with SIGTERM instead, and it releases the lock", show(h.name), show(leader.ID))}
 	case ctx.Err() != nil:
-		return &exit{notTakenOver, fmt.Errorf("nobody has taken %s over in %v: %s", show(h.name), h.wait, soFar(err))}
+		return &exit{notTakenOver, fmt.Errorf("nobody has taken over %s in %v: %s", show(h.name), h.wait, soFar(err))}
 	case err != nil:
 		return h.explain(err)
 	case done.To.ID == done.From.ID:
-		return &exit{notTakenOver, fmt.Errorf("nobody else was there: %s has %s again, under token %v", show(done.To.ID), show(h.name), done.To.Token)}
+		return &exit{notTakenOver, fmt.Errorf("there was no other candidate: %s holds %s again, under token %v", show(done.To.ID), show(h.name), done.To.Token)}
 	}
 	return h.print(done)
 }
 
-// refuse says why nobody of a group is asked.
+// refuse says why a member of a group is not asked, or returns nil if the name is not one of a group.
 func (h *handover) refuse(ctx context.Context, t table.Table) error {
 	if _, ok := table.PartOf(h.name); !ok {
 		return nil
@@ -121,7 +121,7 @@ func (h *handover) refuse(ctx context.Context, t table.Table) error {
 	return &exit{notObeyed, fmt.Errorf("nothing was asked: %s belongs to a group, whose members don't look for requests: stop the process of %s with SIGTERM, and the others take its partitions", show(h.name), show(l.Holder()))}
 }
 
-// soFar is how far a request came: the library's error says that, and then why it waits no longer.
+// soFar says how far a request came. The library's error says that first, and then why it stopped waiting.
 func soFar(err error) string {
 	return strings.TrimSuffix(errors.Unwrap(err).Error(), ": "+context.DeadlineExceeded.Error())
 }

@@ -34,8 +34,8 @@ verifies it if it exists. It never changes a table. It also prints the roles
 that are needed, and a command that grants them.
 
 With --create on an emulator, it first creates the instance and the database
-that --db names, if they are missing. On Cloud Spanner these cost money and are
-yours to choose, so there --create only says how.
+that --db names, if they are missing. On Cloud Spanner these cost money, and
+their size and place are your choice: there, --create only prints the commands.
 
 With --print it only prints the statement, for a schema that is kept in
 migrations. That needs no database.
@@ -43,7 +43,7 @@ migrations. That needs no database.
 		Example: `  spindle init --db projects/P/instances/I/databases/D
   SPANNER_EMULATOR_HOST=localhost:9010 spindle init --create --db projects/test/instances/test/databases/test
   spindle init --print --dialect postgresql --table my_locks`,
-		Args: exactly(0, "none"),
+		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case onlyPrint && create:
@@ -55,7 +55,7 @@ migrations. That needs no database.
 					return err
 				}
 			case c.Flags().Changed("dialect"):
-				return misuse("--dialect is for --print and --create: the database knows its own")
+				return misuse("--dialect is only for --print and --create: an existing database has a dialect, which init finds")
 			}
 			return initialize(c.Context(), o)
 		},
@@ -113,7 +113,7 @@ CONFIG is one of gcloud spanner instance-configs list.`, project, inst, db, dial
 		return err
 	}
 	if err = e.CreateDatabaseAgain(ctx, o.db, dialect); status.Code(err) == codes.InvalidArgument {
-		return err // it is about an id, and says so
+		return err // an id is wrong, and the error says how
 	}
 	return o.explain(err)
 }
@@ -127,13 +127,13 @@ func initialize(ctx context.Context, o *common) error {
 	ask, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	var schema *ddl.SchemaError
-	done := "exists, and is right"
+	done := "exists, and is correct"
 	if err := ddl.Verify(ask, db.client(), o.table); errors.As(err, &schema) {
 		// No timeout: a change of the schema may take minutes.
 		if err := ddl.Create(ctx, o.db, o.table, option.WithUserAgent("spindle")); err != nil {
 			return o.explain(err)
 		}
-		done = "is created"
+		done = "was created"
 	} else if err != nil {
 		return o.explain(err)
 	}
@@ -154,8 +154,9 @@ func printRoles(f *os.File, db string) {
 		project, instance, database = partsOf(db)
 	}
 	fmt.Fprintf(f, `Roles on the database:
-  roles/spanner.databaseUser    to change locks: exec, guard, release, prune
-  roles/spanner.databaseReader  to look at them: ls, watch, status
+  roles/spanner.databaseUser    to hold and change locks: exec, guard, handover,
+                                release, prune, doctor, and Go programs
+  roles/spanner.databaseReader  to look at them: ls, watch, status, members, serve
   roles/spanner.databaseAdmin   to create the table: init
 
   gcloud spanner databases add-iam-policy-binding %s \

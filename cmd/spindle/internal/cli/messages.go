@@ -15,17 +15,17 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A journal is what a command says on the standard error: lines for people, or JSON objects.
+// A journal has a command's messages on the standard error: lines for people, or JSON objects.
 type journal struct {
 	out    io.Writer
 	format format
-	timed  bool // lines have the time: they are those of a command that runs for long
+	timed  bool // lines begin with the time: the command runs for long
 }
 
 var stderr = &journal{out: os.Stderr, format: format{text: "text"}}
 
 func (j *journal) flag(f *pflag.FlagSet) {
-	f.Var(&j.format, "log-format", "`text` or json: what is said on the standard error")
+	f.Var(&j.format, "log-format", "the `format` of messages on the standard error: text or json")
 }
 
 const stamp = "2006-01-02T15:04:05.000Z"
@@ -60,7 +60,7 @@ func (c *competitor) say(format string, args ...any) {
 	}
 }
 
-// relieve tells people that a trouble which they were told of is over.
+// relieve tells people that a trouble is over that complain told them of.
 func (c *competitor) relieve(format string, args ...any) {
 	stderr.log(slog.LevelInfo, fmt.Sprintf(format, args...), c.about()...)
 }

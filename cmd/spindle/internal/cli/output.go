@@ -13,13 +13,13 @@ import (
 
 // A format is what --output and --log-format ask for: text for people, or JSON, one object on each line.
 type format struct {
-	text string // what the first is called
+	text string // the name of the format for people
 	json bool
 }
 
 func (f *format) flag(flags *pflag.FlagSet) {
 	f.text = "table"
-	flags.VarP(f, "output", "o", "`table` or json: one object on each line")
+	flags.VarP(f, "output", "o", "the `format` of the output: table, or json with one object on each line")
 }
 
 // String implements pflag.Value.

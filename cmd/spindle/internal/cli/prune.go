@@ -23,16 +23,16 @@ claimed since. Age counts from the release, by Spanner's clock. Locks that are
 held, claimed or expired are left alone.
 
 It is safe while candidates and holders run: a lock without a row is free, and
-its tokens still grow. Keep --older at the longest lease or above: a candidate
+its tokens still grow. Don't set --older below the longest lease: a candidate
 that saw the last holder, and has not looked since, waits one lease if the row
 is gone.
 
-It works in batches, and what was deleted before an interruption stays deleted.
+It works in batches. If it is interrupted, what it has deleted stays deleted.
 The --timeout is for each batch.
 ` + commonCodes,
 		Example: `  spindle prune --dry-run
   spindle prune --older 168h`,
-		Args: exactly(0, "none"),
+		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if older < 0 {
 				return misuse("--older %v: must not be negative", older)
@@ -76,14 +76,14 @@ func prune(ctx context.Context, o *common, older time.Duration, dryRun bool) err
 		late.Reset(o.timeout)
 	}
 	if dryRun {
-		fmt.Fprintf(os.Stderr, "%d locks, released %v ago or earlier, would be pruned\n", pruned, older)
+		fmt.Fprintf(os.Stderr, "%d locks, released at least %v ago, would be pruned\n", pruned, older)
 		return nil
 	}
-	fmt.Printf("pruned %d locks, released %v ago or earlier\n", pruned, older)
+	fmt.Printf("pruned %d locks, released at least %v ago\n", pruned, older)
 	return nil
 }
 
-// stopped says how far it came, and why ctx ended, which the client does not.
+// stopped says how far pruning came, and why ctx ended: the client's error does not tell.
 func stopped(ctx context.Context, o *common, pruned int, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause

@@ -27,18 +27,18 @@ nothing happens to the new holder.
 
 The lock is free at once, and the holder's fenced writes fail at once. A holder
 that is alive finds out at its next heartbeat, up to a third of a lease later.
-Until then it and the next holder may both work, outside of fenced writes. So
-use this for holders that hang. If you can stop the holder, do that instead: it
-releases the lock when its work has ended. If the holder is dead, wait: its lock
-expires by itself.
+Until then it and the next holder may both work: only the fence keeps their
+writes apart. So use this for holders that hang. If you can stop the holder, do
+that instead: it releases the lock when its work has ended. If the holder is
+dead, wait: its lock expires by itself.
 
-Nothing keeps the former holder from being the next one: unless it ends, it
-competes again, and may win. Look at the holder afterwards.
+The former holder may be the next one: if it goes on, it competes again, and may
+win. Look afterwards who holds the lock.
 
-In a group it is members that are released, not partitions: a partition has no
-heartbeats of its own. All partitions of the member are then free at once. But
-fenced writes of the member still land in each of them until another member has
-claimed that one, which is a matter of moments as long as others are there.
+In a group, release members, not partitions: a partition has no heartbeats of
+its own. All partitions of the member are then free at once. But fenced writes
+of the member still land in a partition until another member has claimed it,
+which takes moments if other members are there.
 
 Release asks before it acts, unless --yes is given.
 ` + commonCodes,
@@ -52,7 +52,7 @@ Release asks before it acts, unless --yes is given.
 			}
 			part, _ := table.PartOf(args[0])
 			if token <= 0 && part.Partition == "" {
-				return misuse("which term of %q? Give its --token, which spindle ls shows", args[0])
+				return misuse("no term of %q given: name it with --token. spindle ls shows the present token", args[0])
 			}
 			return o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
 				l, err := t.ListOne(ctx, args[0])
@@ -87,7 +87,7 @@ func breakable(l table.Listing, token table.Token) error {
 	case isPartition(l):
 		return misuse("nothing was released: %s is held by the heartbeats of its member, and not by any of its own: %s", show(l.Name), instead(l))
 	case token <= 0:
-		return misuse("which term of %q? Give its --token, which spindle ls shows", l.Name)
+		return misuse("no term of %q given: name it with --token. spindle ls shows the present token", l.Name)
 	case state == table.Orphaned:
 		return nil // the lease row may be of this token
 	case l.Token != token:
@@ -106,12 +106,12 @@ func instead(l table.Listing) string {
 	if l.Member.Name == "" {
 		return "the others of its group take it once it is free"
 	}
-	return fmt.Sprintf("release that, if everything that %s has is to be taken from it:\n  spindle release %s --token %v", cmp.Or(show(l.Holder()), "it"), show(l.Member.Name), l.Member.Token)
+	return fmt.Sprintf("to take all partitions from %s, release that member:\n  spindle release %s --token %v", cmp.Or(show(l.Holder()), "it"), show(l.Member.Name), l.Member.Token)
 }
 
 const (
-	allFree   = "all partitions of the member are free, and the others take them"
-	stillLand = "fenced writes of the member land in each of its partitions until that is claimed anew"
+	allFree   = "all partitions of the member are free, and the other members take them"
+	stillLand = "fenced writes of the member land in a partition until another member has claimed it"
 )
 
 func confirm(l table.Listing) error {
@@ -129,7 +129,7 @@ If you go on:
   - %s;
   - %s;
   - the holder stops at its next heartbeat, up to %s later, if it is alive
-    and can reach the database. Until then both may be at work.
+    and can reach the database. Until then both may work.
 `, free, fenced, third)
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return misuse("nothing was released: there is no terminal to ask on, so give --yes")
@@ -148,7 +148,7 @@ func breakLock(ctx context.Context, o *common, t table.Table, l table.Listing, t
 	defer cancel()
 	err := t.Release(ctx, token, name)
 	if errors.Is(err, table.ErrSuperseded) {
-		return fmt.Errorf("nothing was released: %d is not the present token of %s: it was released or superseded meanwhile", token, show(name))
+		return fmt.Errorf("nothing was released: %d is not the present token of %s any more: it was released or superseded meanwhile", token, show(name))
 	}
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ const (
 	nobodyThere  = 3  // members: no member was heard from; ls: there is no such group
 	doctorFailed = 3  // doctor: something does not hold
 	nobodyLeads  = 3  // handover: nobody holds it
-	notObeyed    = 4  // handover: its holder does not look for requests
+	notObeyed    = 4  // handover: its holder does not obey requests
 	notTakenOver = 5  // handover: nobody else has taken it over
 	notInTime    = 75 // exec: not acquired in time; EX_TEMPFAIL
 	lost         = 76 // exec: the lock was lost
@@ -94,9 +94,9 @@ func commands(c *cobra.Command, do func(*cobra.Command)) {
 const rootHelp = `Spindle runs a program on exactly one machine, and shows who holds which lock.
 
 Locks are rows of one table in a Cloud Spanner database. A lock has one holder,
-which keeps it with heartbeats. If none is acknowledged for a lease, the holder
-stops by itself, and then another may have the lock. Each term has a fencing
-token, a number that only grows.
+which keeps it with heartbeats. If no heartbeat is acknowledged for a lease, the
+holder stops by itself, and then another may have the lock. Each term has a
+fencing token, a number that only grows.
 
 To see it all without a database of your own:
 
@@ -109,9 +109,9 @@ To begin:
   spindle exec --name nightly -- ./nightly-report
   spindle ls
 
-Flags can also be set as environment variables, which the help of each command
-names. A flag on the command line wins. To use a running emulator instead of
-Cloud Spanner, set SPANNER_EMULATOR_HOST to its host:port.`
+Most flags can also be set in the environment: the help of each command names
+the variables. A flag on the command line wins. To use a running emulator
+instead of Cloud Spanner, set SPANNER_EMULATOR_HOST to its host:port.`
 
 const commonCodes = `
 Exit codes:
@@ -137,12 +137,11 @@ func newRoot() *cobra.Command {
 			return unknown(c, args[0])
 		},
 	}
-	// The flags of a command that is not known are not known either.
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		if c == root && c.Flags().NArg() > 0 {
+		if c == root && c.Flags().NArg() > 0 { // a mistyped command, whose flags the root does not have
 			return unknown(c, c.Flags().Arg(0))
 		}
-		return err
+		return invalid(err, onCommandLine)
 	})
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 "))
 	root.SuggestionsMinimumDistance = 2
@@ -169,9 +168,12 @@ func unknown(c *cobra.Command, arg string) error {
 
 // exactly wants n arguments, and says what they are if there are more or fewer.
 func exactly(n int, what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != n {
-			return fmt.Errorf("got %q: want %s", args, what)
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0 && n > 0:
+			return fmt.Errorf("%s needs %s", c.Name(), what)
+		case len(args) != n:
+			return fmt.Errorf("%s takes %s: got %q", c.Name(), what, args)
 		}
 		return nil
 	}

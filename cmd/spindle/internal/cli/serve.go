@@ -22,19 +22,18 @@ const serveHelp = `Serve shows the lock table to people and to Prometheus, until
 
   /         a page: each lock with its holder, its lease as a bar that runs out
             and is refilled, and a timeline of its terms of the last hour
-  /metrics  for Prometheus: deploy/alerts.yaml has alert rules for them, and
+  /metrics  for Prometheus: deploy/alerts.yaml has alert rules, and
             deploy/dashboard.json is a dashboard for Grafana
   /healthz  200 if the table was read lately, else 503 and the reason
 
-It reads the table every --every, once, however many pages are open, and writes
-nothing. It sees the locks of programs in any language. It knows the terms that
-it has seen, so its timeline begins when it does. A term that begins and ends
+It reads the table once in each --every, however many pages are open, and writes
+nothing. It sees the locks of programs in any language. Its timeline begins when
+it is started, since the table has no history. A term that begins and ends
 between two looks is missed.
 
 It has no log-in of its own: whoever can reach it sees every lock, holder and
-value. It listens on this machine only, unless --listen says otherwise. Put a
-proxy that asks who they are before it, if others are to see the page.
-
+value. It listens on this machine only, unless --listen says otherwise. To show
+the page to others, put a proxy with a log-in in front of it.
 `
 
 // serving is one run of serve.
@@ -57,7 +56,7 @@ func newServe(o *common) *cobra.Command {
 		Example: `  spindle serve
   spindle serve --listen :8117    # for all who can reach this machine
   curl -s localhost:8117/metrics | grep spindle_lock_held`,
-		Args: exactly(0, "none"),
+		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context()) },
 	}
 	c.Flags().StringVar(&s.listen, "listen", defaultListen, "the `address` to listen on, host:port")

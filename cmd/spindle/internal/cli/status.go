@@ -73,6 +73,8 @@ Exit codes:
 					return l.Unreadable
 				case !l.IsHeld():
 					return &exit{code: statusFree}
+				case !mine && !quiet && !f.json:
+					return &exit{statusElse, fmt.Errorf("%s is held, but not by the holder that --id or --token names", show(l.Name))}
 				case !mine:
 					return &exit{code: statusElse}
 				}

@@ -21,12 +21,12 @@ healthy holder's bar stays above two thirds. Elsewhere, or with --lines, watch
 prints a line for each lock, and then a line for each change, with its time by
 Spanner's clock.
 
-A group is shown by its members, and what its partitions do by their number:
-"17 partitions moved from a to b". --group watches one alone, and a partition's
-name, or a --prefix of some, shows these one by one.
+A group is shown as its members, and moves of its partitions as their number:
+"17 partitions moved from a to b". --group watches only one group. To watch
+partitions one by one, give the name of one, or a --prefix of several.
 
-It looks every --every, so it misses a term that begins and ends between two
-looks. It never misses that a lock has a new token.
+It looks once in each --every, so it misses a term that begins and ends between
+two looks. It never misses that a lock has a new token.
 
 `
 
@@ -53,7 +53,7 @@ func newWatch(o *common) *cobra.Command {
   spindle watch nightly -o json | jq -r 'select(.state == "expired") | .holder'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return fmt.Errorf("%d names: give one, or none for all locks", len(args))
+				return fmt.Errorf("watch takes the name of one lock, or none for all locks: got %q", args)
 			}
 			return nil
 		},

@@ -15,9 +15,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// While its service may be active, a guard has a watchdog, which alone deactivates the service: when guard says
-// so, when guard is dead, or when guard has let its deadline pass. So no two processes do it at once, and what
-// it has begun goes on whatever happens to guard.
+// While its service may be active, a guard has a watchdog. Only the watchdog deactivates the service: when guard tells
+// it to, when guard is dead, or when guard has let its deadline pass. So no two processes deactivate at once, and a
+// deactivation goes on whatever happens to guard.
 
 // arm starts the watchdog.
 func (g *guarding) arm(t *elect.Term) (*child.Watchdog, error) {
@@ -57,8 +57,8 @@ func (g *guarding) disarm() {
 	g.term, g.dog = nil, nil
 }
 
-// alone waits until no other guard, and no watchdog of one that is dead, switches the same service on this
-// machine: the one that has the same lock and the same command.
+// alone waits until no other guard, and no watchdog of a dead guard, takes care of the same service on this machine.
+// Services are the same if the lock, the command that deactivates and the directory are.
 func (g *guarding) alone(ctx context.Context) error {
 	host, _ := os.Hostname()
 	dir, _ := os.Getwd()
@@ -74,12 +74,12 @@ func (g *guarding) alone(ctx context.Context) error {
 			return nil
 		}
 		if !told {
-			g.complain("%s: waiting: another guard, or the watchdog of one that is dead, has this service on this machine", g.name)
+			g.complain("%s: waiting: another guard on this machine, or the watchdog of a dead one, takes care of this service", g.name)
 		}
 		elect.Sleep(ctx, elect.SystemClock{}, min(g.renew/4, 100*time.Millisecond))
 		if ctx.Err() != nil {
-			g.say("%s: told to end, while another guard or watchdog had the service", g.name)
-			return &exit{} // as asked: there is nothing to deactivate
+			g.say("%s: told to end while waiting for another guard or watchdog of the service", g.name)
+			return &exit{} // success: there is nothing to deactivate
 		}
 	}
 }
