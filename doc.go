@@ -12,8 +12,10 @@
 // Not promised: that a lock always has a holder (after a crash there is none until the lease has expired),
 // an order among candidates, or that work stops by itself if it neither checks HasLock nor is fenced.
 //
+// Package lock is for work that takes turns, package group for work that is split into partitions.
+//
 // The files: spindle.go is the lock, options.go its options, client.go those of the Spanner client, run.go the
-// loop, handover.go how a term is given up, request.go how that is asked for, fence.go the fence; seen.go, leader.go
-// and event.go are what others see, and health.go what probes do. docs/architecture.md says where everything else is,
-// and docs/protocol.md why it is safe. Package lock is for work that takes turns, package group for work that is split into partitions.
+// loop, handover.go how a term is given up, request.go how another process asks for that, fence.go the fence; seen.go,
+// leader.go and event.go are what others see, and health.go what probes see. docs/architecture.md says where everything
+// else is, and docs/protocol.md why it is safe.
 package spindle

@@ -24,10 +24,10 @@ const (
 	// LeaderSeen: another process holds the lock. Event.Leader describes it.
 	LeaderSeen
 	// LeaderGone: the leader that was seen last, Event.Leader, does not hold the lock any more. If another
-	// was seen, or this Lock was elected, that is told next.
+	// was seen, or this Lock was elected, the next Event says so.
 	LeaderGone
-	// Leaving: the leader has announced that it will give the lock up, and holds it still: this Lock, or another
-	// process, which Event.Leader describes then.
+	// Leaving: the leader has announced that it will give the lock up, and still holds it. The leader is this Lock,
+	// or another process, which Event.Leader then describes.
 	Leaving
 )
 

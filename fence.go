@@ -43,12 +43,11 @@ func (l *Lock) FenceStatement(dialect databasepb.DatabaseDialect, token Token) s
 }
 
 // Apply is Client.Apply in a serializable transaction, with the fence added to ms. If the commit is refused,
-// it returns an error that errors.Is(err, ErrFenced) exactly when the token is not good any more, whatever
-// else it was refused for: a row that a newer leader has made or deleted, say. Otherwise an error about
-// your own rows stays what it is. After ErrFenced nothing of ms was applied (but with
-// spanner.ApplyAtLeastOnce an earlier attempt may have been, while the token was good); after other
-// errors, such as a timeout or a reply without a timestamp, it may have been. With the zero token it is
-// ErrFenced without an RPC.
+// errors.Is(err, ErrFenced) is true exactly when the token is not good any more, whatever other reason Spanner
+// gives: a row that a newer leader has made or deleted, say. While the token is good, an error about your own rows
+// is returned as it is. After ErrFenced nothing of ms was applied (but with spanner.ApplyAtLeastOnce an earlier
+// attempt may have been, while the token was good). After other errors, such as a timeout or a reply without a
+// timestamp, ms may have been applied. With the zero token, Apply returns ErrFenced without an RPC.
 func (l *Lock) Apply(ctx context.Context, token Token, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	if l.err != nil {
 		return time.Time{}, l.err
@@ -72,12 +71,12 @@ func (l *Lock) fence(token Token) fence.Fence {
 }
 
 // IsFenced reports whether err is that of a fence in a transaction of your own, and not about a row of yours:
-// Spanner's NOT_FOUND of a row in the lock table, given as to New, whose key is that of a term. It goes by
-// Spanner's message and asks nobody. It is true for ErrFenced too.
+// Spanner's NOT_FOUND of a row in the lock table, given as to New, whose key is that of a term. It reads Spanner's
+// message, and makes no RPC. It is true for ErrFenced too.
 //
 // It can't tell more than the message does. Spanner names one reason of several: if a newer holder has made the
-// row that you insert, it may say ALREADY_EXISTS, and IsFenced is false. So it is if the message does not show the
-// whole key: the emulator's ends after 1024 bytes. Apply and ReadWriteTransaction ask the table, and are exact.
+// row that you insert, Spanner may say ALREADY_EXISTS, and IsFenced is false. It is also false if the message does not
+// show the whole key: the emulator's ends after 1024 bytes. Apply and ReadWriteTransaction ask the table, and are exact.
 func IsFenced(err error, lockTable string) bool {
 	return errors.Is(err, ErrFenced) || table.LeaseMissing(err, lockTable)
 }

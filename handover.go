@@ -27,7 +27,7 @@ func newExit() *exit {
 	return &exit{asked: make(chan struct{}), told: make(chan struct{}), over: make(chan struct{}), returned: make(chan struct{})}
 }
 
-// ask gives the term up. Who asks first is obeyed.
+// ask gives the term up, for the reason of the first call.
 func (x *exit) ask(by table.Request) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -54,16 +54,16 @@ func (x *exit) end(err error) {
 	close(x.over)
 }
 
-// StepDown gives the lock up for another to have, and returns once it is released. The leader announces it, goes
-// on for a third of the lease and a round trip, in which the followers see that, tells its work to stop (the cause
-// of the leader function's ctx is ErrSteppedDown), and releases the lock once that has returned. This Lock competes
-// on. It does not claim the lock again before another has held it, or a third of the lease has passed, or a lease
-// if it is not known whether the lock was released.
+// StepDown gives up the lock, so that another can have it, and returns once it is released. The leader announces that,
+// and goes on for a third of the lease and a round trip, in which the followers see it. Then it tells its work to stop
+// (the cause of the leader function's ctx is ErrSteppedDown), and releases the lock once the work has returned. This
+// Lock still competes. It does not claim the lock again before another has held it, or a third of the lease has
+// passed, or a lease if it is not known whether the lock was released.
 //
 // The error is ErrNotLeader if this Lock does not hold the lock; ErrSuperseded or ErrExpired if it was lost
 // meanwhile; that of ctx if it ended; or says that the leader function has not returned within a lease of being
 // told, or that the release failed. Stepping down goes on then: it can't be taken back. In the leader function, call
-// it with the function's own ctx and return: it returns ctx's error when the work is to stop.
+// StepDown with the function's own ctx, and return when it does: it returns ctx's error when the work is to stop.
 func (l *Lock) StepDown(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
@@ -105,8 +105,8 @@ func (l *Lock) awaitExit(ctx context.Context, x *exit) error {
 	}
 }
 
-// leave waits until the term is to be given up, announces that, tells the work, and closes stop once the term can
-// end: the work has returned, or has had its time.
+// leave waits until the term is to be given up, announces that, and tells the work to stop. It closes stop once the term
+// can end: the work has returned, or its time is up.
 func (e *elector) leave(ctx context.Context, t *elect.Term, x *exit, stop chan<- struct{}) {
 	done := x.returned
 	if !e.config.Brief {
@@ -120,7 +120,7 @@ func (e *elector) leave(ctx context.Context, t *elect.Term, x *exit, stop chan<-
 		announce = e.config.Handover
 	case <-x.asked:
 	case <-done:
-		announce = false // nobody works meanwhile
+		announce = false // the work has returned: going on would help nobody
 	}
 	x.ask("")
 	if announce {
@@ -142,8 +142,8 @@ func (e *elector) leave(ctx context.Context, t *elect.Term, x *exit, stop chan<-
 	close(stop)
 }
 
-// announce returns when the work is to be told: at once if it returns by itself, since nobody works meanwhile, or
-// if Run's ctx ends and there is to be no handover then.
+// announce returns when the work is to be told to stop. That is at once if the work returns by itself, or if Run's ctx
+// ends and WithHandover is not given.
 func (e *elector) announce(ctx context.Context, t *elect.Term, x *exit) {
 	patient, hurry := context.WithCancel(t.Context())
 	defer hurry()
@@ -177,7 +177,7 @@ func (e *elector) say(t *elect.Term) {
 	e.term.Leaving(t.Context())
 }
 
-// heed gives the term up if that is requested.
+// heed gives the term up if another process asks for that.
 func (e *elector) heed(t *elect.Term, x *exit) {
 	if by := t.Requested(t.Context()); by != "" {
 		e.log.Info("asked to hand the lock over", "token", t.Token(), "by", byWhom[by])

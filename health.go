@@ -10,7 +10,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// pulse is when the loop last did what it is there for, and what has been in its way since.
+// pulse is when the loop last had a success, and what has been in its way since.
 type pulse struct {
 	at  elect.Instant // zero: it has just been started
 	err error
@@ -22,9 +22,9 @@ func (l *Lock) ail(err error)          { l.pulse.Store(&pulse{at: l.pulse.Load()
 
 // Health returns nil as long as this Lock competes for the lock or keeps it: its last look at the lock that
 // succeeded, or, while it leads, its last acknowledged heartbeat, is younger than three leases, or 10 s if that is
-// longer. So a follower is healthy, and a leader in jeopardy, and a short outage of Spanner harms nobody. Otherwise,
-// and before Run and after it has ended, the error says what is wrong and since when: that Spanner can't be reached,
-// say, or that the leader function has not returned since it lost the lock.
+// longer. So followers are healthy, and so is a leader in jeopardy; a short outage of Spanner does not make them
+// unhealthy. Otherwise, and before Run and after it has ended, the error says what is wrong and since when: that Spanner
+// can't be reached, say, or that the leader function has not returned since it lost the lock.
 //
 // It is local: no RPC. It may be called from any goroutine.
 func (l *Lock) Health() error {
@@ -54,8 +54,8 @@ func (l *Lock) Health() error {
 // Spanner client that has lost its session. A follower is live.
 func (l *Lock) Live(*http.Request) error { return l.Health() }
 
-// Leading is nil while this Lock leads, as HasLock says, and else says that it does not. It is for readiness, if
-// requests are to reach the leader only. Whoever probes knows of a change only at its next probe.
+// Leading returns nil while this Lock leads, as HasLock says, and otherwise an error. It is for readiness, if requests
+// are to reach the leader only. A prober knows of a change only at its next probe.
 func (l *Lock) Leading(*http.Request) error {
 	if l.err != nil {
 		return l.err
@@ -66,8 +66,8 @@ func (l *Lock) Leading(*http.Request) error {
 	return nil
 }
 
-// Probe makes an http.Handler of Live or Leading. It answers 200, or 503 and the error. A program with
-// controller-runtime gives it the methods as they are, as they have the form of its healthz.Checker.
+// Probe makes an http.Handler of Live or Leading. It answers 200, or 503 and the error. With controller-runtime, pass
+// the methods themselves: they have the form of its healthz.Checker.
 type Probe func(*http.Request) error
 
 // ServeHTTP implements http.Handler.

@@ -17,10 +17,9 @@ type Leader struct {
 	Leaving   bool          // it has announced that it will give the lock up
 }
 
-// Leader reads who holds the lock now, in one RPC, or two if it has another leader than the last time. It
-// returns an error that errors.Is(err, ErrNoLeader) if the lock is free, expired by Spanner's own clock, or
-// claimed by somebody who is not confirmed yet. It does not need Run, blocks until ctx ends at the longest, and
-// may be called from any goroutine.
+// Leader reads who holds the lock now, in one RPC, or two if the leader is another than the last time. The error wraps
+// ErrNoLeader if the lock is free, expired by Spanner's own clock, or claimed by a candidate that is not confirmed
+// yet. Leader does not need Run, returns at the latest when ctx ends, and may be called from any goroutine.
 func (l *Lock) Leader(ctx context.Context) (Leader, error) {
 	if l.err != nil {
 		return Leader{}, l.err

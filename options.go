@@ -37,9 +37,9 @@ func WithHeartbeat(d time.Duration) Option {
 
 // WithPoll sets how often a candidate looks at the lock while another holds it: by default every third of
 // the lease, its own or the holder's, whichever is shorter, less up to a tenth at random. It must be shorter than
-// the lease. Who polls less often than the default may miss an announcement (WithHandover). If the holder's lease ends
-// before the next poll, the candidate looks then: at random within a fiftieth of the lease, or a second,
-// after its end, so that many candidates don't all claim at once.
+// the lease. A candidate that polls less often than the default may miss an announcement (WithHandover). If the
+// holder's lease ends before the next poll, the candidate looks then: at a random time within a fiftieth of the lease,
+// or a second, after its end, so that many candidates don't all claim at once.
 func WithPoll(d time.Duration) Option {
 	return func(c *options.Config) { c.SetPoll(d) }
 }
@@ -81,9 +81,9 @@ func WithValue(value string) Option {
 // HasLock says false at once.
 //
 // The lock is not released before lead has returned, and this process does not claim it again before that. If
-// lead returns early the lock is kept, with a warning in the log: the term goes on without it, unless
-// WithStepDownOnReturn is given. So don't return at ErrFenced, which may come up to a heartbeat interval before
-// the end of ctx: wait for that. A panic of lead, or os.Exit in it, ends the process: the lock expires.
+// lead returns early, the lock is kept, with a warning in the log: the term goes on without lead, unless
+// WithStepDownOnReturn is given. So don't return at ErrFenced: wait for the end of ctx, which may come up to a
+// heartbeat interval later. A panic of lead, or os.Exit in it, ends the process: the lock expires.
 func WithLeader(lead func(ctx context.Context, token Token)) Option {
 	return func(c *options.Config) {
 		if lead == nil {
@@ -98,17 +98,17 @@ func WithLeader(lead func(ctx context.Context, token Token)) Option {
 	}
 }
 
-// WithStepDownOnReturn lets the leader function (WithLeader) give the lock up by returning. The lock is released at
-// once, for another to have. This process competes on, as after StepDown.
+// WithStepDownOnReturn lets the leader function (WithLeader) give up the lock by returning. The lock is released at
+// once, so that another can have it. This process still competes, as after StepDown.
 func WithStepDownOnReturn() Option {
 	return func(c *options.Config) { c.Brief = true }
 }
 
-// WithHandover makes a leader that stops announce it first, so that a rolling update leaves next to no time
+// WithHandover makes a leader announce that it stops, so that a rolling update leaves next to no time
 // without a leader. When Run's ctx ends, the leader goes on for a third of the lease and a round trip, in which
 // the followers see the announcement and begin to look often. Then its work is told to stop, and the lock is
-// released. So Run takes that much longer to end, and a lease more at most. Work that returns by itself meanwhile is
-// not waited for.
+// released. So Run takes that much longer to end, and at most a lease more. If the work returns by itself meanwhile,
+// the rest of that time is not waited for.
 //
 // It also makes the leader look for requests to hand over (RequestHandover, WithPriority), in one more RPC a
 // lease. It obeys one as it does StepDown.
@@ -116,14 +116,14 @@ func WithHandover() Option {
 	return func(c *options.Config) { c.Handover = true }
 }
 
-// WithPriority makes this candidate give way to others: n is from 0 to 9, and a candidate without it has 9. Give it
-// to all candidates in a place that should lead only if no better one is there, such as a distant region.
+// WithPriority makes this candidate give way to others of higher priority: n is from 0 to 9, the default. Give a lower
+// one to all candidates in a place, such as a distant region, that should lead only if there is no better candidate.
 //
 // A candidate of higher priority asks the leader to hand the lock over, which leaders with WithHandover do. It
 // asks once it has looked at the lock without an error for three of its leases. Nobody asks a leader of the
-// same priority. When the lock becomes free, lower priorities start up to a fiftieth of their lease later. A
-// leader that hands over, and is elected again before one of higher priority has held the lock for a lease, heeds no
-// priority for 10 leases, and twice as long each time, up to an hour.
+// same priority. When the lock becomes free, lower priorities look up to a fiftieth of their lease later. A leader that
+// hands over, and is elected again before one of higher priority has held the lock for a lease, refuses such requests
+// for 10 leases, and twice as long each time, up to an hour.
 func WithPriority(n int) Option {
 	return func(c *options.Config) { c.SetPriority(n) }
 }
@@ -153,8 +153,8 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 }
 
 // WithTracerProvider sets where the lock's spans go: of an election, a handover, a release, a write that the fence has
-// refused, and whatever else fails. What repeats without a failure has none. The default is OpenTelemetry's global
-// provider, otel.GetTracerProvider().
+// refused, and of every other step that fails. Looks and heartbeats that succeed have no span. The default is
+// OpenTelemetry's global provider, otel.GetTracerProvider().
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(c *options.Config) {
 		if p == nil {
@@ -165,8 +165,8 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 	}
 }
 
-// WithLogger sets where the lock logs. Terms, and problems that need a person, are logged at Info and above;
-// whatever repeats, at Debug. The default is slog.Default().
+// WithLogger sets where the lock logs. Terms, and problems that need a person, are logged at Info and above; steps
+// that repeat are logged at Debug. The default is slog.Default().
 func WithLogger(log *slog.Logger) Option {
 	return func(c *options.Config) {
 		if log == nil {

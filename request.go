@@ -10,10 +10,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Handover is what came of a request.
+// Handover is the outcome of a request.
 type Handover struct {
-	From, To Leader        // the same ID: the one that was asked was elected again
-	Gap      time.Duration // for which nobody held the lock, by Spanner's clock, at most
+	From, To Leader        // if their ID is the same, the holder that was asked was elected again
+	Gap      time.Duration // nobody held the lock for at most so long, by Spanner's clock
 }
 
 // RequestHandover asks the holder of token to step down, and returns once another term has begun. The holder
@@ -73,9 +73,9 @@ func (l *Lock) ask(ctx context.Context, from Leader) error {
 // follower sees a handover through.
 type follower struct {
 	Handover
-	held time.Time // when the lock was held last, as far as is known
-	free bool      // which is exact: it was released then
-	so   string    // how far it came
+	held time.Time // when the lock was last known to be held
+	free bool      // held is exact: the lock was released then
+	so   string    // how far the handover came
 }
 
 func (f *follower) follow(ctx context.Context, l *Lock) error {

@@ -26,7 +26,7 @@ type elector struct {
 	last      table.Token     // of that
 	telling   sync.Mutex      // held while a term is said to be leaving, or over: in that order
 
-	patience <-chan struct{}   // closed when whoever was to stop has had the time to
+	patience <-chan struct{}   // closed when the time to stop is up
 	overdue  []<-chan struct{} // the caller's code that did not return in time
 }
 
@@ -93,7 +93,7 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 	return nil
 }
 
-// notice shows whether another leads, and tells of one that was not known, or does not lead any more.
+// notice publishes whether another leads, and sends an event if that is a new leader, or the last one leads no more.
 func (e *elector) notice(s elect.Sight, began elect.Instant) {
 	before, o := e.view.Load().other, s.Observation
 	if s.Free <= 0 || o.Token == e.last || !leads(o) {
@@ -198,7 +198,7 @@ func (e *elector) work(t *elect.Term, x *exit) {
 	}()
 }
 
-// lost ends the term for everybody who asks this lock.
+// lost publishes that the term is over: to HasLock and Seen, the log, the observer and telemetry.
 func (e *elector) lost(t *elect.Term, reason error) {
 	e.telling.Lock()
 	defer e.telling.Unlock()
@@ -230,7 +230,7 @@ func (e *elector) release(ctx context.Context, t *elect.Term, why error) error {
 var errOverdue = errors.New("the leader function has not returned since its term ended, and this candidate waits for it")
 
 // outlive waits for the guarded work to return, so that two terms never run side by side: until a lease
-// after ctx has ended. It says so if that takes long, as this candidate is out of the competition.
+// after ctx has ended. It logs if that takes long, because this candidate does not compete meanwhile.
 func (e *elector) outlive(returned <-chan struct{}) error {
 	for wait := e.config.Lease; ; wait *= 2 {
 		remind := e.config.Clock.Timer(wait)

@@ -12,8 +12,8 @@ import (
 // view is what the loop knows of the lock. It does not change: the loop shows a newer one.
 type view struct {
 	term    *elect.Term       // this Lock's own, or nil
-	exit    *exit             // how that is given up
-	leaving bool              // which was announced
+	exit    *exit             // how the term is given up
+	leaving bool              // that was announced
 	other   table.Observation // another holder; no promise: none is known
 	looked  elect.Instant     // when the look that showed it began
 	next    chan struct{}     // closed once there is a newer view
@@ -39,12 +39,12 @@ func (l *Lock) known(v *view) (Leader, time.Duration, bool) {
 	return Leader{}, 0, false
 }
 
-// Seen returns the leader that Run saw last, this Lock itself if it leads, and how long ago that was. It
-// reports false if Run knows of none: the lock is free, was not looked at yet, or Run has ended. It is local:
+// Seen returns the leader that Run saw last, which is this Lock itself if it leads, and how long ago that was. It
+// reports false if Run knows of no leader: the lock is free, Run has not looked yet, or has ended. It is local:
 // no RPC, no mutex, no allocation.
 //
 // While Spanner can be reached, the age stays below a poll interval (WithPoll), or the heartbeat interval if
-// this Lock leads. An age beyond the leader's lease says that nothing has been heard of the lock since: another
+// this Lock leads. An age beyond the leader's lease means that Run has learned nothing of the lock since: another
 // may lead by now. Heartbeat is zero if the leader is this Lock.
 func (l *Lock) Seen() (leader Leader, age time.Duration, ok bool) {
 	return l.known(l.view.Load())

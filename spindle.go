@@ -79,8 +79,8 @@ func (l *Lock) HasLock() (bool, Token) {
 // When ctx ends, the leader function (WithLeader) is told to stop: with WithHandover, a third of a lease later.
 // Heartbeats go on until it has returned, for at most one lease, or two with WithHandover. Then the lock is
 // released, and done, if given, receives one value: nil, or why the lock could not be released; it then expires
-// by itself. Now no goroutine is left, the Spanner client may be closed, and Run may be called again. Only if a
-// leader function or observer still has not returned, Run is ErrRunning until it has. Work that only polls HasLock
+// by itself. From then on no goroutine is left, the Spanner client may be closed, and Run may be called again. But if a
+// leader function or observer has still not returned, Run returns ErrRunning until it has. Work that only polls HasLock
 // is not waited for: stop it before you end ctx.
 //
 // Give done room for one value. An unbuffered channel is offered the value for one lease; then the value is

@@ -8,7 +8,7 @@ import (
 
 // Token is the fencing token of one term of one lock: the commit timestamp of the claim that began
 // it, in microseconds since 1970. A later term of the same lock always has a larger token, whoever
-// holds it. The zero Token is no term's.
+// holds it. No term has the zero Token.
 type Token int64
 
 // Time returns the commit timestamp of the claim, in UTC: when the term began by Spanner's clock.
