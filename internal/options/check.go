@@ -75,7 +75,7 @@ func (c *Config) SetID(id string) {
 		return
 	}
 	if strings.ContainsFunc(id, table.Unprintable) {
-		c.Refuse("WithID(%q): control characters, line separators and what turns the direction of text are not allowed in an id", id)
+		c.Refuse("WithID(%q): control characters, line separators and bidirectional marks are not allowed in an id", id)
 		return
 	}
 	if _, ok := table.MemberOf(id); ok {
@@ -97,7 +97,7 @@ func (c *Config) SetValue(value string) {
 // SetPriority is WithPriority.
 func (c *Config) SetPriority(n int) {
 	if n < 0 || n > table.MaxDeference {
-		c.Refuse("WithPriority(%d) must be from 0 to %d, which is what a candidate without it has", n, table.MaxDeference)
+		c.Refuse("WithPriority(%d) must be from 0 to %d, the default", n, table.MaxDeference)
 		return
 	}
 	c.Deference = table.MaxDeference - n
@@ -109,13 +109,13 @@ func (c *Config) checkTogether() {
 		c.Refuse("WithReclaim() needs WithID: the default id is never that of an earlier process")
 	}
 	if c.Brief && c.Lead == nil {
-		c.Refuse("WithStepDownOnReturn() needs WithLeader: it is that function's return that gives the lock up")
+		c.Refuse("WithStepDownOnReturn() needs WithLeader: the lock is given up when that function returns")
 	}
 	if c.wrong != nil {
 		return // what is compared here may not be what was given
 	}
 	if c.Heartbeat > c.Lease-c.Lease/10 {
-		c.Refuse("WithHeartbeat(%v) must be shorter than the lease of %v, by a tenth at least: a third of it is usual", c.Heartbeat, c.Lease)
+		c.Refuse("WithHeartbeat(%v) must be at most nine tenths of the lease of %v: a third of it is usual", c.Heartbeat, c.Lease)
 	}
 	if c.Poll >= c.Lease {
 		c.Refuse("WithPoll(%v) must be shorter than the lease of %v: a third of it is usual", c.Poll, c.Lease)

@@ -82,7 +82,7 @@ func CheckPartition(group, partition string) error {
 		return fmt.Errorf("a partition of group %.64q has no name: give it at least one byte", group)
 	}
 	if i := strings.IndexFunc(partition, func(r rune) bool { return Unprintable(r) || r == '\uFFFD' }); i >= 0 {
-		return fmt.Errorf("partition %.200q of group %.64q: control characters, line separators, what turns the direction of text, and what is not UTF-8 are not allowed", partition, group)
+		return fmt.Errorf("partition %.200q of group %.64q: control characters, line separators, bidirectional marks and invalid UTF-8 are not allowed", partition, group)
 	}
 	if n := len(PartitionName(group, partition)); n > MaxName {
 		return fmt.Errorf("partition %.32q... of group %.64q: its lock's name would have %d bytes, and at most %d are allowed", partition, group, n, MaxName)
@@ -96,7 +96,7 @@ func CheckGroup(group string) error {
 		return fmt.Errorf("group %.64q: %w", group, err)
 	}
 	if strings.ContainsFunc(group, func(r rune) bool { return Unprintable(r) || r == '\uFFFD' }) {
-		return fmt.Errorf("group %.200q: control characters, line separators, what turns the direction of text, and what is not UTF-8 are not allowed", group)
+		return fmt.Errorf("group %.200q: control characters, line separators, bidirectional marks and invalid UTF-8 are not allowed", group)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func CheckName(name string) error {
 	}
 	if i := strings.IndexFunc(name, Unprintable); i >= 0 {
 		r, _ := utf8.DecodeRuneInString(name[i:])
-		return fmt.Errorf("lock name %.200q has %U at byte %d: control characters, line separators and what turns the direction of text are not allowed", name, r, i)
+		return fmt.Errorf("lock name %.200q has %U at byte %d: control characters, line separators and bidirectional marks are not allowed", name, r, i)
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func Join(parts ...string) string {
 // CheckTable says why table can't be a table's name, or nil.
 func CheckTable(table string) error {
 	if !identifier.MatchString(table) {
-		return fmt.Errorf("table name %q is not an identifier: letters, digits and _ are allowed, not starting with a digit, with at most one dot after a schema", table)
+		return fmt.Errorf("table name %q is not an identifier: want letters, digits and _, beginning with no digit, and at most a schema and a dot before", table)
 	}
 	return nil
 }

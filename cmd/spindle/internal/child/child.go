@@ -4,8 +4,8 @@
 //   - child.go: a child, from its start to the end of its group
 //   - watchdog.go: a process that acts if this process is killed, or stopped for too long
 //   - watch.go: what that process does: it kills the group, and does its duty
-//   - single_*.go: that only one process at a time, with its watchdog, does a thing on a machine
-//   - group_*.go, death_*.go: what the operating system does for that
+//   - single_*.go: a lock file, so that only one process of a machine does a thing at a time
+//   - group_*.go, death_*.go, proc_*.go: what depends on the operating system
 package child
 
 import (
@@ -72,8 +72,8 @@ type Child struct {
 // Start starts a program with the standard files of this process, in that environment. Its exit code is as in a
 // shell: 128 plus the number of the signal if a signal ended it.
 //
-// On Linux the program is killed when this process ends, in whatever way. With Watched, every Unix kills its
-// whole group then.
+// On Linux the program is killed when this process ends, in whatever way. With Watched, its whole group is killed then,
+// on every Unix.
 func Start(args, env []string, options ...Option) (*Child, error) {
 	c := &Child{cmd: exec.Command(args[0], args[1:]...), unwatch: func() {}, done: make(chan struct{})}
 	c.cmd.Env = env
@@ -99,8 +99,7 @@ func (c *Child) abort(err error) error {
 	return err
 }
 
-// live keeps its thread for the child's life: to the kernel, the end of the thread that forked is the end of
-// the parent.
+// live keeps its thread as long as the child lives: to the kernel, the parent ends when the thread that forked does.
 func (c *Child) live(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -23,8 +23,8 @@ func ownSession(cmd *exec.Cmd) error {
 	return nil
 }
 
-// inherited is the file for a watchdog's replies. What the watchdog starts gets neither that nor any other file
-// that was handed to the watchdog.
+// inherited is the file for a watchdog's replies. Processes that the watchdog starts don't inherit it, nor any other
+// file that was handed to the watchdog.
 func inherited() *os.File {
 	const replies, handed = 3, 8
 	for fd := replies; fd < handed; fd++ {
@@ -62,7 +62,7 @@ func goOn(p *os.Process) { _ = p.Signal(syscall.SIGCONT) } // which fails if it 
 // killGroup also kills a group that is stopped.
 func killGroup(group int) { signalGroup(group, syscall.SIGKILL) }
 
-// groupGone reports whether certainly nothing runs in the group, which was killed: so nothing joins it by a fork.
+// groupGone reports whether certainly nothing runs in the group. The group was killed, so no fork adds to it.
 func groupGone(group int) bool {
 	return errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) || onlyZombies(group)
 }

@@ -37,8 +37,8 @@ func ours() bool {
 	return err == nil && self == strconv.Itoa(os.Getpid())
 }
 
-// born tells a process from a later one with its number: by when it was started. It is "" if there is none, or if
-// that can't be known.
+// born is when a process was started, which tells it from a later one with its number. It is "" if there is no such
+// process, or if that can't be known.
 func born(pid int) string {
 	if !ours() {
 		return ""
@@ -50,8 +50,8 @@ func born(pid int) string {
 	return fields[start]
 }
 
-// onlyZombies reports whether all processes of the group have ended, and only their parent has not waited for them,
-// as an init may take seconds to. It is false if /proc does not show all processes.
+// onlyZombies reports whether all processes of the group have ended, though their parent has not waited for them yet:
+// an init may take seconds to. It is false if /proc does not show all processes.
 func onlyZombies(pgid int) bool {
 	if born(1) == "" {
 		return false // hidepid=, see proc(5), or not ours

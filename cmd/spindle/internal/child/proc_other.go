@@ -2,7 +2,7 @@
 
 package child
 
-// born knows nothing of processes here. That a number was given to another process is then not noticed.
+// born knows nothing of processes here. So nobody notices if a number was given to another process.
 func born(int) string { return "" }
 
 // onlyZombies knows nothing either.

@@ -31,7 +31,7 @@ type Act struct {
 }
 
 // Watch is the work of the watchdog's process, which reads its orders from its standard input. It returns when
-// it is dismissed or has acted. After Late it goes on, since the other process may be back: it acts once more
+// it is dismissed or has acted. After Late it goes on, since the other process may come back: it acts again
 // when it is told to, or when that process is dead.
 func Watch(duty Duty) {
 	orders := make(chan string)
@@ -97,7 +97,7 @@ func (v *vigil) act(why Reason) {
 	}, v.gone})
 }
 
-// strange reports whether the number of the group is that of another by now.
+// strange reports whether the group's number belongs to another group by now.
 func (v *vigil) strange() bool {
 	now := born(v.group)
 	return now != "" && now != v.leader

@@ -21,18 +21,18 @@ var ErrGone = errors.New("the watchdog is gone")
 // Watchdog is a process that acts for this one when its pipe is closed, which only the end of this process
 // does, or when its deadline passes. It kills a process group, and then does its duty: see Watch. It has a
 // session of its own, so that whatever ends or stops this process or its group does not end or stop the
-// watchdog. Its methods are for any goroutine, but Finish for one at a time.
+// watchdog. Its methods may be called from any goroutine, Finish from one at a time.
 type Watchdog struct {
 	cmd    *exec.Cmd
 	pipe   *os.File
 	ended  func() error  // waits for its end
-	begun  chan struct{} // closed once it does not wait any more
+	begun  chan struct{} // closed once it acts, or is gone
 	failed chan error    // what went wrong with its duty; closed when it has ended
 	told   bool          // to finish
 }
 
-// StartWatchdog runs this program again, with this environment and these arguments, which must make it call Watch. Until Allow says
-// otherwise the deadline is left from now. The files stay open for as long as the watchdog lives.
+// StartWatchdog runs this program again, with this environment and these arguments, which must make it call Watch. Its
+// deadline is left from now, until Allow extends it. The files stay open for as long as the watchdog lives.
 func StartWatchdog(left time.Duration, env, args []string, files ...*os.File) (*Watchdog, error) {
 	w, err := startWatchdog(env, args, files)
 	if err != nil {
@@ -105,9 +105,9 @@ func (w *Watchdog) Allow(left time.Duration) {
 // Begun is closed once the watchdog has begun to act, or is gone.
 func (w *Watchdog) Begun() <-chan struct{} { return w.begun }
 
-// Finish lets the watchdog act now, and waits until its duty is done. The watchdog has ended then. An error is
-// what went wrong with one attempt: it goes on trying, and the next call waits for what comes of that. The end
-// of ctx ends nothing but the waiting. ErrGone says that nobody tries any more.
+// Finish makes the watchdog act now, and waits until its duty is done. Then the watchdog has ended. An error says
+// what went wrong with one attempt: the watchdog tries again, and the next call of Finish waits for that. The end
+// of ctx ends only the waiting. ErrGone means that nobody tries any more.
 func (w *Watchdog) Finish(ctx context.Context) error {
 	if !w.told {
 		w.told = order(w.pipe, "finish\n") == nil
@@ -136,8 +136,8 @@ func (w *Watchdog) dismiss() {
 	go func() { _ = w.ended() }()
 }
 
-// order writes a line, or fails at once: if nobody reads it, the reader is gone, or is stopped, and that must
-// not block the writer. A deadline would not do: it can pass before the write is tried.
+// order writes a line, or fails at once: if the reader is gone or stopped, that must not block the writer. A deadline
+// for the write would not do: it can pass before the write is tried.
 func order(pipe *os.File, format string, args ...any) error {
 	return writeNow(pipe, fmt.Appendf(nil, format, args...))
 }

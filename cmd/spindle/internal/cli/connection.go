@@ -11,8 +11,8 @@ import (
 
 // connection is a client of the database, and the store of a lock table in it.
 //
-// Once its session is gone, a client only returns errors: after an emulator was started again, or a database
-// was dropped and created again. A new client then takes its place, and the call, which was not carried out, is made
+// A client that has lost its session only returns errors: after an emulator was started again, or a database
+// was dropped and created again. A new client then takes its place, and the call, which had no effect, is made
 // again. To the protocol this is nothing special: a holder goes on under its token if its lease row is there.
 type connection struct {
 	table string
@@ -33,7 +33,7 @@ func (c *connection) client() *spanner.Client {
 
 func (c *connection) locks() table.Table { return table.Table{Store: table.Via(c.call)} }
 
-// call makes a call, and once more if its session is gone: then it was not carried out.
+// call makes a call, and makes it again if the session is gone: then the first one had no effect.
 func (c *connection) call(ctx context.Context, _ string, do func(context.Context, table.Store) error) error {
 	db := c.client()
 	err := do(ctx, table.Spanner{DB: db, Table: c.table})
@@ -43,8 +43,8 @@ func (c *connection) call(ctx context.Context, _ string, do func(context.Context
 	return err
 }
 
-// replaces replaces a client that has lost its session, unless another call did, and reports whether it was
-// lost. If there is no new client yet, the next call tries again.
+// replaces reports whether err says that the client has lost its session. It then replaces the client, unless another
+// call has done so. If that fails, the next call tries again.
 func (c *connection) replaces(db *spanner.Client, err error) bool {
 	if !table.SessionLost(err) {
 		return false

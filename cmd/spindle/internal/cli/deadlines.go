@@ -2,7 +2,7 @@ package cli
 
 import "time"
 
-// deadlines says when a program is told to end, and when it is killed, so that it is gone before the lock's
+// deadlines says when a program has to be told to end, and when to be killed, so that it is gone before the lock's
 // local deadline.
 type deadlines struct {
 	lease, grace time.Duration
@@ -20,7 +20,7 @@ const (
 	kill
 )
 
-// margin is the time to kill a group in, even if this process is scheduled late.
+// margin is how much time is left for killing a group, even if this process is scheduled late.
 func (d *deadlines) margin() time.Duration { return min(d.lease/20, time.Second) }
 
 // patience is the time between the two signals.

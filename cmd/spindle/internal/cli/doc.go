@@ -1,3 +1,3 @@
-// Package cli is the spindle command. Each subcommand is a file of its name. The other files are named for the one
-// thing that is in each.
+// Package cli is the spindle command. Each subcommand has a file of its name; the other files have one thing each, which
+// their name says.
 package cli

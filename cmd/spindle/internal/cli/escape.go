@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// show writes a text out of the table for people: what is not seen as itself on a terminal is escaped. Such a
-// text has the quotes in which bash and zsh read it back, so that a lock with such a name can be repaired.
+// show writes a text from the table for people: characters that a terminal does not show are escaped. The text is then
+// quoted as bash and zsh read it back, so that a lock with such a name can be repaired.
 func show(s string) string {
 	if escaped := escape(s); escaped == s && !strings.HasPrefix(s, "$'") {
 		return s
@@ -18,7 +18,7 @@ func show(s string) string {
 	return "$'" + escape(strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s)) + "'"
 }
 
-// escape makes a text harmless that is no more than read, such as another's error.
+// escape makes a text harmless that nobody needs to type, such as an error.
 func escape(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {

@@ -8,13 +8,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A parting is how a program's term is handed over: announced first, and then the program is told.
+// A parting hands a program's term over: first the end is announced, and then the program gets its signal.
 type parting struct {
 	term   *elect.Term
 	ctx    context.Context
 	cancel context.CancelFunc
-	asked  chan table.Request // a request that is to be obeyed
-	known  chan os.Signal     // the program is to get this now
+	asked  chan table.Request // a request to obey
+	known  chan os.Signal     // the signal that the program is to get now
 	begun  bool
 }
 
@@ -32,8 +32,8 @@ func (x *execution) parting(t *elect.Term) *parting {
 	return p
 }
 
-// begin announces that the term is about to end, and then lets the program have the signal, unless it is cancelled.
-// It reports false if that has begun before.
+// begin announces that the term is about to end, and then sends s on known, unless the parting is cancelled. It reports
+// false if the parting has begun before.
 func (p *parting) begin(s os.Signal) bool {
 	if p.begun {
 		return false

@@ -79,7 +79,7 @@ Release asks before it acts, unless --yes is given.
 	return c
 }
 
-// breakable says why there is nothing to release under the token.
+// breakable returns nil if the lock can be released under the token, and otherwise says why not.
 func breakable(l table.Listing, token table.Token) error {
 	switch state := l.State(); {
 	case state == table.Free, state == table.Released:
@@ -98,7 +98,7 @@ func breakable(l table.Listing, token table.Token) error {
 	return nil
 }
 
-// isPartition tells one that belongs to a group from a lock that has such a name.
+// isPartition reports whether l is a partition of a group, and not only a lock with such a name.
 func isPartition(l table.Listing) bool { return l.IsPart() && partitionOf(l) != "" }
 
 // instead is what to do about a partition that can't be released alone.

@@ -95,7 +95,7 @@ func (w *watching) picture(p *paper, l look, recent []change, local time.Time) [
 
 const barWidth = 18
 
-// A row is a lock on the screen, or the heading of a group, which is all in its name.
+// A row is a lock on the screen, or the heading of a group, which has only a name.
 type row struct{ name, holder, token, lease string }
 
 // rowsOf are the locks, and then each group with its members.

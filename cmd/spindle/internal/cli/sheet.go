@@ -9,10 +9,10 @@ import (
 
 const tokenWidth = 16
 
-// An entry is what a list has of one thing: a lock, say.
+// An entry is one thing in a list: a lock, say.
 type entry struct {
-	name    string   // what the list is in the order of
-	cells   []string // that people read: what it is, its state, and other columns
+	name    string   // by which the list is sorted
+	cells   []string // for people: what it is, its state, and other columns
 	state   table.State
 	tail    string // what comes last, and may be long
 	below   string // what is below it
@@ -26,7 +26,7 @@ func lockEntry(l table.Listing) entry {
 	return entry{name: l.Name, cells: cells(l), state: l.State(), tail: whose(l), json: jsonOf(l), trouble: l.Unreadable}
 }
 
-// cells are the columns of a lock that people read, but for its holder and value.
+// cells are the columns of a lock for people, without its holder and value.
 func cells(l table.Listing) []string {
 	since, beat, lease, token := "-", "-", "-", "-"
 	if l.Token != 0 {
@@ -44,8 +44,8 @@ func cells(l table.Listing) []string {
 	return []string{show(l.Name), string(l.State()), token, since, beat, lease}
 }
 
-// sheet lays entries out under their columns, the last of which is of the tails: each on one line if the width allows
-// it, otherwise on two.
+// sheet lays entries out under their columns. The last column has the tails. Each entry is on one line if the width
+// allows that for all, and otherwise on two.
 func sheet(p *paper, columns []string, all []entry) []string {
 	columns, last := columns[:len(columns)-1], columns[len(columns)-1]
 	rows := [][]string{columns}

@@ -21,7 +21,7 @@ func fit(s string, width int) string {
 	return string([]rune(s)[:max(width-1, 0)]) + "…"
 }
 
-// short writes a duration as short as it is clear: 0.4s, 12s, 3m05s, 2h10m, 5d3h.
+// short writes a duration with two units at most: 0.4s, 12s, 3m05s, 2h10m, 5d03h.
 func short(d time.Duration) string {
 	switch {
 	case d < 0:

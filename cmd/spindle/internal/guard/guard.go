@@ -13,16 +13,16 @@ import (
 )
 
 // A Service is activated and deactivated on this machine. When ctx ends, its methods return an error. Activate and
-// Check have then ended all that they had started; a deactivation may go on.
+// Check have then ended everything that they had started; a deactivation may go on.
 type Service interface {
-	// Activate is told under which term. Once nothing is left of the term, the service must be deactivated even
-	// if this process stands still or is killed.
+	// Activate makes the service active, under a term. When the term's time is up, the service must be deactivated
+	// even if this process stands still or is killed.
 	Activate(ctx context.Context, t *elect.Term) error
-	// Extended says that there is more left of the term. It may be called at any time.
+	// Extended says that the term was extended. It may be called at any time.
 	Extended()
 	// Deactivate fails if the service may still be active. It succeeds if it was inactive before.
 	Deactivate(ctx context.Context) error
-	// Check is told this machine's role. A service without a health check is always well.
+	// Check returns an error if the service is unhealthy. A service without a health check is always healthy.
 	Check(ctx context.Context, role Role) error
 }
 
@@ -35,7 +35,8 @@ const (
 	Standby Role = "standby"
 )
 
-// Guard keeps a service active on the machine that holds a lock. All machines must have the same times.
+// Guard keeps a service active on the machine that holds a lock. Renew, Confirm and the lease must be the same on all
+// machines.
 type Guard struct {
 	Candidate  elect.Candidate // whose lease is Renew times the failures that are allowed
 	Service    Service
@@ -66,7 +67,7 @@ type Guard struct {
 	all      sync.WaitGroup
 }
 
-// message is an event about a term or a command. It comes too late if there is another one by now.
+// message is an event about a term or a command. It is too late if there is a newer term or command by now.
 type message struct {
 	event
 	term    *elect.Term
@@ -84,8 +85,8 @@ func (g *Guard) confirmation() time.Duration { return time.Duration(g.Confirm) *
 // deactivation is how long this machine waits for a deactivation. The command has less: see Deactivation.
 func (g *Guard) deactivation() time.Duration { return g.confirmation() - g.confirmation()/20 }
 
-// Deactivation is how long the command of a deactivation may take, whoever runs it. The tenth is for the time
-// in which it is started or killed.
+// Deactivation is how long the command of a deactivation may take, whoever runs it. The rest, a tenth, is for
+// starting and killing it.
 func Deactivation(renew time.Duration, confirm int) time.Duration {
 	confirmation := time.Duration(confirm) * renew
 	return confirmation - confirmation/10
@@ -237,7 +238,7 @@ func (g *Guard) begin(t *elect.Term) {
 	})
 }
 
-// obey hands the lock over if that is requested. It is for a settled lock: one that is not would be left to expire.
+// obey hands the lock over if another asks for that. It is for a settled lock: any other would be left to expire.
 func (g *Guard) obey(t *elect.Term) {
 	if by := t.Requested(t.Context()); by != "" {
 		g.Say("asked to hand the lock over")
@@ -342,7 +343,7 @@ func (g *Guard) run(limit, pause time.Duration, done, failed event, do func(cont
 	})
 }
 
-// compete competes for the lock while the service is well, until the lock is held or g.withdraw is called.
+// compete competes for the lock while the service is healthy, until the lock is held or g.withdraw is called.
 func (g *Guard) compete(pause time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	g.withdraw = cancel

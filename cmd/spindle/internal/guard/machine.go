@@ -58,9 +58,9 @@ const (
 	end
 )
 
-// machine is the state of a guard. Two rules are behind all of it: a service is only activated, or left
+// machine is the state of a guard. All of it follows from two rules: a service is only activated, or left
 // active, under a settled lock; and a lock is only released if the service is known to be inactive everywhere,
-// as the next holder does not wait.
+// because the next holder then does not wait.
 type machine struct {
 	service  service
 	lock     holding

@@ -5,8 +5,8 @@ import "sync"
 // maxBehind is how many frames a page may be behind until it gets a snapshot instead.
 const maxBehind = 16
 
-// A feed is the last frames, each made once for all pages. Pages that read slowly hold nobody up, and keep nothing
-// in memory: they come for what is new when they are done.
+// A feed has the last frames, each made once for all pages. A page that reads slowly delays nobody, and has no queue in
+// memory: it asks for newer frames when it has read the last ones.
 type feed struct {
 	mu      sync.Mutex
 	version int // of the state after the last frame

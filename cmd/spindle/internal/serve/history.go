@@ -80,8 +80,8 @@ func (h *history) see(found []table.Listing, at time.Time) (touched []touch, for
 	return touched, forgotten
 }
 
-// meet begins the history of a lock. The first look does not tell what was before the present term, or before
-// the last release; later ones do, since the lock had no row.
+// meet begins the history of a lock. At the first look, nothing is known of the time before the present term, or before
+// the last release. At a later look it is known: the lock had no row.
 func (h *history) meet(l table.Listing, first bool) *lock {
 	k := &lock{id: h.ids, known: l.At}
 	k.Name = l.Name

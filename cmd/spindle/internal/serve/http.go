@@ -53,8 +53,8 @@ func guarded(next http.Handler) http.Handler {
 	})
 }
 
-// OnlyFor refuses who asks by another name than an address, localhost or one of the hosts. A page of another site can
-// give its own name this machine's address, and would be let in by a browser.
+// OnlyFor refuses requests whose Host is not an address, localhost or one of the hosts. Another site can let its own
+// name point to this machine's address, and a browser would let its page read ours.
 func OnlyFor(hosts []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -81,12 +81,12 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// events tells a page all that is known, and then what each look changes.
+// events sends a page all that is known, and then what each look changes.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	s.metrics.pages.Inc()
 	defer s.metrics.pages.Dec()
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // proxies are not to wait for more
+	w.Header().Set("X-Accel-Buffering", "no") // a proxy must not hold events back
 	out := http.NewResponseController(w)
 	send := func(frames ...[]byte) error {
 		if err := out.SetWriteDeadline(time.Now().Add(stall)); err != nil && !errors.Is(err, http.ErrNotSupported) {

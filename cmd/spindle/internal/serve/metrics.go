@@ -9,8 +9,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// metrics answers Prometheus. What is said of locks is as it was at the last look, and is not said at all once that
-// is out of date: it would be a guess.
+// metrics answers Prometheus. Series of locks are those of the last look. Once that is out of date they are left out,
+// since they would be guesses.
 type metrics struct {
 	server   *Server
 	registry *prometheus.Registry
@@ -24,11 +24,11 @@ type metrics struct {
 func newMetrics(s *Server) *metrics {
 	m := &metrics{
 		server: s, registry: prometheus.NewRegistry(),
-		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "spindle_table_read_failures_total", Help: "Looks at the table that failed."}),
-		reads: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spindle_table_read_duration_seconds", Help: "How long looks at the table took that did not fail.",
+		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "spindle_table_read_failures_total", Help: "Reads of the table that failed."}),
+		reads: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spindle_table_read_duration_seconds", Help: "How long successful reads of the table took.",
 			Buckets: []float64{.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10}}),
 		pages: prometheus.NewGauge(prometheus.GaugeOpts{Name: "spindle_serve_pages", Help: "Pages that are open."}),
-		bytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "spindle_serve_page_bytes_total", Help: "What pages were told."}),
+		bytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "spindle_serve_page_bytes_total", Help: "Bytes that were sent to pages."}),
 	}
 	m.registry.MustRegister(m, m.failures, m.reads, m.pages, m.bytes, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -46,7 +46,7 @@ func (m *metrics) looked(took time.Duration, err error) {
 var byLock, byGroup = []string{"table", "lock"}, []string{"table", "group"}
 
 var (
-	descUp         = describe("spindle_table_up", "1 if the table was read lately; else 0, and nothing is said of locks.", "table")
+	descUp         = describe("spindle_table_up", "1 if the table was read lately; else 0, and there are no series of locks.", "table")
 	descLocks      = describe("spindle_table_locks", "Locks in the table, by state.", "table", "state")
 	descHeld       = describe("spindle_lock_held", "1 if the lock has a holder.", byLock...)
 	descState      = describe("spindle_lock_state", "1, for the state that the lock is in.", "table", "lock", "state")
@@ -54,7 +54,7 @@ var (
 	descAge        = describe("spindle_lock_heartbeat_age_seconds", "How long ago the last heartbeat was, of locks that are held or expired.", byLock...)
 	descLease      = describe("spindle_lock_lease_seconds", "How long the holder may be silent, of locks that are held or expired.", byLock...)
 	descToken      = describe("spindle_lock_token", "The token of the term, of locks that are held or expired: when it began, in microseconds since 1970.", byLock...)
-	descChanges    = describe("spindle_lock_changes_total", "Terms that began since this process looks.", byLock...)
+	descChanges    = describe("spindle_lock_changes_total", "Terms that began since this process was started.", byLock...)
 	descJeopardies = describe("spindle_lock_jeopardies_total", "How often a holder was silent for two thirds of its lease.", byLock...)
 
 	descMembers    = describe("spindle_table_group_members", "Members of the group that were heard from within their leases.", byGroup...)
@@ -81,7 +81,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// collect is not slowed down by who reads.
+// collect makes all series at once, so that a slow reader does not hold the lock.
 func (m *metrics) collect() (all []prometheus.Metric) {
 	s := m.server
 	s.mu.Lock()

@@ -22,7 +22,7 @@ type Config struct {
 	Timeout time.Duration // of a look
 
 	Explain func(error) error // what is shown of an error of the database
-	Failing func(error)       // is told of the first look that fails, and, with nil, of the first that does not again
+	Failing func(error)       // called at the first look that fails, and, with nil, at the first one that succeeds again
 }
 
 // A Server looks at a lock table, and shows what it saw.
@@ -37,8 +37,8 @@ type Server struct {
 	history  history
 	begun    time.Time
 	looked   time.Time     // when the last look that succeeded began, by the local clock
-	took     time.Duration // that look
-	away     error         // of the last look
+	took     time.Duration // how long that look took
+	away     error         // of the last look, if it failed
 	snapshot []byte        // of version
 	version  int
 }
@@ -103,7 +103,7 @@ func (s *Server) awayFrame() *awayFrame {
 	return &awayFrame{For: time.Since(since).Milliseconds(), Error: s.explain(s.away).Error()}
 }
 
-// whole returns all that is known as a frame, which all pages that ask between two looks share, and its version.
+// whole returns all that is known as a frame, and its version. All pages that ask between two looks share the frame.
 func (s *Server) whole() ([]byte, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +120,8 @@ func (s *Server) whole() ([]byte, int) {
 	return s.snapshot, s.version
 }
 
-// stale says for how long what is known has been out of date, and why, or nil. A look that fails says nothing yet.
+// stale returns nil while what is known is up to date, and otherwise says since when it is not, and why. One look that
+// fails does not make it out of date.
 func (s *Server) stale() error {
 	since := s.looked
 	if since.IsZero() {
