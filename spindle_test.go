@@ -40,7 +40,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{spindle.New(db, "locktable", "mylock", spindle.WithDuration(-5000)), []string{"WithDuration(-5000)"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithDuration(math.MaxInt64)), []string{"milliseconds", "24h"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithLease(25*time.Hour)), []string{"WithLease(25h0m0s)", "at most 24h"}},
-		{spindle.New(db, "locktable", "mylock", spindle.WithHeartbeat(10*time.Second)), []string{"WithHeartbeat(10s)", "shorter than the lease of 10s"}},
+		{spindle.New(db, "locktable", "mylock", spindle.WithHeartbeat(10*time.Second)), []string{"WithHeartbeat(10s)", "at most nine tenths of the lease of 10s"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithHeartbeat(-1)), []string{"WithHeartbeat(-1ns)"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithLease(time.Second), spindle.WithPoll(2*time.Second)), []string{"WithPoll(2s)", "shorter than the lease of 1s"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithPoll(0)), []string{"WithPoll(0s)"}},

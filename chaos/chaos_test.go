@@ -145,8 +145,8 @@ func chaos(t *testing.T, goesOn time.Duration, size, partitions int, recovers fu
 	return h
 }
 
-// requireOneClock fails where the machine's clock was set: intervals of different processes can't be
-// compared then, and nothing that was found means anything.
+// requireOneClock fails if the machine's clock was set: the intervals of different processes can't be
+// compared then, and no finding means anything.
 func requireOneClock(t *testing.T, start time.Time) {
 	t.Helper()
 	monotonic := time.Since(start)

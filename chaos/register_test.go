@@ -62,9 +62,9 @@ func seen(writes []*write, finals []record) map[int64]bool {
 }
 
 // operations are the histories of a lock's registers, by row. A write of unknown outcome completes at
-// infinity. Where nobody has read its value it is left out: it may be put last, where it harms
-// nothing, and in any other place the next write is blind or unknown too and does not miss it. That
-// keeps the search short, which is exponential in them.
+// infinity. If nobody has read its value it is left out: it may be put last, where it harms nothing, and in any other
+// place the next write is blind or unknown too and does not miss it. That keeps the search short, which is exponential
+// in such writes.
 func operations(writes []*write, finals []record) map[int64][]porcupine.Operation {
 	happened := seen(writes, finals)
 	rows := map[int64][]porcupine.Operation{}
@@ -107,7 +107,7 @@ const (
 	no  = porcupine.Illegal
 )
 
-// linearizable checks one register's history, and draws it at that path where it is not.
+// linearizable checks one register's history, and draws it at that path if it is not linearizable.
 func linearizable(ops []porcupine.Operation, path string) porcupine.CheckResult {
 	result, info := porcupine.CheckOperationsVerbose(register, ops, time.Minute)
 	if result != yes {

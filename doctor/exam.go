@@ -23,7 +23,7 @@ type exam struct {
 	table table.Table
 	base  string // what the names of all rows of this run begin with
 	made  map[string]Check
-	gap   error // why the first check that could not be made was not
+	gap   error // why the first missing check could not be made
 
 	roundTrips *RoundTrips
 	clock      *Clock
@@ -82,7 +82,7 @@ func (e *exam) run(ctx context.Context) error {
 
 var schemaMissing = regexp.MustCompile(`^(Table|Column) not found`)
 
-// reach fails if nothing can be found out at all.
+// reach fails if no check can be made at all.
 func (e *exam) reach(ctx context.Context) error {
 	_, _, err := e.Read(ctx, "doctor", table.Strong, table.Keys{Names: []string{e.base}})
 	switch code := spanner.ErrCode(err); {

@@ -208,8 +208,8 @@ func (e *exam) lateRelease(ctx context.Context) (string, error) {
 	return "without its lease row it fails, and changes nothing", err
 }
 
-// optimistic overtakes a transaction between its read and its commit, and sees whether that has to wait. It has
-// several tries, as the emulator lets only one in five of the commits overtake that come meanwhile.
+// optimistic overtakes a transaction between its read and its commit, and sees whether the overtaking commit has to wait.
+// It tries several times, because the emulator lets only one in five such commits overtake.
 func (e *exam) optimistic(ctx context.Context) (string, error) {
 	name := e.base + "/optimistic"
 	if err := e.write(ctx, table.Insert, name, ""); err != nil {
@@ -326,8 +326,8 @@ func (e *exam) claim(ctx context.Context, id, name string) (token table.Token, e
 	return token, err
 }
 
-// again retries a transaction while others are in its way. This is for the emulator, which runs one at a time: it
-// aborts or forgets the others.
+// again retries a transaction while others are in its way. This is for the emulator, which runs one transaction at a
+// time, and aborts or forgets the others.
 func again(try func() error) (err error) {
 	for range 20 {
 		if err = try(); !overrun(err) {

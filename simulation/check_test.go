@@ -27,10 +27,10 @@ import (
 //	one leader function    at a time, in each process
 //	a holder again         within two leases after the last fault, who then stays, or hands over
 //	asked for              a term is announced to end only if somebody asked for that, of that very term
-//	works on               who was asked to hand over works on for a third of its lease, if it can
+//	works on               a holder that was asked to hand over works on for a third of its lease, if it can
 //	leaving ends           an announced term ends soon, or once its work has returned
 //	step down              StepDown says that the lock is released only once it is
-//	others first           who gave a term up leaves the lock to others before it claims again
+//	others first           a candidate that gave a term up leaves the lock to others before it claims again
 //	equals do not ask      a candidate asks a holder only if that obeys, and is of lower priority
 //	preference ends        a preferred candidate that can't hold the lock does not keep it free
 //	handover gap           with nothing wrong, nobody holds the lock for a few hundredths of a lease at most

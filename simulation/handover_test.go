@@ -178,7 +178,7 @@ func (w *world) checkAnnouncement(t table.Token) {
 	w.later(d.spread(time.Millisecond, p.lease()), func() { w.hunt(p) })
 }
 
-// hunt does something to who is leaving.
+// hunt does something to a process that is leaving.
 func (w *world) hunt(p *process) {
 	d := w.dice(p, "hunted")
 	if w.still || p.dead || p.ended {
@@ -364,8 +364,8 @@ func (w *world) handOver(n uint64) {
 	w.stepDown(holder, d.spread(time.Microsecond, time.Millisecond), 10*w.plan.longest)
 }
 
-// checkPreference is about a fleet in which somebody can claim and not hold: whoever is asked by it and gets the
-// lock back is deaf for ten leases, then for twenty, and so on.
+// checkPreference is about a fleet in which a candidate can claim but not hold: a holder that hands over to it, and gets
+// the lock back, refuses requests for ten leases, then for twenty, and so on.
 func (w *world) checkPreference() {
 	w.mu.Lock()
 	before := w.terms

@@ -166,7 +166,7 @@ func (p *process) rpc(ctx context.Context, step string, replayed bool, land func
 	return r
 }
 
-// fate draws what becomes of an RPC: false where the process has crashed.
+// fate draws what becomes of an RPC: false if the process has crashed.
 func (p *process) fate(step string, replayed bool) (fate, bool) {
 	w := p.w
 	w.mu.Lock()

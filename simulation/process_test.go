@@ -55,7 +55,7 @@ type process struct {
 	working           int         // calls of the caller's code that have not returned
 	beat              time.Time   // when its last heartbeat was sent that was acknowledged
 	gave              table.Token // of the term that it gave up last
-	gaveAt            time.Time   // when it stopped to hold that
+	gaveAt            time.Time   // when that term ended
 	releasedAt        time.Time   // when it was first told that it is released
 }
 

@@ -93,7 +93,7 @@ func (f *Fleet) End(ms ...*Machine) {
 	synctest.Wait()
 }
 
-// Until lets time pass until cond holds, and says how much did.
+// Until lets time pass until cond holds, and returns how much passed.
 func (f *Fleet) Until(limit time.Duration, cond func() bool) time.Duration {
 	f.T.Helper()
 	start := time.Now()

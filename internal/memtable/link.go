@@ -12,8 +12,8 @@ import (
 // ErrCut is what a caller is told whose request or reply was lost.
 var ErrCut = errors.New("network is cut")
 
-// Link is one process's way to a table, on which a test loses, refuses and counts. It is a table.Store; all
-// methods may be called from any goroutine.
+// Link is one process's way to a table. A test can make it lose, refuse, repeat and count requests. It is a
+// table.Store; all methods may be called from any goroutine.
 type Link struct {
 	table.Store
 
@@ -26,8 +26,8 @@ type Link struct {
 	count  map[string]int
 }
 
-// Lose makes the link lose requests, or replies, of the steps for which these are true; nil is none. Whose
-// message is lost waits for the end of its ctx.
+// Lose makes the link lose the requests, or the replies, of the steps for which these are true; nil loses none. A caller
+// whose message is lost waits for the end of its ctx.
 func (l *Link) Lose(request, reply func(step string) bool) {
 	l.change(func() { l.lose, l.reply = request, reply })
 }
@@ -44,7 +44,7 @@ func (l *Link) Refuse(answer func(step string) error) { l.change(func() { l.refu
 // After calls f when a step was answered, before its caller sees the answer.
 func (l *Link) After(f func(step string)) { l.change(func() { l.after = f }) }
 
-// Again makes a call that succeeded once more if this is true, as a client does that has lost the reply.
+// Again repeats a call that has succeeded, if this is true for its step, as a client does that has lost the reply.
 func (l *Link) Again(f func(step string) bool) { l.change(func() { l.again = f }) }
 
 // Counts returns how often each step was sent since it was last called.

@@ -60,8 +60,8 @@ type locker struct {
 	given        chan struct{} // closed when what is wanted is held
 }
 
-// acquire waits until l holds the spans too. Of two that hold something that the other wants, the one
-// that asks last is aborted. Unless it returns nil, l holds nothing any more.
+// acquire waits until l holds the spans too. If two lockers wait for each other, the one that asked last is aborted. If
+// acquire returns an error, l holds nothing any more.
 func (ls *locks) acquire(ctx context.Context, l *locker, spans []span) error {
 	given, err := ls.ask(l, spans)
 	if err != nil {
@@ -121,8 +121,8 @@ func (ls *locks) give(i int) {
 	close(l.given)
 }
 
-// blocked reports whether another holds what the i-th wants, or came before it and wants that too. Who
-// holds something already waits only for those that do as well: the others may be waiting for it.
+// blocked reports whether another holds what the i-th wants, or came before it and wants that too. One that holds
+// something already waits only for others that do as well: the rest may be waiting for it.
 func (ls *locks) blocked(i int) bool {
 	l := ls.queue[i]
 	for j, o := range ls.queue {

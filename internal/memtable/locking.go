@@ -13,7 +13,7 @@ import (
 // suffers from. Snapshots are read without locks. A commit waits for the lock of each row that it writes
 // or has to find unchanged, first come, first served, and keeps them until it is applied or refused.
 //
-// It is less kind than Spanner where that is not documented: a commit that has to fail waits for its locks
+// If Spanner's behaviour is not documented, Locking assumes the worse: a commit that has to fail waits for its locks
 // too and keeps them for Refusal, a row has one lock for all its columns, and reads of a pessimistic
 // transaction exclude each other, as with a FOR UPDATE hint.
 type Locking struct {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Link passes connections on to a server, until it is told not to. It is our own, and not toxiproxy,
-// because that would be one dependency more, with a server to run, and because it holds bytes back in one
-// direction only and delivers them late, which is how a commit arrives after its sender has died.
+// Link passes connections on to a server, until it is told not to. We don't use toxiproxy because it is one more
+// dependency, with a server to run. And Link can hold bytes back in one direction only and deliver them late: that is
+// how a commit arrives after its sender has died.
 type Link struct {
 	To, From Way // as the client sees it
 
@@ -142,8 +142,8 @@ func (l *Link) Mend() {
 	l.down = false
 }
 
-// Forget makes the connections that there are pass nothing any more, as those do that a NAT or a firewall
-// has forgotten: neither end is told. New ones work.
+// Forget makes the present connections pass nothing any more, as if a NAT or a firewall had forgotten them: neither end
+// is told. New ones work.
 func (l *Link) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -97,7 +97,7 @@ func (c *Config) SetValue(value string) {
 // SetPriority is WithPriority.
 func (c *Config) SetPriority(n int) {
 	if n < 0 || n > table.MaxDeference {
-		c.Refuse("WithPriority(%d) must be from 0 to %d, the default", n, table.MaxDeference)
+		c.Refuse("WithPriority(%d) must be from 0 to %[2]d; the default is %[2]d", n, table.MaxDeference)
 		return
 	}
 	c.Deference = table.MaxDeference - n

@@ -1,6 +1,5 @@
-// Package stage is what the examples and the command's demonstration need besides locks: an emulator to play
-// on, and stories about child processes on a timeline. Nothing here is worth copying into a program of your
-// own.
+// Package stage is what the examples and the command's demonstration need besides locks: an emulator to run on, and
+// stories about child processes on a timeline. Don't copy anything from here into a program of your own.
 package stage
 
 import (

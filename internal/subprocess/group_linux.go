@@ -2,9 +2,9 @@ package subprocess
 
 import "syscall"
 
-// ownGroup keeps a terminal's Ctrl+C from the children: what they get is the parent's to say. The system
-// kills a child whose parent is gone, which ends even one that is stopped, or is just being stopped. (It is
-// the parent's thread that has to be gone: a Go program ends none but those of goroutines that lock them.)
+// ownGroup keeps a terminal's Ctrl+C from the children: the parent decides which signals they get. The system
+// kills a child whose parent is gone, even one that is stopped, or is just being stopped. (To the system the parent is
+// the thread that started the child: a Go program only ends threads that a goroutine has locked.)
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -93,7 +93,7 @@ func Join(parts ...string) string {
 // CheckTable says why table can't be a table's name, or nil.
 func CheckTable(table string) error {
 	if !identifier.MatchString(table) {
-		return fmt.Errorf("table name %q is not an identifier: want letters, digits and _, beginning with no digit, and at most a schema and a dot before", table)
+		return fmt.Errorf("table name %q is not an identifier: want letters, digits and _, with no digit first; a schema and a dot may come before", table)
 	}
 	return nil
 }
