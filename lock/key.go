@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/table"
@@ -9,9 +8,9 @@ import (
 
 // Key says what a Once is to do.
 type Key struct {
-	is             string
-	period, offset time.Duration
-	err            error
+	is   string
+	tick table.Tick // none: its period is zero
+	err  error
 }
 
 // KeyOf is a key by its name, of 1 to 1024 bytes: a version, the number of a batch. Keys are ordered by their bytes, in
@@ -26,18 +25,15 @@ func KeyOf(name string) Key { return Key{is: name} }
 // half a period. Then calls for the same time are of the same tick, even if the clocks differ by minutes. At the
 // beginning of a tick they may be of two.
 func Tick(period time.Duration, offset ...time.Duration) Key {
-	k := Key{period: period}
+	t := table.Tick{Period: period}
 	for _, o := range offset {
-		k.offset += o
+		t.Offset += o
 	}
-	if period < time.Second || period%time.Second != 0 || k.offset%time.Second != 0 || k.offset.Abs() >= period {
-		k.err = fmt.Errorf("a tick of %v, with an offset of %v: the period must be whole seconds, at least one, and the offset whole seconds, less than the period", period, k.offset)
-	}
-	return k
+	return Key{tick: t, err: t.Check()}
 }
 
 func (k Key) check() error {
-	if k.period == 0 && k.err == nil {
+	if k.tick.Period == 0 && k.err == nil {
 		return table.CheckDone(k.is)
 	}
 	return k.err
@@ -45,8 +41,8 @@ func (k Key) check() error {
 
 // at is the key at a time of Spanner's clock.
 func (k Key) at(now time.Time) string {
-	if k.period == 0 {
+	if k.tick.Period == 0 {
 		return k.is
 	}
-	return now.Add(-k.offset).Truncate(k.period).Add(k.offset).UTC().Format(time.RFC3339)
+	return k.tick.Key(now)
 }

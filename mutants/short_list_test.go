@@ -55,7 +55,7 @@ var (
 		one("waiting for what does not mend", "TestWhatWaitingDoesNotMendIsReturnedAtOnce", contenderGo,
 			"(try || permanent(step.Err))", "(try || step.Err == errFull)"),
 		one("a lost set is not given back", "TestALostSetIsGivenBack", termGo,
-			"\t\t\tt.releaseRest(ctx)\n", ""),
+			"\t\tt.releaseRest(ctx)\n", ""),
 		one("what is done is done again", "TestAKeyIsDoneOnceAndSoAreTheKeysBeforeIt", doneGo,
 			"key <= d.Key", "key == d.Key"),
 		one("the record is not read again under the lock", "TestARecordThatLandsWhileTheNextClaimsIsSeen", onceGo,

@@ -193,21 +193,30 @@ func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Con
 	t.End(reason)
 	ctx, cancel := context.WithTimeout(ctx, max(left, 0))
 	defer cancel()
-	retry := Backoff{Max: t.lease / 10}
-	for unknown := false; ; unknown = true {
-		attempt, cancel := context.WithTimeout(ctx, min(t.lease/3, longestAttempt))
+	unknown, err := Insist(ctx, t.clock, t.lease, free)
+	switch {
+	case err == nil, errors.Is(err, table.ErrSuperseded) && done(ctx, unknown):
+		return nil
+	case errors.Is(err, table.ErrSuperseded):
+		t.releaseRest(ctx)
+		return err
+	}
+	return fmt.Errorf("release: %w: left to expire", err)
+}
+
+// Insist makes attempts at a step that frees locks until one succeeds, ctx ends, or the token is not good any more. If
+// unknown, there was an attempt before the last whose outcome is not known.
+func Insist(ctx context.Context, clock Clock, lease time.Duration, free func(context.Context) error) (unknown bool, err error) {
+	for retry := (Backoff{Max: lease / 10}); ; unknown = true {
+		attempt, cancel := context.WithTimeout(ctx, min(lease/3, longestAttempt))
 		err := free(attempt)
 		cancel()
-		switch {
-		case err == nil, errors.Is(err, table.ErrSuperseded) && done(ctx, unknown):
-			return nil
-		case errors.Is(err, table.ErrSuperseded):
-			t.releaseRest(ctx)
-			return err
+		if err == nil || errors.Is(err, table.ErrSuperseded) {
+			return unknown, err
 		}
-		Sleep(ctx, t.clock, retry.Pause(t.clock))
+		Sleep(ctx, clock, retry.Pause(clock))
 		if ctx.Err() != nil {
-			return fmt.Errorf("release: %w: left to expire", err)
+			return true, err
 		}
 	}
 }

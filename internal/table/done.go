@@ -47,11 +47,6 @@ func (d Done) Follows(key string) error {
 	return fmt.Errorf("key %q can't be compared with what was done last, %q: one is a tick of a schedule, and the other is not: use another name for it", key, d.Key)
 }
 
-func isTick(key string) bool {
-	at, err := time.Parse(time.RFC3339, key)
-	return err == nil && at.UTC().Format(time.RFC3339) == key
-}
-
 // CheckDone says why a key can't be that of what is done, or nil.
 func CheckDone(key string) error {
 	switch {

@@ -93,19 +93,13 @@ func (x *execution) duty(a child.Act) {
 		return
 	}
 	defer db.Close()
-	for retry := (elect.Backoff{Max: x.lease / 10}); ; {
-		err := db.locks().Release(over, x.token, x.name)
-		switch {
-		case err == nil:
-			x.complain("exec was killed: its watchdog has ended the program and released %s", x.name)
-			return
-		case errors.Is(err, table.ErrSuperseded): // it is not held any more
-			return
-		}
-		elect.Sleep(over, elect.SystemClock{}, retry.Pause(elect.SystemClock{}))
-		if over.Err() != nil {
-			x.complain("%s is left to expire: %v", x.name, err)
-			return
-		}
+	_, err = elect.Insist(over, elect.SystemClock{}, x.lease, func(ctx context.Context) error {
+		return db.locks().Release(ctx, x.token, x.name)
+	})
+	switch {
+	case err == nil:
+		x.complain("exec was killed: its watchdog has ended the program and released %s", x.name)
+	case !errors.Is(err, table.ErrSuperseded): // else it is not held any more
+		x.complain("%s is left to expire: %v", x.name, err)
 	}
 }
