@@ -32,6 +32,7 @@ type competitor struct {
 
 	own   *pflag.FlagSet // the flags of the command
 	token table.Token    // of its term, or 0
+	key   string         // of what is to be done once, if anything
 
 	wait    time.Duration // for the lock; 0: for ever
 	trouble error         // what went wrong with the last look
@@ -80,11 +81,7 @@ func asFlag(call string) string {
 // messages have the time, as in a log.
 func (x *competitor) verify(ctx context.Context, db *spanner.Client) error {
 	stderr.timed = true
-	limit := x.timeout
-	if x.wait > 0 {
-		limit = min(limit, x.wait)
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, x.patience())
 	defer cancel()
 	err := ddl.Verify(ctx, db, x.table)
 	x.trouble = err
@@ -98,11 +95,20 @@ func (x *competitor) verify(ctx context.Context, db *spanner.Client) error {
 	return nil
 }
 
+// patience is how long the database may take to answer.
+func (x *competitor) patience() time.Duration {
+	if x.wait > 0 {
+		return min(x.timeout, x.wait)
+	}
+	return x.timeout
+}
+
 // These variables tell a program under a lock about the lock. No command takes its flags from them: a spindle that the
 // program runs would take its parent's lock for its own.
 const (
 	lockVariable  = "SPINDLE_LOCK"
 	tokenVariable = "SPINDLE_TOKEN"
+	keyVariable   = "SPINDLE_KEY"
 )
 
 // environment is what a program under the lock gets: this process's environment, the lock's name, table and database,
@@ -111,7 +117,7 @@ func (x *competitor) environment(token table.Token) []string {
 	if x.own == nil {
 		return os.Environ() // in a watchdog: its parent has removed them
 	}
-	taken := map[string]bool{lockVariable: true, tokenVariable: true, "SPINDLE_DB": true, "SPINDLE_TABLE": true}
+	taken := map[string]bool{lockVariable: true, tokenVariable: true, keyVariable: true, "SPINDLE_DB": true, "SPINDLE_TABLE": true}
 	x.own.VisitAll(func(f *pflag.Flag) {
 		if x.set.Lookup(f.Name) == nil && hasVariable(f) {
 			taken[variable(f)] = true
@@ -124,6 +130,9 @@ func (x *competitor) environment(token table.Token) []string {
 	env = append(env, "SPINDLE_DB="+x.db, "SPINDLE_TABLE="+x.table, lockVariable+"="+x.name)
 	if token != 0 {
 		env = append(env, tokenVariable+"="+token.String())
+	}
+	if x.key != "" {
+		env = append(env, keyVariable+"="+x.key)
 	}
 	return env
 }

@@ -32,7 +32,7 @@ and ends with CMD's exit code. With --restart it competes for the lock again.
 
 With --try, only one of the machines that start CMD at the same time runs it. A
 machine that starts it after it has ended elsewhere runs it again.
-
+` + onceHelp + `
 If no heartbeat is acknowledged for a lease, the lock is lost. CMD must be gone
 before another may hold it. So its group gets SIGTERM in time, and SIGKILL a
 twentieth of the lease, at most a second, before the deadline. --grace is the
@@ -74,6 +74,7 @@ type execution struct {
 	grace   time.Duration
 	try     bool
 	restart bool
+	once    once
 	args    []string
 
 	rival   elect.Candidate
@@ -93,6 +94,8 @@ func newExec(o *common) *cobra.Command {
 		DisableFlagsInUseLine: true, // they go before CMD
 		Example: `  spindle exec --name nightly -- ./nightly-report --all
   spindle exec --name nightly --try -- ./nightly-report || [ $? = 75 ]
+  spindle exec --name nightly --every 24h -- ./nightly-report    # from cron
+  spindle exec --name migrate --once 0042 -- ./migrate
   spindle exec --name poller --restart --value "$(hostname -f):8080" ./poller`,
 		Args: func(c *cobra.Command, args []string) error {
 			switch {
@@ -120,6 +123,7 @@ func newExec(o *common) *cobra.Command {
 	f.BoolVar(&x.try, "try", false, "give up at once if another holds the lock")
 	f.DurationVar(&x.wait, "wait", 0, "give up if the lock is not acquired in this time (default: never)")
 	f.BoolVar(&x.restart, "restart", false, "compete again whenever CMD has ended or the lock was lost")
+	x.once.flags(f)
 	return c
 }
 
@@ -135,6 +139,9 @@ func (x *execution) run(ctx context.Context) error {
 	case x.grace < 0:
 		return misuse("--grace %v: must not be negative", x.grace)
 	}
+	if err := x.checkOnce(); err != nil {
+		return err
+	}
 	x.signals = make(chan os.Signal, 16)
 	signal.Notify(x.signals, passedOn...)
 	db, err := x.open(spindle.ClientOptions(x.lease)...)
@@ -149,6 +156,12 @@ func (x *execution) run(ctx context.Context) error {
 		return codeOf(err) // a candidate that can't do the work must not keep others from it
 	}
 	began := time.Now()
+	if x.doesOnce() {
+		x.once.retry.Max = x.lease / 3
+		if err := x.glance(ctx); err != nil {
+			return err
+		}
+	}
 	if err := x.verify(ctx, db.client()); err != nil {
 		return err
 	}
@@ -198,17 +211,20 @@ func (x *execution) compete(ctx context.Context, pause, limit time.Duration) (*e
 		if why := x.givesUp(ctx); why != nil {
 			return nil, why
 		}
-		step := c.Try(ctx, elect.All, 0)
+		step := x.step(ctx)
 		if ctx.Err() == nil {
 			x.trouble = step.Err
 		}
+		var over *exit
 		switch {
+		case errors.As(step.Err, &over):
+			return nil, step.Err
 		case x.within(step):
 			return nil, fmt.Errorf("%s is held by the spindle that runs this command, which would wait for itself: it has the lock already", x.name)
 		case errors.Is(step.Err, table.ErrGroup):
 			return nil, fmt.Errorf("%s was not acquired: %w: take another name", x.name, step.Err)
 		case step.Term != nil && ctx.Err() != nil: // it came too late
-			return nil, errors.Join(x.givesUp(ctx), x.giveBack(step.Term))
+			return nil, errors.Join(x.givesUp(ctx), x.giveBack(step.Term, false))
 		case step.Term != nil:
 			x.token = step.Term.Token()
 			x.say("holding %s, token %v", x.name, step.Term.Token())
@@ -273,8 +289,11 @@ func (x *execution) hold(t *elect.Term) error {
 	defer func() { x.token = 0 }()
 	cause := context.Cause(t.Context())
 	if t.Held() {
-		err := x.giveBack(t)
-		if err != nil {
+		err := x.giveBack(t, x.did(r))
+		switch {
+		case err != nil && x.did(r):
+			return x.unrecorded(err)
+		case err != nil:
 			x.complain("%v", err)
 		}
 		if x.asked != "" {
@@ -290,6 +309,8 @@ func (x *execution) hold(t *elect.Term) error {
 	switch {
 	case r.err != nil:
 		return codeOf(r.err)
+	case cause != nil && x.did(r):
+		return x.unrecorded(cause)
 	case cause != nil:
 		return &exit{lost, fmt.Errorf("%s was lost: %w", x.name, cause)}
 	case r.late:
@@ -307,11 +328,22 @@ type result struct {
 	err  error // why it was not started
 }
 
-func (x *execution) giveBack(t *elect.Term) error {
-	err := t.Release(context.Background(), errors.New("given back"))
+// giveBack releases the lock, and in the same commit records what was to be done once, if it is done.
+func (x *execution) giveBack(t *elect.Term, done bool) error {
+	outcome := ""
+	if x.key != "" {
+		outcome = ": " + x.key + " is not done"
+	}
+	var err error
+	if done {
+		outcome = ": " + x.key + " is done"
+		err = t.Finish(context.Background(), errors.New("done"), x.key, x.id)
+	} else {
+		err = t.Release(context.Background(), errors.New("given back"))
+	}
 	switch {
 	case err == nil:
-		x.say("released %s", x.name)
+		x.say("released %s%s", x.name, outcome)
 		return nil
 	case errors.Is(err, table.ErrSuperseded):
 		return fmt.Errorf("%s was taken away before it could be released", x.name)
@@ -329,6 +361,9 @@ func codeOf(err error) error {
 
 // work runs the program. It returns when the program's group is gone: at its own end, or before the term's.
 func (x *execution) work(t *elect.Term) (r result) {
+	if err := x.again(t); err != nil {
+		return result{err: err}
+	}
 	d := deadlines{lease: x.lease, grace: x.grace}
 	known := d.extend(time.Now(), t.Left())
 	c, err := child.Start(x.args, x.environment(t.Token()), child.Watched(t.Left()-d.margin()/2, x.watchdogEnvironment(),

@@ -71,6 +71,9 @@ func (c *competitor) about() []slog.Attr {
 	if c.token != 0 {
 		about = append(about, slog.Int64("token", int64(c.token)))
 	}
+	if c.key != "" {
+		about = append(about, slog.String("key", c.key))
+	}
 	return about
 }
 

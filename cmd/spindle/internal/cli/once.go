@@ -1,0 +1,245 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+const onceHelp = `
+With --every or --once all machines may start CMD, from cron say, and one runs
+it: --every 24h once a day; --once KEY once for that key, and not for a smaller
+one after it (in the order of bytes: v9 is after v10). The others wait, and end
+with 0, or the code of --already, once it is done. It is done if CMD ends with
+exit code 0: the commit that releases the lock records that. If CMD fails, is
+killed, or loses the lock, the next exec that waits or is started runs it. CMD
+also gets SPINDLE_KEY, the key that it is run for.
+
+The days or hours of --every are counted by Spanner's clock, whatever the clocks
+of the machines say. They begin when hardly any cron line fires, those of 24h at
+12:07:30 UTC and those of 1h at 37:30, so that all machines that cron starts at
+one time ask in the same one. If yours fires close to that, exec says so, and
+which --offset to give.
+`
+
+// once is what exec is to do once.
+type once struct {
+	named   string     // the key that was given
+	tick    table.Tick // whose key it is, if the period is not zero
+	already int        // the exit code if it was done already
+	retry   elect.Backoff
+}
+
+func (o *once) flags(f *pflag.FlagSet) {
+	f.DurationVar(&o.tick.Period, "every", 0, "run CMD once in each `period`, such as 24h, on one of the machines that ask")
+	f.StringVar(&o.named, "once", "", "run CMD once for this `key`, on one of the machines that ask")
+	f.DurationVar(&o.tick.Offset, "offset", 0, "how long after 0:00 UTC, of Monday if need be, a period of --every begins")
+	f.Lookup("offset").DefValue = "far from cron's times"
+	f.IntVar(&o.already, "already", 0, "exit with this `code`, such as 77, if it was done already")
+	for _, name := range []string{"every", "once", "offset", "already"} {
+		_ = f.SetAnnotation(name, commandLineOnly, []string{}) // --every is something else to other commands
+	}
+}
+
+// checkOnce looks for mistakes on the command line.
+func (x *execution) checkOnce() error {
+	o, given := &x.once, x.own.Changed
+	switch {
+	case given("every") && given("once"):
+		return misuse("--every and --once: give one of them")
+	case given("offset") && !given("every"):
+		return misuse("--offset %v: is of the periods of --every, which is missing", o.tick.Offset)
+	case given("already") && !given("every") && !given("once"):
+		return misuse("--already %d: is for what --every or --once finds done, and there is neither", o.already)
+	case !given("every") && !given("once"):
+		return nil
+	case x.restart:
+		return misuse("--restart: is for a program that runs for ever. With --every or --once, start exec again, from cron say")
+	case x.handover:
+		return misuse("--handover: is for a program that runs for ever. With --every or --once it would end CMD, and another machine begin it anew")
+	case o.already < 0 || o.already == failed || o.already == misused || o.already == notInTime || o.already == lost || o.already > 125:
+		return misuse("--already %d: want 0, or a code from 3 to 125 that is not exec's own (%d, %d), such as 77", o.already, notInTime, lost)
+	case given("once"):
+		if err := table.CheckDone(o.named); err != nil {
+			return misuse("--once: %w", err)
+		}
+		return nil
+	}
+	if !given("offset") {
+		o.tick.Offset = usualOffset(o.tick.Period)
+	}
+	if err := o.tick.Check(); err != nil {
+		return misuse("--every: %w", err)
+	}
+	return nil
+}
+
+const quarter = 15 * time.Minute
+
+// usualOffset has periods begin far from the times at which timers fire on all machines: half a period from the full
+// ones, and, if they are long, between two quarters of an hour, which those of any time zone are the same.
+func usualOffset(period time.Duration) time.Duration {
+	half := (period / 2).Truncate(time.Second)
+	if half < quarter {
+		return half
+	}
+	return half.Truncate(quarter) + quarter/2
+}
+
+// betterOffset has periods begin half a period from now, if now is so close to the beginning of one that another
+// machine's timer, for the same time, may fire in the next period or the last. Else it is negative. A loop of less than a
+// minute is no timer's.
+func betterOffset(t table.Tick, now time.Time) time.Duration {
+	since := now.Sub(t.Begin(now))
+	if t.Period < time.Minute || min(since, t.Period-since) > min(t.Period/50, 5*time.Minute) {
+		return -1
+	}
+	grain := time.Second
+	if t.Period >= time.Hour {
+		grain = time.Minute
+	}
+	fired := now.Sub(table.Tick{Period: t.Period}.Begin(now))
+	return ((fired + t.Period/2) % t.Period).Truncate(grain)
+}
+
+// glance is a first look at what was done last, which costs one RPC and nothing else if there is nothing to do. What
+// fails is tried again.
+func (x *execution) glance(ctx context.Context) error {
+	stderr.timed = true
+	ctx, cancel := context.WithTimeout(ctx, x.patience())
+	defer cancel()
+	var over *exit
+	if err := x.choose(ctx); errors.As(err, &over) {
+		return err
+	}
+	return nil
+}
+
+// choose reads what was done last, and knows by that which key is to be done. An exit is its error if none is.
+func (x *execution) choose(ctx context.Context) error {
+	last, now, err := x.last(ctx, table.Present)
+	if err != nil {
+		return err
+	}
+	key := x.once.named
+	if t := x.once.tick; t.Period != 0 {
+		key = t.Key(now)
+		if offset := betterOffset(t, now); offset >= 0 {
+			x.complain("%s: a period of --every %s begins at about this time: if timers of other machines fire in another one, CMD runs twice. With --offset %s it begins far from now", x.name, brief(t.Period), brief(offset))
+		}
+	}
+	if err := last.Follows(key); err != nil {
+		return &exit{failed, fmt.Errorf("%s: %w", x.name, err)}
+	}
+	x.key = key
+	return x.unless(last, now)
+}
+
+// last reads what was done last, and the time by Spanner's clock.
+func (x *execution) last(ctx context.Context, bound table.Bound) (table.Done, time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, elect.Attempt(x.lease))
+	defer cancel()
+	last, now, err := x.rival.Table.Done(ctx, bound, x.name)
+	switch {
+	case errors.Is(err, table.ErrGarbled):
+		err = &exit{failed, fmt.Errorf("%s: %w", x.name, err)}
+	case err != nil:
+		err = fmt.Errorf("what was done last: %w", err)
+	}
+	return last, now, err
+}
+
+// unless returns an exit if the key is done.
+func (x *execution) unless(last table.Done, now time.Time) error {
+	if !last.Covers(x.key) {
+		return nil
+	}
+	was := ""
+	if last.Key != x.key {
+		was = ": " + show(last.Key) + " was"
+	}
+	x.say("%s: %s was done already%s, %s", x.name, x.key, was, whenDone(last, now))
+	x.key = ""
+	return &exit{code: x.once.already}
+}
+
+// step is one of the competition, which begins once it is known what is to be done.
+func (x *execution) step(ctx context.Context) elect.Step {
+	if !x.doesOnce() {
+		return x.rival.Try(ctx, elect.All, 0)
+	}
+	if x.key == "" {
+		if err := x.choose(ctx); err != nil {
+			return elect.Step{Err: err, Pause: x.once.retry.Pause(x.rival.Clock)}
+		}
+	}
+	return x.rival.Try(ctx, func(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
+		claim, wait, err := elect.All(seen)
+		if claim == nil {
+			return nil, wait, err
+		}
+		last, now, err := x.last(ctx, table.Present)
+		if err == nil {
+			err = x.unless(last, now)
+		}
+		return claim, 0, err
+	}, 0)
+}
+
+func (x *execution) doesOnce() bool { return x.once.named != "" || x.once.tick.Period != 0 }
+
+// again reads what was done last under the lock, where nobody else can record it any more: the last holder could until
+// its lease row was gone. It returns why the program is not to be started, if so.
+func (x *execution) again(t *elect.Term) error {
+	if !x.doesOnce() {
+		return nil
+	}
+	ctx, stop := signal.NotifyContext(t.Context(), endings...)
+	defer stop()
+	for told := false; ; told = true {
+		last, now, err := x.last(ctx, table.Strong)
+		var over *exit
+		switch {
+		case err == nil:
+			return x.unless(last, now)
+		case errors.As(err, &over):
+			return err
+		case t.Context().Err() != nil:
+			return &exit{lost, fmt.Errorf("%s was lost: %w", x.name, context.Cause(t.Context()))}
+		case ctx.Err() != nil:
+			for s := range x.signals { // it comes here too
+				if ends(s) {
+					x.ended = s
+					return &exit{code: signalCode(s)}
+				}
+			}
+		case !told:
+			x.complain("%s is not started yet: %v", x.args[0], x.explain(err))
+		}
+		elect.Sleep(ctx, x.rival.Clock, x.once.retry.Pause(x.rival.Clock))
+	}
+}
+
+// did reports whether the program has done what it was to do once.
+func (x *execution) did(r result) bool { return x.key != "" && r.err == nil && r.code == 0 && !r.late }
+
+// unrecorded says that what was done is not known to be.
+func (x *execution) unrecorded(why error) error {
+	return &exit{failed, fmt.Errorf("%s: %s SUCCEEDED, BUT THAT %s IS DONE WAS NOT RECORDED: the next exec runs it again: %w", x.name, x.args[0], x.key, why)}
+}
+
+// whenDone says when something was done, and by whom.
+func whenDone(d table.Done, now time.Time) string {
+	by := "somebody"
+	if d.By != "" {
+		by = show(d.By)
+	}
+	return short(now.Sub(d.At)) + " ago, by " + by
+}
