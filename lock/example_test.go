@@ -92,9 +92,9 @@ func ExampleOnce() {
 	var db *spanner.Client
 	var report func(context.Context) error
 
-	// Each machine calls this at 3:00 of its own clock. The tick begins at 15:00, when no machine calls.
+	// Each machine calls this at 3:00 UTC of its own clock.
 	once := lock.NewOnce(db, "locktable", "nightly")
-	ran, err := once.Do(ctx, lock.Tick(24*time.Hour, 15*time.Hour), func(ctx context.Context, run lock.Run) error {
+	ran, err := once.Do(ctx, lock.Every(24*time.Hour, 3*time.Hour), func(ctx context.Context, run lock.Run) error {
 		return report(ctx)
 	})
 	switch {

@@ -21,15 +21,26 @@ func KeyOf(name string) Key { return Key{is: name} }
 // period is whole seconds. Ticks are counted from Monday, 1 January of the year 1, 0:00 UTC, plus the offset, if one is
 // given, which is less than a period: Tick(24*time.Hour, 3*time.Hour) begins each day at 3:00 UTC.
 //
-// If each machine calls Do at a time of its own clock, as cron does, choose an offset that is far from that time, such as
-// half a period. Then calls for the same time are of the same tick, even if the clocks differ by minutes. At the
-// beginning of a tick they may be of two.
+// At the beginning of a tick, machines whose clocks differ are in two of them. If each calls Do at a time of its own clock,
+// as cron does, use Every.
 func Tick(period time.Duration, offset ...time.Duration) Key {
 	t := table.Tick{Period: period}
 	for _, o := range offset {
 		t.Offset += o
 	}
 	return Key{tick: t, err: t.Check()}
+}
+
+// Every is for those who call Do on a schedule of their own clock, as cron does: the time of the schedule that is nearest
+// by Spanner's clock. Calls for one time have one key as long as the clocks differ from Spanner's by less than half a period.
+//
+// The times are a period apart, at the given time past the beginning of a Tick: Every(24*time.Hour, 3*time.Hour) is each
+// day at 3:00 UTC, and Run.Key says 3:00. The schedule may leave some out: Every(24*time.Hour, 3*time.Hour) is also right
+// for Mondays at 3:00, and Every(8*time.Hour, time.Hour) for 9:00 and 17:00.
+func Every(period time.Duration, at ...time.Duration) Key {
+	k := Tick(period, at...)
+	k.tick.Nearest = true
+	return k
 }
 
 func (k Key) check() error {

@@ -110,6 +110,19 @@ func TestClocksThatDifferMakeNoSecondTick(t *testing.T) {
 	})
 }
 
+// Machines that call on a schedule are of one key around its time, and never at the edge of two.
+func TestEveryIsTheSameBeforeAndAfterTheTimeOfTheSchedule(t *testing.T) {
+	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	for _, k := range []Key{Every(time.Second), Every(time.Minute), Every(7*time.Second, 5*time.Second), Every(24*time.Hour, 3*time.Hour)} {
+		half := k.period/2 - time.Millisecond
+		nominal := at.Add(-k.offset).Truncate(k.period).Add(k.offset)
+		for _, off := range []time.Duration{-half, -time.Millisecond, 0, time.Millisecond, half} {
+			assert.Equal(t, nominal.Format(time.RFC3339), k.at(nominal.Add(off)), "%v by a clock that is off by %v", k.period, off)
+		}
+		assert.Less(t, k.at(nominal), k.at(nominal.Add(k.period)))
+	}
+}
+
 func TestTicks(t *testing.T) {
 	now := time.Date(2026, 11, 21, 2, 30, 15, 999, time.UTC)
 	for _, c := range []struct {
@@ -121,6 +134,12 @@ func TestTicks(t *testing.T) {
 		{Tick(24*time.Hour, 3*time.Hour), "2026-11-20T03:00:00Z"},
 		{Tick(24*time.Hour, -2*time.Hour), "2026-11-20T22:00:00Z"},
 		{Tick(7 * 24 * time.Hour), "2026-11-16T00:00:00Z"}, // a Monday
+		{Every(24 * time.Hour), "2026-11-21T00:00:00Z"},
+		{Every(24*time.Hour, 3*time.Hour), "2026-11-21T03:00:00Z"},
+		{Every(24*time.Hour, 23*time.Hour), "2026-11-20T23:00:00Z"},
+		{Every(8*time.Hour, time.Hour), "2026-11-21T01:00:00Z"}, // 9:00 and 17:00 are the next
+		{Every(time.Minute), "2026-11-21T02:30:00Z"},
+		{Every(time.Second), "2026-11-21T02:30:15Z"},
 		{KeyOf("v1"), "v1"},
 	} {
 		require.NoError(t, c.key.err)

@@ -7,7 +7,10 @@ import (
 
 // A Tick is a schedule: periods that are counted from Monday, 1 January of the year 1, 0:00 UTC, plus the offset. The key
 // of each is its beginning, so keys are in the order of time.
-type Tick struct{ Period, Offset time.Duration }
+type Tick struct {
+	Period, Offset time.Duration
+	Nearest        bool // the beginning that is nearest counts, not the last
+}
 
 // Check says why there is no such schedule, or nil.
 func (t Tick) Check() error {
@@ -17,12 +20,16 @@ func (t Tick) Check() error {
 	return nil
 }
 
-// Begin is when the period that now is in began.
+// Begin is the beginning that counts at a time.
 func (t Tick) Begin(now time.Time) time.Time {
-	return now.Add(-t.Offset).Truncate(t.Period).Add(t.Offset).UTC()
+	begin := now.Add(-t.Offset).Truncate
+	if t.Nearest {
+		begin = now.Add(-t.Offset).Round
+	}
+	return begin(t.Period).Add(t.Offset).UTC()
 }
 
-// Key is the key of the period that now is in.
+// Key is that of the beginning that counts at a time.
 func (t Tick) Key(now time.Time) string { return t.Begin(now).Format(time.RFC3339) }
 
 func isTick(key string) bool {
