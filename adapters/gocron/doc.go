@@ -1,0 +1,27 @@
+// Package spindlegocron lets the schedulers of github.com/go-co-op/gocron/v2 on several machines run each job once,
+// decided by a lock table in Spanner. There are three ways:
+//
+//   - [Task] is a job that runs once for each time of its schedule. It is told if its lock is lost, and what has failed
+//     is not done.
+//   - [NewLocker] is a gocron.Locker to the same end, for jobs as they are.
+//   - [NewElector] is a gocron.Elector: all jobs run on the machine that leads.
+//
+// # Schedules
+//
+// Task and NewLocker are given a [lock.Key], which says which fires of different machines are for the same time: for a
+// job that fires at times of the day, such as a CronJob or a DailyJob, it is lock.Every with the period of these times and
+// when in the period they are, in UTC. It is compared with Spanner's clock, so clocks of machines may be off by nearly
+// half a period, and the job may be shorter than that.
+//
+// A DurationJob fires periods after each scheduler's own start. With lock.Every it runs once in each period, by whichever
+// machine fires first in it. But if machines start half a period off the times of lock.Every, a little jitter decides
+// which of two times a fire is for: two runs may be close together, or a period go without one. So let it start at a time
+// of lock.Every, on each machine:
+//
+//	gocron.WithStartAt(gocron.WithStartDateTimePast(time.Now().Truncate(period)))
+//
+// A DurationRandomJob, and one with WithIntervalFromCompletion, have no times that machines could agree on: such a job
+// runs in each period once at most.
+//
+// A job that is run by hand (RunNow, WithStartImmediately) runs unless it was done for the time that is nearest.
+package spindlegocron

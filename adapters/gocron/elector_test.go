@@ -1,0 +1,62 @@
+package spindlegocron_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/adapters/gocron"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+func TestJobsRunOnTheMachineThatLeads(t *testing.T) {
+	t.Parallel()
+	db := spindletest.New(t)
+	var machines []*machine
+	var locks []*spindle.Lock
+	stop := make([]func(), 2)
+	for i, id := range []string{"a", "b"} {
+		l := spindle.New(db.Client, db.Table, "elector", append(slices.Clone(quick), spindle.WithID(id))...)
+		e := spindlegocron.NewElector(l)
+		assert.ErrorIs(t, e.IsLeader(t.Context()), spindle.ErrNotLeader, "before Run")
+		m := newMachine(t, db, gocron.WithDistributedElector(e))
+		m.job(t, gocron.DurationJob(10*time.Millisecond), gocron.NewTask(func() {
+			select {
+			case m.ran <- "":
+			default:
+			}
+		}))
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		require.NoError(t, l.Run(ctx, done))
+		stop[i] = func() { cancel(); <-done }
+		t.Cleanup(cancel)
+		if i == 0 {
+			_, err := l.WaitElected(t.Context())
+			require.NoError(t, err)
+		} else {
+			_, err := l.Wait(t.Context())
+			require.NoError(t, err)
+		}
+		m.Start()
+		machines, locks = append(machines, m), append(locks, l)
+	}
+	for range 20 {
+		await(t, machines[0].ran, "a job of the leader")
+	}
+	none(t, machines[1].ran, "a job of a follower")
+	err := spindlegocron.NewElector(locks[1]).IsLeader(t.Context())
+	assert.ErrorIs(t, err, spindle.ErrNotLeader)
+	assert.ErrorContains(t, err, `"a"`)
+
+	stop[0]()
+	await(t, machines[1].ran, "a job of the next leader")
+	require.NoError(t, machines[0].Shutdown())
+	stop[1]()
+}

@@ -1,0 +1,136 @@
+package spindlegocron_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/go-co-op/gocron/v2"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/adapters/gocron"
+	"github.com/spindle-lock/spindle/internal/subprocess"
+	"github.com/spindle-lock/spindle/lock"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+func TestMain(m *testing.M) {
+	subprocess.Main(runMachine)
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+	)
+}
+
+const (
+	lease = time.Second
+	soon  = 30 * time.Second // what is awaited comes within it, however loaded the machine is
+)
+
+var quick = []spindle.Option{spindle.WithLease(lease), spindle.WithLogger(slog.New(slog.DiscardHandler))}
+
+// machine is a scheduler with a client of its own, and what its listeners and jobs say.
+type machine struct {
+	gocron.Scheduler
+	db     *spanner.Client
+	table  string
+	ran    chan string // by a job that runs
+	failed chan error
+	denied chan error
+}
+
+func newMachine(t *testing.T, db *spindletest.Database, opts ...gocron.SchedulerOption) *machine {
+	client, err := spanner.NewClientWithConfig(context.Background(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true}, db.ClientOptions()...)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	s, err := gocron.NewScheduler(opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Shutdown() })
+	return &machine{s, client, db.Table, make(chan string, 100), make(chan error, 100), make(chan error, 100)}
+}
+
+func (m *machine) listeners() gocron.JobOption {
+	return gocron.WithEventListeners(
+		gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { m.failed <- err }),
+		gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { m.denied <- err }))
+}
+
+// locker is that of the machine's jobs.
+func (m *machine) locker(key lock.Key) gocron.JobOption {
+	return gocron.WithDistributedJobLocker(spindlegocron.NewLocker(m.db, m.table, "tests", key, quick...))
+}
+
+func (m *machine) once(name string) *lock.Once {
+	return lock.NewOnce(m.db, m.table, name, quick...)
+}
+
+func (m *machine) job(t *testing.T, when gocron.JobDefinition, task gocron.Task, opts ...gocron.JobOption) {
+	_, err := m.NewJob(when, task, append(opts, m.listeners())...)
+	require.NoError(t, err)
+}
+
+// runs is a job that says so.
+func (m *machine) runs() gocron.Task { return gocron.NewTask(func() { m.ran <- "" }) }
+
+// now is the key of what all machines are to run about now.
+func now() lock.Key { return daily(time.Now()) }
+
+func daily(t time.Time) lock.Key {
+	return lock.Every(24*time.Hour, t.UTC().Sub(t.Truncate(24*time.Hour)).Truncate(time.Second))
+}
+
+// immediately is a job that fires once, at the start.
+var immediately = gocron.OneTimeJob(gocron.OneTimeJobStartImmediately())
+
+func await[T any](t *testing.T, c <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(soon):
+		require.Fail(t, "not seen", what)
+	}
+	return v
+}
+
+func none[T any](t *testing.T, c <-chan T, what string) {
+	t.Helper()
+	select {
+	case v := <-c:
+		require.Fail(t, what, "%v", v)
+	default:
+	}
+}
+
+var errBroken = errors.New("broken")
+
+// runMachine is a machine of its own process: its jobs say that they have begun, and never end.
+func runMachine(args []string, _ <-chan string) error {
+	db, err := spanner.NewClientWithConfig(context.Background(), args[0], spanner.ClientConfig{DisableNativeMetrics: true})
+	if err != nil {
+		return err
+	}
+	s, err := gocron.NewScheduler()
+	if err != nil {
+		return err
+	}
+	work := func() { fmt.Println("begun"); select {} }
+	_, err = s.NewJob(immediately, gocron.NewTask(work), gocron.WithName("locked"),
+		gocron.WithDistributedJobLocker(spindlegocron.NewLocker(db, args[1], "tests", now(), quick...)))
+	if err != nil {
+		return err
+	}
+	_, err = s.NewJob(immediately, spindlegocron.Task(lock.NewOnce(db, args[1], "task", quick...), now(), func(context.Context, lock.Run) error { work(); return nil }))
+	if err != nil {
+		return err
+	}
+	s.Start()
+	select {}
+}

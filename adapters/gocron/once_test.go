@@ -1,0 +1,275 @@
+package spindlegocron_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/go-co-op/gocron/v2"
+	"github.com/jonboulle/clockwork"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/adapters/gocron"
+	"github.com/spindle-lock/spindle/internal/subprocess"
+	"github.com/spindle-lock/spindle/lock"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+// mutexes is a locker as others are: the lock is free once the job is over.
+type mutexes struct{ m *machine }
+
+type unlocker struct{ *lock.Mutex }
+
+func (l mutexes) Lock(ctx context.Context, key string) (gocron.Lock, error) {
+	m := lock.New(l.m.db, l.m.table, "plain/"+key, quick...)
+	return unlocker{m}, m.Lock(ctx)
+}
+
+// The clock of the first machine is seconds ahead, and its job takes no time: it was done long before the other fires.
+// The time of the schedule, by Spanner's clock, is between the two.
+func TestAJobThatIsShorterThanTheClocksDifferRunsOnce(t *testing.T) {
+	t.Parallel()
+	db := spindletest.New(t)
+	for name, test := range map[string]struct {
+		add  func(*machine, gocron.JobDefinition, lock.Key)
+		runs int
+	}{
+		"locker": {func(m *machine, when gocron.JobDefinition, key lock.Key) {
+			m.job(t, when, m.runs(), gocron.WithName("locked"), m.locker(key))
+		}, 1},
+		"task": {func(m *machine, when gocron.JobDefinition, key lock.Key) {
+			m.job(t, when, spindlegocron.Task(m.once("task"), key, func(context.Context, lock.Run) error { m.ran <- ""; return nil }))
+		}, 1},
+		"a plain lock, which shows that the test can tell": {func(m *machine, when gocron.JobDefinition, key lock.Key) {
+			m.job(t, when, m.runs(), gocron.WithDistributedJobLocker(mutexes{m}))
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := time.Now().Add(2 * time.Second).Truncate(time.Second).UTC()
+			var machines []*machine
+			var clocks []*clockwork.FakeClock
+			for range 2 {
+				clock := clockwork.NewFakeClockAt(at.Add(-time.Second))
+				m := newMachine(t, db, gocron.WithClock(clock), gocron.WithLocation(time.UTC))
+				test.add(m, gocron.CronJob(fmt.Sprintf("%d %d * * * *", at.Second(), at.Minute()), true), lock.Every(time.Hour, at.Sub(at.Truncate(time.Hour))))
+				m.Start()
+				require.NoError(t, clock.BlockUntilContext(t.Context(), 1))
+				machines, clocks = append(machines, m), append(clocks, clock)
+			}
+			fire := func(i int) {
+				clocks[i].Advance(time.Second)
+				require.NoError(t, clocks[i].BlockUntilContext(t.Context(), 1)) // until it is due again
+			}
+			fire(0)
+			await(t, machines[0].ran, "the job on the first machine")
+			time.Sleep(time.Until(at))
+			fire(1)
+			require.NoError(t, machines[1].Shutdown()) // all that has begun there is over
+			assert.Len(t, machines[1].ran, test.runs-1)
+			if name == "locker" {
+				assert.ErrorIs(t, await(t, machines[1].denied, "why it was not run"), spindlegocron.ErrDone)
+			}
+		})
+	}
+}
+
+// fast is a clock that is off.
+type fast struct {
+	clockwork.Clock
+	by time.Duration
+}
+
+func (f fast) Now() time.Time { return f.Clock.Now().Add(f.by) }
+
+// Two jobs on machines whose clocks differ, one a cron job under a locker, one a duration job that is a Task. Neither job
+// is in the other's way.
+func TestEachTimeOfAScheduleIsRunOnce(t *testing.T) {
+	t.Parallel()
+	const period, times = 3 * time.Second, 3
+	db := spindletest.New(t)
+	var mu sync.Mutex
+	runs := map[string][]string{}
+	enough := make(chan bool, 100)
+	ran := func(job, key string) {
+		mu.Lock()
+		defer mu.Unlock()
+		runs[job] = append(runs[job], key)
+		if len(runs["cron"]) >= times && len(runs["duration"]) >= times {
+			enough <- true
+		}
+	}
+	for _, by := range []time.Duration{-500 * time.Millisecond, 0, 500 * time.Millisecond} {
+		clock := fast{clockwork.NewRealClock(), by}
+		m := newMachine(t, db, gocron.WithClock(clock))
+		m.job(t, gocron.CronJob("*/3 * * * * *", true), gocron.NewTask(func() {
+			ran("cron", time.Now().Round(period).UTC().Format(time.RFC3339))
+		}), gocron.WithName("cron"), m.locker(lock.Every(period)))
+		m.job(t, gocron.DurationJob(period), spindlegocron.Task(m.once("duration"), lock.Every(period), func(_ context.Context, run lock.Run) error {
+			ran("duration", run.Key())
+			return nil
+		}), gocron.WithStartAt(gocron.WithStartDateTimePast(clock.Now().Truncate(period))))
+		m.Start()
+	}
+	await(t, enough, "the job at three times")
+	mu.Lock()
+	defer mu.Unlock()
+	for job, keys := range runs {
+		first, err := time.Parse(time.RFC3339, keys[0])
+		require.NoError(t, err)
+		var want []string
+		for i := range keys {
+			want = append(want, first.Add(time.Duration(i)*period).Format(time.RFC3339))
+		}
+		assert.Equal(t, want, keys, "each time once, and none left out: %s", job)
+	}
+}
+
+func TestTheJobOfAKilledMachineIsRunByAnotherAfterItsLease(t *testing.T) {
+	t.Parallel()
+	db := spindletest.New(t)
+	begun := make(chan string, 10)
+	child, err := subprocess.Command{Args: []string{db.Path, db.Table}, Env: db.Env(), Line: func(s string) { begun <- s }}.Start()
+	require.NoError(t, err)
+	t.Cleanup(child.Kill)
+	for range 2 {
+		await(t, begun, "both jobs on the first machine")
+	}
+	m := newMachine(t, db)
+	m.job(t, immediately, gocron.NewTask(func() { m.ran <- "locked" }), gocron.WithName("locked"), m.locker(now()))
+	m.job(t, immediately, spindlegocron.Task(m.once("task"), now(), func(context.Context, lock.Run) error { m.ran <- "task"; return nil }))
+	m.Start()
+	time.Sleep(2 * lease) // the child's lock is kept
+	none(t, m.ran, "run while the first machine was alive")
+	child.Kill()
+	both := []string{await(t, m.ran, "a job"), await(t, m.ran, "the other")}
+	slices.Sort(both)
+	assert.Equal(t, []string{"locked", "task"}, both)
+	assert.Empty(t, m.denied)
+}
+
+func TestATaskThatFailsIsRunByTheNextMachine(t *testing.T) {
+	t.Parallel()
+	db := spindletest.New(t)
+	key := now()
+	a, b, c := newMachine(t, db), newMachine(t, db), newMachine(t, db)
+	for _, m := range []*machine{a, b, c} {
+		m.job(t, immediately, spindlegocron.Task(m.once("task"), key, func(context.Context, lock.Run) error {
+			m.ran <- ""
+			if m == a {
+				return errBroken
+			}
+			return nil
+		}))
+	}
+	a.Start()
+	await(t, a.ran, "the first run")
+	assert.ErrorIs(t, await(t, a.failed, "its error"), errBroken)
+	b.Start()
+	await(t, b.ran, "the second run")
+	require.NoError(t, b.Shutdown())
+	c.Start()
+	require.NoError(t, c.Shutdown())
+	none(t, c.ran, "run again, though it was done")
+	none(t, c.failed, "what another has done is no error")
+}
+
+// gocron does not tell a locker how a job has ended.
+func TestUnderALockerAJobThatFailsIsDone(t *testing.T) {
+	t.Parallel()
+	db := spindletest.New(t)
+	key := now()
+	a, b := newMachine(t, db), newMachine(t, db)
+	a.job(t, immediately, gocron.NewTask(func() error { return errBroken }), gocron.WithName("job"), a.locker(key))
+	b.job(t, immediately, b.runs(), gocron.WithName("job"), b.locker(key))
+	a.Start()
+	await(t, a.failed, "its error")
+	b.Start()
+	assert.ErrorIs(t, await(t, b.denied, "why it is not run"), spindlegocron.ErrDone)
+	none(t, b.ran, "run")
+}
+
+func TestATaskIsToldThatItsLockIsLost(t *testing.T) {
+	t.Parallel()
+	db := spindletest.New(t)
+	m := newMachine(t, db)
+	why := make(chan error, 1)
+	m.job(t, immediately, spindlegocron.Task(m.once("task"), now(), func(ctx context.Context, _ lock.Run) error {
+		m.db.Close() // it is cut off
+		<-ctx.Done()
+		why <- context.Cause(ctx)
+		return nil
+	}))
+	m.Start()
+	assert.ErrorIs(t, await(t, why, "the end of its ctx"), lock.ErrLost)
+	assert.ErrorIs(t, await(t, m.failed, "its error"), lock.ErrNotHeld)
+}
+
+// gocron ends a job's ctx as it shuts down. A job that takes none goes on, and so does its lock.
+func TestALockIsHeldUntilTheJobIsOverThroughAShutdown(t *testing.T) {
+	t.Parallel()
+	db := spindletest.New(t)
+	key := now()
+	a, b, c := newMachine(t, db), newMachine(t, db), newMachine(t, db)
+	finish, stopped := make(chan bool), make(chan bool)
+	a.job(t, immediately, gocron.NewTask(func(ctx context.Context) {
+		a.ran <- ""
+		<-ctx.Done()
+		close(stopped)
+		<-finish
+	}), gocron.WithName("job"), a.locker(key))
+	for _, m := range []*machine{b, c} {
+		m.job(t, immediately, m.runs(), gocron.WithName("job"), m.locker(key))
+	}
+	a.Start()
+	await(t, a.ran, "the job on the first machine")
+	b.Start()
+	c.Start()
+	down := make(chan error, 2)
+	go func() { down <- a.Shutdown() }()
+	<-stopped
+
+	// A machine that waits shuts down at once.
+	go func() { down <- b.Shutdown() }()
+	require.NoError(t, await(t, down, "the end of a machine that waits"))
+	select {
+	case err := <-b.denied:
+		assert.ErrorIs(t, err, context.Canceled)
+	default: // shut down before it asked
+	}
+
+	time.Sleep(2 * lease)
+	none(t, c.ran, "run while the first machine ran it")
+	none(t, c.denied, "it does not wait")
+	close(finish)
+	require.NoError(t, await(t, down, "the end of the first machine"))
+	assert.ErrorIs(t, await(t, c.denied, "why it is not run"), spindlegocron.ErrDone)
+	none(t, c.ran, "run again")
+}
+
+func TestAJobWithoutANameIsRefused(t *testing.T) {
+	t.Parallel()
+	db := spindletest.New(t)
+	m := newMachine(t, db)
+	m.job(t, immediately, gocron.NewTask(func() { m.ran <- "" }), m.locker(now()))
+	m.Start()
+	assert.ErrorContains(t, await(t, m.denied, "a refusal"), "gocron.WithName")
+	none(t, m.ran, "run")
+}
+
+func TestTheNameOfALockIsMadeOfBoth(t *testing.T) {
+	t.Parallel()
+	db := spindletest.New(t)
+	m := newMachine(t, db)
+	m.job(t, immediately, m.runs(), gocron.WithName("a/b"), m.locker(now()))
+	m.Start()
+	await(t, m.ran, "the job")
+	require.NoError(t, m.Shutdown())
+	_, err := db.Client.Single().ReadRow(t.Context(), db.Table, spanner.Key{lock.Name("tests", "a/b")}, []string{"name"})
+	assert.NoError(t, err)
+}
