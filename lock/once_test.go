@@ -114,12 +114,12 @@ func TestClocksThatDifferMakeNoSecondTick(t *testing.T) {
 func TestEveryIsTheSameBeforeAndAfterTheTimeOfTheSchedule(t *testing.T) {
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 	for _, k := range []Key{Every(time.Second), Every(time.Minute), Every(7*time.Second, 5*time.Second), Every(24*time.Hour, 3*time.Hour)} {
-		half := k.period/2 - time.Millisecond
-		nominal := at.Add(-k.offset).Truncate(k.period).Add(k.offset)
+		half := k.tick.Period/2 - time.Millisecond
+		nominal := at.Add(-k.tick.Offset).Truncate(k.tick.Period).Add(k.tick.Offset)
 		for _, off := range []time.Duration{-half, -time.Millisecond, 0, time.Millisecond, half} {
-			assert.Equal(t, nominal.Format(time.RFC3339), k.at(nominal.Add(off)), "%v by a clock that is off by %v", k.period, off)
+			assert.Equal(t, nominal.Format(time.RFC3339), k.at(nominal.Add(off)), "%v by a clock that is off by %v", k.tick.Period, off)
 		}
-		assert.Less(t, k.at(nominal), k.at(nominal.Add(k.period)))
+		assert.Less(t, k.at(nominal), k.at(nominal.Add(k.tick.Period)))
 	}
 }
 
