@@ -14,13 +14,14 @@ import (
 	"github.com/spindle-lock/spindle/group"
 )
 
-// StreamTable has a row for each partition of a change stream. It begins with one whose token is empty: the query that
-// tells the first partitions, and the time from which on the stream is read.
+// StreamTable has a row for each partition of a change stream: which partition of the group reads it, up to where all is
+// done, and what is to be finished before it is read. It begins with one row, whose token is empty: the query that tells
+// the first partitions, and the time from which on the stream is read.
 const StreamTable = `CREATE TABLE orders_stream (
 	token    STRING(MAX) NOT NULL,
-	worker   STRING(MAX) NOT NULL,        -- the partition of the group that reads it
-	position TIMESTAMP NOT NULL,          -- all before this is done
-	parents  ARRAY<STRING(MAX)> NOT NULL, -- what is to be finished before it is read
+	worker   STRING(MAX) NOT NULL,
+	position TIMESTAMP NOT NULL,
+	parents  ARRAY<STRING(MAX)> NOT NULL,
 	finished BOOL NOT NULL,
 ) PRIMARY KEY (token)`
 

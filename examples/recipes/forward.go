@@ -20,13 +20,16 @@ func Forward(lock *spindle.Lock, patience time.Duration, work http.Handler) http
 			work.ServeHTTP(w, r)
 			return
 		}
+		if r.Header.Get(forwarded) != "" { // by one who took this process for the leader
+			tryAgain(w)
+			return
+		}
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
 		leader, err := lock.Wait(ctx) // at once, if somebody is known to lead
 		target, unreadable := url.Parse(leader.Value)
-		if err != nil || unreadable != nil || r.Header.Get(forwarded) != "" {
-			w.Header().Set("Retry-After", "1")
-			http.Error(w, "the leader is changing", http.StatusServiceUnavailable)
+		if err != nil || unreadable != nil {
+			tryAgain(w)
 			return
 		}
 		proxy := httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) {
@@ -36,4 +39,9 @@ func Forward(lock *spindle.Lock, patience time.Duration, work http.Handler) http
 		}}
 		proxy.ServeHTTP(w, r)
 	})
+}
+
+func tryAgain(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "the leader is changing", http.StatusServiceUnavailable)
 }

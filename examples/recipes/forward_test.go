@@ -26,8 +26,8 @@ func replica(t *testing.T, db *spindletest.Database, name string, patience time.
 func TestAFollowerForwardsToWhoLeads(t *testing.T) {
 	needEmulator(t)
 	db := spindletest.New(t)
-	first, firstURL := replica(t, db, "first", time.Minute)
-	second, secondURL := replica(t, db, "second", time.Minute)
+	first, firstURL := replica(t, db, "first", time.Hour)
+	second, secondURL := replica(t, db, "second", time.Hour)
 	stop := run(t, first)
 	elected(t, first)
 	run(t, second)
@@ -41,6 +41,8 @@ func TestAFollowerForwardsToWhoLeads(t *testing.T) {
 	assert.NotEmpty(t, resp.Header.Get("Retry-After"))
 
 	stop()
+	resp, _ = get(t, firstURL, forwarded)
+	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, "forwarded to who leads no more: it is refused at once")
 	var by string
 	for resp.StatusCode == http.StatusServiceUnavailable { // until the follower has seen that the leader has gone
 		resp, by = get(t, secondURL)

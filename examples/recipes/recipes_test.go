@@ -83,7 +83,9 @@ func says(text string) http.Handler {
 
 func get(t *testing.T, url string, header ...string) (*http.Response, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	require.NoError(t, err)
 	for _, h := range header {
 		r.Header.Set(h, "1")
