@@ -61,6 +61,18 @@ func TestTheLibraryBringsNothingOfTheCommand(t *testing.T) {
 	}
 }
 
+// TestNoProgramHasTheToolsOfTests: a lock table in memory is for tests alone, and package testing is in no program.
+func TestNoProgramHasTheToolsOfTests(t *testing.T) {
+	list := exec.Command("go", "list", "-deps", module, module+"/lock", module+"/group", module+"/ddl", module+"/doctor", module+"/cmd/spindle")
+	out, err := list.Output()
+	require.NoError(t, err)
+	packages := strings.Fields(string(out))
+	require.Contains(t, packages, module+"/internal/table")
+	for _, not := range []string{"testing", module + "/spindletest", module + "/internal/memtable", module + "/internal/network"} {
+		assert.NotContains(t, packages, not)
+	}
+}
+
 func roomOf(path string) string {
 	if path == module {
 		return "."

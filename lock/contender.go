@@ -52,7 +52,7 @@ func newContender(db *spanner.Client, tableName, what string, names []string, op
 		return s
 	}
 	database := db.DatabaseName
-	if c.Store != nil {
+	if c.Store != nil || c.Process != "" {
 		database = func() string { return c.Process }
 	}
 	s.where = func() string { return database() + " " + table.Canonical(tableName) }

@@ -1,17 +1,59 @@
-// Package spindletest gives tests a Cloud Spanner database with a lock table.
+// Package spindletest is for tests of code that uses locks: a lock table in memory for unit tests, and a database on the
+// Cloud Spanner emulator for integration tests. On both, a test makes a [Process] for each process of the service that
+// it plays, cuts it off, or lets another supersede it.
 //
-// To test your code that uses locks:
+// The code under test needs one thing: it passes options of the test on to its lock.
 //
-//	func TestOnlyOneLeads(t *testing.T) {
-//		db := spindletest.New(t)
-//		a := mypackage.NewWorker(db.Client, db.Table)
-//		b := mypackage.NewWorker(db.Client, db.Table)
-//		a.Start(t.Context())
-//		b.Start(t.Context())
-//		if a.Leads() && b.Leads() {
-//			t.Error("both workers lead")
-//		}
+//	func NewWorker(db *spanner.Client, table string, opts ...spindle.Option) *Worker {
+//		w := &Worker{}
+//		w.lock = spindle.New(db, table, "worker", append(opts, spindle.WithLeader(w.lead))...)
+//		return w
 //	}
+//
+// # Unit tests
+//
+// [NewFake] is a lock table in memory. With testing/synctest, which every Go that builds this module has, time is
+// virtual: tests of minutes take milliseconds, and what they say of time is exact.
+//
+//	func TestItStopsWhenItIsCutOff(t *testing.T) {
+//		synctest.Test(t, func(t *testing.T) {
+//			a := spindletest.NewFake(t).Process("a")
+//			w := NewWorker(a.Client, a.Table, a.Option())
+//			go w.Run(t.Context())
+//			synctest.Wait()
+//			if !w.Working() {
+//				t.Error("it is alone, and does not work")
+//			}
+//			a.Cut()
+//			time.Sleep(10 * time.Second) // a lease
+//			if w.Working() {
+//				t.Error("it works without the lock")
+//			}
+//		})
+//	}
+//
+// Make the fake in the bubble, with the bubble's t. To step time, sleep, or wait for what will happen; synctest.Wait lets
+// what is due happen first. A test that can't be in a bubble, since it talks over a network, has the fake in real time:
+// give its locks a short lease, down to 100 ms, and wait for events.
+//
+// # Integration tests
+//
+// [New] is a database with the lock table, in real time. It shows what no fake can: writes that are fenced, and Spanner's
+// own ways. It does not work in a bubble of testing/synctest, where time stands still while something waits for a
+// network.
+//
+//	func TestTheOtherTakesOver(t *testing.T) {
+//		db := spindletest.New(t)
+//		a, b := db.Process("a"), db.Process("b")
+//		...
+//		a.Cut()
+//	}
+//
+// A test waits for a loss or a takeover with [Events], for the leader with Wait and WaitElected of spindle.Lock, and for
+// the loss of what package lock holds with Lost. The file worker_test.go of this package has a small service with its tests
+// of both kinds.
+//
+// # The emulator
 //
 // The database is on the emulator at SPANNER_EMULATOR_HOST if that is set.
 // Otherwise an emulator is found and started: from the path in
@@ -63,6 +105,10 @@ const (
 	cleanupTimeout = 10 * time.Second
 )
 
+// shortLease is what suits tests on an emulator. A second is enough for what a busy machine does to a heartbeat, most
+// of the time.
+const shortLease = time.Second
+
 // A Database is an empty database of one test's own.
 type Database struct {
 	// Client is connected to the database. It is closed after the test.
@@ -77,6 +123,7 @@ type Database struct {
 	// Host is the emulator's address as host:port.
 	Host string
 
+	tb       testing.TB
 	emulator *emulator.Emulator
 	private  bool
 }
@@ -97,7 +144,7 @@ func New(tb testing.TB, opts ...Option) *Database {
 	ctx, cancel := context.WithTimeout(tb.Context(), setupTimeout)
 	defer cancel()
 
-	d := &Database{Table: lockTable, private: o.private}
+	d := &Database{Table: lockTable, tb: tb, private: o.private}
 	d.run(ctx, tb, o)
 	d.create(ctx, tb, o)
 	d.connect(tb)

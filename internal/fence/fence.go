@@ -21,6 +21,9 @@ import (
 // ErrFenced says that a commit came under a token that is not good, or not any more.
 var ErrFenced = errors.New("fenced: the lock is not held under this token")
 
+// errNoDatabase is for locks without a client, as tests have them.
+var errNoDatabase = errors.New("this lock table is in memory, and there is no database to write to: test what writes on one of spindletest.New")
+
 // A Fence is locks of one table, and the token that they have to be held under. With the zero token, which is
 // none, nothing is asked of Spanner.
 type Fence struct {
@@ -51,6 +54,9 @@ func (f Fence) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanne
 	if f.Token <= 0 {
 		return time.Time{}, f.fenced(ctx, began, nil)
 	}
+	if f.Table.DB == nil {
+		return time.Time{}, f.Wrap(errNoDatabase)
+	}
 	opts = append(slices.Clip(opts), spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE))
 	at, err := table.Acknowledged(f.Table.DB.Apply(ctx, append(f.Mutations(), ms...), opts...))
 	return at, f.tell(ctx, began, err)
@@ -62,6 +68,9 @@ func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context
 	began := time.Now()
 	if f.Token <= 0 {
 		return time.Time{}, f.fenced(ctx, began, nil)
+	}
+	if f.Table.DB == nil {
+		return time.Time{}, f.Wrap(errNoDatabase)
 	}
 	var refused error
 	resp, err := f.Table.DB.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {

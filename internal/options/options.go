@@ -46,7 +46,7 @@ type Config struct {
 	// What tests have others of.
 	Store   table.Store // nil: Spanner's
 	Clock   elect.Clock // the machine's
-	Process string      // with a Store: whose goroutines queue for it
+	Process string      // whose goroutines queue for one another: "" is the machine's
 
 	wrong []error
 }

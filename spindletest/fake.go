@@ -1,0 +1,126 @@
+package spindletest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// A Fake is a lock table in memory, for unit tests. The locks on it are the real ones, in all that they do: elections,
+// heartbeats, handovers, events, probes. Only the table is not Spanner's. It answers at once, and its clock is the
+// machine's: in a bubble of testing/synctest, the bubble's.
+//
+// There is no database: Apply and ReadWriteTransaction, of whatever holds a lock, fail with an error that says so,
+// group.Members refuses the nil client, and nothing of Spanner's own ways is shown. What needs these needs [New].
+type Fake struct {
+	tb    testing.TB
+	store *memtable.Store
+
+	mu    sync.Mutex
+	gates []*gate
+}
+
+// NewFake returns an empty table for one test. When that is over, every process is mended, and in a bubble of
+// testing/synctest a minute of its time passes, so that what the end of the test's context has stopped can end.
+func NewFake(tb testing.TB) *Fake {
+	tb.Helper()
+	f := &Fake{tb: tb, store: &memtable.Store{}}
+	tb.Cleanup(func() {
+		f.mu.Lock()
+		for _, g := range f.gates {
+			g.mend()
+		}
+		f.mu.Unlock()
+		if inBubble() {
+			time.Sleep(time.Minute)
+		}
+	})
+	return f
+}
+
+// inBubble reports whether time is virtual. Wait panics elsewhere.
+func inBubble() (virtual bool) {
+	defer func() { virtual = recover() == nil }()
+	synctest.Wait()
+	return
+}
+
+// Process returns a process of its own on the table, with the id unless the lock's options have another. It has no
+// Client: give the constructors of locks nil.
+func (f *Fake) Process(id string) *Process {
+	g := &gate{Store: f.store}
+	f.mu.Lock()
+	f.gates = append(f.gates, g)
+	f.mu.Unlock()
+	p := &Process{Table: lockTable, cut: g.cut, mend: g.mend}
+	p.seam = seam(id, func(c *options.Config) { c.Store = g })
+	return p
+}
+
+// Supersede is [Database.Supersede] on the fake.
+func (f *Fake) Supersede(name string) (release func()) {
+	f.tb.Helper()
+	return supersede(f.tb, f.store, name)
+}
+
+// gate is a process's way to the table. While it is shut, calls wait for it to open, as those of a Spanner client do
+// that has no connection.
+type gate struct {
+	table.Store
+
+	mu   sync.Mutex
+	shut chan struct{} // closed when it opens; nil: it is open. Made by who shuts it, in the bubble of that.
+}
+
+func (g *gate) cut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut == nil {
+		g.shut = make(chan struct{})
+	}
+}
+
+func (g *gate) mend() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut != nil {
+		close(g.shut)
+		g.shut = nil
+	}
+}
+
+func (g *gate) pass(ctx context.Context, _ string, call func(context.Context, table.Store) error) error {
+	g.mu.Lock()
+	shut := g.shut
+	g.mu.Unlock()
+	if shut != nil {
+		select {
+		case <-shut:
+		case <-ctx.Done():
+			return fmt.Errorf("the test has cut this process off: %w", ctx.Err())
+		}
+	}
+	return call(ctx, g.Store)
+}
+
+// Read implements table.Store.
+func (g *gate) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	return table.Via(g.pass).Read(ctx, step, bound, keys)
+}
+
+// Commit implements table.Store.
+func (g *gate) Commit(ctx context.Context, step string, writes []table.Write) error {
+	return table.Via(g.pass).Commit(ctx, step, writes)
+}
+
+// Transact implements table.Store.
+func (g *gate) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+	return table.Via(g.pass).Transact(ctx, step, fn)
+}

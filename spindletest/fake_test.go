@@ -1,0 +1,362 @@
+package spindletest_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/lock"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+// run runs a lock until the test ends.
+func run(t *testing.T, p *spindletest.Process, opts ...spindle.Option) *spindle.Lock {
+	t.Helper()
+	l := spindle.New(p.Client, p.Table, "job", append(opts, p.Option())...)
+	done := make(chan error, 1)
+	require.NoError(t, l.Run(t.Context(), done))
+	if p.Client != nil { // which is closed next
+		t.Cleanup(func() { <-done })
+	}
+	return l
+}
+
+func has(l *spindle.Lock) bool { ok, _ := l.HasLock(); return ok }
+
+func TestProcessesOfAFakeCompeteForItsLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := spindletest.NewFake(t)
+		a := run(t, fake.Process("a"), spindle.WithValue("10.0.0.1"))
+		synctest.Wait()
+		require.True(t, has(a))
+		b := run(t, fake.Process("b"))
+		synctest.Wait()
+		require.False(t, has(b))
+		leader, err := b.Leader(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "a", leader.ID)
+		assert.Equal(t, "10.0.0.1", leader.Value)
+		require.NoError(t, a.StepDown(t.Context()))
+		_, err = b.WaitElected(t.Context())
+		require.NoError(t, err)
+
+		elsewhere := run(t, spindletest.NewFake(t).Process("c"))
+		synctest.Wait()
+		require.True(t, has(elsewhere), "two fakes are two tables")
+	})
+}
+
+func TestAnIdOfTheLocksOwnIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := spindletest.NewFake(t).Process("a")
+		l := run(t, p, spindle.WithID("own"))
+		leader, err := l.Wait(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "own", leader.ID)
+	})
+}
+
+// A cut ends a term as an outage does: by the local clock, at the deadline. Calls wait, and go through when it is mended.
+func TestACutIsAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake, events := spindletest.NewFake(t), spindletest.NewEvents(t)
+		p := fake.Process("a")
+		l := run(t, p, events.Option())
+		elected := events.Await(time.Second, spindle.Elected)
+		p.Cut()
+		p.Cut()
+		lost := events.Await(10*time.Second, spindle.Lost)
+		assert.ErrorIs(t, lost.Err, spindle.ErrExpired)
+		assert.WithinDuration(t, elected.Deadline, lost.At, 10*time.Millisecond)
+		time.Sleep(time.Minute)
+		require.ErrorContains(t, l.Health(), "the test has cut this process off")
+
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := l.Leader(short)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		asked := make(chan error, 1)
+		go func() { _, err := l.Leader(t.Context()); asked <- err }()
+		synctest.Wait()
+		require.Empty(t, asked)
+		p.Mend()
+		p.Mend()
+		if err := <-asked; err != nil { // or the lock itself was first
+			require.ErrorIs(t, err, spindle.ErrNoLeader)
+		}
+		events.Await(10*time.Second, spindle.Elected)
+	})
+}
+
+// supersede is what holds on the fake and on Spanner.
+func supersede(t *testing.T, p *spindletest.Process, supersede func(string) func(), lease time.Duration) {
+	events := spindletest.NewEvents(t)
+	l := run(t, p, events.Option(), spindle.WithLease(lease))
+	events.Await(10*time.Second, spindle.Elected)
+	release := supersede("job")
+	lost := events.Await(lease/2+10*time.Second, spindle.Lost)
+	assert.ErrorIs(t, lost.Err, spindle.ErrSuperseded)
+	leader, err := l.Leader(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "another process", leader.ID)
+	assert.Equal(t, lease, leader.Lease)
+	assert.Greater(t, leader.Token, lost.Token)
+	release()
+	release()
+	events.Await(lease/2+10*time.Second, spindle.Elected)
+}
+
+func TestSupersedeOnAFake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := spindletest.NewFake(t)
+		supersede(t, fake.Process("a"), fake.Supersede, time.Minute)
+	})
+}
+
+// Who supersedes and is not heard from again has the lock for one lease.
+func TestWhoSupersedesIsGoneAfterALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := spindletest.NewFake(t)
+		l := run(t, fake.Process("a"))
+		synctest.Wait()
+		release := fake.Supersede("job")
+		time.Sleep(9 * time.Second)
+		require.False(t, has(l))
+		time.Sleep(2 * time.Second)
+		require.True(t, has(l))
+		release()
+		time.Sleep(10 * time.Second)
+		require.True(t, has(l), "a late release is another's business")
+
+		fake.Supersede("a lock that nobody has")
+		fresh := spindle.New(nil, "locktable", "a lock that nobody has", fake.Process("b").Option())
+		leader, err := fresh.Leader(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 10*time.Second, leader.Lease)
+	})
+}
+
+func TestMutexesSetsAndSemaphoresWorkOnAFake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := spindletest.NewFake(t)
+		a, b := fake.Process("a"), fake.Process("b")
+		m := lock.New(nil, a.Table, "m", a.Option())
+		require.NoError(t, m.Lock(t.Context()))
+		other := lock.All(nil, b.Table, []string{"l", "m"}, b.Option())
+		ok, err := other.TryLock(t.Context())
+		require.NoError(t, err)
+		require.False(t, ok)
+		fake.Supersede("m")
+		<-m.Lost()
+		require.ErrorIs(t, m.Unlock(t.Context()), lock.ErrNotHeld)
+		require.NoError(t, other.Lock(t.Context()))
+		require.NoError(t, other.Unlock(t.Context()))
+
+		s := lock.NewSemaphore(nil, a.Table, "s", 1, a.Option())
+		permit, err := s.Acquire(t.Context())
+		require.NoError(t, err)
+		a.Cut()
+		start := time.Now()
+		<-permit.Lost()
+		assert.Less(t, time.Since(start), 10*time.Second)
+		_, err = lock.NewSemaphore(nil, b.Table, "s", 1, b.Option()).Acquire(t.Context())
+		require.NoError(t, err)
+		fake.Supersede("s/slot/0000")
+	})
+}
+
+// Two processes of a test are two, though they are in one: a mutex that is cut off keeps no other process waiting for
+// longer than its lease.
+func TestMutexesOfTwoProcessesDontQueueForOneAnother(t *testing.T) {
+	between := func(t *testing.T, a, b *spindletest.Process, lease time.Duration) {
+		m, n := lock.New(a.Client, a.Table, "m", a.Option(), spindle.WithLease(lease)), lock.New(b.Client, b.Table, "m", b.Option())
+		require.NoError(t, m.Lock(t.Context()))
+		a.Cut()
+		require.NoError(t, n.Lock(t.Context()))
+		<-m.Lost()
+		a.Mend()
+		require.ErrorIs(t, m.Unlock(t.Context()), lock.ErrNotHeld)
+		require.NoError(t, n.Unlock(t.Context()))
+	}
+	t.Run("fake", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			fake := spindletest.NewFake(t)
+			between(t, fake.Process("a"), fake.Process("b"), 10*time.Second)
+		})
+	})
+	t.Run("Spanner", func(t *testing.T) {
+		needEmulator(t)
+		t.Parallel()
+		db := spindletest.New(t)
+		between(t, db.Process("a"), db.Process("b"), time.Second)
+	})
+}
+
+func TestGroupsWorkOnAFake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := spindletest.NewFake(t)
+		join := func(p *spindletest.Process) *group.Group {
+			g := group.New(nil, p.Table, "orders", group.Numbered(4), p.Option())
+			require.NoError(t, g.Run(t.Context()))
+			return g
+		}
+		a, b := fake.Process("a"), fake.Process("b")
+		first := join(a)
+		time.Sleep(time.Minute)
+		require.Len(t, first.Held(), 4)
+		second := join(b)
+		time.Sleep(time.Minute)
+		require.Len(t, first.Held(), 2)
+		require.Len(t, second.Held(), 2)
+		_, err := first.Held()[0].Apply(t.Context(), nil)
+		require.ErrorContains(t, err, "spindletest.New")
+		a.Cut()
+		time.Sleep(time.Minute)
+		require.Empty(t, first.Held())
+		require.Len(t, second.Held(), 4)
+		_, err = group.Members(t.Context(), a.Client, a.Table, "orders")
+		require.ErrorContains(t, err, "the Spanner client is nil")
+	})
+}
+
+// What a fake can't do says so, whatever holds the lock, and says what can.
+func TestFencedWritesOnAFakeSayWhatTheyNeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := spindletest.NewFake(t).Process("a")
+		l := run(t, p)
+		m := lock.New(nil, p.Table, "m", p.Option())
+		require.NoError(t, m.Lock(t.Context()))
+		token, err := l.WaitElected(t.Context())
+		require.NoError(t, err)
+		never := func(context.Context, *spanner.ReadWriteTransaction) error { t.Error("called"); return nil }
+		_, apply := l.Apply(t.Context(), token, nil)
+		_, transaction := l.ReadWriteTransaction(t.Context(), token, never)
+		_, applyOfMutex := m.Apply(t.Context(), nil)
+		_, transactionOfMutex := m.ReadWriteTransaction(t.Context(), never)
+		for _, err := range []error{apply, transaction, applyOfMutex, transactionOfMutex} {
+			require.ErrorContains(t, err, "test what writes on one of spindletest.New")
+			require.NotErrorIs(t, err, spindle.ErrFenced)
+		}
+		require.ErrorContains(t, apply, `lock "job"`)
+		_, err = l.Apply(t.Context(), 0, nil)
+		require.ErrorIs(t, err, spindle.ErrFenced, "no token is no token anywhere")
+		require.NoError(t, m.Unlock(t.Context()))
+	})
+}
+
+// Without a bubble the fake is in real time: for tests with a network, say.
+func TestAFakeWorksInRealTime(t *testing.T) {
+	t.Parallel()
+	fake := spindletest.NewFake(t)
+	a, b := fake.Process("a"), fake.Process("b")
+	ofA, ofB := spindletest.NewEvents(t), spindletest.NewEvents(t)
+	lease := spindle.WithLease(200 * time.Millisecond)
+	first := spindle.New(nil, a.Table, "job", a.Option(), ofA.Option(), lease)
+	ctx, stop := context.WithCancel(t.Context())
+	doneA, doneB := make(chan error, 1), make(chan error, 1)
+	require.NoError(t, first.Run(ctx, doneA))
+	ofA.Await(10*time.Second, spindle.Elected)
+	second := spindle.New(nil, b.Table, "job", b.Option(), ofB.Option(), lease)
+	require.NoError(t, second.Run(ctx, doneB))
+	ofB.Await(10*time.Second, spindle.LeaderSeen)
+	a.Cut()
+	ofB.Await(10*time.Second, spindle.Elected)
+	a.Mend()
+	stop()
+	<-doneA
+	<-doneB
+}
+
+// What is cut off, or hands over, when the test ends has the time to end: else the bubble would complain.
+func TestWhatRunsAtTheEndOfATestEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := spindletest.NewFake(t)
+		a, b := fake.Process("a"), fake.Process("b")
+		run(t, a, spindle.WithHandover())
+		time.Sleep(time.Minute)
+		run(t, b)
+		synctest.Wait()
+		b.Cut()
+		a.Cut()
+	})
+}
+
+func TestEventsKeepAnObserverThatCameBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := make(chan spindle.Event, 10)
+		events := spindletest.NewEvents(t)
+		run(t, spindletest.NewFake(t).Process("a"), spindle.WithObserver(func(e spindle.Event) { seen <- e }), events.Option())
+		assert.Equal(t, events.Await(time.Second, spindle.Elected), <-seen)
+	})
+}
+
+// failing is a test that fails, and does not fail the test that it is in.
+type failing struct {
+	testing.TB
+	said string
+}
+
+func (f *failing) Helper() {}
+
+func (f *failing) Fatalf(format string, args ...any) {
+	f.said = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// failure is what f fails its test with, or "".
+func failure(t *testing.T, f func(testing.TB)) string {
+	tb, done := &failing{TB: t}, make(chan struct{})
+	go func() { defer close(done); f(tb) }()
+	<-done
+	return tb.said
+}
+
+func TestAwaitFailsTheTestInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		said := failure(t, func(tb testing.TB) {
+			events := spindletest.NewEvents(tb)
+			run(t, spindletest.NewFake(t).Process("a"), events.Option())
+			events.Await(time.Second, spindle.Elected)
+			events.Await(time.Minute, spindle.Elected) // there was one, and it was awaited
+		})
+		assert.Equal(t, time.Minute, time.Since(start))
+		assert.Equal(t, `spindletest: no event "elected" within 1m0s; there were: elected`, said)
+	})
+}
+
+func TestSupersedeFailsTheTestIfItCant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		assert.Contains(t, failure(t, func(tb testing.TB) { spindletest.NewFake(tb).Supersede("") }), "lock name is empty")
+		said := failure(t, func(tb testing.TB) {
+			fake := spindletest.NewFake(tb)
+			p := fake.Process("a")
+			g := group.New(nil, p.Table, "orders", group.Numbered(1), p.Option())
+			require.NoError(t, g.Run(t.Context()))
+			time.Sleep(time.Minute)
+			fake.Supersede("orders/member/0000")
+		})
+		assert.Contains(t, said, `lock "orders/member/0000" belongs to a group`)
+	})
+}
+
+func TestSupersedeOnSpanner(t *testing.T) {
+	needEmulator(t)
+	t.Parallel()
+	for name, opts := range map[string][]spindletest.Option{"GoogleSQL": nil, "PostgreSQL": {spindletest.PostgreSQL()}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := spindletest.New(t, opts...)
+			supersede(t, db.Process("a"), db.Supersede, time.Second)
+		})
+	}
+}

@@ -1,0 +1,71 @@
+package spindletest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"cloud.google.com/go/spanner"
+	"google.golang.org/api/option"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/network"
+	"github.com/spindle-lock/spindle/internal/options"
+)
+
+// A Process stands for one process of a service, with its own way to the lock table, which the test can cut. A test
+// that has several in one program makes a Process for each, of a [Database] or a [Fake], and gives its three parts to
+// the code under test. All methods may be called from any goroutine.
+type Process struct {
+	// Client is what the process reaches the database with, and nil on a Fake. It is closed after the test.
+	Client *spanner.Client
+
+	// Table is the name of the lock table.
+	Table string
+
+	seam      spindle.Option
+	cut, mend func()
+}
+
+// Option is for every lock, mutex, semaphore and group of this process, whatever else it is given. It makes those of
+// two processes compete as if they were in two, sets the id, and leads those on a Fake there.
+func (p *Process) Option() spindle.Option { return p.seam }
+
+// Cut cuts the process off from the table until Mend. Its calls fail, or wait for the end of their ctx. What it holds
+// it loses within a lease, by its own clock: spindle.ErrExpired. Others can have it once the lease is over.
+func (p *Process) Cut() { p.cut() }
+
+// Mend ends a Cut.
+func (p *Process) Mend() { p.mend() }
+
+// processes numbers them all: mutexes of one number queue for one another.
+var processes atomic.Int64
+
+func seam(id string, more func(*options.Config)) spindle.Option {
+	number := fmt.Sprint("process ", processes.Add(1), " of the tests")
+	return func(c *options.Config) {
+		c.ID, c.Process = cmp.Or(c.ID, id), number
+		more(c)
+	}
+}
+
+// Process returns a process of its own on the database, with the id unless the lock's options have another. Its client
+// has the options of spindle.ClientOptions for a lease of a second, and is closed after the test: what uses it has to
+// have ended by then.
+func (d *Database) Process(id string) *Process {
+	d.tb.Helper()
+	link, err := network.NewLink(d.Host)
+	if err != nil {
+		d.tb.Fatal(err)
+	}
+	d.tb.Cleanup(link.Close)
+	opts := append(d.ClientOptions(), option.WithEndpoint("passthrough:///"+link.Addr()), option.WithGRPCConnectionPool(1))
+	opts = append(opts, spindle.ClientOptions(shortLease)...)
+	client, err := spanner.NewClientWithConfig(context.Background(), d.Path, spanner.ClientConfig{DisableNativeMetrics: true}, opts...)
+	if err != nil {
+		d.tb.Fatal(err)
+	}
+	d.tb.Cleanup(client.Close)
+	return &Process{Client: client, Table: d.Table, seam: seam(id, func(*options.Config) {}), cut: link.Cut, mend: link.Mend}
+}

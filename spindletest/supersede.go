@@ -1,0 +1,72 @@
+package spindletest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Supersede makes another process the holder of the lock, whoever has it, as if that had been silent for a lease, and
+// returns when this is so. From then on, what the earlier holder writes is fenced. It learns of it by its next
+// heartbeat: spindle.ErrSuperseded. Mutexes are locks by their names, and the slots of a semaphore are
+// name/slot/0000 and so on. A lock of a group can't be superseded: cut its process off.
+//
+// The other is called "another process", and is not heard from again: it has the lock for the lease that the earlier
+// holder had, or else for the default one. Release gives it back before that, and does nothing later.
+//
+// Like all of this package it fails the test if something goes wrong.
+func (d *Database) Supersede(name string) (release func()) {
+	d.tb.Helper()
+	return supersede(d.tb, table.Spanner{DB: d.Client, Table: d.Table}, name)
+}
+
+func supersede(tb testing.TB, store table.Store, name string) (release func()) {
+	tb.Helper()
+	if err := table.CheckName(name); err != nil {
+		tb.Fatalf("spindletest: supersede: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+	defer cancel()
+	term, err := claim(ctx, table.Table{Store: store}, name)
+	if err != nil {
+		tb.Fatalf("spindletest: supersede: lock %q: %v", name, err)
+	}
+	return func() {
+		tb.Helper()
+		if !term.Held() {
+			return
+		}
+		if err := term.Release(context.Background(), spindle.ErrStopped); err != nil && !errors.Is(err, spindle.ErrSuperseded) {
+			tb.Errorf("spindletest: supersede: lock %q: %v", name, err)
+		}
+	}
+}
+
+// claim does not ask whether the lock is free.
+func claim(ctx context.Context, t table.Table, name string) (*elect.Term, error) {
+	c := options.New([]spindle.Option{spindle.WithID("another process")})
+	other := c.Candidate(t, name)
+	retry := elect.Backoff{Max: 100 * time.Millisecond}
+	for {
+		seen, err := other.Look(ctx)
+		if err == nil {
+			if p := seen[0].Promise; p != nil {
+				other.Promise.Lease = p.Lease
+			}
+			var term *elect.Term
+			if term, err = other.Claim(ctx, seen...); err == nil {
+				return term, nil
+			}
+		}
+		if elect.Lasting(err) || ctx.Err() != nil {
+			return nil, err
+		}
+		elect.Sleep(ctx, c.Clock, retry.Pause(c.Clock)) // the holder was first, or the emulator busy
+	}
+}
