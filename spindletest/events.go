@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/options"
 )
 
-// Events are what a lock has told its observer, for a test to wait for. All methods may be called from any goroutine.
+// Events are what a lock has told its observer, for a test to wait for.
 type Events struct {
 	tb testing.TB
 
@@ -38,7 +38,7 @@ func (e *Events) Option() spindle.Option {
 
 // Await blocks until there is an event of that kind after the one that Await has returned last, and returns it. It
 // fails the test if there is none within that time: in a bubble of testing/synctest, of its time, which
-// passes while this waits.
+// passes while this waits. As what fails a test, it is for the test's own goroutine.
 func (e *Events) Await(within time.Duration, kind spindle.EventKind) spindle.Event {
 	e.tb.Helper()
 	limit := time.NewTimer(within)
@@ -51,22 +51,22 @@ func (e *Events) Await(within time.Duration, kind spindle.EventKind) spindle.Eve
 		select {
 		case <-more:
 		case <-limit.C:
-			e.tb.Fatalf("spindletest: no event %q within %v; there were: %s", kind, within, e)
+			e.tb.Fatalf("spindletest: no event %q within %v; there were: %s", kind, within, e.kinds())
 			return spindle.Event{}
 		}
 	}
 }
 
-// String is the kinds of all events, in their order.
-func (e *Events) String() string {
+// kinds are those of all events, in their order.
+func (e *Events) kinds() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if len(e.told) == 0 {
+		return "none: an observer that is given after Option replaces it"
+	}
 	kinds := make([]string, len(e.told))
 	for i, ev := range e.told {
 		kinds[i] = ev.Kind.String()
-	}
-	if kinds == nil {
-		return "none"
 	}
 	return strings.Join(kinds, ", ")
 }

@@ -21,6 +21,7 @@ var asTest = func(func(t *testing.T)) {}
 
 // TestTheExamplesPass runs what the examples show.
 func TestTheExamplesPass(t *testing.T) {
+	t.Parallel()
 	for name, example := range map[string]func(){
 		"New": ExampleNew, "NewFake": ExampleNewFake, "NewFake_probe": ExampleNewFake_probe, "Process.Cut": ExampleProcess_Cut,
 		"Fake.Supersede": ExampleFake_Supersede, "Database.Process": ExampleDatabase_Process, "Events.Await": ExampleEvents_Await,

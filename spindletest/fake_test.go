@@ -73,7 +73,6 @@ func TestACutIsAnOutage(t *testing.T) {
 		l := run(t, p, events.Option())
 		elected := events.Await(time.Second, spindle.Elected)
 		p.Cut()
-		p.Cut()
 		lost := events.Await(10*time.Second, spindle.Lost)
 		assert.ErrorIs(t, lost.Err, spindle.ErrExpired)
 		assert.WithinDuration(t, elected.Deadline, lost.At, 10*time.Millisecond)
@@ -88,6 +87,7 @@ func TestACutIsAnOutage(t *testing.T) {
 		go func() { _, err := l.Leader(t.Context()); asked <- err }()
 		synctest.Wait()
 		require.Empty(t, asked)
+		p.Cut() // once more, which changes nothing
 		p.Mend()
 		p.Mend()
 		if err := <-asked; err != nil { // or the lock itself was first
@@ -100,19 +100,19 @@ func TestACutIsAnOutage(t *testing.T) {
 // supersede is what holds on the fake and on Spanner.
 func supersede(t *testing.T, p *spindletest.Process, supersede func(string) func(), lease time.Duration) {
 	events := spindletest.NewEvents(t)
-	l := run(t, p, events.Option(), spindle.WithLease(lease))
+	often := lease / 50
+	run(t, p, events.Option(), spindle.WithLease(lease), spindle.WithHeartbeat(often), spindle.WithPoll(often))
 	events.Await(10*time.Second, spindle.Elected)
 	release := supersede("job")
-	lost := events.Await(lease/2+10*time.Second, spindle.Lost)
+	lost := events.Await(10*time.Second, spindle.Lost)
 	assert.ErrorIs(t, lost.Err, spindle.ErrSuperseded)
-	leader, err := l.Leader(t.Context())
-	require.NoError(t, err)
+	leader := events.Await(10*time.Second, spindle.LeaderSeen).Leader
 	assert.Equal(t, "another process", leader.ID)
 	assert.Equal(t, lease, leader.Lease)
 	assert.Greater(t, leader.Token, lost.Token)
 	release()
 	release()
-	events.Await(lease/2+10*time.Second, spindle.Elected)
+	events.Await(10*time.Second, spindle.Elected)
 }
 
 func TestSupersedeOnAFake(t *testing.T) {
@@ -177,6 +177,7 @@ func TestMutexesSetsAndSemaphoresWorkOnAFake(t *testing.T) {
 // Two processes of a test are two, though they are in one: a mutex that is cut off keeps no other process waiting for
 // longer than its lease.
 func TestMutexesOfTwoProcessesDontQueueForOneAnother(t *testing.T) {
+	t.Parallel()
 	between := func(t *testing.T, a, b *spindletest.Process, lease time.Duration) {
 		m, n := lock.New(a.Client, a.Table, "m", a.Option(), spindle.WithLease(lease)), lock.New(b.Client, b.Table, "m", b.Option())
 		require.NoError(t, m.Lock(t.Context()))
@@ -287,6 +288,8 @@ func TestWhatRunsAtTheEndOfATestEnds(t *testing.T) {
 		synctest.Wait()
 		b.Cut()
 		a.Cut()
+		asks := spindle.New(nil, b.Table, "job", b.Option())
+		go func() { _, _ = asks.Leader(context.Background()) }()
 	})
 }
 
@@ -331,6 +334,9 @@ func TestAwaitFailsTheTestInTime(t *testing.T) {
 		})
 		assert.Equal(t, time.Minute, time.Since(start))
 		assert.Equal(t, `spindletest: no event "elected" within 1m0s; there were: elected`, said)
+
+		said = failure(t, func(tb testing.TB) { spindletest.NewEvents(tb).Await(time.Second, spindle.Lost) })
+		assert.Contains(t, said, "there were: none")
 	})
 }
 
@@ -356,7 +362,7 @@ func TestSupersedeOnSpanner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := spindletest.New(t, opts...)
-			supersede(t, db.Process("a"), db.Supersede, time.Second)
+			supersede(t, db.Process("a"), db.Supersede, 10*time.Second)
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"cloud.google.com/go/spanner"
 	"google.golang.org/api/option"
@@ -61,7 +62,7 @@ func (d *Database) Process(id string) *Process {
 	}
 	d.tb.Cleanup(link.Close)
 	opts := append(d.ClientOptions(), option.WithEndpoint("passthrough:///"+link.Addr()), option.WithGRPCConnectionPool(1))
-	opts = append(opts, spindle.ClientOptions(shortLease)...)
+	opts = append(opts, spindle.ClientOptions(time.Second)...)
 	client, err := spanner.NewClientWithConfig(context.Background(), d.Path, spanner.ClientConfig{DisableNativeMetrics: true}, opts...)
 	if err != nil {
 		d.tb.Fatal(err)

@@ -105,10 +105,6 @@ const (
 	cleanupTimeout = 10 * time.Second
 )
 
-// shortLease is what suits tests on an emulator. A second is enough for what a busy machine does to a heartbeat, most
-// of the time.
-const shortLease = time.Second
-
 // A Database is an empty database of one test's own.
 type Database struct {
 	// Client is connected to the database. It is closed after the test.

@@ -20,7 +20,7 @@ import (
 // The other is called "another process", and is not heard from again: it has the lock for the lease that the earlier
 // holder had, or else for the default one. Release gives it back before that, and does nothing later.
 //
-// Like all of this package it fails the test if something goes wrong.
+// It blocks for as long as that takes, up to ten seconds, and fails the test if it could not be done.
 func (d *Database) Supersede(name string) (release func()) {
 	d.tb.Helper()
 	return supersede(d.tb, table.Spanner{DB: d.Client, Table: d.Table}, name)
