@@ -241,6 +241,31 @@ func TestWorkThatDoesNotReturnKeepsItsOwnPartitionOnly(t *testing.T) {
 	})
 }
 
+// Looks that take long, as thousands of partitions are awaited, leave the database to those who are to give them.
+func TestLooksThatTakeLongAreFurtherApart(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		hang := make(chan struct{})
+		a := c.process("a", Numbered(16))
+		a.linger = func(string) { <-hang }
+		c.run(a)
+		c.until(lease, "a to have all", spreadOver(16, a))
+		b := c.process("b", Numbered(16))
+		b.link.After(func(step string) {
+			if step == "roster" {
+				time.Sleep(lease / 20)
+			}
+		})
+		c.run(b)
+		c.sleep(lease / 2) // a has told its work
+		b.link.Counts()
+		c.sleep(4 * lease / 10)
+		assert.LessOrEqual(t, b.link.Counts()["roster"], 3, "a look for a twentieth, a pause of three")
+		close(hang)
+		c.until(lease/2, "an even spread", spreadOver(16, a, b))
+		c.end(a, b)
+	})
+}
+
 // Who stops waits for its work for a lease, and then says what has not returned. It does not run again before that has.
 func TestAStopIsOverALeaseLaterWhateverWorkDoes(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {

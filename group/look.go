@@ -29,6 +29,7 @@ func (t *term) look(ctx context.Context) {
 		r, err = t.table.Roster(ctx, t.name, scope)
 		return err
 	})
+	t.took = t.config.Clock.Now().Since(sent)
 	if err != nil {
 		t.problems.Note(fmt.Errorf("look: %w", err))
 		t.next.set(t.config.Clock, t.retry.Pause(t.config.Clock))
@@ -200,17 +201,18 @@ func (t *term) yield(s *share, wait time.Duration, at time.Time) time.Duration {
 }
 
 // patient is the pause before the next look for a partition that can be taken after wait. If somebody has it, that
-// is a fiftieth of the lease at first, as it is about to be given.
+// is a fiftieth of the lease at first, as it is about to be given; or three times what a look takes, if many are awaited:
+// or the looks would hold up what they wait for.
 func (t *term) patient(wait time.Duration) time.Duration {
 	spread := t.config.Clock.Random(t.config.Lease/50 + 1)
 	if wait != never {
 		return wait + spread
 	}
-	waited := t.config.Clock.Now().Since(t.changed)
+	every, waited := max(t.config.Lease/50, 3*t.took), t.config.Clock.Now().Since(t.changed)
 	if waited < t.config.Lease {
-		return elect.Jitter(t.config.Clock, t.config.Lease/50)
+		return elect.Jitter(t.config.Clock, every)
 	}
-	return max(waited/10, t.config.Lease/50)
+	return max(waited/10, every)
 }
 
 // scope is what the next look has to read.

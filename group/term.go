@@ -39,10 +39,11 @@ type term struct {
 	changed elect.Instant   // when the spread changed
 	surveys map[*share]bool // the next look has to read their lease rows
 
-	next    alarm // look
-	skip    int   // looks that don't read the members
-	crowd   int   // the members that the last look has shown
-	giving  alarm // give
+	next    alarm         // look
+	took    time.Duration // the last one
+	skip    int           // looks that don't read the members
+	crowd   int           // the members that the last look has shown
+	giving  alarm         // give
 	failing elect.Instant
 	retry   elect.Backoff // of looks
 	redo    elect.Backoff // of what is done to partitions
