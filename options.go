@@ -13,6 +13,19 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
+// Settings are what the options of a Lock come to, for code that has to fit them.
+type Settings struct {
+	ID        string        // what other candidates see as the holder's: WithID
+	Lease     time.Duration // WithLease
+	Heartbeat time.Duration // between two heartbeats, give or take a twentieth: WithHeartbeat
+}
+
+// Settings returns what was given to New, or its default. They do not change. It may be called from any goroutine,
+// and before Run. If an argument of New is wrong, which Run says, they say nothing.
+func (l *Lock) Settings() Settings {
+	return Settings{ID: l.config.ID, Lease: l.config.Lease, Heartbeat: l.config.Heartbeat}
+}
+
 // An Option changes one thing about a Lock. Run returns what is wrong with it.
 type Option func(*options.Config)
 

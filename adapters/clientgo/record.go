@@ -1,0 +1,204 @@
+package clientgo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/spindle-lock/spindle"
+)
+
+// Identity implements resourcelock.Interface: the id of the spindle lock (spindle.WithID).
+func (l *Lock) Identity() string { return l.settings.ID }
+
+// Describe implements resourcelock.Interface: the table and the name.
+func (l *Lock) Describe() string { return l.describe }
+
+// RecordEvent implements resourcelock.Interface. It makes no events: spindle logs and measures each term.
+func (l *Lock) RecordEvent(event string) {
+	if event == "became leader" {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tenure = nil // it has stopped, and may acquire again; its term is kept as long as was promised
+	l.notify()
+}
+
+// Get implements resourcelock.Interface. An elector that leads has its answer at once. For one that does not, the
+// spindle lock competes from now on, and the answer waits until there is something to do or to tell: until this
+// process may lead, in a record without a holder, or another leader is seen, whose record has its id, its token's time
+// as AcquireTime, and, in LeaderTransitions, how many leaders this Lock has seen. So it may wait until ctx ends.
+func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	r, err := l.get(ctx)
+	if err != nil {
+		return nil, nil, l.wrap(fmt.Errorf("get: %w", err))
+	}
+	raw, err := json.Marshal(r)
+	return &r, raw, err
+}
+
+func (l *Lock) get(ctx context.Context) (resourcelock.LeaderElectionRecord, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tenure != nil {
+		return l.standing(l.tenure), nil
+	}
+	if l.term != nil && !l.term.granted.IsZero() {
+		l.term.freed = true // that elector has stopped, and acquires again
+		l.notify()
+	}
+	defer context.AfterFunc(ctx, func() { l.mu.Lock(); defer l.mu.Unlock(); l.notify() })()
+	for ctx.Err() == nil {
+		if l.foreign != nil {
+			return resourcelock.LeaderElectionRecord{}, l.foreign
+		}
+		c, err := l.compete(ctx)
+		if err != nil {
+			return resourcelock.LeaderElectionRecord{}, err
+		}
+		if t := l.term; t != nil && l.offer(t) == nil {
+			return l.nobody(), nil
+		}
+		if leader, age, ok := l.other(); ok && leader.Token != c.told {
+			c.told = leader.Token
+			l.leaders++
+			return l.recordOf(leader, age), nil
+		}
+		l.sleep(l.timing.RetryPeriod)
+	}
+	if leader, age, ok := l.other(); ok {
+		return l.recordOf(leader, age), nil // not an error: client-go would log it
+	}
+	return resourcelock.LeaderElectionRecord{}, context.Cause(ctx)
+}
+
+// standing is the record for an elector that leads.
+func (l *Lock) standing(t *term) resourcelock.LeaderElectionRecord {
+	if l.held(t) {
+		return l.record
+	}
+	if leader, age, ok := l.other(); ok {
+		return l.recordOf(leader, age)
+	}
+	return l.nobody()
+}
+
+func (l *Lock) nobody() resourcelock.LeaderElectionRecord {
+	return resourcelock.LeaderElectionRecord{LeaderTransitions: l.leaders}
+}
+
+// other is another leader. One with this id is another process all the same, and client-go would take it for itself.
+func (l *Lock) other() (leader spindle.Leader, age time.Duration, ok bool) {
+	leader, age, ok = l.lock.Seen()
+	return leader, age, ok && leader.ID != l.settings.ID && age < leader.Lease
+}
+
+func (l *Lock) recordOf(leader spindle.Leader, age time.Duration) resourcelock.LeaderElectionRecord {
+	return resourcelock.LeaderElectionRecord{
+		HolderIdentity:       leader.ID,
+		LeaseDurationSeconds: int((leader.Lease + time.Second - 1) / time.Second),
+		AcquireTime:          metav1.NewTime(leader.Token.Time()),
+		RenewTime:            metav1.NewTime(time.Now().Add(-age)),
+		LeaderTransitions:    l.leaders,
+	}
+}
+
+// Create implements resourcelock.Interface. It is Update: there always is a record.
+func (l *Lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.Update(ctx, r)
+}
+
+// Update implements resourcelock.Interface. It makes no RPC, unless it gives the lock back. It succeeds only if
+// this process holds the spindle lock for longer than client-go goes on leading by itself.
+func (l *Lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	if r.HolderIdentity == "" {
+		return l.wrap(l.release(ctx))
+	}
+	return l.wrap(l.renew(ctx, r))
+}
+
+func (l *Lock) renew(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("update: %w", err)
+	}
+	if r.HolderIdentity != l.settings.ID {
+		return fmt.Errorf("update: the record is of %q, and this is %q", r.HolderIdentity, l.settings.ID)
+	}
+	if err := l.fits(r); err != nil {
+		return err
+	}
+	t := l.tenure
+	if t == nil {
+		if t = l.term; t == nil || !t.granted.IsZero() {
+			return fmt.Errorf("update: %w", spindle.ErrNotLeader)
+		}
+	}
+	now := time.Now()
+	if err := l.offer(t); err != nil {
+		if l.left(t) <= 0 {
+			l.lose(t)
+		}
+		return fmt.Errorf("update: %w", err)
+	}
+	t.forget()
+	t.granted, t.until, l.tenure, l.record = now, now.Add(l.promise(l.timing)), t, r
+	l.notify()
+	return nil
+}
+
+// offer is nil if client-go may lead under the term, until it would stop by itself.
+func (l *Lock) offer(t *term) error {
+	if !l.held(t) || t.freed {
+		return fmt.Errorf("the term of token %v is over: %w", t.token, lossOf(t))
+	}
+	if t.lost.Err() != nil {
+		return fmt.Errorf("the lock is to be given up: %w", context.Cause(t.lost))
+	}
+	if leader, _, _ := l.lock.Seen(); leader.Leaving && t.granted.IsZero() {
+		return errors.New("the lock is to be given up")
+	}
+	if left, needed := l.left(t), l.promise(l.timing); left <= needed {
+		return fmt.Errorf("%v of the lease are left, as heartbeats are not acknowledged, and client-go would go on leading for up to %v: heartbeats go on",
+			left.Round(time.Millisecond), needed)
+	}
+	return nil
+}
+
+// fits refuses an elector for good whose settings are not those that were checked.
+func (l *Lock) fits(r resourcelock.LeaderElectionRecord) error {
+	if want := seconds(l.timing); r.LeaseDurationSeconds != want {
+		l.foreign = fmt.Errorf("the elector has a LeaseDuration of %d s, and %d s are expected: give its settings to Accept, or take those of Config", r.LeaseDurationSeconds, want)
+		if l.latest != nil && l.tenure == nil {
+			l.retire(l.latest)
+		}
+		return l.foreign
+	}
+	return nil
+}
+
+// release gives the lock back if it is certain that client-go's ctx has ended. An elector gives up by itself a
+// RenewDeadline after the last Update that succeeded, or later, and then its work has not been told yet: the term is
+// kept as long as was promised.
+func (l *Lock) release(ctx context.Context) error {
+	l.mu.Lock()
+	t := l.tenure
+	if t == nil || time.Since(t.granted) >= l.timing.RenewDeadline {
+		l.mu.Unlock()
+		return nil
+	}
+	t.freed = true
+	l.notify()
+	l.mu.Unlock()
+	if err := t.wait(ctx); err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package clientgo
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection"
+)
+
+// slack is for what is due and does not run in time on a busy machine.
+func (l *Lock) slack() time.Duration { return l.settings.Lease / 20 }
+
+// promise is how long client-go goes on leading after an Update that succeeded, at most.
+func (l *Lock) promise(c leaderelection.LeaderElectionConfig) time.Duration {
+	return c.RetryPeriod + c.RenewDeadline + l.slack()
+}
+
+// room is what a RetryPeriod and a RenewDeadline may come to, so that each Update succeeds between two heartbeats that
+// are acknowledged within a twentieth of the lease.
+func (l *Lock) room() time.Duration {
+	return l.settings.Lease - l.settings.Lease/100 - l.settings.Heartbeat - l.settings.Heartbeat/20 - l.settings.Lease/20 - l.slack()
+}
+
+// defaults share the room.
+func (l *Lock) defaults() (leaderelection.LeaderElectionConfig, error) {
+	room := l.room()
+	if room < l.settings.Lease/10 {
+		return leaderelection.LeaderElectionConfig{}, fmt.Errorf("a heartbeat each %v leaves client-go %v of a lease of %v to go on by itself: give spindle.WithHeartbeat(%v) or less, or leave it out",
+			l.settings.Heartbeat, room, l.settings.Lease, l.settings.Lease/3)
+	}
+	return leaderelection.LeaderElectionConfig{
+		LeaseDuration: l.settings.Lease,
+		RenewDeadline: (room * 4 / 5).Truncate(time.Millisecond),
+		RetryPeriod:   (room / 5).Truncate(time.Millisecond),
+	}, nil
+}
+
+// Config returns a complete configuration for leaderelection.NewLeaderElector, with the callbacks. Its LeaseDuration is
+// spindle's lease, its RenewDeadline and RetryPeriod are 0.43 and 0.1 of that (with the default heartbeat) or those of
+// Accept, and ReleaseOnCancel is set. You may change its Name and WatchDog, and ReleaseOnCancel, but not the rest: give
+// that to Accept.
+//
+// The ctx of OnStartedLeading also has the token of its term (TokenOf), and also ends as Context's does. Until that
+// function has returned, or a lease after its ctx has ended, the spindle lock is not given back. If the term is over
+// before it could be called, it is not called.
+func (l *Lock) Config(callbacks leaderelection.LeaderCallbacks) leaderelection.LeaderElectionConfig {
+	if started := callbacks.OnStartedLeading; started != nil {
+		callbacks.OnStartedLeading = l.guarded(started)
+	}
+	l.mu.Lock()
+	c := l.timing
+	l.mu.Unlock()
+	c.Lock, c.Callbacks, c.ReleaseOnCancel, c.Name = l, callbacks, true, l.name
+	return c
+}
+
+// Accept makes l answer an elector with settings of your own, once it has checked them; otherwise the error gives the
+// numbers, and what would do. Call it before the elector runs, with the very configuration that that gets. For
+// controller-runtime, c is made of LeaseDuration, RenewDeadline and RetryPeriod of its manager's options.
+//
+// Without Accept, and without the settings of Config, an elector is refused as long as its LeaseDuration differs, in
+// seconds, from what is expected. More can't be seen of its settings.
+func (l *Lock) Accept(c leaderelection.LeaderElectionConfig) error {
+	if err := l.check(c); err != nil {
+		return l.wrap(err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timing = leaderelection.LeaderElectionConfig{LeaseDuration: c.LeaseDuration, RenewDeadline: c.RenewDeadline, RetryPeriod: c.RetryPeriod}
+	l.foreign = nil
+	return nil
+}
+
+func (l *Lock) check(c leaderelection.LeaderElectionConfig) error {
+	switch {
+	case c.Lock != nil && c.Lock != l:
+		return fmt.Errorf("the Lock of these settings is another, %s: give each its own", c.Lock.Describe())
+	case c.Coordinated:
+		return errors.New("Coordinated is for Leases of Kubernetes, where the API server chooses the leader: leave it out")
+	case c.RetryPeriod <= 0 || c.RenewDeadline <= 0 || c.LeaseDuration <= 0:
+		return fmt.Errorf("LeaseDuration (%v), RenewDeadline (%v) and RetryPeriod (%v) must be positive: take those of Config", c.LeaseDuration, c.RenewDeadline, c.RetryPeriod)
+	case c.RetryPeriod+c.RenewDeadline > l.room():
+		return fmt.Errorf("RenewDeadline (%v) + RetryPeriod (%v) is %v, which client-go goes on leading for by itself, and may be at most %v with a lease of %v and a heartbeat each %v: take the settings of Config, or give spindle.WithLease(%v) and no WithHeartbeat",
+			c.RenewDeadline, c.RetryPeriod, c.RetryPeriod+c.RenewDeadline, l.room(), l.settings.Lease, l.settings.Heartbeat, leaseFor(c.RetryPeriod+c.RenewDeadline))
+	}
+	return nil
+}
+
+// leaseFor is a lease, in whole seconds, that has that room with the default heartbeat: 0.54 of it.
+func leaseFor(room time.Duration) time.Duration {
+	return (room*100/54 + time.Second).Truncate(time.Second)
+}
+
+// seconds is all that an elector says of its settings, in the records that it writes.
+func seconds(c leaderelection.LeaderElectionConfig) int { return int(c.LeaseDuration / time.Second) }

@@ -1,0 +1,514 @@
+package clientgo
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// This file runs client-go's electors in virtual time, on a table in memory: what the tests say of time is exact.
+
+const lease = 10 * time.Second
+
+// world is the table, and who leads.
+type world struct {
+	t     *testing.T
+	store *memtable.Store
+
+	machines []*machine
+
+	mu    sync.Mutex
+	leads map[*machine]bool
+	terms []tenureOf
+}
+
+type tenureOf struct {
+	by    *machine
+	token spindle.Token
+	from  time.Time
+	to    time.Time // zero: it lasts
+}
+
+func inVirtualTime(t *testing.T, f func(*world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, store: &memtable.Store{}, leads: map[*machine]bool{}}
+		defer func() { // virtual time ends with no goroutine left
+			for _, m := range w.machines {
+				m.stop()
+			}
+		}()
+		f(w)
+	})
+}
+
+// begin and end are of what client-go calls leading: from OnStartedLeading to the end of its ctx.
+func (w *world) begin(m *machine) (end func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for other := range w.leads {
+		w.t.Errorf("%s leads, and so does %s", m.lock.Identity(), other.lock.Identity())
+	}
+	w.leads[m] = true
+	n := len(w.terms)
+	w.terms = append(w.terms, tenureOf{by: m, token: m.lock.Token(), from: time.Now()})
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.leads, m)
+		w.terms[n].to = time.Now()
+	}
+}
+
+func (w *world) all() []tenureOf {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]tenureOf(nil), w.terms...)
+}
+
+// until lets time pass until cond holds, and says how much did.
+func (w *world) until(limit time.Duration, cond func() bool) time.Duration {
+	w.t.Helper()
+	start := time.Now()
+	for synctest.Wait(); !cond(); synctest.Wait() {
+		require.Less(w.t, time.Since(start), limit, "waited in vain")
+		time.Sleep(time.Millisecond)
+	}
+	return time.Since(start)
+}
+
+// machine is a process with a Lock, and an elector that is started again and again.
+type machine struct {
+	w      *world
+	lock   *Lock
+	link   *memtable.Link
+	clock  *fleet.Clock
+	config leaderelection.LeaderElectionConfig
+
+	mu      sync.Mutex
+	heard   []string // by OnNewLeader
+	stopped int      // calls of OnStoppedLeading
+	cancel  context.CancelFunc
+	ended   chan struct{}
+}
+
+func (w *world) machine(id string, opts ...spindle.Option) *machine {
+	w.t.Helper()
+	m := &machine{w: w, link: &memtable.Link{Store: w.store}, clock: &fleet.Clock{}}
+	seam := func(c *options.Config) { c.Store, c.Clock = m.link, m.clock }
+	lock, err := New(nil, "locktable", "mylock", append([]spindle.Option{seam, spindle.WithID(id),
+		spindle.WithLogger(slog.New(slog.DiscardHandler))}, opts...)...)
+	require.NoError(w.t, err)
+	m.lock = lock
+	w.machines = append(w.machines, m)
+	m.config = lock.Config(leaderelection.LeaderCallbacks{OnStartedLeading: m.work, OnStoppedLeading: m.over, OnNewLeader: m.hear})
+	return m
+}
+
+// unguarded leaves it to client-go's own clock when the work ends.
+func (m *machine) unguarded() *machine {
+	m.config.Callbacks.OnStartedLeading = m.work
+	return m
+}
+
+func (m *machine) work(ctx context.Context) {
+	defer m.w.begin(m)()
+	<-ctx.Done()
+}
+
+func (m *machine) over() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stopped++
+}
+
+func (m *machine) hear(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.heard = append(m.heard, id)
+}
+
+func (m *machine) told() []string {
+	synctest.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]string(nil), m.heard...)
+}
+
+// run runs an elector once.
+func (m *machine) run() *machine {
+	m.w.t.Helper()
+	elector, err := leaderelection.NewLeaderElector(m.config)
+	require.NoError(m.w.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	m.cancel, m.ended = cancel, make(chan struct{})
+	go func() {
+		defer close(m.ended)
+		elector.Run(ctx)
+	}()
+	synctest.Wait()
+	return m
+}
+
+// stop ends the elector and what is left of its Lock, so that virtual time can end.
+func (m *machine) stop() {
+	m.w.t.Helper()
+	m.link.Mend()
+	if m.ended != nil {
+		m.cancel()
+		<-m.ended
+	}
+	m.lock.RecordEvent("stopped leading")
+	assert.NoError(m.w.t, m.lock.Stop(context.Background()))
+}
+
+func (m *machine) isLeading() bool {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	return m.w.leads[m]
+}
+
+func (m *machine) holds() bool {
+	has, _ := m.lock.Spindle().HasLock()
+	return has
+}
+
+func (m *machine) hasEnded() bool { return closed(m.ended) }
+
+// What a process costs that is cut off is spindle's failover, to the millisecond: RetryPeriod does not add to it.
+func TestAFollowerLeadsTheInstantItsLockDoes(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		a, b := w.machine("a").run(), w.machine("b").run()
+		w.until(time.Second, a.isLeading)
+		time.Sleep(time.Minute)
+		a.link.Cut()
+		w.until(2*lease, b.holds)
+		assert.Less(t, w.until(time.Second, b.isLeading), 2*time.Millisecond)
+		assert.Equal(t, b.lock.Token(), w.all()[1].token)
+	})
+}
+
+// Refused from now on, client-go stops by itself before the local deadline, however its beat falls to the heartbeats'.
+func TestClientGoAloneStopsBeforeTheLeaseEnds(t *testing.T) {
+	for wait := range 20 {
+		inVirtualTime(t, func(w *world) {
+			a := w.machine("a").unguarded().run()
+			w.until(time.Second, a.isLeading)
+			time.Sleep(time.Minute + time.Duration(wait)*lease/100)
+			a.link.Cut()
+			w.until(2*lease, func() bool { return !a.isLeading() })
+			assert.True(t, a.holds(), "client-go has stopped, and the lock is still held")
+		})
+	}
+}
+
+// While heartbeats are acknowledged, each Update succeeds, whatever the lease: nobody is refused or stops.
+func TestALeaderThatIsHeardFromIsNeverRefused(t *testing.T) {
+	for _, l := range []time.Duration{time.Second, 2500 * time.Millisecond, lease, time.Minute} {
+		inVirtualTime(t, func(w *world) {
+			a := w.machine("a", spindle.WithLease(l)).run()
+			w.until(time.Second, a.isLeading)
+			for range 2000 {
+				time.Sleep(l / 99)
+				a.lock.mu.Lock()
+				err := a.lock.offer(a.lock.tenure)
+				a.lock.mu.Unlock()
+				require.NoError(t, err)
+			}
+			assert.Len(t, w.all(), 1)
+			assert.True(t, a.isLeading())
+		})
+	}
+}
+
+// An elector whose ctx is cancelled gives the lock back before Run returns, and the next leads at its next look.
+func TestACancelledElectorHandsOverAtOnce(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		a, b := w.machine("a").run(), w.machine("b").run()
+		w.until(time.Second, a.isLeading)
+		time.Sleep(time.Minute)
+		a.cancel()
+		assert.Less(t, w.until(lease, a.hasEnded), 2*time.Millisecond)
+		assert.False(t, a.holds())
+		assert.Less(t, w.until(lease, b.isLeading), lease/3)
+	})
+}
+
+// client-go calls the lock free while its work may still stop. Here it is not before the work has returned.
+func TestTheLockIsKeptUntilTheWorkHasReturned(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		a.config = a.lock.Config(leaderelection.LeaderCallbacks{OnStoppedLeading: a.over, OnStartedLeading: func(ctx context.Context) {
+			defer a.w.begin(a)()
+			<-ctx.Done()
+			time.Sleep(lease / 2)
+		}})
+		a.run()
+		b.run()
+		w.until(time.Second, a.isLeading)
+		time.Sleep(time.Minute)
+		a.cancel()
+		time.Sleep(lease/2 - time.Millisecond)
+		assert.True(t, a.holds() && a.isLeading() && !b.isLeading())
+		w.until(lease, b.isLeading)
+	})
+}
+
+// Work that does not return keeps the lock for what was promised, and a lease.
+func TestWorkThatHangsKeepsNobodyOutForEver(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		hang, leads := make(chan struct{}), make(chan struct{})
+		a.config = a.lock.Config(leaderelection.LeaderCallbacks{OnStoppedLeading: a.over, OnStartedLeading: func(context.Context) {
+			close(leads)
+			<-hang
+		}})
+		a.run()
+		b.run()
+		<-leads
+		a.cancel()
+		gone := w.until(3*lease, b.isLeading)
+		assert.Greater(t, gone, lease)
+		assert.Less(t, gone, 2*lease)
+		close(hang)
+	})
+}
+
+// Without ReleaseOnCancel nobody says that the work has been told, so the lock is kept for as long as was promised.
+func TestWithoutReleaseOnCancelTheLockIsKeptAsPromised(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		a := w.machine("a")
+		a.config.ReleaseOnCancel = false
+		a.run()
+		w.until(time.Second, a.isLeading)
+		time.Sleep(time.Minute)
+		a.cancel()
+		w.until(time.Second, a.hasEnded)
+		kept := w.until(lease, func() bool { return !a.holds() })
+		promised := a.lock.promise(a.config)
+		assert.LessOrEqual(t, kept, promised)
+		assert.GreaterOrEqual(t, kept, promised-a.config.RetryPeriod-time.Millisecond)
+	})
+}
+
+// Asked to hand over, spindle waits for client-go, which does not stop when it is told: the work goes on until then.
+func TestAHandoverWaitsForClientGo(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		a := w.machine("a", spindle.WithHandover()).unguarded().run()
+		w.until(time.Second, a.isLeading)
+		b := w.machine("b").unguarded().run()
+		time.Sleep(time.Minute)
+		_, err := b.lock.Spindle().RequestHandover(w.t.Context(), a.lock.Token())
+		require.NoError(t, err)
+		w.until(time.Second, b.isLeading)
+		terms := w.all()
+		require.Len(t, terms, 2)
+		assert.Less(t, terms[1].from.Sub(terms[0].to), lease/10, "without a leader")
+		assert.True(t, terms[1].from.After(terms[0].to))
+		w.until(time.Second, a.hasEnded)
+		a.run() // and it competes on
+		b.cancel()
+		w.until(lease, a.isLeading)
+	})
+}
+
+// client-go gives up, and says that the lock is to be released, before its work is told. That is not believed.
+func TestAnElectorThatGivesUpDoesNotReleaseTheLock(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		a := w.machine("a").unguarded().run()
+		w.until(time.Second, a.isLeading)
+		time.Sleep(time.Minute)
+		down := make(chan error, 1)
+		go func() { down <- a.lock.Spindle().StepDown(context.Background()) }()
+		w.until(2*lease, func() bool { return !a.isLeading() })
+		assert.True(t, a.holds())
+		require.NoError(t, <-down)
+	})
+}
+
+// A term that was lost is not renewed under another: not from client-go's cache, and not if this process is the next
+// to hold the lock.
+func TestALostTermIsNotRenewedUnderTheNext(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		a := w.machine("a").unguarded().run()
+		w.until(time.Second, a.isLeading)
+		time.Sleep(time.Minute)
+		first := a.lock.Token()
+		require.NoError(t, w.store.Commit(w.t.Context(), "operator", withdrawn(first)))
+		w.until(lease, func() bool { return !a.holds() })
+		w.until(2*lease, a.hasEnded)
+		require.Len(t, w.all(), 1, "one term for client-go, and it ended")
+		a.run()
+		w.until(2*lease, a.isLeading)
+		assert.Greater(t, w.all()[1].token, first)
+	})
+}
+
+// A process may run electors one after another, and each term has a token of its own.
+func TestAnElectorMayRunAgain(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		a.config.ReleaseOnCancel = false
+		var last spindle.Token
+		for range 4 {
+			for _, m := range []*machine{a, b} {
+				m.run()
+				w.until(2*lease, m.isLeading)
+				require.Greater(t, m.lock.Token(), last)
+				last = m.lock.Token()
+				m.cancel()
+				w.until(time.Second, m.hasEnded)
+			}
+		}
+		assert.Equal(t, 4, a.stopped)
+	})
+}
+
+// A process that holds the spindle lock while its elector is gone, in whatever way, keeps nobody out for long.
+func TestALockWithoutAnElectorIsGivenBack(t *testing.T) {
+	for name, use := range map[string]func(*machine){
+		"it has asked, and is gone": func(*machine) {},
+		"it has led, and is gone": func(m *machine) {
+			require.NoError(m.w.t, m.lock.Update(context.Background(), m.written()))
+		},
+		"its settings are not those that were checked": func(m *machine) {
+			r := m.written()
+			r.LeaseDurationSeconds = 15
+			err := m.lock.Update(context.Background(), r)
+			require.ErrorContains(m.w.t, err, "LeaseDuration of 15 s, and 10 s are expected")
+			_, _, again := m.lock.Get(context.Background())
+			require.ErrorContains(m.w.t, again, "give its settings to Accept", "it does not compete any more")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(w *world) {
+				a, b := w.machine("a"), w.machine("b")
+				_, _, err := a.lock.Get(context.Background())
+				require.NoError(t, err)
+				b.run()
+				time.Sleep(time.Second)
+				use(a)
+				w.until(lease+lease/2, b.isLeading)
+			})
+		})
+	}
+}
+
+// A candidate that is cancelled before it leads leaves nothing behind, though it may hold the spindle lock by then.
+func TestACandidateThatIsCancelledLeavesNothing(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		a, b := w.machine("a").run(), w.machine("b").run()
+		w.until(time.Second, a.isLeading)
+		b.cancel()
+		w.until(time.Second, b.hasEnded)
+		require.NoError(t, b.lock.Stop(w.t.Context()))
+		assert.Error(t, b.lock.Spindle().Health(), "it does not run")
+		a.stop()
+
+		ctx, cancel := context.WithCancel(w.t.Context())
+		_, _, err := b.lock.Get(ctx) // it may lead, and does not come back
+		require.NoError(t, err)
+		assert.True(t, b.holds())
+		cancel()
+		w.until(time.Second, func() bool { return b.lock.Spindle().Health() != nil })
+		assert.False(t, b.holds())
+	})
+}
+
+// Followers know who leads, and OnNewLeader is told of each change.
+func TestFollowersAreToldWhoLeads(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		a, b, c := w.machine("a").run(), w.machine("b").run(), w.machine("c").run()
+		w.until(time.Second, a.isLeading)
+		time.Sleep(lease)
+		assert.Equal(t, []string{"a"}, c.told())
+		r, _, err := b.lock.Get(ended()) // as when its Run ends
+		require.NoError(t, err)
+		assert.Equal(t, "a", r.HolderIdentity)
+		assert.True(t, a.lock.Token().Time().Equal(r.AcquireTime.Time), "the token is in the record")
+		b.stop()
+		a.cancel()
+		w.until(lease, c.isLeading)
+		assert.Equal(t, []string{"a", "c"}, c.told())
+	})
+}
+
+// Another process with this one's id is another: client-go would take its record for its own.
+func TestAnotherOfTheSameIDIsAnother(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		a, b := w.machine("same").run(), w.machine("same").run()
+		w.until(time.Second, a.isLeading)
+		time.Sleep(time.Minute)
+		assert.False(t, b.isLeading())
+		assert.Empty(t, b.told())
+		a.link.Cut()
+		w.until(2*lease, b.isLeading)
+	})
+}
+
+// A machine that was suspended finds its lease gone at the first heartbeat. The work is told then, and not when
+// client-go gives up.
+func TestAfterASuspensionTheWorkIsToldAtOnce(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		a := w.machine("a").run()
+		w.until(time.Second, a.isLeading)
+		ctx, cancel := a.lock.Context(w.t.Context())
+		defer cancel()
+		time.Sleep(time.Minute)
+		a.clock.Wall.Add(int64(lease)) // the timers stood still
+		assert.Zero(t, a.lock.Token())
+		assert.Less(t, w.until(lease, func() bool { return !a.isLeading() }), lease/3+lease/60)
+		synctest.Wait()
+		require.Error(t, ctx.Err())
+		assert.ErrorIs(t, context.Cause(ctx), spindle.ErrExpired)
+	})
+}
+
+// The token in the ctx is that of the term, and fences; no other ctx has one.
+func TestTheWorkHasItsToken(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		a := w.machine("a")
+		tokens := make(chan spindle.Token, 1)
+		a.config = a.lock.Config(leaderelection.LeaderCallbacks{OnStoppedLeading: a.over,
+			OnStartedLeading: func(ctx context.Context) { tokens <- TokenOf(ctx); <-ctx.Done() }})
+		a.run()
+		assert.Equal(t, a.lock.Token(), <-tokens)
+		assert.NotZero(t, a.lock.Token())
+		require.Error(t, a.lock.Stop(w.t.Context()), "it leads")
+		a.cancel()
+		w.until(time.Second, a.hasEnded)
+		assert.Zero(t, a.lock.Token())
+		assert.Zero(t, TokenOf(w.t.Context()))
+	})
+}
+
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// written is what this machine's elector writes.
+func (m *machine) written() resourcelock.LeaderElectionRecord {
+	return resourcelock.LeaderElectionRecord{HolderIdentity: m.lock.Identity(), LeaseDurationSeconds: seconds(m.config)}
+}
+
+// withdrawn is what an operator does who takes a lock away from its holder by hand.
+func withdrawn(t spindle.Token) []table.Write {
+	return []table.Write{{Kind: table.Delete, Name: fleet.Key(t)}}
+}
