@@ -1,0 +1,34 @@
+//go:build unix
+
+package clientgo
+
+import (
+	"flag"
+	"testing"
+
+	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
+
+	"github.com/spindle-lock/spindle/internal/subprocess"
+)
+
+// TestMain fails if anything is left running.
+func TestMain(m *testing.M) {
+	subprocess.Main(runCandidate)
+	quiet := flag.NewFlagSet("klog", flag.ExitOnError) // client-go says a line for each that is refused
+	klog.InitFlags(quiet)
+	for name, value := range map[string]string{"logtostderr": "false", "stderrthreshold": "FATAL"} {
+		_ = quiet.Set(name, value)
+	}
+	klog.SetOutput(discard{})
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
+		goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+	)
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }

@@ -1,0 +1,125 @@
+package clientgo
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/tools/leaderelection"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/options"
+)
+
+func newLock(opts ...spindle.Option) (*Lock, error) {
+	seam := func(c *options.Config) { c.Store = &memtable.Store{} }
+	return New(nil, "locktable", "mylock", append(opts, seam)...)
+}
+
+// Whatever the lease, client-go takes the settings of Config, and they pass Accept.
+func TestTheSettingsOfConfigFit(t *testing.T) {
+	for _, lease := range []time.Duration{100 * time.Millisecond, time.Second, 10 * time.Second, 15 * time.Second, time.Minute, 24 * time.Hour} {
+		for _, heartbeat := range []time.Duration{lease / 20, lease / 3, lease * 2 / 3} {
+			lock, err := newLock(spindle.WithLease(lease), spindle.WithHeartbeat(heartbeat))
+			require.NoError(t, err)
+			c := lock.Config(leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}})
+			_, err = leaderelection.NewLeaderElector(c)
+			require.NoError(t, err, lease)
+			require.NoError(t, lock.Accept(c))
+			assert.True(t, c.ReleaseOnCancel)
+			assert.Equal(t, lease, c.LeaseDuration)
+		}
+	}
+}
+
+// The numbers that the documentation names.
+func TestTheDefaultSettings(t *testing.T) {
+	lock, err := newLock()
+	require.NoError(t, err)
+	c := lock.Config(leaderelection.LeaderCallbacks{})
+	assert.Equal(t, []time.Duration{4320 * time.Millisecond, 1080 * time.Millisecond, 10 * time.Second}, []time.Duration{c.RenewDeadline, c.RetryPeriod, c.LeaseDuration})
+}
+
+// controllers is the default of controller-runtime, and of many programs with client-go.
+var controllers = leaderelection.LeaderElectionConfig{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
+
+// Settings with which client-go could outlast the lease are refused, and what the error proposes is accepted.
+func TestSettingsThatOutlastTheLeaseAreRefused(t *testing.T) {
+	lock, err := newLock()
+	require.NoError(t, err)
+	err = lock.Accept(controllers)
+	require.EqualError(t, err, `clientgo: lock "mylock": RenewDeadline (10s) + RetryPeriod (2s) is 12s, which client-go goes on leading for by itself, and may be at most 5.4s with a lease of 10s and a heartbeat each 3.333333333s: take the settings of Config, or give spindle.WithLease(23s) and no WithHeartbeat`)
+	assert.Equal(t, 10*time.Second, lock.Config(leaderelection.LeaderCallbacks{}).LeaseDuration, "a refusal changes nothing")
+
+	lock, err = newLock(spindle.WithLease(23 * time.Second))
+	require.NoError(t, err)
+	require.NoError(t, lock.Accept(controllers))
+	c := lock.Config(leaderelection.LeaderCallbacks{})
+	assert.Equal(t, []time.Duration{15 * time.Second, 10 * time.Second, 2 * time.Second}, []time.Duration{c.LeaseDuration, c.RenewDeadline, c.RetryPeriod})
+
+	lock, err = newLock(spindle.WithLease(22 * time.Second))
+	require.NoError(t, err)
+	require.Error(t, lock.Accept(controllers), "it is the least")
+}
+
+// What client-go or this could not work with is refused, each with what is wrong.
+func TestOtherSettingsThatAreRefused(t *testing.T) {
+	lock, err := newLock()
+	require.NoError(t, err)
+	another, err := newLock()
+	require.NoError(t, err)
+	for want, change := range map[string]func(*leaderelection.LeaderElectionConfig){
+		"the Lock of these settings is another": func(c *leaderelection.LeaderElectionConfig) { c.Lock = another },
+		"Coordinated is for Leases":             func(c *leaderelection.LeaderElectionConfig) { c.Coordinated = true },
+		"RetryPeriod (0s) must be positive":     func(c *leaderelection.LeaderElectionConfig) { c.RetryPeriod = 0 },
+		"RenewDeadline (-1s)":                   func(c *leaderelection.LeaderElectionConfig) { c.RenewDeadline = -time.Second },
+		"LeaseDuration (0s)":                    func(c *leaderelection.LeaderElectionConfig) { c.LeaseDuration = 0 },
+	} {
+		c := lock.Config(leaderelection.LeaderCallbacks{})
+		change(&c)
+		require.ErrorContains(t, lock.Accept(c), want)
+	}
+}
+
+// New says what is wrong, and not an elector's log.
+func TestArgumentsThatAreRefused(t *testing.T) {
+	_, err := newLock(spindle.WithHeartbeat(9 * time.Second))
+	require.EqualError(t, err, `clientgo: lock "mylock": a heartbeat each 9s leaves client-go -550ms of a lease of 10s to go on by itself: give spindle.WithHeartbeat(3.333333333s) or less, or leave it out`)
+	_, err = newLock(spindle.WithLeader(func(context.Context, spindle.Token) {}))
+	require.ErrorContains(t, err, "WithLeader is given twice")
+	_, err = New(nil, "locktable", "mylock")
+	require.ErrorContains(t, err, "the Spanner client is nil")
+}
+
+// The identity is the id that spindle shows, and the description names the lock.
+func TestIdentity(t *testing.T) {
+	lock, err := newLock(spindle.WithID("pod-7"))
+	require.NoError(t, err)
+	assert.Equal(t, "pod-7", lock.Identity())
+	assert.Equal(t, "locktable/mylock", lock.Describe())
+	lock, err = newLock()
+	require.NoError(t, err)
+	assert.NotEmpty(t, lock.Identity())
+}
+
+// An elector whose ctx has ended, and a record of another, are refused.
+func TestUpdatesThatAreRefused(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		a := w.machine("a")
+		require.ErrorIs(t, a.lock.Update(context.Background(), a.written()), spindle.ErrNotLeader)
+		_, _, err := a.lock.Get(context.Background())
+		require.NoError(t, err)
+		require.ErrorIs(t, a.lock.Update(ended(), a.written()), context.Canceled)
+		r := a.written()
+		r.HolderIdentity = "b"
+		require.ErrorContains(t, a.lock.Update(context.Background(), r), `the record is of "b", and this is "a"`)
+		require.NoError(t, a.lock.Create(context.Background(), a.written()))
+		a.link.Cut()
+		w.until(lease, func() bool { err = a.lock.Update(context.Background(), a.written()); return err != nil })
+		require.ErrorContains(t, err, "of the lease are left, as heartbeats are not acknowledged, and client-go would go on leading for up to 5.9s")
+		assert.True(t, a.holds())
+	})
+}
