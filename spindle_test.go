@@ -13,6 +13,8 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/options"
 )
 
 func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
@@ -114,4 +116,14 @@ func TestToken(t *testing.T) {
 	assert.Equal(t, at, token.Time())
 	assert.Equal(t, "1779010200123456", token.String())
 	assert.Less(t, token, token+1)
+}
+
+// Code that has to fit a lock's options is told them, before Run and without an RPC.
+func TestSettingsAreWhatTheOptionsComeTo(t *testing.T) {
+	seam := func(c *options.Config) { c.Store = &memtable.Store{} }
+	s := spindle.New(nil, "locktable", "mylock", seam).Settings()
+	assert.NotEmpty(t, s.ID)
+	assert.Equal(t, spindle.Settings{ID: s.ID, Lease: 10 * time.Second, Heartbeat: 10 * time.Second / 3}, s)
+	given := spindle.New(nil, "locktable", "mylock", seam, spindle.WithID("a"), spindle.WithLease(time.Minute), spindle.WithHeartbeat(time.Second))
+	assert.Equal(t, spindle.Settings{ID: "a", Lease: time.Minute, Heartbeat: time.Second}, given.Settings())
 }

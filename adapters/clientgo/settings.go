@@ -19,7 +19,8 @@ func (l *Lock) promise(c leaderelection.LeaderElectionConfig) time.Duration {
 // room is what a RetryPeriod and a RenewDeadline may come to, so that each Update succeeds between two heartbeats that
 // are acknowledged within a twentieth of the lease.
 func (l *Lock) room() time.Duration {
-	return l.settings.Lease - l.settings.Lease/100 - l.settings.Heartbeat - l.settings.Heartbeat/20 - l.settings.Lease/20 - l.slack()
+	lease, heartbeat := l.settings.Lease, l.settings.Heartbeat
+	return (lease - lease/100 - heartbeat - heartbeat/20 - lease/20 - l.slack()).Truncate(time.Millisecond)
 }
 
 // defaults share the room.
@@ -27,7 +28,7 @@ func (l *Lock) defaults() (leaderelection.LeaderElectionConfig, error) {
 	room := l.room()
 	if room < l.settings.Lease/10 {
 		return leaderelection.LeaderElectionConfig{}, fmt.Errorf("a heartbeat each %v leaves client-go %v of a lease of %v to go on by itself: give spindle.WithHeartbeat(%v) or less, or leave it out",
-			l.settings.Heartbeat, room, l.settings.Lease, l.settings.Lease/3)
+			l.settings.Heartbeat, room, l.settings.Lease, (l.settings.Lease / 3).Truncate(time.Millisecond))
 	}
 	return leaderelection.LeaderElectionConfig{
 		LeaseDuration: l.settings.Lease,
@@ -82,7 +83,7 @@ func (l *Lock) check(c leaderelection.LeaderElectionConfig) error {
 		return fmt.Errorf("LeaseDuration (%v), RenewDeadline (%v) and RetryPeriod (%v) must be positive: take those of Config", c.LeaseDuration, c.RenewDeadline, c.RetryPeriod)
 	case c.RetryPeriod+c.RenewDeadline > l.room():
 		return fmt.Errorf("RenewDeadline (%v) + RetryPeriod (%v) is %v, which client-go goes on leading for by itself, and may be at most %v with a lease of %v and a heartbeat each %v: take the settings of Config, or give spindle.WithLease(%v) and no WithHeartbeat",
-			c.RenewDeadline, c.RetryPeriod, c.RetryPeriod+c.RenewDeadline, l.room(), l.settings.Lease, l.settings.Heartbeat, leaseFor(c.RetryPeriod+c.RenewDeadline))
+			c.RenewDeadline, c.RetryPeriod, c.RetryPeriod+c.RenewDeadline, l.room(), l.settings.Lease, l.settings.Heartbeat.Truncate(time.Millisecond), leaseFor(c.RetryPeriod+c.RenewDeadline))
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func TestSettingsThatOutlastTheLeaseAreRefused(t *testing.T) {
 	lock, err := newLock()
 	require.NoError(t, err)
 	err = lock.Accept(controllers)
-	require.EqualError(t, err, `clientgo: lock "mylock": RenewDeadline (10s) + RetryPeriod (2s) is 12s, which client-go goes on leading for by itself, and may be at most 5.4s with a lease of 10s and a heartbeat each 3.333333333s: take the settings of Config, or give spindle.WithLease(23s) and no WithHeartbeat`)
+	require.EqualError(t, err, `clientgo: lock "mylock": RenewDeadline (10s) + RetryPeriod (2s) is 12s, which client-go goes on leading for by itself, and may be at most 5.4s with a lease of 10s and a heartbeat each 3.333s: take the settings of Config, or give spindle.WithLease(23s) and no WithHeartbeat`)
 	assert.Equal(t, 10*time.Second, lock.Config(leaderelection.LeaderCallbacks{}).LeaseDuration, "a refusal changes nothing")
 
 	lock, err = newLock(spindle.WithLease(23 * time.Second))
@@ -87,7 +87,7 @@ func TestOtherSettingsThatAreRefused(t *testing.T) {
 // New says what is wrong, and not an elector's log.
 func TestArgumentsThatAreRefused(t *testing.T) {
 	_, err := newLock(spindle.WithHeartbeat(9 * time.Second))
-	require.EqualError(t, err, `clientgo: lock "mylock": a heartbeat each 9s leaves client-go -550ms of a lease of 10s to go on by itself: give spindle.WithHeartbeat(3.333333333s) or less, or leave it out`)
+	require.EqualError(t, err, `clientgo: lock "mylock": a heartbeat each 9s leaves client-go -550ms of a lease of 10s to go on by itself: give spindle.WithHeartbeat(3.333s) or less, or leave it out`)
 	_, err = newLock(spindle.WithLeader(func(context.Context, spindle.Token) {}))
 	require.ErrorContains(t, err, "WithLeader is given twice")
 	_, err = New(nil, "locktable", "mylock")

@@ -110,7 +110,7 @@ func (l *Lock) lead(ctx context.Context, token spindle.Token) {
 // keep is how long the term is to be kept yet, unless something changes.
 func (l *Lock) keep(t *term) time.Duration {
 	switch {
-	case t.granted.IsZero() && t.lost.Err() != nil:
+	case t.granted.IsZero() && (t.lost.Err() != nil || t.ctx.Err() != nil):
 		return 0
 	case t.freed && t.work == 0:
 		return 0
