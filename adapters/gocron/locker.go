@@ -27,9 +27,9 @@ var ErrDone = errors.New("done already")
 // a name is refused.
 //
 // Lock waits while another machine runs the job, so that a machine that dies is replaced once its lease has expired.
-// Meanwhile the scheduler does not fire this job again. If the other machine has done it, the job is skipped here, which
-// gocron counts as skipped. All other errors are logged as warnings to slog.Default, since gocron says nothing of them
-// without gocron.AfterLockError.
+// Meanwhile the scheduler does not fire this job again, and the wait counts as a run for WithLimitConcurrentJobs. If the
+// other machine has done it, gocron counts the job as skipped here. All other errors are logged as warnings to
+// slog.Default, since gocron says nothing of them without gocron.AfterLockError.
 //
 // gocron tells its lockers only that a job is over. So one that has failed counts as done, as does one that was told
 // to stop. And it tells jobs nothing of their locks: if one is lost, because Spanner was out of reach for a lease, say,
