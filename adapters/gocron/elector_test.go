@@ -26,12 +26,13 @@ func TestJobsRunOnTheMachineThatLeads(t *testing.T) {
 		e := spindlegocron.NewElector(l)
 		assert.ErrorIs(t, e.IsLeader(t.Context()), spindle.ErrNotLeader, "before Run")
 		m := newMachine(t, db, gocron.WithDistributedElector(e))
-		m.job(t, gocron.DurationJob(10*time.Millisecond), gocron.NewTask(func() {
+		_, err := m.NewJob(gocron.DurationJob(10*time.Millisecond), gocron.NewTask(func() {
 			select {
 			case m.ran <- "":
 			default:
 			}
 		}))
+		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		require.NoError(t, l.Run(ctx, done))

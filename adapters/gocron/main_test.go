@@ -43,6 +43,7 @@ type machine struct {
 	db     *spanner.Client
 	table  string
 	ran    chan string // by a job that runs
+	over   chan bool   // it returned no error
 	failed chan error
 	denied chan error
 }
@@ -54,11 +55,12 @@ func newMachine(t *testing.T, db *spindletest.Database, opts ...gocron.Scheduler
 	s, err := gocron.NewScheduler(opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Shutdown() })
-	return &machine{s, client, db.Table, make(chan string, 100), make(chan error, 100), make(chan error, 100)}
+	return &machine{s, client, db.Table, make(chan string, 100), make(chan bool, 100), make(chan error, 100), make(chan error, 100)}
 }
 
 func (m *machine) listeners() gocron.JobOption {
 	return gocron.WithEventListeners(
+		gocron.AfterJobRuns(func(uuid.UUID, string) { m.over <- true }),
 		gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { m.failed <- err }),
 		gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { m.denied <- err }))
 }

@@ -1,0 +1,21 @@
+// Package spindlecron lets the jobs of github.com/robfig/cron/v3 on several machines run once, decided by a lock table in
+// Spanner: [Job] is a job that runs once for each time of its schedule, [Once] a wrapper that does so with a job as it
+// is, and [OnlyLeader] one that runs jobs on the machine that leads.
+//
+// Job and Once are given a [lock.Key], which says which starts of different machines are for the same time. Use lock.Every
+// with the period of the schedule's times, and when in the period they are, in UTC:
+//
+//	@hourly, 0 * * * *       lock.Every(time.Hour)
+//	*/5 * * * *              lock.Every(5*time.Minute)
+//	0 3 * * *, 0 3 * * MON   lock.Every(24*time.Hour, 3*time.Hour)
+//	30 9,17 * * *            lock.Every(8*time.Hour, 90*time.Minute)
+//
+// It is compared with Spanner's clock, so clocks of machines may be off by nearly half a period, and the job may be
+// shorter than that. With a period of a day, a time zone or daylight saving time may be off by hours too.
+//
+// cron.Every, and @every in a spec, start periods after each machine's own start: at no times that lock.Every could say.
+// With them the job still runs once in each period, by whichever machine is first in it, but if machines start half a
+// period off its times, two runs may be close together, or a period go without one. Write */5 * * * * for @every 5m.
+//
+// Give each job a lock.Once of its own, of the same name on all machines.
+package spindlecron

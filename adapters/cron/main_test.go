@@ -1,0 +1,126 @@
+package spindlecron_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/robfig/cron/v3"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/adapters/cron"
+	"github.com/spindle-lock/spindle/internal/subprocess"
+	"github.com/spindle-lock/spindle/lock"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+func TestMain(m *testing.M) {
+	subprocess.Main(runMachine)
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+	)
+}
+
+const (
+	lease = time.Second
+	soon  = 30 * time.Second // what is awaited comes within it, however loaded the machine is
+)
+
+var quick = []spindle.Option{spindle.WithLease(lease), spindle.WithLogger(slog.New(slog.DiscardHandler))}
+
+// machine is a Cron with a client of its own, and what it logs.
+type machine struct {
+	*cron.Cron
+	once *lock.Once
+	ctx  context.Context
+	stop func() // ends ctx, and returns once all jobs are over
+	info chan string
+	err  chan error
+}
+
+func newMachine(t *testing.T, db *spindletest.Database) *machine {
+	client, err := spanner.NewClientWithConfig(context.Background(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true}, db.ClientOptions()...)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	m := &machine{Cron: cron.New(cron.WithSeconds(), cron.WithLogger(cron.DiscardLogger)), once: lock.NewOnce(client, db.Table, "job", quick...),
+		info: make(chan string, 100), err: make(chan error, 100)}
+	ctx, cancel := context.WithCancel(context.Background())
+	m.ctx = ctx
+	m.stop = func() { cancel(); <-m.Stop().Done() }
+	t.Cleanup(m.stop)
+	return m
+}
+
+// machine is a cron.Logger.
+func (m *machine) Info(msg string, _ ...any)           { m.info <- msg }
+func (m *machine) Error(err error, _ string, _ ...any) { m.err <- err }
+
+func (m *machine) job(key lock.Key, work func(context.Context, lock.Run) error) cron.Job {
+	return spindlecron.Job(m.ctx, m, m.once, key, work)
+}
+
+// soonest is a schedule of one time: as soon as the Cron asks.
+type soonest struct{ asked bool }
+
+func (s *soonest) Next(now time.Time) time.Time {
+	if s.asked {
+		return time.Time{}
+	}
+	s.asked = true
+	return now.Add(time.Millisecond)
+}
+
+// fire runs a job on the machine, once.
+func (m *machine) fire(j cron.Job) {
+	m.Schedule(&soonest{}, j)
+	m.Start()
+}
+
+// now is the key of what all machines are to run about now.
+func now() lock.Key { return daily(time.Now()) }
+
+func daily(t time.Time) lock.Key {
+	return lock.Every(24*time.Hour, t.UTC().Sub(t.Truncate(24*time.Hour)).Truncate(time.Second))
+}
+
+func await[T any](t *testing.T, c <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(soon):
+		require.Fail(t, "not seen", what)
+	}
+	return v
+}
+
+func none[T any](t *testing.T, c <-chan T, what string) {
+	t.Helper()
+	select {
+	case v := <-c:
+		require.Fail(t, what, "%v", v)
+	default:
+	}
+}
+
+// runMachine is a machine of its own process: its job says that it has begun, and never ends.
+func runMachine(args []string, _ <-chan string) error {
+	db, err := spanner.NewClientWithConfig(context.Background(), args[0], spanner.ClientConfig{DisableNativeMetrics: true})
+	if err != nil {
+		return err
+	}
+	c := cron.New(cron.WithSeconds())
+	_, err = c.AddJob("* * * * * *", spindlecron.Job(context.Background(), cron.DefaultLogger, lock.NewOnce(db, args[1], "job", quick...), now(),
+		func(context.Context, lock.Run) error { fmt.Println("begun"); select {} }))
+	if err != nil {
+		return err
+	}
+	c.Run()
+	return nil
+}

@@ -1,0 +1,168 @@
+package spindlecron_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/adapters/cron"
+	"github.com/spindle-lock/spindle/internal/subprocess"
+	"github.com/spindle-lock/spindle/lock"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+// fast is a schedule on a machine whose clock is ahead.
+type fast struct {
+	cron.Schedule
+	by time.Duration
+}
+
+func (f fast) Next(t time.Time) time.Time { return f.Schedule.Next(t.Add(f.by)).Add(-f.by) }
+
+// The jobs take no time: each was done long before the machines whose clocks are late start it.
+func TestEachTimeOfAScheduleIsRunOnce(t *testing.T) {
+	t.Parallel()
+	const period, times = 3 * time.Second, 3
+	db := spindletest.New(t)
+	spec, err := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse("*/3 * * * * *")
+	require.NoError(t, err)
+	ran := make(chan string, 100)
+	for _, by := range []time.Duration{-700 * time.Millisecond, 0, 700 * time.Millisecond} {
+		m := newMachine(t, db)
+		m.Schedule(fast{spec, by}, m.job(lock.Every(period), func(_ context.Context, run lock.Run) error {
+			ran <- run.Key()
+			return nil
+		}))
+		m.Start()
+	}
+	first, err := time.Parse(time.RFC3339, await(t, ran, "a run"))
+	require.NoError(t, err)
+	for i := range times {
+		want := first.Add(time.Duration(i+1) * period)
+		assert.Equal(t, want.Format(time.RFC3339), await(t, ran, "the next run"), "each time once, and none left out")
+	}
+}
+
+// The first machine starts the job before the time of the schedule by Spanner's clock, the other after it.
+func TestOneTimeIsOneWhicheverSideOfItTheClocksAre(t *testing.T) {
+	t.Parallel()
+	db := spindletest.New(t)
+	nominal := time.Now().Add(2 * time.Second).Truncate(time.Second)
+	ran := make(chan bool, 10)
+	early, late := newMachine(t, db), newMachine(t, db)
+	for _, m := range []*machine{early, late} {
+		if m == late {
+			time.Sleep(time.Until(nominal))
+		}
+		m.fire(spindlecron.Once(m.ctx, m, m.once, daily(nominal))(cron.FuncJob(func() { ran <- true })))
+		if m == early {
+			await(t, ran, "the job on the first machine")
+		}
+	}
+	assert.Contains(t, await(t, late.info, "why it is not run"), "done")
+	none(t, ran, "run twice for one time")
+	none(t, late.err, "what another has done is no error")
+}
+
+func TestTheJobOfAKilledMachineIsRunByAnotherAfterItsLease(t *testing.T) {
+	t.Parallel()
+	db := spindletest.New(t)
+	begun, ran := make(chan string, 10), make(chan bool, 10)
+	child, err := subprocess.Command{Args: []string{db.Path, db.Table}, Env: db.Env(), Line: func(s string) { begun <- s }}.Start()
+	require.NoError(t, err)
+	t.Cleanup(child.Kill)
+	await(t, begun, "the job on the first machine")
+	m := newMachine(t, db)
+	m.fire(m.job(now(), func(context.Context, lock.Run) error { ran <- true; return nil }))
+	time.Sleep(2 * lease) // the child's lock is kept
+	none(t, ran, "run while the first machine was alive")
+	child.Kill()
+	await(t, ran, "the job on the next machine")
+	none(t, m.err, "an error")
+}
+
+func TestAJobThatFailsOrPanicsIsRunByTheNextMachine(t *testing.T) {
+	t.Parallel()
+	db := spindletest.New(t)
+	key, broken := now(), errors.New("broken")
+	a, b, c, d := newMachine(t, db), newMachine(t, db), newMachine(t, db), newMachine(t, db)
+	a.fire(a.job(key, func(context.Context, lock.Run) error { return broken }))
+	assert.ErrorIs(t, await(t, a.err, "its error"), broken)
+
+	wrapped := cron.NewChain(cron.Recover(b), spindlecron.Once(b.ctx, b, b.once, key))
+	b.fire(wrapped.Then(cron.FuncJob(func() { panic("oh") })))
+	assert.EqualError(t, await(t, b.err, "what was recovered"), "oh")
+
+	ran := make(chan bool, 10)
+	c.fire(c.job(key, func(context.Context, lock.Run) error { ran <- true; return nil }))
+	await(t, ran, "the job")
+	c.stop()
+	d.fire(d.job(key, func(context.Context, lock.Run) error { ran <- true; return nil }))
+	assert.Contains(t, await(t, d.info, "why it is not run"), "done")
+	none(t, ran, "run again, though it was done")
+}
+
+// A job in a wrapper knows nothing of ctx: it goes on, and so does its lock. One that waits for another machine ends.
+func TestALockIsHeldUntilTheJobIsOverThoughCtxEnds(t *testing.T) {
+	t.Parallel()
+	db := spindletest.New(t)
+	key := now()
+	a, b, c := newMachine(t, db), newMachine(t, db), newMachine(t, db)
+	begun, finish, ran, stopped := make(chan bool), make(chan bool), make(chan bool, 10), make(chan bool)
+	a.fire(spindlecron.Once(a.ctx, a, a.once, key)(cron.FuncJob(func() { close(begun); <-finish })))
+	await(t, begun, "the job on the first machine")
+	waiting := func(m *machine) {
+		m.fire(m.job(key, func(context.Context, lock.Run) error { ran <- true; return nil }))
+	}
+	waiting(b)
+	waiting(c)
+	go func() { a.stop(); close(stopped) }()
+	time.Sleep(2 * lease) // both of the others have fired, and wait
+	b.stop()
+	assert.Contains(t, await(t, b.info, "its end"), "stopped")
+	none(t, b.err, "an error")
+	none(t, ran, "run while the first machine ran it")
+	close(finish)
+	await(t, stopped, "the end of the first machine")
+	assert.Contains(t, await(t, c.info, "why it is not run"), "done")
+	none(t, ran, "run again")
+	none(t, a.err, "an error")
+}
+
+func TestJobsRunOnTheMachineThatLeads(t *testing.T) {
+	t.Parallel()
+	db := spindletest.New(t)
+	var stop [2]func()
+	var ran [2]chan bool
+	for i := range 2 {
+		l := spindle.New(db.Client, db.Table, "leader", quick...)
+		ctx, cancel := context.WithCancel(context.Background())
+		t.Cleanup(cancel)
+		done := make(chan error, 1)
+		require.NoError(t, l.Run(ctx, done))
+		stop[i] = func() { cancel(); <-done }
+		if i == 0 {
+			_, err := l.WaitElected(t.Context())
+			require.NoError(t, err)
+		}
+		ran[i] = make(chan bool, 100)
+		c := cron.New(cron.WithSeconds(), cron.WithChain(spindlecron.OnlyLeader(l)))
+		_, err := c.AddFunc("* * * * * *", func() { ran[i] <- true })
+		require.NoError(t, err)
+		c.Start()
+		t.Cleanup(func() { <-c.Stop().Done() })
+	}
+	for range 3 {
+		await(t, ran[0], "a job of the leader")
+	}
+	none(t, ran[1], "a job of a follower")
+	stop[0]()
+	await(t, ran[1], "a job of the next leader")
+	stop[1]()
+}

@@ -1,0 +1,90 @@
+package spindlegocron_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"testing"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+
+	"github.com/spindle-lock/spindle/adapters/gocron"
+	"github.com/spindle-lock/spindle/lock"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+// Two machines have the same job each second, and one of them runs it.
+func ExampleTask() {
+	tb := &example{}
+	defer tb.end()
+	db := spindletest.New(tb) // in a program: spanner.NewClient, and the table by ddl.Create
+
+	ran := make(chan time.Time, 10)
+	for range 2 {
+		once := lock.NewOnce(db.Client, db.Table, "report")
+		report := func(ctx context.Context, run lock.Run) error {
+			at, err := time.Parse(time.RFC3339, run.Key())
+			ran <- at
+			return err
+		}
+		s, err := gocron.NewScheduler()
+		if err != nil {
+			log.Fatal(err)
+		}
+		_, err = s.NewJob(gocron.CronJob("* * * * * *", true),
+			spindlegocron.Task(once, lock.Every(time.Second), report), gocron.WithName("report"))
+		if err != nil {
+			log.Fatal(err)
+		}
+		s.Start()
+		defer func() { _ = s.Shutdown() }()
+	}
+	first, second := <-ran, <-ran
+	fmt.Println("for different seconds:", second.After(first))
+	// Output: for different seconds: true
+}
+
+// The same for jobs as they are: the locker is asked before each.
+func ExampleNewLocker() {
+	tb := &example{}
+	defer tb.end()
+	db := spindletest.New(tb)
+
+	ran := make(chan time.Time, 10)
+	for range 2 {
+		minutely := spindlegocron.NewLocker(db.Client, db.Table, "billing", lock.Every(time.Minute))
+		s, err := gocron.NewScheduler(gocron.WithDistributedLocker(minutely))
+		if err != nil {
+			log.Fatal(err)
+		}
+		_, err = s.NewJob(gocron.CronJob("* * * * *", false), gocron.NewTask(func() { ran <- time.Now() }), gocron.WithName("report"),
+			gocron.WithStartAt(gocron.WithStartImmediately())) // not only at the next minute
+		if err != nil {
+			log.Fatal(err)
+		}
+		s.Start()
+		defer func() { _ = s.Shutdown() }()
+	}
+	<-ran
+	fmt.Println("one machine runs it")
+	// Output: one machine runs it
+}
+
+// example stands for a test in an example, which has none.
+type example struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (*example) Helper()                  {}
+func (*example) Context() context.Context { return context.Background() }
+func (*example) Fatal(args ...any)        { log.Fatal(args...) }
+func (*example) Error(args ...any)        { log.Print(args...) }
+func (e *example) Cleanup(f func())       { e.cleanups = append(e.cleanups, f) }
+
+func (e *example) end() {
+	for i := range e.cleanups {
+		e.cleanups[len(e.cleanups)-1-i]()
+	}
+}
