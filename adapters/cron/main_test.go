@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	lease = time.Second
+	lease = 2 * time.Second
 	soon  = 30 * time.Second // what is awaited comes within it, however loaded the machine is
 )
 

@@ -28,7 +28,7 @@ func (f fast) Next(t time.Time) time.Time { return f.Schedule.Next(t.Add(f.by)).
 // The jobs take no time: each was done long before the machines whose clocks are late start it.
 func TestEachTimeOfAScheduleIsRunOnce(t *testing.T) {
 	t.Parallel()
-	const period, times = 3 * time.Second, 3
+	const period, times = 3 * time.Second, 2
 	db := spindletest.New(t)
 	spec, err := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse("*/3 * * * * *")
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestTheJobOfAKilledMachineIsRunByAnotherAfterItsLease(t *testing.T) {
 	await(t, begun, "the job on the first machine")
 	m := newMachine(t, db)
 	m.fire(m.job(now(), func(context.Context, lock.Run) error { ran <- true; return nil }))
-	time.Sleep(2 * lease) // the child's lock is kept
+	time.Sleep(3 * lease / 2) // the child's lock is kept
 	none(t, ran, "run while the first machine was alive")
 	child.Kill()
 	await(t, ran, "the job on the next machine")
@@ -123,7 +123,7 @@ func TestALockIsHeldUntilTheJobIsOverThoughCtxEnds(t *testing.T) {
 	waiting(b)
 	waiting(c)
 	go func() { a.stop(); close(stopped) }()
-	time.Sleep(2 * lease) // both of the others have fired, and wait
+	time.Sleep(3 * lease / 2) // both of the others have fired, and wait
 	b.stop()
 	assert.Contains(t, await(t, b.info, "its end"), "stopped")
 	none(t, b.err, "an error")

@@ -88,7 +88,7 @@ func (f fast) Now() time.Time { return f.Clock.Now().Add(f.by) }
 // is in the other's way.
 func TestEachTimeOfAScheduleIsRunOnce(t *testing.T) {
 	t.Parallel()
-	const period, times = 3 * time.Second, 3
+	const period, times = 3 * time.Second, 2
 	db := spindletest.New(t)
 	var mu sync.Mutex
 	runs := map[string][]string{}
@@ -113,7 +113,7 @@ func TestEachTimeOfAScheduleIsRunOnce(t *testing.T) {
 		}), gocron.WithStartAt(gocron.WithStartDateTimePast(clock.Now().Truncate(period))))
 		m.Start()
 	}
-	await(t, enough, "the job at three times")
+	await(t, enough, "the jobs at two times")
 	mu.Lock()
 	defer mu.Unlock()
 	for job, keys := range runs {
@@ -141,7 +141,7 @@ func TestTheJobOfAKilledMachineIsRunByAnotherAfterItsLease(t *testing.T) {
 	m.job(t, immediately, gocron.NewTask(func() { m.ran <- "locked" }), gocron.WithName("locked"), m.locker(now()))
 	m.job(t, immediately, spindlegocron.Task(m.once("task"), now(), func(context.Context, lock.Run) error { m.ran <- "task"; return nil }))
 	m.Start()
-	time.Sleep(2 * lease) // the child's lock is kept
+	time.Sleep(3 * lease / 2) // the child's lock is kept
 	none(t, m.ran, "run while the first machine was alive")
 	child.Kill()
 	both := []string{await(t, m.ran, "a job"), await(t, m.ran, "the other")}
@@ -239,7 +239,7 @@ func TestALockIsHeldUntilTheJobIsOverThroughAShutdown(t *testing.T) {
 	default: // shut down before it asked
 	}
 
-	time.Sleep(2 * lease)
+	time.Sleep(3 * lease / 2)
 	none(t, c.ran, "run while the first machine ran it")
 	none(t, c.denied, "it does not wait")
 	close(finish)
