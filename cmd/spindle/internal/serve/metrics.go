@@ -56,6 +56,7 @@ var (
 	descToken      = describe("spindle_lock_token", "The token of the term, of locks that are held or expired: when it began, in microseconds since 1970.", byLock...)
 	descChanges    = describe("spindle_lock_changes_total", "Terms that began since this process was started.", byLock...)
 	descJeopardies = describe("spindle_lock_jeopardies_total", "How often a holder was silent for two thirds of its lease.", byLock...)
+	descDone       = describe("spindle_done_timestamp_seconds", "When what is done once under the lock was done last, in seconds since 1970.", byLock...)
 
 	descMembers    = describe("spindle_table_group_members", "Members of the group that were heard from within their leases.", byGroup...)
 	descPartitions = describe("spindle_table_group_partitions", "Partitions of the group that somebody has, or had once.", byGroup...)
@@ -68,7 +69,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descUp, descLocks, descHeld, descState, descHolder, descAge, descLease, descToken, descChanges, descJeopardies,
+	for _, d := range []*prometheus.Desc{descUp, descLocks, descHeld, descState, descHolder, descAge, descLease, descToken, descChanges, descJeopardies, descDone,
 		descMembers, descPartitions, descNobody} {
 		to <- d
 	}
@@ -98,6 +99,9 @@ func (m *metrics) collect() (all []prometheus.Metric) {
 	groups := map[string]*group{}
 	count := map[table.State]int{table.Held: 0, table.Leaving: 0, table.Expired: 0, table.Released: 0, table.Unconfirmed: 0, table.Orphaned: 0, table.Unreadable: 0}
 	for name, k := range s.history.locks {
+		if k.Done.Key != "" {
+			add(descDone, gauge, float64(k.Done.At.UnixMilli())/1000, name)
+		}
 		state := k.State()
 		if state == table.Free {
 			continue // it has no row any more
