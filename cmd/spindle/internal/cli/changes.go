@@ -124,6 +124,9 @@ func what(l table.Listing) string {
 	case table.Expired:
 		return fmt.Sprintf("expired, %v after the last heartbeat of %s", l.Promise.Lease, show(l.Holder()))
 	case table.Released:
+		if l.Done.Key != "" && table.TokenAt(l.Done.At) == l.Token { // one commit did both
+			return "released: " + show(l.Done.Key) + " is done"
+		}
 		return "released"
 	case table.Unconfirmed:
 		return "claimed by " + show(l.Holder())
@@ -131,6 +134,9 @@ func what(l table.Listing) string {
 		return "orphaned: somebody deleted its row"
 	case table.Unreadable:
 		return "unreadable: its lease row does not say how long its holder may act"
+	}
+	if done := doneLine(l); done != "" {
+		return "free; " + done
 	}
 	return "free: nobody has claimed it yet, or its row was pruned"
 }

@@ -60,7 +60,7 @@ each write, and have the receiver refuse any token smaller than one it has seen.
 
 Exit codes:
   CMD's own, or 128 plus the number of the signal that ended it, and
-  1    spindle failed: the message says why
+  1    spindle failed: the message says why, and whether CMD succeeded
   2    the command line is wrong
   75   another holds the lock (--try), or held it for as long as --wait says
   76   the lock was lost, and CMD was ended

@@ -21,7 +21,8 @@ const statesHelp = `The states, by Spanner's clock:
   released     its last holder gave it back
   unconfirmed  it is claimed, but the claimant may not act yet
   orphaned     somebody deleted its row, but not the lease row
-  unreadable   its lease row does not say how long the holder may act`
+  unreadable   its lease row does not say how long the holder may act
+  free         only what was done last under it is known`
 
 func newLs(o *common) *cobra.Command {
 	var f format
@@ -38,7 +39,8 @@ status.
 SINCE is how long ago the term began, or the lock was released. BEAT is how long
 ago the last heartbeat was; a holder sends three in a lease. Both are by
 Spanner's clock alone. If the holder's id and value don't fit on the line, they
-are on a second line.
+are on a second line. What was done last under a lock (exec --every, --once, or
+lock.Once) is below it.
 
 A group of package group is one line: how many members and partitions it has,
 and how many of these have no holder. --group opens it: its members, each with

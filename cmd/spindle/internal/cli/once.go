@@ -23,10 +23,10 @@ killed, or loses the lock, the next exec that waits or is started runs it. CMD
 also gets SPINDLE_KEY, the key that it is run for.
 
 The days or hours of --every are counted by Spanner's clock, whatever the clocks
-of the machines say. They begin when hardly any cron line fires, those of 24h at
+of the machines say. One ends when hardly any cron line fires, those of 24h at
 12:07:30 UTC and those of 1h at 37:30, so that all machines that cron starts at
-one time ask in the same one. If yours fires close to that, exec says so, and
-which --offset to give.
+one time ask in the same one. If yours fires close to that, exec says so: give
+the time at which it fires, in UTC, as --offset, such as 12h.
 `
 
 // once is what exec is to do once.
@@ -40,8 +40,8 @@ type once struct {
 func (o *once) flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.tick.Period, "every", 0, "run CMD once in each `period`, such as 24h, on one of the machines that ask")
 	f.StringVar(&o.named, "once", "", "run CMD once for this `key`, on one of the machines that ask")
-	f.DurationVar(&o.tick.Offset, "offset", 0, "how long after 0:00 UTC, of Monday if need be, a period of --every begins")
-	f.Lookup("offset").DefValue = "far from cron's times"
+	f.DurationVar(&o.tick.Offset, "offset", 0, "when CMD is started, after 0:00 UTC (of Monday): a `time` in the middle of a period")
+	f.Lookup("offset").DefValue = "0, or 7m30s"
 	f.IntVar(&o.already, "already", 0, "exit with this `code`, such as 77, if it was done already")
 	for _, name := range []string{"every", "once", "offset", "already"} {
 		_ = f.SetAnnotation(name, commandLineOnly, []string{}) // --every is something else to other commands
@@ -72,6 +72,7 @@ func (x *execution) checkOnce() error {
 		}
 		return nil
 	}
+	o.tick.Nearest = true
 	if !given("offset") {
 		o.tick.Offset = usualOffset(o.tick.Period)
 	}
@@ -83,30 +84,27 @@ func (x *execution) checkOnce() error {
 
 const quarter = 15 * time.Minute
 
-// usualOffset has periods begin far from the times at which timers fire on all machines: half a period from the full
-// ones, and, if they are long, between two quarters of an hour, which those of any time zone are the same.
+// usualOffset has periods end far from the times at which timers fire on all machines: half a period from the full ones,
+// and, if they are long, between two quarters of an hour, which those of any time zone are the same.
 func usualOffset(period time.Duration) time.Duration {
-	half := (period / 2).Truncate(time.Second)
-	if half < quarter {
-		return half
+	if period < 2*quarter {
+		return 0
 	}
-	return half.Truncate(quarter) + quarter/2
+	return quarter / 2
 }
 
-// betterOffset has periods begin half a period from now, if now is so close to the beginning of one that another
-// machine's timer, for the same time, may fire in the next period or the last. Else it is negative. A loop of less than a
-// minute is no timer's.
+// betterOffset is that of now, if now is so close to the end of a period that another machine's timer, for the same time,
+// may fire in another one. Else it is negative. What is started more often than once a minute is no timer's.
 func betterOffset(t table.Tick, now time.Time) time.Duration {
-	since := now.Sub(t.Begin(now))
-	if t.Period < time.Minute || min(since, t.Period-since) > min(t.Period/50, 5*time.Minute) {
+	left := t.Period/2 - now.Sub(t.Begin(now)).Abs()
+	if t.Period < time.Minute || left > min(t.Period/50, 5*time.Minute) {
 		return -1
 	}
 	grain := time.Second
 	if t.Period >= time.Hour {
 		grain = time.Minute
 	}
-	fired := now.Sub(table.Tick{Period: t.Period}.Begin(now))
-	return ((fired + t.Period/2) % t.Period).Truncate(grain)
+	return now.Sub(table.Tick{Period: t.Period}.Begin(now)).Truncate(grain)
 }
 
 // glance is a first look at what was done last, which costs one RPC and nothing else if there is nothing to do. What
@@ -132,7 +130,7 @@ func (x *execution) choose(ctx context.Context) error {
 	if t := x.once.tick; t.Period != 0 {
 		key = t.Key(now)
 		if offset := betterOffset(t, now); offset >= 0 {
-			x.complain("%s: a period of --every %s begins at about this time: if timers of other machines fire in another one, CMD runs twice. With --offset %s it begins far from now", x.name, brief(t.Period), brief(offset))
+			x.complain("%s: a period of --every %s ends at about this time: if a timer of another machine fires a little earlier or later, CMD runs twice. Give the time at which they fire: --offset %s", x.name, brief(t.Period), brief(offset))
 		}
 	}
 	if err := last.Follows(key); err != nil {
@@ -207,12 +205,12 @@ func (x *execution) again(t *elect.Term) error {
 		last, now, err := x.last(ctx, table.Strong)
 		var over *exit
 		switch {
+		case t.Context().Err() != nil:
+			return &exit{lost, fmt.Errorf("%s was lost: %w", x.name, context.Cause(t.Context()))}
 		case err == nil:
 			return x.unless(last, now)
 		case errors.As(err, &over):
 			return err
-		case t.Context().Err() != nil:
-			return &exit{lost, fmt.Errorf("%s was lost: %w", x.name, context.Cause(t.Context()))}
 		case ctx.Err() != nil:
 			for s := range x.signals { // it comes here too
 				if ends(s) {
@@ -233,6 +231,17 @@ func (x *execution) did(r result) bool { return x.key != "" && r.err == nil && r
 // unrecorded says that what was done is not known to be.
 func (x *execution) unrecorded(why error) error {
 	return &exit{failed, fmt.Errorf("%s: %s SUCCEEDED, BUT THAT %s IS DONE WAS NOT RECORDED: the next exec runs it again: %w", x.name, x.args[0], x.key, why)}
+}
+
+// doneLine says what was done last under a lock, if that is so.
+func doneLine(l table.Listing) string {
+	switch {
+	case l.Undone != nil:
+		return l.Undone.Error()
+	case l.Done.Key == "":
+		return ""
+	}
+	return "last done: " + show(l.Done.Key) + ", " + whenDone(l.Done, l.At)
 }
 
 // whenDone says when something was done, and by whom.

@@ -54,6 +54,10 @@ type lockJSON struct {
 	LeaseSeconds float64    `json:"lease_seconds,omitempty"`
 	At           time.Time  `json:"at"`
 	Problem      string     `json:"problem,omitempty"`
+	Done         string     `json:"done,omitempty"` // the key of what was done last
+	DoneBy       string     `json:"done_by,omitempty"`
+	DoneAt       *time.Time `json:"done_at,omitempty"`
+	DoneAge      *float64   `json:"done_age_seconds,omitempty"`
 	Group        string     `json:"group,omitempty"` // that it is a part of
 	Partition    string     `json:"partition,omitempty"`
 	Member       string     `json:"member,omitempty"` // of a partition: the lock of who has it, or had it last
@@ -77,6 +81,12 @@ func jsonOf(l table.Listing) lockJSON {
 	}
 	if l.Unreadable != nil {
 		j.Problem = l.Unreadable.Error()
+	} else if l.Undone != nil {
+		j.Problem = l.Undone.Error()
+	}
+	if l.Done.Key != "" {
+		at, age := l.Done.At.UTC(), l.At.Sub(l.Done.At).Seconds()
+		j.Done, j.DoneBy, j.DoneAt, j.DoneAge = l.Done.Key, l.Done.By, &at, &age
 	}
 	if part, _ := table.PartOf(l.Name); l.IsPart() {
 		j.Group, j.Partition, j.Member = part.Group, part.Partition, l.Member.Name

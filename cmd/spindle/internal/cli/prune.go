@@ -25,7 +25,8 @@ held, claimed or expired are left alone.
 It is safe while candidates and holders run: a lock without a row is free, and
 its tokens still grow. Don't set --older below the longest lease: a candidate
 that saw the last holder, and has not looked since, waits one lease if the row
-is gone.
+is gone. What was done last (exec --every, --once) is kept, as it would be done
+again. To forget it, delete the row NAME!done.
 
 It works in batches. If it is interrupted, what it has deleted stays deleted.
 The --timeout is for each batch.

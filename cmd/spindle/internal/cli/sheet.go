@@ -23,7 +23,7 @@ type entry struct {
 var lockColumns = []string{"LOCK", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HOLDER AND VALUE"}
 
 func lockEntry(l table.Listing) entry {
-	return entry{name: l.Name, cells: cells(l), state: l.State(), tail: whose(l), json: jsonOf(l), trouble: l.Unreadable}
+	return entry{name: l.Name, cells: cells(l), state: l.State(), tail: whose(l), below: doneLine(l), json: jsonOf(l), trouble: l.Unreadable}
 }
 
 // cells are the columns of a lock for people, without its holder and value.

@@ -30,6 +30,9 @@ member is, such as orders/member/0003: its holder, state and heartbeat are that
 one's, and its token is its own. A group as such is no lock: for that, use
 spindle members.
 
+What was done last under the lock, by exec --every, --once or lock.Once, is said
+as well.
+
 The answer is about the past: the lock may have changed hands since. Use it to
 decide where to look, not what to write: for that there is the token.
 
@@ -111,6 +114,15 @@ func isHolder(holder, id string) bool {
 
 // sentence describes a lock in a few lines.
 func sentence(l table.Listing) string {
+	text := standing(l)
+	if done := doneLine(l); done != "" {
+		text += "\n  " + done
+	}
+	return text
+}
+
+// standing says whether a lock is held.
+func standing(l table.Listing) string {
 	name, token := show(l.Name), l.Token
 	age, since := short(l.At.Sub(l.Heartbeat)), short(l.At.Sub(l.Token.Time()))
 	switch l.State() {
