@@ -67,6 +67,7 @@ func TestScripts(t *testing.T) {
 			"member":   member,
 			"leave":    leave,
 			"get":      get,
+			"record":   record,
 		},
 	})
 }
@@ -263,6 +264,19 @@ func client(ts *testscript.TestScript, host string) *spanner.Client {
 		option.WithEndpoint(ts.Getenv(host)), option.WithoutAuthentication(), option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
 	ts.Check(err)
 	return db
+}
+
+// record writes what a row says of what was done last under a lock, or deletes it: record NAME TEXT, record NAME.
+func record(ts *testscript.TestScript, neg bool, args []string) {
+	db := client(ts, "EMULATOR")
+	defer db.Close()
+	row := args[0] + "!done"
+	m := spanner.Delete("locktable", spanner.Key{row})
+	if len(args) > 1 {
+		m = spanner.InsertOrUpdate("locktable", []string{"name", "writer"}, []any{row, args[1]})
+	}
+	_, err := db.Apply(context.Background(), []*spanner.Mutation{m})
+	ts.Check(err)
 }
 
 type membersKey struct{}
