@@ -191,9 +191,9 @@ func (m *mutex) Token() spindle.Token {
 }
 
 // Apply is spindle.Lock.Apply under the token that the lock is held under now, or, with a ctx of Do, under that
-// of its turn, even if this value is locked again by then. It returns an error that
-// errors.Is(err, spindle.ErrFenced) exactly when the lock is not held under that token any more, or is not held
-// at all: nothing is asked of Spanner then. A Set is held if all of its locks are.
+// of its turn, even if this value is locked again by then. errors.Is(err, spindle.ErrFenced) is true exactly when
+// the lock is not held under that token any more, or not held at all: nothing is asked of Spanner then. A Set is
+// held if all of its locks are.
 func (m *mutex) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	if m.contender.err != nil {
 		return time.Time{}, m.contender.err

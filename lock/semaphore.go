@@ -223,8 +223,8 @@ func (p *Permit) FenceStatement(dialect databasepb.DatabaseDialect) spanner.Stat
 	return p.fence().Statement(dialect)
 }
 
-// Apply is spindle.Lock.Apply under the token of the slot. It returns an error that
-// errors.Is(err, spindle.ErrFenced) exactly when the slot is not held any more.
+// Apply is spindle.Lock.Apply under the token of the slot. errors.Is(err, spindle.ErrFenced) is true exactly when
+// the slot is not held any more.
 func (p *Permit) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	return p.fence().Apply(ctx, ms, opts...)
 }
