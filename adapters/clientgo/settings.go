@@ -78,7 +78,7 @@ func (l *Lock) check(c leaderelection.LeaderElectionConfig) error {
 	case c.Lock != nil && c.Lock != l:
 		return fmt.Errorf("the Lock of these settings is another, %s: give each its own", c.Lock.Describe())
 	case c.Coordinated:
-		return errors.New("with Coordinated, for Leases of Kubernetes, the API server chooses the leader: leave it out")
+		return errors.New("election with Coordinated is for Leases of Kubernetes, where the API server chooses the leader: leave it out")
 	case c.RetryPeriod <= 0 || c.RenewDeadline <= 0 || c.LeaseDuration <= 0:
 		return fmt.Errorf("LeaseDuration (%v), RenewDeadline (%v) and RetryPeriod (%v) must be positive: take those of Config", c.LeaseDuration, c.RenewDeadline, c.RetryPeriod)
 	case c.RetryPeriod+c.RenewDeadline > l.room():

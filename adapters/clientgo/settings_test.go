@@ -73,7 +73,7 @@ func TestOtherSettingsThatAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	for want, change := range map[string]func(*leaderelection.LeaderElectionConfig){
 		"the Lock of these settings is another": func(c *leaderelection.LeaderElectionConfig) { c.Lock = another },
-		"with Coordinated":                      func(c *leaderelection.LeaderElectionConfig) { c.Coordinated = true },
+		"with Coordinated is for Leases":        func(c *leaderelection.LeaderElectionConfig) { c.Coordinated = true },
 		"RetryPeriod (0s) must be positive":     func(c *leaderelection.LeaderElectionConfig) { c.RetryPeriod = 0 },
 		"RenewDeadline (-1s)":                   func(c *leaderelection.LeaderElectionConfig) { c.RenewDeadline = -time.Second },
 		"LeaseDuration (0s)":                    func(c *leaderelection.LeaderElectionConfig) { c.LeaseDuration = 0 },
