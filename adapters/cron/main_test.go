@@ -2,6 +2,7 @@ package spindlecron_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -21,6 +22,7 @@ import (
 
 func TestMain(m *testing.M) {
 	subprocess.Main(runMachine)
+	_ = flag.Set("test.parallel", "8") // the tests wait more than they work
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),

@@ -3,6 +3,7 @@ package spindlegocron_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -23,6 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	subprocess.Main(runMachine)
+	_ = flag.Set("test.parallel", "8") // the tests wait more than they work
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
