@@ -14,7 +14,7 @@ import (
 // Whatever the network does, and whenever electors are started, cancelled and asked to hand over, client-go's own
 // terms never overlap, though nothing but client-go's clock ends its work here, and somebody leads again in the end.
 func TestNoTwoLeadWhateverHappens(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			inVirtualTime(t, func(w *world) {
 				r := rand.New(rand.NewPCG(seed, 0))
