@@ -27,8 +27,8 @@ const (
 // Each partition of a group is a lock in the history, with a register of its own, which whoever has it counts up.
 func TestGroupChaos(t *testing.T) {
 	chaos(t, 30*time.Second, groupSize, partitions, func(team *team, db *spindletest.Database, mended int64) {
-		assert.Eventually(t, func() bool { return team.h.await(0, team.evenly) && team.seenBy(t, db) }, settle, lease/4,
-			"group %s: its partitions are not held evenly %v after the last fault", team.base.Lock, settle)
+		assert.Eventually(t, func() bool { return team.h.await(0, team.evenly) && team.seenBy(t, db) }, 2*settle, lease/4,
+			"group %s: its partitions are not held evenly %v after the last fault", team.base.Lock, 2*settle)
 		for _, lock := range team.locks {
 			ok := team.h.await(settle, func() bool { return team.h.accepted(lock, mended) > 0 })
 			assert.True(t, ok, "partition %s: no write was accepted in %v after the last fault", lock, settle)

@@ -172,7 +172,7 @@ func TestSimpleCompetesOnADatabase(t *testing.T) {
 	needEmulator(t)
 	db := spindletest.New(t)
 	simple := func(args ...string) *program {
-		return goRun(t, db.Env(), append([]string{"./examples/simple", "-db", db.Path, "-lease", "1s"}, args...)...)
+		return goRun(t, db.Env(), append([]string{"./examples/simple", "-db", db.Path, "-lease", "3s"}, args...)...)
 	}
 	out, err := simple("-table", "mine").end()
 	require.Error(t, err)
@@ -183,7 +183,7 @@ func TestSimpleCompetesOnADatabase(t *testing.T) {
 	first := simple("-table", "mine", "-create", "-id", "first")
 	token := first.until(`ELECTED +token (\d{16})$`)
 	second := simple("-table", "mine", "-create", "-id", "second")
-	assert.Equal(t, token, second.until(`leader seen +first, token (\d{16}), lease 1s$`))
+	assert.Equal(t, token, second.until(`leader seen +first, token (\d{16}), lease 3s$`))
 	first.interrupt()
 	out, _ = first.end() // go run makes an error of every interrupt
 	assert.Contains(t, out, "released")

@@ -31,7 +31,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{`partition "b" is given twice`, New(db, "locktable", "orders", Named("b", "a", "b"))},
 		{"has no name", New(db, "locktable", "orders", Named("a", ""))},
 		{"control characters", New(db, "locktable", "orders", Named("a\x1b[31m"))},
-		{"not UTF-8", New(db, "locktable", "orders", Named("a\xff"))},
+		{"invalid UTF-8", New(db, "locktable", "orders", Named("a\xff"))},
 		{"at most 4096 are allowed", New(db, "locktable", "orders", Named(strings.Repeat("x", 4096)))},
 		{"WithLeader is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithLeader(func(context.Context, spindle.Token) {}))},
 		{"WithPriority is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithPriority(3))},

@@ -68,7 +68,7 @@ func (s *story) note(before map[string]table.Listing, lock table.Listing) []chan
 	case known && lock.State() == table.Free:
 		text = gone
 	case !lock.IsPart() || part.Partition != "":
-	case lock.State() == table.Held && known && was.Token == lock.Token:
+	case lock.State() == table.Held && was.State() == table.Expired && was.Token == lock.Token:
 		text = "heard from again: " + show(lock.Holder())
 	case lock.State() == table.Held:
 		text = "joined by " + strings.TrimPrefix(text, heldBy)

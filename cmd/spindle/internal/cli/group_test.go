@@ -155,6 +155,24 @@ func TestAMemberThatWasBuriedDidNotLeave(t *testing.T) {
 	}
 }
 
+// A look between the claim and its confirmation shows neither a member nor one that was silent.
+func TestAMemberWhoseClaimWasSeenHasJoined(t *testing.T) {
+	var s story
+	var told []string
+	for _, heartbeat := range []float64{101, 102} {
+		b := memberOf(1, "b", at(101), at(heartbeat))
+		b.At = at(heartbeat)
+		if heartbeat == 101 {
+			b.Promise = nil
+		}
+		_, groups := gather([]table.Listing{b}, "")
+		for _, c := range s.next(look{groups: groups, at: b.At}) {
+			told = append(told, c.Text)
+		}
+	}
+	assert.Equal(t, []string{"claimed by b", "joined by b, token 101000000"}, told)
+}
+
 // A heartbeat that arrives late, before anybody has buried its member, begins no term.
 func TestAMemberThatIsHeardFromAgainHasNotJoined(t *testing.T) {
 	var s story
