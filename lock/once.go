@@ -11,6 +11,7 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
 // ErrBusy is returned by Once.TryDo if another is doing the work now: its text says who.
@@ -154,9 +155,7 @@ func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (table.Don
 	defer w.Close()
 	retry := elect.Backoff{Max: c.config.Lease / 10}
 	for {
-		attempt, cancel := context.WithTimeout(ctx, elect.Attempt(c.config.Lease))
-		last, now, err := w.Table(c.table).Done(attempt, bound, o.name())
-		cancel()
+		last, now, err := o.look(ctx, bound, w)
 		switch {
 		case err == nil:
 			return last, now, nil
@@ -169,6 +168,13 @@ func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (table.Don
 	}
 }
 
+func (o *Once) look(ctx context.Context, bound table.Bound, w *telemetry.Watch) (table.Done, time.Time, error) {
+	c := &o.mutex.contender
+	ctx, cancel := context.WithTimeout(ctx, elect.Attempt(c.config.Lease))
+	defer cancel()
+	return w.Table(c.table).Done(ctx, bound, o.name())
+}
+
 // unlessDone chooses the lock if it is free, unless the work was done by then.
 func (o *Once) unlessDone(ctx context.Context, wanted string, w *waiting) elect.Choose {
 	return func(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
@@ -176,7 +182,7 @@ func (o *Once) unlessDone(ctx context.Context, wanted string, w *waiting) elect.
 		if claim == nil {
 			return nil, wait, err
 		}
-		last, _, err := w.watch.Table(o.mutex.contender.table).Done(ctx, table.Present, o.name())
+		last, _, err := o.look(ctx, table.Present, w.watch)
 		if err == nil && last.Covers(wanted) {
 			err = errDone
 		}

@@ -279,6 +279,31 @@ func TestARecordWhoseReplyWasLostIsDone(t *testing.T) {
 	})
 }
 
+// The record is read three times: first, before the claim, and under the lock.
+func TestAReadOfTheRecordThatIsLostHoldsUpNobodyForLong(t *testing.T) {
+	for nth := 1; nth <= 3; nth++ {
+		inVirtualTime(t, func(b *bed) {
+			p, read := b.process(), 0
+			lost := func(step string) bool {
+				if step == "done" {
+					read++
+				}
+				return step == "done" && read == nth
+			}
+			o, start := p.once("nightly"), time.Now()
+			p.Lose(lost, nil)
+			_, err := o.TryDo(context.Background(), KeyOf("1"), succeed)
+			assert.Error(t, err)
+			assert.Less(t, time.Since(start), onceLease/2)
+			read, start = 0, time.Now()
+			ran, err := o.Do(context.Background(), KeyOf("1"), succeed)
+			assert.NoError(t, err)
+			assert.True(t, ran)
+			assert.Less(t, time.Since(start), onceLease/2)
+		})
+	}
+}
+
 func TestOnceRefusesBadInput(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		o := b.process().once("nightly")
