@@ -105,7 +105,10 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 	err = own.do(ctx, func(ctx context.Context) error {
 		// The last holder may have recorded it until its lease row was gone.
 		last, _, err := o.last(ctx, table.Strong, try)
-		if late = last.Covers(wanted); late || err != nil {
+		if err == nil {
+			late, err = last.Covers(wanted)
+		}
+		if late || err != nil {
 			return err
 		}
 		ran = true
@@ -139,10 +142,11 @@ func (o *Once) wanted(ctx context.Context, key Key, try bool) (string, error) {
 		return "", err
 	}
 	wanted := key.at(now)
-	if err := last.Follows(wanted); err != nil {
+	done, err := last.Covers(wanted)
+	switch {
+	case err != nil:
 		return "", o.mutex.contender.wrap("once", err)
-	}
-	if last.Covers(wanted) {
+	case done:
 		return "", nil
 	}
 	return wanted, nil
@@ -183,7 +187,11 @@ func (o *Once) unlessDone(ctx context.Context, wanted string, w *waiting) elect.
 			return nil, wait, err
 		}
 		last, _, err := o.look(ctx, table.Present, w.watch)
-		if err == nil && last.Covers(wanted) {
+		if err != nil {
+			return nil, 0, err
+		}
+		done, err := last.Covers(wanted)
+		if done {
 			err = errDone
 		}
 		return claim, 0, err

@@ -336,6 +336,26 @@ func TestTicksAndOtherKeysDoNotGoTogether(t *testing.T) {
 	})
 }
 
+// A first key that another records meanwhile is compared as one that was there before.
+func TestATickThatWaitsForAnotherKeyIsNotTakenForDone(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		ctx, begun := context.Background(), make(chan bool)
+		go func() {
+			_, err := b.process().once("nightly").Do(ctx, KeyOf("again"), func(context.Context, Run) error {
+				close(begun)
+				time.Sleep(time.Second)
+				return nil
+			})
+			assert.NoError(t, err)
+		}()
+		<-begun
+		ran, err := b.process().once("nightly").Do(ctx, Tick(time.Hour), succeed)
+		assert.ErrorContains(t, err, "use another name")
+		assert.False(t, ran)
+		assert.Equal(t, "again", b.last("nightly"))
+	})
+}
+
 func TestARecordThatCannotBeReadStopsTheWork(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		require.NoError(t, b.store.Commit(b.Context(), "operator", []table.Write{{Kind: table.Put, Name: "nightly!done"}}))

@@ -100,7 +100,7 @@ func (c *Candidate) shortest(seen []Sight) time.Duration {
 // Lasting reports whether an error will not go away by itself: something is missing, not allowed or wrong,
 // and it is not just a transaction that is lost.
 func Lasting(err error) bool {
-	if errors.Is(err, table.ErrGroup) || errors.Is(err, table.ErrGarbled) {
+	if errors.Is(err, table.ErrGroup) || errors.Is(err, table.ErrGarbled) || errors.Is(err, table.ErrUnordered) {
 		return true
 	}
 	switch spanner.ErrCode(err) {

@@ -19,8 +19,13 @@ const doneSuffix = "!done"
 // MaxDone is the longest key of what was done, in bytes.
 const MaxDone = 1 << 10
 
-// ErrGarbled says that a row does not say what was done.
-var ErrGarbled = errors.New("what was done last is not known")
+var (
+	// ErrGarbled says that a row does not say what was done.
+	ErrGarbled = errors.New("what was done last is not known")
+
+	// ErrUnordered says that a key is neither before nor after what was done last.
+	ErrUnordered = errors.New("one is a tick of a schedule, and the other is not")
+)
 
 // Done is what was done last under a lock.
 type Done struct {
@@ -35,16 +40,16 @@ type doneJSON struct {
 	By  string `json:"by,omitempty"`
 }
 
-// Covers reports whether key is done: itself, or a later one.
-func (d Done) Covers(key string) bool { return d.Key != "" && key <= d.Key }
-
-// Follows says why key can't be told from what was done last to be before or after it, or nil: ticks and other keys have no
-// order. A key such as "again" would be after every tick, and no tick be done any more.
-func (d Done) Follows(key string) error {
-	if d.Key == "" || isTick(d.Key) == isTick(key) {
-		return nil
+// Covers reports whether key is done: itself, or a later one. It fails with ErrUnordered for a tick among other keys, or
+// the other way around: a key such as "again" would be after every tick, and no tick be done any more.
+func (d Done) Covers(key string) (bool, error) {
+	if d.Key == "" {
+		return false, nil
 	}
-	return fmt.Errorf("key %q can't be compared with what was done last, %q: one is a tick of a schedule, and the other is not: use another name for it", key, d.Key)
+	if isTick(d.Key) != isTick(key) {
+		return false, fmt.Errorf("key %q can't be compared with what was done last, %q: %w: use another name for it", key, d.Key, ErrUnordered)
+	}
+	return key <= d.Key, nil
 }
 
 // CheckDone says why a key can't be that of what is done, or nil.

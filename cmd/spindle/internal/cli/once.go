@@ -133,9 +133,6 @@ func (x *execution) choose(ctx context.Context) error {
 			x.complain("%s: a period of --every %s ends at about this time: if a timer of another machine fires a little earlier or later, CMD runs twice. Give the time at which they fire: --offset %s", x.name, brief(t.Period), brief(offset))
 		}
 	}
-	if err := last.Follows(key); err != nil {
-		return &exit{failed, fmt.Errorf("%s: %w", x.name, err)}
-	}
 	x.key = key
 	return x.unless(last, now)
 }
@@ -154,9 +151,13 @@ func (x *execution) last(ctx context.Context, bound table.Bound) (table.Done, ti
 	return last, now, err
 }
 
-// unless returns an exit if the key is done.
+// unless returns an exit if the key is done, or can't be compared with what was.
 func (x *execution) unless(last table.Done, now time.Time) error {
-	if !last.Covers(x.key) {
+	done, err := last.Covers(x.key)
+	switch {
+	case err != nil:
+		return &exit{failed, fmt.Errorf("%s: %w", x.name, err)}
+	case !done:
 		return nil
 	}
 	was := ""
