@@ -116,7 +116,7 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 		done = err == nil
 		return err
 	})
-	if late || done && errors.Is(err, ErrNotHeld) && t.term.Recorded(context.WithoutCancel(ctx), wanted) {
+	if late || done && err != nil && t.term.Recorded(context.WithoutCancel(ctx), wanted) {
 		return ran, nil // by another, or by fn itself
 	}
 	return ran, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
@@ -300,6 +301,67 @@ func TestAReadOfTheRecordThatIsLostHoldsUpNobodyForLong(t *testing.T) {
 			assert.NoError(t, err)
 			assert.True(t, ran)
 			assert.Less(t, time.Since(start), onceLease/2)
+		})
+	}
+}
+
+// The next has done a later key by the time that it is tried again: that one took the lock from nobody.
+func TestARecordWhoseReplyWasLostIsDoneEvenIfALaterOneIsThereByThen(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p, begun, next := b.process(), make(chan bool), make(chan error)
+		p.Lose(nil, memtable.Once("finish"))
+		go func() {
+			<-begun
+			_, err := b.process().once("nightly").Do(context.Background(), KeyOf("2"), succeed)
+			next <- err
+		}()
+		ran, err := p.once("nightly").Do(context.Background(), KeyOf("1"), func(context.Context, Run) error {
+			close(begun)
+			time.Sleep(time.Second)
+			return nil
+		})
+		assert.NoError(t, err)
+		assert.True(t, ran)
+		assert.NoError(t, <-next)
+		assert.Equal(t, "2", b.last("nightly"))
+	})
+}
+
+// A lock that was taken away, whose work another has done, tells by the token of the record.
+func TestWorkThatAnotherHasDoneMeanwhileIsAnError(t *testing.T) {
+	for _, key := range []string{"1", "2"} {
+		inVirtualTime(t, func(b *bed) {
+			ran, err := b.process().once("nightly").Do(context.Background(), KeyOf("1"), func(_ context.Context, r Run) error {
+				b.lose("nightly", r.Token())
+				_, err := b.process().once("nightly").Do(context.Background(), KeyOf(key), succeed)
+				return err
+			})
+			assert.True(t, ran)
+			assert.ErrorIs(t, err, ErrNotHeld)
+		})
+	}
+}
+
+// What is recorded is done, even if nobody can say that the lock was given back.
+func TestADoneKeyIsNoErrorIfOnlyTheLockIsLeftToExpire(t *testing.T) {
+	for name, fault := range map[string]func(*memtable.Link){
+		"replies lost": func(l *memtable.Link) { l.Lose(nil, func(step string) bool { return step == "finish" }) },
+		"refused":      func(l *memtable.Link) { l.Refuse(failing(refused(codes.Unavailable), "finish")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(b *bed) {
+				p := b.process()
+				ran, err := p.once("nightly").Do(context.Background(), KeyOf("1"), func(ctx context.Context, r Run) error {
+					fault(&p.Link)
+					if name == "refused" {
+						return b.store.Commit(ctx, "work", table.Record("nightly", r.token, r.Key(), "p"))
+					}
+					return nil
+				})
+				assert.NoError(t, err)
+				assert.True(t, ran)
+				assert.Equal(t, "1", b.last("nightly"))
+			})
 		})
 	}
 }

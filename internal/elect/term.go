@@ -172,18 +172,31 @@ func (t *Term) Release(ctx context.Context, reason error) error {
 	return t.giveBack(ctx, reason, free, func(ctx context.Context, unknown bool) bool { return unknown || t.released(ctx) })
 }
 
-// Finish is Release of a term's only lock, in the commit that records key as done under it, by id.
+// Finish is Release of a term's only lock, in the commit that records key as done under it, by id. If an earlier attempt
+// may have done that, a later key in the record shows that it has: the lock was free for the next one.
 func (t *Term) Finish(ctx context.Context, reason error, key, id string) error {
 	free := func(ctx context.Context) error { return t.table.Finish(ctx, t.token, t.names[0], key, id) }
-	return t.giveBack(ctx, reason, free, func(ctx context.Context, _ bool) bool { return t.Recorded(ctx, key) })
+	return t.giveBack(ctx, reason, free, func(ctx context.Context, unknown bool) bool {
+		last := t.done(ctx)
+		return last.Token == t.token && last.Key == key || unknown && key < last.Key
+	})
 }
 
 // Recorded reports whether key is known to have been recorded as done under the term.
 func (t *Term) Recorded(ctx context.Context, key string) bool {
+	last := t.done(ctx)
+	return last.Token == t.token && last.Key == key
+}
+
+// done is what is known to have been done last.
+func (t *Term) done(ctx context.Context) table.Done {
 	ctx, cancel := context.WithTimeout(ctx, Attempt(t.lease))
 	defer cancel()
-	d, _, err := t.table.Done(ctx, table.Strong, t.names[0])
-	return err == nil && d.Token == t.token && d.Key == key
+	last, _, err := t.table.Done(ctx, table.Strong, t.names[0])
+	if err != nil {
+		return table.Done{}
+	}
+	return last
 }
 
 // giveBack tries until ctx ends or the locks would expire anyway. If it is told that the token is not good any more, an
