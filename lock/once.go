@@ -108,7 +108,7 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 		if err == nil {
 			late, err = last.Covers(wanted)
 		}
-		if late || err != nil {
+		if late || err != nil || t.token() == 0 { // lost since it was read: another may have begun
 			return err
 		}
 		ran = true

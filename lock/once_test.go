@@ -366,6 +366,26 @@ func TestADoneKeyIsNoErrorIfOnlyTheLockIsLeftToExpire(t *testing.T) {
 	}
 }
 
+// The answer that nothing is done yet comes when the lease is over, and another has done it.
+func TestNoWorkBeginsOnALockThatIsKnownToBeLost(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p, read := b.process(), 0
+		p.After(func(step string) {
+			if step == "done" {
+				read++
+			}
+			if read == 3 {
+				p.Cut()
+				_, err := b.process().once("nightly").Do(context.Background(), KeyOf("1"), succeed)
+				require.NoError(t, err)
+			}
+		})
+		ran, err := p.once("nightly").Do(context.Background(), KeyOf("1"), succeed)
+		assert.ErrorIs(t, err, ErrNotHeld)
+		assert.False(t, ran, "done twice")
+	})
+}
+
 func TestOnceRefusesBadInput(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		o := b.process().once("nightly")
