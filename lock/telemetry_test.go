@@ -169,6 +169,17 @@ func TestALockIsPartOfTheTraceThatWantsIt(t *testing.T) {
 	})
 }
 
+func TestTheCommitThatRecordsAKeyIsPartOfTheTrace(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		r := fleet.NewReports()
+		ctx, request := r.Tracers.Tracer("server").Start(context.Background(), "request")
+		_, err := b.process().once("nightly", r.Options()...).Do(ctx, KeyOf("1"), succeed)
+		require.NoError(t, err)
+		request.End()
+		assert.Equal(t, []string{"request [election elected [observe done claim done confirm done] finish done]"}, r.Spans())
+	})
+}
+
 // An attempt that ctx has left behind is given back, and was never anybody's term.
 func TestAClaimThatIsGivenBackIsNoTerm(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {

@@ -44,7 +44,7 @@ func (w *Watch) startCall(ctx context.Context, step string) (context.Context, tr
 		if w.election == nil {
 			return ctx, nil
 		}
-	case "announce", "release":
+	case "announce", "release", "finish":
 		return w.start(ctx, w.handover, step)
 	default:
 		return ctx, nil
