@@ -37,6 +37,9 @@ func Tick(period time.Duration, offset ...time.Duration) Key {
 // The times are a period apart, at the given time past the beginning of a Tick: Every(24*time.Hour, 3*time.Hour) is each
 // day at 3:00 UTC, and Run.Key says 3:00. The schedule may leave some out: Every(24*time.Hour, 3*time.Hour) is also right
 // for Mondays at 3:00, and Every(8*time.Hour, time.Hour) for 9:00 and 17:00.
+//
+// A call more than half a period late is for the next time: with Every(24*time.Hour, 3*time.Hour), one at 16:00 does what
+// is due at 3:00 on the next day, and nothing runs then. To run what was missed, give its time: KeyOf("2026-11-21T03:00:00Z").
 func Every(period time.Duration, at ...time.Duration) Key {
 	k := Tick(period, at...)
 	k.tick.Nearest = true

@@ -22,8 +22,8 @@ var errDone = errors.New("it was done already")
 
 // Once does work once for each key, in whichever process asks first: the tick of a schedule, the version of a schema,
 // the number of a batch. Keys only grow: once one is done, so are all that come before it, in the order of their bytes.
-// Ticks and other keys don't go together under one name. What was done last is a row beside the lock's, written in the
-// commit that gives the lock back, and never pruned.
+// So a name is for one schedule, or for keys that are no ticks. What was done last is a row beside the lock's, written in
+// the commit that gives the lock back, and never pruned.
 //
 // It is a lock of its name, which excludes a Mutex and a spindle.Lock of that name. All methods may be called from any
 // goroutine; those of one process queue, first come, first served.
@@ -62,11 +62,13 @@ func (r Run) Done() []*spanner.Mutation { return r.done }
 // says who is doing it.
 //
 // The context of fn is that of lock.Do: it ends when ctx does or the lock is lost. If fn returns nil, the key is done.
-// If it returns an error or panics, the key is not done, and the next caller runs it. That is also so, with an error of
-// ErrNotHeld, if the lock was lost before fn returned, or if that it is done could not be recorded: fn then runs again,
-// so work that may not be done twice needs Run.Done.
+// If it returns an error or panics, the key is not done, and the next caller runs it. If Do returns an error though fn
+// returned nil, the next caller may run it again: the lock was lost before, which is ErrNotHeld, or it is not known
+// whether the key was recorded. So work that may not be done twice needs Run.Done. If fn did not run, the error says
+// nothing about the key.
 //
-// It takes one RPC if the key is done, and about eight beside those of fn if it runs.
+// With a ctx of the work of a Do that holds a lock of this name, it is ErrHeld. It takes one RPC if the key is done, and
+// nine beside those of fn if it runs.
 func (o *Once) Do(ctx context.Context, key Key, fn func(ctx context.Context, run Run) error) (ran bool, err error) {
 	return o.do(ctx, key, false, fn)
 }

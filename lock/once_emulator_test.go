@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +84,29 @@ func TestWhatWasDoneIsNeverPruned(t *testing.T) {
 		assert.Equal(t, table.Free, l.State())
 		assert.NotEmpty(t, l.Done.Key)
 		assert.WithinDuration(t, time.Now(), l.Done.At, time.Minute)
+	})
+}
+
+// In both dialects, with the longest name and keys that JSON escapes.
+func TestAKeyThatIsDoneCostsOneRPCAndARunNine(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		client, rpcs := counted(t, db)
+		warm := lock.New(client, db.Table, "warm", quiet)
+		require.NoError(t, warm.Lock(t.Context()))
+		require.NoError(t, warm.Unlock(t.Context()))
+		once := lock.NewOnce(client, db.Table, strings.Repeat("n", table.MaxName), quiet, spindle.WithLease(time.Minute))
+		for _, key := range []string{"1", strings.Repeat("<", table.MaxDone), "\U0010ffff"} {
+			for _, want := range []struct {
+				ran  bool
+				rpcs int64
+			}{{true, 9}, {false, 1}} {
+				before := rpcs.Load()
+				ran, err := once.Do(t.Context(), lock.KeyOf(key), func(context.Context, lock.Run) error { return nil })
+				require.NoError(t, err)
+				assert.Equal(t, want.ran, ran)
+				assert.Equal(t, want.rpcs, rpcs.Load()-before)
+			}
+		}
 	})
 }
 

@@ -79,6 +79,18 @@ func (s *schedule) begin(key string) {
 	}
 }
 
+// told checks what Do answers: what it says is done is recorded, and that nothing ran only if nothing did.
+func (s *schedule) told(key string, began, ran bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && s.last < key {
+		s.t.Errorf("%s is told to be done, and what is recorded is %s", key, s.last)
+	}
+	if began != ran {
+		s.t.Errorf("%s: ran is %v, and it is %v that it began", key, ran, began)
+	}
+}
+
 // skewed is a machine's clock that is off.
 type skewed struct {
 	simClock
@@ -106,11 +118,14 @@ func (s *schedule) life(seed, of uint64, off time.Duration, faults *atomic.Bool,
 		if d.one(3) {
 			do = o.TryDo
 		}
-		_, _ = do(ctx, Tick(simTick), func(ctx context.Context, r Run) error {
-			s.begin(r.Key())
+		key, began := Tick(simTick).at(time.Now()), false
+		ran, err := do(ctx, Tick(simTick), func(ctx context.Context, r Run) error {
+			key, began = r.Key(), true
+			s.begin(key)
 			return s.job(ctx, d, w, r)
 		})
 		cancel()
+		s.told(key, began, ran, err)
 	}
 }
 
