@@ -347,6 +347,9 @@ func (x *execution) giveBack(t *elect.Term, done bool) error {
 		return nil
 	case errors.Is(err, table.ErrSuperseded):
 		return fmt.Errorf("%s was taken away before it could be released", x.name)
+	case done && t.Recorded(context.Background(), x.key): // only the reply was lost, again and again
+		x.say("left %s to expire%s", x.name, outcome)
+		return nil
 	}
 	return fmt.Errorf("%s could not be released: %w", x.name, err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -107,6 +108,26 @@ func TestWhatIsRecordedWhileTheLockIsClaimedIsNotRunAgain(t *testing.T) {
 	x.key = "3"
 	require.ErrorAs(t, x.again(step.Term), &over)
 	assert.Equal(t, lost, over.code)
+}
+
+// Each reply to the release is lost until the lease is over: what was recorded is not told as undone.
+func TestWhatIsRecordedIsDoneThoughNoReplySaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := &memtable.Link{Store: &memtable.Store{}}
+		x := &execution{competitor: competitor{common: &common{}, name: "job", id: "me", quiet: true}, lease: 10 * time.Second}
+		x.once = once{named: "1"}
+		x.rival = elect.Candidate{Table: table.Table{Store: link}, Clock: elect.SystemClock{}, Names: []string{"job"}, ID: "me", Promise: table.Promise{Lease: x.lease}}
+		step := x.step(t.Context())
+		require.NotNil(t, step.Term)
+		link.Lose(nil, func(step string) bool { return step == "finish" })
+		assert.NoError(t, x.giveBack(step.Term, true))
+
+		x.key = "2"
+		step = x.step(t.Context())
+		require.NotNil(t, step.Term)
+		link.Lose(func(step string) bool { return step == "finish" }, nil)
+		assert.ErrorContains(t, x.giveBack(step.Term, true), "could not be released")
+	})
 }
 
 func TestOnlyAProgramThatSucceedsByItselfHasDoneIt(t *testing.T) {
