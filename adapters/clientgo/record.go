@@ -143,7 +143,7 @@ func (l *Lock) renew(ctx context.Context, r resourcelock.LeaderElectionRecord) e
 	}
 	now := time.Now()
 	if err := l.offer(t); err != nil {
-		if l.left(t) <= 0 {
+		if l.tenure == t && l.left(t) <= 0 {
 			l.lose(t)
 		}
 		return fmt.Errorf("update: %w", err)

@@ -341,6 +341,20 @@ func TestAnElectorThatGivesUpDoesNotReleaseTheLock(t *testing.T) {
 	})
 }
 
+// A candidate that loses a term before client-go leads under it goes on as one.
+func TestATermThatNobodyLedUnderEndsNoContext(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		a := w.machine("a")
+		ctx, cancel := a.lock.Context(context.Background())
+		defer cancel()
+		_, _, err := a.lock.Get(ctx)
+		require.NoError(t, err)
+		a.clock.Wall.Add(int64(lease)) // it is suspended here
+		require.Error(t, a.lock.Update(ctx, a.written()))
+		assert.NoError(t, ctx.Err())
+	})
+}
+
 // A term that was lost is not renewed under another: not from client-go's cache, and not if this process is the next
 // to hold the lock.
 func TestALostTermIsNotRenewedUnderTheNext(t *testing.T) {
