@@ -26,10 +26,11 @@
 // The other way round, the spindle lock is not given back while client-go may lead: not for a request to hand over
 // (spindle.WithHandover), and not when client-go gives up. It is given back at once if the elector's ctx was cancelled
 // and ReleaseOnCancel is set, as Config does, and the function OnStartedLeading of Config has returned. It is
-// given back too if no elector has taken it for a lease, or has renewed it in time.
+// given back too if no elector has taken it for a lease, or if one that leads is a lease late to renew it.
 //
 // A process that is suspended for longer than that twentieth is late by as much, and then client-go goes on for
-// another RenewDeadline. The ctx that Config hands to OnStartedLeading ends with the spindle lock, so it ends at once
-// after the resume, and so does one that [Lock.Context] made. But nothing can stop a process before it runs again. So
-// fence what it writes to the database, with the token of its term: [TokenOf], [Lock.Token], and Lock.Spindle().Apply.
+// another RenewDeadline. The ctx that Config hands to OnStartedLeading ends with the spindle lock, so it ends within a
+// RetryPeriod of the resume, and so does one that [Lock.Context] made. But nothing can stop a process before it runs
+// again. So fence what it writes to the database, with the token of its term: [TokenOf], [Lock.Token], and
+// Lock.Spindle().Apply.
 package clientgo

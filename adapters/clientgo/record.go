@@ -26,6 +26,9 @@ func (l *Lock) RecordEvent(event string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if t := l.tenure; t != nil && time.Until(t.until) < l.slack() {
+		t.until = time.Now().Add(l.slack()) // it was late, and tells its work next
+	}
 	l.tenure = nil // it has stopped, and may acquire again; its term is kept as long as was promised
 	l.notify()
 }

@@ -100,6 +100,9 @@ func (l *Lock) lead(ctx context.Context, token spindle.Token) {
 		l.sleep(left)
 	}
 	t.over = true
+	if l.tenure == t && !t.freed {
+		l.lose(t)
+	}
 	if !t.granted.IsZero() {
 		t.cancel() // each time of leading gets a token of its own
 	}
@@ -116,7 +119,7 @@ func (l *Lock) keep(t *term) time.Duration {
 		return 0
 	}
 	left := time.Until(t.until)
-	if left <= 0 && t.work > 0 {
+	if left <= 0 && (t.work > 0 || l.tenure == t) { // an elector that is late leads until it says that it does not
 		left += l.settings.Lease
 	}
 	return left

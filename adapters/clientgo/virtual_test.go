@@ -329,15 +329,76 @@ func TestAHandoverWaitsForClientGo(t *testing.T) {
 
 // client-go gives up, and says that the lock is to be released, before its work is told. That is not believed.
 func TestAnElectorThatGivesUpDoesNotReleaseTheLock(t *testing.T) {
+	for _, by := range []time.Duration{0, 8 * time.Second} {
+		inVirtualTime(t, func(w *world) {
+			a := w.machine("a").unguarded()
+			elector := &late{Lock: a.lock}
+			a.config.Lock = elector
+			a.run()
+			w.until(time.Second, a.isLeading)
+			time.Sleep(time.Minute)
+			elector.by = by
+			time.Sleep(a.config.RetryPeriod) // it was renewed, and is late from now on
+			down := make(chan error, 1)
+			go func() { down <- a.lock.Spindle().StepDown(context.Background()) }()
+			w.until(2*lease, func() bool { return !a.isLeading() })
+			assert.True(t, a.holds(), by)
+			<-down // with an error if that took it a lease
+			assert.False(t, a.holds())
+		})
+	}
+}
+
+// late is a Lock to an elector that does not run for some time after it was answered.
+type late struct {
+	*Lock
+	by time.Duration
+}
+
+func (l *late) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	err := l.Lock.Update(ctx, r)
+	time.Sleep(l.by)
+	l.by = 0
+	return err
+}
+
+// A process that stood still for longer than was promised, and not until the lease was over, still leads, for a
+// RenewDeadline at least. It holds the lock, so nobody else does.
+func TestALateElectorKeepsTheLock(t *testing.T) {
+	for _, stood := range []time.Duration{6 * time.Second, 8 * time.Second, 9500 * time.Millisecond} {
+		inVirtualTime(t, func(w *world) {
+			a := w.machine("a").unguarded()
+			elector := &late{Lock: a.lock}
+			a.config.Lock = elector
+			a.run()
+			b := w.machine("b").run()
+			w.until(time.Second, a.isLeading)
+			time.Sleep(time.Minute)
+			a.link.Counts()
+			w.until(lease, func() bool { return a.link.Counts()["heartbeat"] > 0 })
+			elector.by = stood - a.config.RetryPeriod
+			a.link.Cut()
+			time.Sleep(stood)
+			a.link.Mend()
+			time.Sleep(2 * lease)
+			assert.True(t, a.isLeading() && a.holds() && !b.isLeading(), stood)
+		})
+	}
+}
+
+// One that comes back too late to be renewed finds its ctx ended when the lock was given back, and not before.
+func TestAnElectorThatHangsIsToldWhenTheLockIsGivenBack(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
-		a := w.machine("a").unguarded().run()
-		w.until(time.Second, a.isLeading)
-		time.Sleep(time.Minute)
-		down := make(chan error, 1)
-		go func() { down <- a.lock.Spindle().StepDown(context.Background()) }()
-		w.until(2*lease, func() bool { return !a.isLeading() })
-		assert.True(t, a.holds())
-		require.NoError(t, <-down)
+		a, b := w.machine("a"), w.machine("b")
+		elector := &late{Lock: a.lock, by: 3 * lease}
+		a.config.Lock = elector
+		a.run()
+		b.run()
+		ctx, cancel := a.lock.Context(context.Background())
+		defer cancel()
+		w.until(2*lease, func() bool { return !a.holds() })
+		assert.ErrorIs(t, context.Cause(ctx), spindle.ErrExpired)
+		w.until(lease, b.isLeading)
 	})
 }
 
@@ -417,7 +478,7 @@ func TestALockWithoutAnElectorIsGivenBack(t *testing.T) {
 				b.run()
 				time.Sleep(time.Second)
 				use(a)
-				w.until(lease+lease/2, b.isLeading)
+				w.until(2*lease, b.isLeading)
 			})
 		})
 	}
