@@ -62,7 +62,8 @@ func (t Table) prunable(ctx context.Context, about time.Time, older time.Duratio
 }
 
 func releasedFor(row Row, at time.Time, older time.Duration) bool {
-	return row.Heartbeat.IsZero() && !row.Token.IsZero() && at.Sub(row.Token) >= older && !leaseLike.MatchString(row.Name) && !groupRow.MatchString(row.Name)
+	_, record := doneUnder(row.Name)
+	return !record && row.Heartbeat.IsZero() && !row.Token.IsZero() && at.Sub(row.Token) >= older && !leaseLike.MatchString(row.Name) && !groupRow.MatchString(row.Name)
 }
 
 // Prune deletes the rows of locks that are still released as they were seen, and returns how many it

@@ -40,6 +40,7 @@ func TestOnlyLocksThatWereReleasedLongAgoArePruned(t *testing.T) {
 		store := &memtable.Store{}
 		tab := table.Table{Store: store}
 		release(t, tab, "old")
+		require.NoError(t, store.Commit(t.Context(), "by hand", []table.Write{{Kind: table.Put, Name: "nightly!done", Set: []table.Cell{{Column: table.ColToken, Value: table.Now}}}}))
 		release(t, tab, "withdrawn")
 		withdrawn := claim(t, tab, "withdrawn")
 		long := hold(t, tab, "long", time.Hour)
