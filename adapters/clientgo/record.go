@@ -135,7 +135,7 @@ func (l *Lock) renew(ctx context.Context, r resourcelock.LeaderElectionRecord) e
 	if r.HolderIdentity != l.settings.ID {
 		return fmt.Errorf("update: the record is of %q, and this is %q", r.HolderIdentity, l.settings.ID)
 	}
-	if err := l.fits(r); err != nil {
+	if err := l.fits(ctx, r); err != nil {
 		return err
 	}
 	t := l.tenure
@@ -175,16 +175,28 @@ func (l *Lock) offer(t *term) error {
 	return nil
 }
 
-// fits refuses an elector for good whose settings are not those that were checked.
-func (l *Lock) fits(r resourcelock.LeaderElectionRecord) error {
-	if want := seconds(l.timing); r.LeaseDurationSeconds != want {
-		l.foreign = fmt.Errorf("the elector has a LeaseDuration of %d s, and %d s are expected: give its settings to Accept, or take those of Config", r.LeaseDurationSeconds, want)
-		if l.latest != nil && l.tenure == nil {
-			l.retire(l.latest)
-		}
+// fits refuses an elector for good whose settings are not those that were checked. Of its RenewDeadline only the ctx
+// of a renewal tells, and only the first of several attempts.
+func (l *Lock) fits(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	if l.foreign != nil {
 		return l.foreign
 	}
+	if want := seconds(l.timing); r.LeaseDurationSeconds != want {
+		return l.refuse(fmt.Errorf("the elector has a LeaseDuration of %d s, and %d s are expected: give its settings to Accept, or take those of Config", r.LeaseDurationSeconds, want))
+	}
+	end, limited := ctx.Deadline()
+	if left := time.Until(end); limited && l.tenure != nil && left > l.timing.RenewDeadline {
+		return l.refuse(fmt.Errorf("the elector has a RenewDeadline of %v, and %v are expected: give its settings to Accept, or take those of Config", left.Round(time.Millisecond), l.timing.RenewDeadline))
+	}
 	return nil
+}
+
+func (l *Lock) refuse(err error) error {
+	l.foreign = err
+	if l.latest != nil && l.tenure == nil {
+		l.retire(l.latest)
+	}
+	return err
 }
 
 // release gives the lock back if it is certain that client-go's ctx has ended. An elector gives up by itself a

@@ -60,8 +60,8 @@ func (l *Lock) Config(callbacks leaderelection.LeaderCallbacks) leaderelection.L
 // numbers, and what would do. Call it before the elector runs, with the very configuration that that gets. For
 // controller-runtime, c is made of LeaseDuration, RenewDeadline and RetryPeriod of its manager's options.
 //
-// Without Accept, and without the settings of Config, an elector is refused as long as its LeaseDuration differs, in
-// seconds, from what is expected. More can't be seen of its settings.
+// Without Accept, and without the settings of Config, an elector is refused if its LeaseDuration differs, in seconds,
+// from what is expected, and, once it leads, if its RenewDeadline is longer. Its RetryPeriod can't be seen.
 func (l *Lock) Accept(c leaderelection.LeaderElectionConfig) error {
 	if err := l.check(c); err != nil {
 		return l.wrap(err)
@@ -93,5 +93,5 @@ func leaseFor(room time.Duration) time.Duration {
 	return (room*100/54 + time.Second).Truncate(time.Second)
 }
 
-// seconds is all that an elector says of its settings, in the records that it writes.
+// seconds is what an elector says of its settings in the records that it writes.
 func seconds(c leaderelection.LeaderElectionConfig) int { return int(c.LeaseDuration / time.Second) }

@@ -65,6 +65,21 @@ func TestSettingsThatOutlastTheLeaseAreRefused(t *testing.T) {
 	require.Error(t, lock.Accept(controllers), "it is the least")
 }
 
+// Their LeaseDuration may happen to be what is expected. Then the first renewal tells.
+func TestARenewDeadlineThatWasNotCheckedIsRefused(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		a := w.machine("a", spindle.WithLease(controllers.LeaseDuration))
+		a.config.RenewDeadline, a.config.RetryPeriod = controllers.RenewDeadline, controllers.RetryPeriod
+		require.Error(t, a.lock.Accept(a.config), "and it is run all the same")
+		a.run()
+		w.until(time.Second, a.isLeading)
+		w.until(controllers.RenewDeadline+time.Second, a.hasEnded)
+		_, _, err := a.lock.Get(context.Background())
+		require.ErrorContains(t, err, "the elector has a RenewDeadline of 10s, and 6.48s are expected: give its settings to Accept")
+		w.until(controllers.LeaseDuration, func() bool { return a.lock.Spindle().Health() != nil })
+	})
+}
+
 // What client-go or this could not work with is refused, each with what is wrong.
 func TestOtherSettingsThatAreRefused(t *testing.T) {
 	lock, err := newLock()
