@@ -299,6 +299,9 @@ func (p *process) observe(e spindle.Event) {
 // undisturbed says whether a term that p gave up ended with nothing wrong for a while, and somebody there to follow.
 func (w *world) undisturbed(p *process, token table.Token) bool {
 	announced := w.handovers.announced[token]
+	if p.term != nil && table.Token(p.term.token) == token && p.term.early {
+		return false // the lock was given back before the followers could see that it would be
+	}
 	rare := w.plan.poll > 0.5 || w.plan.heartbeat > 0.5 // who looks or beats so seldom can't be told in time, or wait for it
 	if rare || !w.still || w.closed || announced.IsZero() || announced.Before(w.quietAt.Add(2*w.plan.longest+longestAttempt)) || w.plan.sick {
 		return false

@@ -65,6 +65,7 @@ type term struct {
 	token    spindle.Token
 	began    time.Time
 	returned bool
+	early    bool      // it returned without being told to
 	left     time.Time // when it returned
 	watched  bool
 }
@@ -323,7 +324,7 @@ func (p *process) begin(ctx context.Context, token spindle.Token) *term {
 func (p *process) end(t *term) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
-	t.returned, t.left = true, time.Now()
+	t.returned, t.early, t.left = true, t.ctx.Err() == nil, time.Now()
 	p.working--
 	if !p.dead { // else its ctx ends at this very instant
 		p.w.tracef(p, "work under %v has returned: %v", t.token, context.Cause(t.ctx))
