@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -337,7 +338,7 @@ func TestAnElectorThatGivesUpDoesNotReleaseTheLock(t *testing.T) {
 			a.run()
 			w.until(time.Second, a.isLeading)
 			time.Sleep(time.Minute)
-			elector.by = by
+			elector.by.Store(int64(by))
 			time.Sleep(a.config.RetryPeriod) // it was renewed, and is late from now on
 			down := make(chan error, 1)
 			go func() { down <- a.lock.Spindle().StepDown(context.Background()) }()
@@ -352,13 +353,12 @@ func TestAnElectorThatGivesUpDoesNotReleaseTheLock(t *testing.T) {
 // late is a Lock to an elector that does not run for some time after it was answered.
 type late struct {
 	*Lock
-	by time.Duration
+	by atomic.Int64 // nanoseconds, once
 }
 
 func (l *late) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	err := l.Lock.Update(ctx, r)
-	time.Sleep(l.by)
-	l.by = 0
+	time.Sleep(time.Duration(l.by.Swap(0)))
 	return err
 }
 
@@ -376,7 +376,7 @@ func TestALateElectorKeepsTheLock(t *testing.T) {
 			time.Sleep(time.Minute)
 			a.link.Counts()
 			w.until(lease, func() bool { return a.link.Counts()["heartbeat"] > 0 })
-			elector.by = stood - a.config.RetryPeriod
+			elector.by.Store(int64(stood - a.config.RetryPeriod))
 			a.link.Cut()
 			time.Sleep(stood)
 			a.link.Mend()
@@ -390,7 +390,8 @@ func TestALateElectorKeepsTheLock(t *testing.T) {
 func TestAnElectorThatHangsIsToldWhenTheLockIsGivenBack(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
 		a, b := w.machine("a"), w.machine("b")
-		elector := &late{Lock: a.lock, by: 3 * lease}
+		elector := &late{Lock: a.lock}
+		elector.by.Store(int64(3 * lease))
 		a.config.Lock = elector
 		a.run()
 		b.run()
