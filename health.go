@@ -2,23 +2,9 @@ package spindle
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"time"
-
-	"github.com/spindle-lock/spindle/internal/elect"
 )
-
-// pulse is when the loop last had a success, and what has been in its way since.
-type pulse struct {
-	at  elect.Instant // zero: it has just been started
-	err error
-}
-
-// alive and ail are for the loop.
-func (l *Lock) alive(at elect.Instant) { l.pulse.Store(&pulse{at: at}) }
-func (l *Lock) ail(err error)          { l.pulse.Store(&pulse{at: l.pulse.Load().at, err: err}) }
 
 // Health returns nil as long as this Lock competes for the lock or keeps it: its last look at the lock that
 // succeeded, or, while it leads, its last acknowledged heartbeat, is younger than three leases, or 10 s if that is
@@ -31,23 +17,18 @@ func (l *Lock) Health() error {
 	if l.err != nil {
 		return l.err
 	}
-	p := l.pulse.Load()
-	if p == nil {
+	age, runs := l.pulse.Age(l.config.Clock)
+	if !runs {
 		return l.wrap("health", errors.New("it does not compete for the lock: Run was not called, or has ended"))
 	}
-	now := l.config.Clock.Now()
-	what, age := "no look at the lock has succeeded", now.Since(p.at)
+	what := "no look at the lock has succeeded"
 	if t := l.view.Load().term; t != nil {
 		what, age = "no heartbeat was acknowledged", t.Age()
 	}
-	if p.at == (elect.Instant{}) || age < max(3*l.config.Lease, 10*time.Second) {
-		return nil
+	if err := l.pulse.Check(l.config.Clock, l.config.Lease, age, what); err != nil {
+		return l.wrap("health", err)
 	}
-	err := fmt.Errorf("%s since %s (%v ago)", what, now.Time().Add(-age).UTC().Format(time.RFC3339), age.Round(time.Second))
-	if p.err != nil {
-		err = fmt.Errorf("%w: %w", err, p.err)
-	}
-	return l.wrap("health", err)
+	return nil
 }
 
 // Live is Health in the form of a probe. It is for liveness: a restart mends a leader function that hangs, or a

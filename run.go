@@ -46,7 +46,7 @@ func (e *elector) run(ctx context.Context) error {
 	late, forget := loop.Patience(ctx, e.config.Clock, patience)
 	defer forget()
 	e.patience = late
-	e.alive(e.config.Clock.Now())
+	e.pulse.Beat(e.config.Clock.Now())
 	var err error
 	for ctx.Err() == nil && err == nil {
 		if t := e.compete(ctx); t != nil {
@@ -54,7 +54,7 @@ func (e *elector) run(ctx context.Context) error {
 		}
 	}
 	e.watch.Close()
-	e.pulse.Store(nil)
+	e.pulse.Stop()
 	e.show(view{})
 	observing, overdue := e.events.Drain(e.config.Lease, e.config.Clock)
 	if overdue != nil {
@@ -72,9 +72,9 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 		e.watch.Tried(step)
 		if step.Seen != nil {
 			e.notice(step.Seen[0], began)
-			e.alive(began)
+			e.pulse.Beat(began)
 		} else {
-			e.ail(step.Err)
+			e.pulse.Ail(step.Err)
 		}
 		switch {
 		case step.Term != nil:
@@ -204,7 +204,7 @@ func (e *elector) lost(t *elect.Term, reason error) {
 	defer e.telling.Unlock()
 	e.show(view{})
 	e.last = t.Token()
-	e.alive(e.config.Clock.Now())
+	e.pulse.Beat(e.config.Clock.Now())
 	level, given := slog.LevelWarn, telemetry.Stopped
 	switch {
 	case errors.Is(reason, ErrSteppedDown):
@@ -240,7 +240,7 @@ func (e *elector) outlive(returned <-chan struct{}) error {
 			return nil
 		case <-remind.C:
 			e.log.Warn("the leader function has not returned since its term ended: this candidate does not compete until it does", "waited", rounded(wait))
-			e.ail(errOverdue)
+			e.pulse.Ail(errOverdue)
 			continue
 		case <-e.patience:
 			remind.Stop()

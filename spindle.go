@@ -27,7 +27,7 @@ type Lock struct {
 	running atomic.Bool
 	view    atomic.Pointer[view] // what the loop knows
 	leader  atomic.Int64         // the token that Leader saw last
-	pulse   atomic.Pointer[pulse]
+	pulse   loop.Pulse
 }
 
 // New returns a Lock on name, in a table that ddl.Create makes, in the database of db. It starts nothing
@@ -95,7 +95,7 @@ func (l *Lock) Run(ctx context.Context, done ...chan<- error) error {
 	if !l.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
-	l.pulse.Store(&pulse{})
+	l.pulse.Begin()
 	go func() {
 		e := newElector(l)
 		err := e.run(ctx)

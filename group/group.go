@@ -82,6 +82,8 @@ type Group struct {
 	digest string // of the list
 
 	running atomic.Bool
+	pulse   loop.Pulse
+	stuck   atomic.Pointer[holding] // told longest ago of those whose work is overdue, if any is
 }
 
 // share is a partition, as this process has it or not.
@@ -207,6 +209,7 @@ func (g *Group) Run(ctx context.Context, done ...chan<- error) error {
 	if !g.running.CompareAndSwap(false, true) {
 		return spindle.ErrRunning
 	}
+	g.pulse.Begin()
 	go func() {
 		m := newMember(g)
 		err := m.run(ctx)

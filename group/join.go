@@ -39,14 +39,17 @@ func (m *member) join(ctx context.Context) *elect.Term {
 
 // tryJoin looks at the slots once and claims one that is free.
 func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
+	began := m.config.Clock.Now()
 	var r table.Roster
 	err := m.try(ctx, func(ctx context.Context) (err error) {
 		r, err = m.table.Roster(ctx, m.name, table.Scope{Members: true})
 		return err
 	})
 	if err != nil {
+		m.pulse.Ail(err)
 		return elect.Step{Pause: m.config.Lease / 10}, err
 	}
+	m.pulse.Beat(began)
 	own, _ := table.PartOf(m.last)
 	top := own.Slot - 1 // it is among those that are looked at, even if somebody has deleted all rows
 	for name := range r.Members {

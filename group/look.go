@@ -32,6 +32,7 @@ func (t *term) look(ctx context.Context) {
 	t.took = t.config.Clock.Now().Since(sent)
 	if err != nil {
 		t.problems.Note(fmt.Errorf("look: %w", err))
+		t.pulse.Ail(err)
 		t.next.set(t.config.Clock, t.retry.Pause(t.config.Clock))
 		return
 	}
@@ -39,6 +40,7 @@ func (t *term) look(ctx context.Context) {
 		t.next.off()
 		return
 	}
+	t.pulse.Beat(sent)
 	t.retry.Reset()
 	t.check(r)
 	if r.Members != nil {

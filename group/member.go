@@ -38,6 +38,7 @@ type member struct {
 	patience  <-chan struct{} // closed when whoever was to stop has had the time to
 	pause     time.Duration   // before it joins again
 	last      string          // the slot that it had
+	reminded  time.Duration   // for how long work had not returned when that was said
 }
 
 func newMember(g *Group) *member {
@@ -66,6 +67,7 @@ func (m *member) run(ctx context.Context) (err error) {
 	over, forget := loop.Patience(ctx, m.config.Clock, limit)
 	defer forget()
 	m.patience = over
+	m.pulse.Beat(m.config.Clock.Now())
 	for ctx.Err() == nil && err == nil {
 		if lease := m.join(ctx); lease != nil {
 			began := m.config.Clock.Now()
@@ -74,6 +76,7 @@ func (m *member) run(ctx context.Context) (err error) {
 		}
 	}
 	err = errors.Join(err, m.outlive())
+	m.pulse.Stop()
 	observing, late := m.events.Drain(m.config.Lease, m.config.Clock)
 	m.observing = observing
 	return errors.Join(err, late)
@@ -117,6 +120,7 @@ func (m *member) rest(ctx context.Context, lasted time.Duration) {
 		m.pause = 0
 	}
 	m.await(ctx, m.config.Lease)
+	m.pulse.Rest(m.pause)
 	elect.Sleep(ctx, m.config.Clock, m.pause)
 	m.pause = min(max(2*m.pause, m.config.Lease), 10*m.config.Lease)
 }
@@ -177,6 +181,7 @@ func (m *member) takeReturned() []*holding {
 	done := m.returned.take()
 	for _, h := range done {
 		h.working, h.busy = false, nil
+		m.stuck.CompareAndSwap(h, nil)
 	}
 	return done
 }

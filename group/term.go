@@ -51,8 +51,7 @@ type term struct {
 	why        error           // the term is being given up
 	marked     bool            // the others were told that
 	announcing <-chan struct{} // closed once an announcement has ended; nil: there was none
-	reminded   time.Duration
-	idle       bool // it was said that work has returned early
+	idle       bool            // it was said that work has returned early
 }
 
 func newTerm(m *member, lease *elect.Term) *term {
@@ -251,28 +250,6 @@ func (t *term) works(told bool) bool {
 		}
 	}
 	return false
-}
-
-// remind says what keeps partitions from moving: after a lease, and each time that it has taken twice as long.
-func (t *term) remind() {
-	var stuck *holding
-	n, now := 0, t.config.Clock.Now()
-	for _, h := range t.have {
-		if h.working && h.told && now.Since(h.since) >= t.config.Lease {
-			n++
-			if stuck == nil || now.Since(h.since) > now.Since(stuck.since) {
-				stuck = h
-			}
-		}
-	}
-	if n == 0 {
-		t.reminded = 0
-		return
-	}
-	if waited := now.Since(stuck.since); waited >= 2*t.reminded {
-		t.reminded = waited
-		t.log.Warn("work has not returned since it was told to: its partition can't move", "partition", stuck.name, "waited", waited.Round(time.Millisecond), "partitions", n)
-	}
 }
 
 // end ends the term, and leaves the member's lock to expire.

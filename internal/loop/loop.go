@@ -1,7 +1,7 @@
 // Package loop is what the loops that run in the background have in common: the elector's and a group's.
 //
 //   - loop.go: how they begin and end
-//   - mailbox.go: what they tell an observer
+//   - mailbox.go: what they tell an observer; pulse.go: whether they get on
 //   - problems.go: what they log of errors; mend.go: what to do about these
 package loop
 

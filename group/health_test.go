@@ -1,0 +1,102 @@
+package group
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
+)
+
+func TestMembersAreHealthyAlsoThoseThatStandBy(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.process("a", Numbered(1))
+		require.ErrorContains(t, a.Health(), `health: group "orders": it is not in the group: Run was not called, or has ended`)
+		c.run(a)
+		b := c.start("b", Numbered(1))
+		for range 600 {
+			c.sleep(time.Second)
+			require.NoError(t, a.Health())
+			require.NoError(t, b.Health())
+		}
+		require.Equal(t, 1, a.has()+b.has())
+		c.end(a, b)
+		require.ErrorContains(t, a.Health(), "has ended")
+	})
+}
+
+// Three leases after its last look, and it says since when and why.
+func TestAMemberThatSeesNothingIsUnhealthyAfterThreeLeases(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.shared(4)
+		a.link.Refuse(fleet.Refusing("roster", status.Error(codes.Unavailable, "connection refused")))
+		began := time.Now()
+		took := c.until(4*lease, "a to be unhealthy", func() bool { return a.Health() != nil })
+		assert.Greater(t, took, 3*lease-lease/2)
+		assert.LessOrEqual(t, took, 3*lease)
+		err := a.Health()
+		require.ErrorContains(t, err, "no look at the group has succeeded since "+began.UTC().Format("2006-01-02T15:04"))
+		require.ErrorContains(t, err, "connection refused")
+		require.NoError(t, b.Health())
+		reply := httptest.NewRecorder()
+		spindle.Probe(a.Live).ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "/livez", nil))
+		require.Equal(t, http.StatusServiceUnavailable, reply.Code)
+		a.link.Refuse(nil)
+		c.sleep(lease)
+		require.NoError(t, a.Health())
+		c.end(a, b)
+	})
+}
+
+// Work that does not return keeps its partition from moving: in the term that told it, and after that.
+func TestWorkThatHangsMakesUnhealthyUntilItReturns(t *testing.T) {
+	for how, tell := range map[string]func(c *cluster, a *process){
+		"its partition moves": func(c *cluster, a *process) { c.start("b", Numbered(2)) },
+		"its term ends": func(c *cluster, a *process) {
+			a.link.Cut()
+			c.until(lease, "a to stop", func() bool { return a.has() == 0 })
+			a.link.Mend()
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			inVirtualTime(t, func(c *cluster) {
+				a, free := c.process("a", Numbered(2)), make(chan struct{})
+				a.linger = func(string) { <-free }
+				c.run(a)
+				c.until(lease, "a to have all", spreadOver(2, a))
+				c.sleep(2 * lease)
+				tell(c, a)
+				c.until(2*lease, "work to be told", func() bool { return a.has() < 2 })
+				healthy := c.until(4*lease, "a to be unhealthy", func() bool { return a.Health() != nil })
+				assert.InDelta(t, 3*lease, healthy, float64(lease/3))
+				require.ErrorContains(t, a.Health(), "has not returned, though it was told to, since ")
+				close(free)
+				c.sleep(0)
+				require.NoError(t, a.Health())
+				c.end(c.all...)
+			})
+		})
+	}
+}
+
+// A member whose terms end soon waits for longer and longer before it joins again. That is no reason to end it.
+func TestAMemberThatRestsIsHealthy(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(2))
+		for range 6 {
+			c.until(12*lease, "a to have all", func() bool { require.NoError(t, a.Health()); return a.has() == 2 })
+			a.link.Cut()
+			c.until(lease, "a to stop", func() bool { return a.has() == 0 })
+			a.link.Mend()
+		}
+		require.Greater(t, c.until(12*lease, "a to have all", func() bool { return a.has() == 2 }), 9*lease)
+		c.end(a)
+	})
+}

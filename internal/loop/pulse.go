@@ -1,0 +1,63 @@
+package loop
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+)
+
+// Pulse is when a loop last had a success, and what has been in its way since. The loop beats; anybody may ask. The zero
+// Pulse is that of a loop which does not run.
+type Pulse struct{ last atomic.Pointer[beat] }
+
+type beat struct {
+	at  elect.Instant // zero: the loop has just been started
+	err error
+}
+
+// Begin takes in that the loop is being started.
+func (p *Pulse) Begin() { p.last.Store(&beat{}) }
+
+// Beat takes in a success, or that the loop runs.
+func (p *Pulse) Beat(at elect.Instant) { p.last.Store(&beat{at: at}) }
+
+// Ail takes in what is in the way of the next success.
+func (p *Pulse) Ail(err error) { p.last.Store(&beat{at: p.last.Load().at, err: err}) }
+
+// Rest takes in that the loop does nothing for so long, on purpose.
+func (p *Pulse) Rest(d time.Duration) {
+	b := *p.last.Load()
+	b.at.Wall, b.at.Mono = b.at.Wall+int64(d), b.at.Mono+int64(d)
+	p.last.Store(&b)
+}
+
+// Stop takes in that the loop has ended.
+func (p *Pulse) Stop() { p.last.Store(nil) }
+
+// Age is how long ago the last success was, and whether the loop runs.
+func (p *Pulse) Age(c elect.Clock) (time.Duration, bool) {
+	b := p.last.Load()
+	switch {
+	case b == nil:
+		return 0, false
+	case b.at == (elect.Instant{}):
+		return 0, true
+	}
+	return c.Now().Since(b.at), true
+}
+
+// Check returns nil if age is below three leases, or below 10 s if that is longer. Otherwise it says what has not
+// happened for so long, since when, and what has been in the way.
+func (p *Pulse) Check(c elect.Clock, lease, age time.Duration, what string) error {
+	if age < max(3*lease, 10*time.Second) {
+		return nil
+	}
+	since := c.Now().Time().Add(-age).UTC().Format(time.RFC3339)
+	err := fmt.Errorf("%s since %s (%v ago)", what, since, age.Round(time.Second))
+	if b := p.last.Load(); b != nil && b.err != nil {
+		err = fmt.Errorf("%w: %w", err, b.err)
+	}
+	return err
+}
