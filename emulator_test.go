@@ -29,6 +29,7 @@ import (
 	"github.com/spindle-lock/spindle/ddl"
 	"github.com/spindle-lock/spindle/internal/fleet"
 	"github.com/spindle-lock/spindle/internal/network"
+	"github.com/spindle-lock/spindle/internal/trial"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
@@ -621,8 +622,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 			require.NoError(t, l.stop())
 		}
 	})
-	// The Spanner client asks, once in a process and in the background, whether it runs on Google Cloud.
-	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
+	trial.NoLeak(t, before)
 }
 
 func TestAWriteThatWasRefusedIsCountedAndHasASpan(t *testing.T) {

@@ -3,14 +3,10 @@ package ddl_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/spindle-lock/spindle/internal/trial"
 )
 
 // TestMain fails if a client that Create uses is left open.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
-		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
-		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
-	)
+	trial.Main(m)
 }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/trial"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
@@ -481,8 +482,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		require.NoError(t, db.Client.Single().Read(t.Context(), db.Table, spanner.AllKeys(), []string{"name"}).Do(func(*spanner.Row) error { rows++; return nil }))
 		assert.Equal(t, 1, rows)
 	})
-	// The Spanner client asks, once in a process and in the background, whether it runs on Google Cloud.
-	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
+	trial.NoLeak(t, before)
 }
 
 func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {

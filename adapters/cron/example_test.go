@@ -4,20 +4,20 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"testing"
 	"time"
 
 	"github.com/robfig/cron/v3"
 
 	"github.com/spindle-lock/spindle/adapters/cron"
+	"github.com/spindle-lock/spindle/internal/trial"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
 // Two machines have the same job each second, and one of them runs it.
 func ExampleJob() {
-	tb := &example{}
-	defer tb.end()
+	tb := &trial.Example{}
+	defer tb.End()
 	db := spindletest.New(tb) // in a program: spanner.NewClient, and the table by ddl.Create
 
 	ctx, cancel := context.WithCancel(context.Background())
@@ -40,22 +40,4 @@ func ExampleJob() {
 	first, second := <-ran, <-ran
 	fmt.Println("for different seconds:", second.After(first))
 	// Output: for different seconds: true
-}
-
-// example stands for a test in an example, which has none.
-type example struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (*example) Helper()                  {}
-func (*example) Context() context.Context { return context.Background() }
-func (*example) Fatal(args ...any)        { log.Fatal(args...) }
-func (*example) Error(args ...any)        { log.Print(args...) }
-func (e *example) Cleanup(f func())       { e.cleanups = append(e.cleanups, f) }
-
-func (e *example) end() {
-	for i := range e.cleanups {
-		e.cleanups[len(e.cleanups)-1-i]()
-	}
 }

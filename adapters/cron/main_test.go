@@ -10,8 +10,8 @@ import (
 
 	"cloud.google.com/go/spanner"
 	"github.com/robfig/cron/v3"
+	"github.com/spindle-lock/spindle/internal/trial"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/adapters/cron"
@@ -23,17 +23,10 @@ import (
 func TestMain(m *testing.M) {
 	subprocess.Main(runMachine)
 	_ = flag.Set("test.parallel", "8") // the tests wait more than they work
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
-		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
-		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
-	)
+	trial.Main(m)
 }
 
-const (
-	lease = 2 * time.Second
-	soon  = 30 * time.Second // what is awaited comes within it, however loaded the machine is
-)
+const lease = 2 * time.Second
 
 var quick = []spindle.Option{spindle.WithLease(lease), spindle.WithLogger(slog.New(slog.DiscardHandler))}
 
@@ -90,25 +83,6 @@ func now() lock.Key { return daily(time.Now()) }
 
 func daily(t time.Time) lock.Key {
 	return lock.Every(24*time.Hour, t.UTC().Sub(t.Truncate(24*time.Hour)).Truncate(time.Second))
-}
-
-func await[T any](t *testing.T, c <-chan T, what string) (v T) {
-	t.Helper()
-	select {
-	case v = <-c:
-	case <-time.After(soon):
-		require.Fail(t, "not seen", what)
-	}
-	return v
-}
-
-func none[T any](t *testing.T, c <-chan T, what string) {
-	t.Helper()
-	select {
-	case v := <-c:
-		require.Fail(t, what, "%v", v)
-	default:
-	}
 }
 
 // runMachine is a machine of its own process: its job says that it has begun, and never ends.

@@ -13,6 +13,7 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/adapters/cron"
 	"github.com/spindle-lock/spindle/internal/subprocess"
+	"github.com/spindle-lock/spindle/internal/trial"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
@@ -41,11 +42,11 @@ func TestEachTimeOfAScheduleIsRunOnce(t *testing.T) {
 		}))
 		m.Start()
 	}
-	first, err := time.Parse(time.RFC3339, await(t, ran, "a run"))
+	first, err := time.Parse(time.RFC3339, trial.Await(t, ran, "a run"))
 	require.NoError(t, err)
 	for i := range times {
 		want := first.Add(time.Duration(i+1) * period)
-		assert.Equal(t, want.Format(time.RFC3339), await(t, ran, "the next run"), "each time once, and none left out")
+		assert.Equal(t, want.Format(time.RFC3339), trial.Await(t, ran, "the next run"), "each time once, and none left out")
 	}
 }
 
@@ -62,12 +63,12 @@ func TestOneTimeIsOneWhicheverSideOfItTheClocksAre(t *testing.T) {
 		}
 		m.fire(spindlecron.Once(m.ctx, m, m.once, daily(nominal))(cron.FuncJob(func() { ran <- true })))
 		if m == early {
-			await(t, ran, "the job on the first machine")
+			trial.Await(t, ran, "the job on the first machine")
 		}
 	}
-	assert.Contains(t, await(t, late.info, "why it is not run"), "done")
-	none(t, ran, "run twice for one time")
-	none(t, late.err, "what another has done is no error")
+	assert.Contains(t, trial.Await(t, late.info, "why it is not run"), "done")
+	trial.None(t, ran, "run twice for one time")
+	trial.None(t, late.err, "what another has done is no error")
 }
 
 func TestTheJobOfAKilledMachineIsRunByAnotherAfterItsLease(t *testing.T) {
@@ -77,14 +78,14 @@ func TestTheJobOfAKilledMachineIsRunByAnotherAfterItsLease(t *testing.T) {
 	child, err := subprocess.Command{Args: []string{db.Path, db.Table}, Env: db.Env(), Line: func(s string) { begun <- s }}.Start()
 	require.NoError(t, err)
 	t.Cleanup(child.Kill)
-	await(t, begun, "the job on the first machine")
+	trial.Await(t, begun, "the job on the first machine")
 	m := newMachine(t, db)
 	m.fire(m.job(now(), func(context.Context, lock.Run) error { ran <- true; return nil }))
 	time.Sleep(3 * lease / 2) // the child's lock is kept
-	none(t, ran, "run while the first machine was alive")
+	trial.None(t, ran, "run while the first machine was alive")
 	child.Kill()
-	await(t, ran, "the job on the next machine")
-	none(t, m.err, "an error")
+	trial.Await(t, ran, "the job on the next machine")
+	trial.None(t, m.err, "an error")
 }
 
 func TestAJobThatFailsOrPanicsIsRunByTheNextMachine(t *testing.T) {
@@ -93,19 +94,19 @@ func TestAJobThatFailsOrPanicsIsRunByTheNextMachine(t *testing.T) {
 	key, broken := now(), errors.New("broken")
 	a, b, c, d := newMachine(t, db), newMachine(t, db), newMachine(t, db), newMachine(t, db)
 	a.fire(a.job(key, func(context.Context, lock.Run) error { return broken }))
-	assert.ErrorIs(t, await(t, a.err, "its error"), broken)
+	assert.ErrorIs(t, trial.Await(t, a.err, "its error"), broken)
 
 	wrapped := cron.NewChain(cron.Recover(b), spindlecron.Once(b.ctx, b, b.once, key))
 	b.fire(wrapped.Then(cron.FuncJob(func() { panic("oh") })))
-	assert.EqualError(t, await(t, b.err, "what was recovered"), "oh")
+	assert.EqualError(t, trial.Await(t, b.err, "what was recovered"), "oh")
 
 	ran := make(chan bool, 10)
 	c.fire(c.job(key, func(context.Context, lock.Run) error { ran <- true; return nil }))
-	await(t, ran, "the job")
+	trial.Await(t, ran, "the job")
 	c.stop()
 	d.fire(d.job(key, func(context.Context, lock.Run) error { ran <- true; return nil }))
-	assert.Contains(t, await(t, d.info, "why it is not run"), "done")
-	none(t, ran, "run again, though it was done")
+	assert.Contains(t, trial.Await(t, d.info, "why it is not run"), "done")
+	trial.None(t, ran, "run again, though it was done")
 }
 
 // A job in a wrapper knows nothing of ctx: it goes on, and so does its lock. One that waits for another machine ends.
@@ -116,7 +117,7 @@ func TestALockIsHeldUntilTheJobIsOverThoughCtxEnds(t *testing.T) {
 	a, b, c := newMachine(t, db), newMachine(t, db), newMachine(t, db)
 	begun, finish, ran, stopped := make(chan bool), make(chan bool), make(chan bool, 10), make(chan bool)
 	a.fire(spindlecron.Once(a.ctx, a, a.once, key)(cron.FuncJob(func() { close(begun); <-finish })))
-	await(t, begun, "the job on the first machine")
+	trial.Await(t, begun, "the job on the first machine")
 	waiting := func(m *machine) {
 		m.fire(m.job(key, func(context.Context, lock.Run) error { ran <- true; return nil }))
 	}
@@ -125,14 +126,14 @@ func TestALockIsHeldUntilTheJobIsOverThoughCtxEnds(t *testing.T) {
 	go func() { a.stop(); close(stopped) }()
 	time.Sleep(3 * lease / 2) // both of the others have fired, and wait
 	b.stop()
-	assert.Contains(t, await(t, b.info, "its end"), "stopped")
-	none(t, b.err, "an error")
-	none(t, ran, "run while the first machine ran it")
+	assert.Contains(t, trial.Await(t, b.info, "its end"), "stopped")
+	trial.None(t, b.err, "an error")
+	trial.None(t, ran, "run while the first machine ran it")
 	close(finish)
-	await(t, stopped, "the end of the first machine")
-	assert.Contains(t, await(t, c.info, "why it is not run"), "done")
-	none(t, ran, "run again")
-	none(t, a.err, "an error")
+	trial.Await(t, stopped, "the end of the first machine")
+	assert.Contains(t, trial.Await(t, c.info, "why it is not run"), "done")
+	trial.None(t, ran, "run again")
+	trial.None(t, a.err, "an error")
 }
 
 func TestJobsRunOnTheMachineThatLeads(t *testing.T) {
@@ -159,10 +160,10 @@ func TestJobsRunOnTheMachineThatLeads(t *testing.T) {
 		t.Cleanup(func() { <-c.Stop().Done() })
 	}
 	for range 3 {
-		await(t, ran[0], "a job of the leader")
+		trial.Await(t, ran[0], "a job of the leader")
 	}
-	none(t, ran[1], "a job of a follower")
+	trial.None(t, ran[1], "a job of a follower")
 	stop[0]()
-	await(t, ran[1], "a job of the next leader")
+	trial.Await(t, ran[1], "a job of the next leader")
 	stop[1]()
 }

@@ -4,20 +4,20 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"testing"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
 
 	"github.com/spindle-lock/spindle/adapters/gocron"
+	"github.com/spindle-lock/spindle/internal/trial"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
 // Two machines have the same job each second, and one of them runs it.
 func ExampleTask() {
-	tb := &example{}
-	defer tb.end()
+	tb := &trial.Example{}
+	defer tb.End()
 	db := spindletest.New(tb) // in a program: spanner.NewClient, and the table by ddl.Create
 
 	ran := make(chan time.Time, 10)
@@ -47,8 +47,8 @@ func ExampleTask() {
 
 // The same for jobs as they are: the locker is asked before each.
 func ExampleNewLocker() {
-	tb := &example{}
-	defer tb.end()
+	tb := &trial.Example{}
+	defer tb.End()
 	db := spindletest.New(tb)
 
 	ran := make(chan time.Time, 10)
@@ -69,22 +69,4 @@ func ExampleNewLocker() {
 	<-ran
 	fmt.Println("one machine runs it")
 	// Output: one machine runs it
-}
-
-// example stands for a test in an example, which has none.
-type example struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (*example) Helper()                  {}
-func (*example) Context() context.Context { return context.Background() }
-func (*example) Fatal(args ...any)        { log.Fatal(args...) }
-func (*example) Error(args ...any)        { log.Print(args...) }
-func (e *example) Cleanup(f func())       { e.cleanups = append(e.cleanups, f) }
-
-func (e *example) end() {
-	for i := range e.cleanups {
-		e.cleanups[len(e.cleanups)-1-i]()
-	}
 }

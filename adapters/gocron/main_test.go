@@ -12,8 +12,8 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/go-co-op/gocron/v2"
 	"github.com/google/uuid"
+	"github.com/spindle-lock/spindle/internal/trial"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/adapters/gocron"
@@ -25,17 +25,10 @@ import (
 func TestMain(m *testing.M) {
 	subprocess.Main(runMachine)
 	_ = flag.Set("test.parallel", "8") // the tests wait more than they work
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
-		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
-		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
-	)
+	trial.Main(m)
 }
 
-const (
-	lease = 2 * time.Second
-	soon  = 30 * time.Second // what is awaited comes within it, however loaded the machine is
-)
+const lease = 2 * time.Second
 
 var quick = []spindle.Option{spindle.WithLease(lease), spindle.WithLogger(slog.New(slog.DiscardHandler))}
 
@@ -93,25 +86,6 @@ func daily(t time.Time) lock.Key {
 
 // immediately is a job that fires once, at the start.
 var immediately = gocron.OneTimeJob(gocron.OneTimeJobStartImmediately())
-
-func await[T any](t *testing.T, c <-chan T, what string) (v T) {
-	t.Helper()
-	select {
-	case v = <-c:
-	case <-time.After(soon):
-		require.Fail(t, "not seen", what)
-	}
-	return v
-}
-
-func none[T any](t *testing.T, c <-chan T, what string) {
-	t.Helper()
-	select {
-	case v := <-c:
-		require.Fail(t, what, "%v", v)
-	default:
-	}
-}
 
 var errBroken = errors.New("broken")
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spindle-lock/spindle/adapters/gocron"
 	"github.com/spindle-lock/spindle/internal/subprocess"
+	"github.com/spindle-lock/spindle/internal/trial"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
@@ -63,13 +64,13 @@ func TestAJobThatIsShorterThanTheClocksDifferRunsOnce(t *testing.T) {
 				machines, clocks = append(machines, m), append(clocks, clock)
 			}
 			clocks[0].Advance(time.Second)
-			await(t, machines[0].over, "the end of the job on the first machine")
+			trial.Await(t, machines[0].over, "the end of the job on the first machine")
 			time.Sleep(time.Until(at))
 			clocks[1].Advance(time.Second)
 			if name == "locker" {
-				assert.ErrorIs(t, await(t, machines[1].denied, "why it was not run"), spindlegocron.ErrDone)
+				assert.ErrorIs(t, trial.Await(t, machines[1].denied, "why it was not run"), spindlegocron.ErrDone)
 			} else {
-				await(t, machines[1].over, "the end of the job on the second machine")
+				trial.Await(t, machines[1].over, "the end of the job on the second machine")
 			}
 			assert.Equal(t, test.runs, len(machines[0].ran)+len(machines[1].ran))
 		})
@@ -113,7 +114,7 @@ func TestEachTimeOfAScheduleIsRunOnce(t *testing.T) {
 		}), gocron.WithStartAt(gocron.WithStartDateTimePast(clock.Now().Truncate(period))))
 		m.Start()
 	}
-	await(t, enough, "the jobs at two times")
+	trial.Await(t, enough, "the jobs at two times")
 	mu.Lock()
 	defer mu.Unlock()
 	for job, keys := range runs {
@@ -135,16 +136,16 @@ func TestTheJobOfAKilledMachineIsRunByAnotherAfterItsLease(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(child.Kill)
 	for range 2 {
-		await(t, begun, "both jobs on the first machine")
+		trial.Await(t, begun, "both jobs on the first machine")
 	}
 	m := newMachine(t, db)
 	m.job(t, immediately, gocron.NewTask(func() { m.ran <- "locked" }), gocron.WithName("locked"), m.locker(now()))
 	m.job(t, immediately, spindlegocron.Task(m.once("task"), now(), func(context.Context, lock.Run) error { m.ran <- "task"; return nil }))
 	m.Start()
 	time.Sleep(3 * lease / 2) // the child's lock is kept
-	none(t, m.ran, "run while the first machine was alive")
+	trial.None(t, m.ran, "run while the first machine was alive")
 	child.Kill()
-	both := []string{await(t, m.ran, "a job"), await(t, m.ran, "the other")}
+	both := []string{trial.Await(t, m.ran, "a job"), trial.Await(t, m.ran, "the other")}
 	slices.Sort(both)
 	assert.Equal(t, []string{"locked", "task"}, both)
 	assert.Empty(t, m.denied)
@@ -165,14 +166,14 @@ func TestATaskThatFailsIsRunByTheNextMachine(t *testing.T) {
 		}))
 	}
 	a.Start()
-	await(t, a.ran, "the first run")
-	assert.ErrorIs(t, await(t, a.failed, "its error"), errBroken)
+	trial.Await(t, a.ran, "the first run")
+	assert.ErrorIs(t, trial.Await(t, a.failed, "its error"), errBroken)
 	b.Start()
-	await(t, b.over, "the second run")
+	trial.Await(t, b.over, "the second run")
 	c.Start()
-	await(t, c.over, "the end of the job that does nothing")
-	none(t, c.ran, "run again, though it was done")
-	none(t, c.failed, "what another has done is no error")
+	trial.Await(t, c.over, "the end of the job that does nothing")
+	trial.None(t, c.ran, "run again, though it was done")
+	trial.None(t, c.failed, "what another has done is no error")
 }
 
 // gocron does not tell a locker how a job has ended.
@@ -184,10 +185,10 @@ func TestUnderALockerAJobThatFailsIsDone(t *testing.T) {
 	a.job(t, immediately, gocron.NewTask(func() error { return errBroken }), gocron.WithName("job"), a.locker(key))
 	b.job(t, immediately, b.runs(), gocron.WithName("job"), b.locker(key))
 	a.Start()
-	await(t, a.failed, "its error")
+	trial.Await(t, a.failed, "its error")
 	b.Start()
-	assert.ErrorIs(t, await(t, b.denied, "why it is not run"), spindlegocron.ErrDone)
-	none(t, b.ran, "run")
+	assert.ErrorIs(t, trial.Await(t, b.denied, "why it is not run"), spindlegocron.ErrDone)
+	trial.None(t, b.ran, "run")
 }
 
 func TestATaskIsToldThatItsLockIsLost(t *testing.T) {
@@ -202,8 +203,8 @@ func TestATaskIsToldThatItsLockIsLost(t *testing.T) {
 		return nil
 	}))
 	m.Start()
-	assert.ErrorIs(t, await(t, why, "the end of its ctx"), lock.ErrLost)
-	assert.ErrorIs(t, await(t, m.failed, "its error"), lock.ErrNotHeld)
+	assert.ErrorIs(t, trial.Await(t, why, "the end of its ctx"), lock.ErrLost)
+	assert.ErrorIs(t, trial.Await(t, m.failed, "its error"), lock.ErrNotHeld)
 }
 
 // gocron ends a job's ctx as it shuts down. A job that takes none goes on, and so does its lock.
@@ -223,7 +224,7 @@ func TestALockIsHeldUntilTheJobIsOverThroughAShutdown(t *testing.T) {
 		m.job(t, immediately, m.runs(), gocron.WithName("job"), m.locker(key))
 	}
 	a.Start()
-	await(t, a.ran, "the job on the first machine")
+	trial.Await(t, a.ran, "the job on the first machine")
 	b.Start()
 	c.Start()
 	down := make(chan error, 2)
@@ -232,7 +233,7 @@ func TestALockIsHeldUntilTheJobIsOverThroughAShutdown(t *testing.T) {
 
 	// A machine that waits shuts down at once.
 	go func() { down <- b.Shutdown() }()
-	require.NoError(t, await(t, down, "the end of a machine that waits"))
+	require.NoError(t, trial.Await(t, down, "the end of a machine that waits"))
 	select {
 	case err := <-b.denied:
 		assert.ErrorIs(t, err, context.Canceled)
@@ -240,12 +241,12 @@ func TestALockIsHeldUntilTheJobIsOverThroughAShutdown(t *testing.T) {
 	}
 
 	time.Sleep(3 * lease / 2)
-	none(t, c.ran, "run while the first machine ran it")
-	none(t, c.denied, "it does not wait")
+	trial.None(t, c.ran, "run while the first machine ran it")
+	trial.None(t, c.denied, "it does not wait")
 	close(finish)
-	require.NoError(t, await(t, down, "the end of the first machine"))
-	assert.ErrorIs(t, await(t, c.denied, "why it is not run"), spindlegocron.ErrDone)
-	none(t, c.ran, "run again")
+	require.NoError(t, trial.Await(t, down, "the end of the first machine"))
+	assert.ErrorIs(t, trial.Await(t, c.denied, "why it is not run"), spindlegocron.ErrDone)
+	trial.None(t, c.ran, "run again")
 }
 
 func TestAJobWithoutANameIsRefused(t *testing.T) {
@@ -254,8 +255,8 @@ func TestAJobWithoutANameIsRefused(t *testing.T) {
 	m := newMachine(t, db)
 	m.job(t, immediately, gocron.NewTask(func() { m.ran <- "" }), m.locker(now()))
 	m.Start()
-	assert.ErrorContains(t, await(t, m.denied, "a refusal"), "gocron.WithName")
-	none(t, m.ran, "run")
+	assert.ErrorContains(t, trial.Await(t, m.denied, "a refusal"), "gocron.WithName")
+	trial.None(t, m.ran, "run")
 }
 
 func TestTheNameOfALockIsMadeOfBoth(t *testing.T) {
@@ -264,7 +265,7 @@ func TestTheNameOfALockIsMadeOfBoth(t *testing.T) {
 	m := newMachine(t, db)
 	m.job(t, immediately, m.runs(), gocron.WithName("a/b"), m.locker(now()))
 	m.Start()
-	await(t, m.ran, "the job")
+	trial.Await(t, m.ran, "the job")
 	require.NoError(t, m.Shutdown())
 	_, err := db.Client.Single().ReadRow(t.Context(), db.Table, spanner.Key{lock.Name("tests", "a/b")}, []string{"name"})
 	assert.NoError(t, err)

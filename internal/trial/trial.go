@@ -1,0 +1,77 @@
+// Package trial is what the tests of several packages and modules have in common.
+package trial
+
+import (
+	"context"
+	"log"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// Main runs tests, and fails if they leave a goroutine. The Spanner client may leave two: a worker of OpenCensus, and a
+// connection to the metadata server, which it asks once in a process whether it runs on Google Cloud.
+func Main(m *testing.M, ignored ...goleak.Option) {
+	goleak.VerifyTestMain(m, append(ignored, clients()...)...)
+}
+
+// NoLeak fails if more goroutines are there than before.
+func NoLeak(t *testing.T, before goleak.Option) {
+	t.Helper()
+	goleak.VerifyNone(t, append(clients(), before)...)
+}
+
+func clients() []goleak.Option {
+	return []goleak.Option{
+		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+	}
+}
+
+// soon is how long what must come is waited for, however loaded the machine is.
+const soon = 30 * time.Second
+
+// Await is what comes from c.
+func Await[T any](tb testing.TB, c <-chan T, what string) (v T) {
+	tb.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(soon):
+		require.Fail(tb, "not seen", what)
+	}
+	return v
+}
+
+// None fails if something has come from c.
+func None[T any](tb testing.TB, c <-chan T, what string) {
+	tb.Helper()
+	select {
+	case v := <-c:
+		require.Fail(tb, what, "%v", v)
+	default:
+	}
+}
+
+// Example is the test of an example that runs, as examples have none. Its End runs the cleanups.
+type Example struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (*Example) Helper()                  {}
+func (*Example) Context() context.Context { return context.Background() }
+func (*Example) Fatal(args ...any)        { log.Fatal(args...) }
+func (*Example) Error(args ...any)        { log.Print(args...) }
+
+// Cleanup implements testing.TB.
+func (e *Example) Cleanup(f func()) { e.cleanups = append(e.cleanups, f) }
+
+// End is to be deferred.
+func (e *Example) End() {
+	for i := range e.cleanups {
+		e.cleanups[len(e.cleanups)-1-i]()
+	}
+}
