@@ -178,15 +178,17 @@ func (t *Term) Finish(ctx context.Context, reason error, key, id string) error {
 	free := func(ctx context.Context) error { return t.table.Finish(ctx, t.token, t.names[0], key, id) }
 	return t.giveBack(ctx, reason, free, func(ctx context.Context, unknown bool) bool {
 		last := t.done(ctx)
-		return last.Token == t.token && last.Key == key || unknown && key < last.Key
+		return t.by(last, key) || unknown && key < last.Key
 	})
 }
 
 // Recorded reports whether key is known to have been recorded as done under the term.
 func (t *Term) Recorded(ctx context.Context, key string) bool {
-	last := t.done(ctx)
-	return last.Token == t.token && last.Key == key
+	return t.by(t.done(ctx), key)
 }
+
+// by reports whether what was done last is key, under this term.
+func (t *Term) by(last table.Done, key string) bool { return last.Token == t.token && last.Key == key }
 
 // done is what is known to have been done last.
 func (t *Term) done(ctx context.Context) table.Done {

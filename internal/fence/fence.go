@@ -51,11 +51,8 @@ func (f Fence) Statement(dialect databasepb.DatabaseDialect) spanner.Statement {
 // Apply is Client.Apply, serializable and behind the fence.
 func (f Fence) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	began := time.Now()
-	if f.Token <= 0 {
-		return time.Time{}, f.fenced(ctx, began, nil)
-	}
-	if f.Table.DB == nil {
-		return time.Time{}, f.Wrap(errNoDatabase)
+	if err := f.refuse(ctx, began); err != nil {
+		return time.Time{}, err
 	}
 	opts = append(slices.Clip(opts), spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE))
 	at, err := table.Acknowledged(f.Table.DB.Apply(ctx, append(f.Mutations(), ms...), opts...))
@@ -66,11 +63,8 @@ func (f Fence) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanne
 // returned as it is.
 func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	began := time.Now()
-	if f.Token <= 0 {
-		return time.Time{}, f.fenced(ctx, began, nil)
-	}
-	if f.Table.DB == nil {
-		return time.Time{}, f.Wrap(errNoDatabase)
+	if err := f.refuse(ctx, began); err != nil {
+		return time.Time{}, err
 	}
 	var refused error
 	resp, err := f.Table.DB.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
@@ -84,6 +78,17 @@ func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context
 	}
 	at, err := table.Acknowledged(resp.CommitTs, err)
 	return at, f.tell(ctx, began, err)
+}
+
+// refuse is the error of what nobody has to be asked for, or nil.
+func (f Fence) refuse(ctx context.Context, began time.Time) error {
+	switch {
+	case f.Token <= 0:
+		return f.fenced(ctx, began, nil)
+	case f.Table.DB == nil:
+		return f.Wrap(errNoDatabase)
+	}
+	return nil
 }
 
 // tell finds out whether a commit was refused because of the fence, or what a newer holder wrote, or because
