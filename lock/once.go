@@ -97,13 +97,8 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 		}
 		return false, o.mutex.contender.wrap("once", fmt.Errorf("%w: key %q%s", ErrBusy, wanted, by))
 	}
-	var late, done bool
-	own := &work{held: t.held, unlock: func(ctx context.Context) error {
-		if done {
-			return o.mutex.unlock(ctx, t, wanted)
-		}
-		return o.mutex.unlock(ctx, t, "")
-	}}
+	late, record := false, "" // what the commit that gives the lock back is to record as done
+	own := &work{held: t.held, unlock: func(ctx context.Context) error { return o.mutex.unlock(ctx, t, record) }}
 	err = own.do(ctx, func(ctx context.Context) error {
 		// The last holder may have recorded it until its lease row was gone.
 		last, _, err := o.last(ctx, table.Strong, try)
@@ -114,11 +109,12 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 			return err
 		}
 		ran = true
-		err = fn(ctx, o.run(wanted, t))
-		done = err == nil
+		if err = fn(ctx, o.run(wanted, t)); err == nil {
+			record = wanted
+		}
 		return err
 	})
-	if late || done && err != nil && t.term.Recorded(context.WithoutCancel(ctx), wanted) {
+	if late || record != "" && err != nil && t.term.Recorded(context.WithoutCancel(ctx), wanted) {
 		return ran, nil // by another, or by fn itself
 	}
 	return ran, err

@@ -65,7 +65,7 @@ var (
 		one("a release that records nothing", "TestEachTickIsDoneOnceHoweverWrongTheClocksAre", doneGo,
 			"append(release(Hold{name, token}), record(name, token, key, id))", "release(Hold{name, token})"),
 		one("what failed is recorded", "TestWhatFailsOrPanicsIsNotDone", onceGo,
-			"\t\tdone = err == nil\n", "\t\tdone = true\n"),
+			"o.run(wanted, t)); err == nil {", "o.run(wanted, t)); true {"),
 		one("ticks of the machine's clock", "TestClocksThatDifferMakeNoSecondTick", onceGo,
 			"key.at(now)", "key.at(o.mutex.contender.config.Clock.Now().Time().Add(now.Sub(now)))"),
 		one("a record of its own after the release", "TestEachTickIsDoneOnceHoweverWrongTheClocksAre", doneGo,
