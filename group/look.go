@@ -20,10 +20,12 @@ const manyMembers = 100
 // patienceOfElders is for how many leases members of an older list leave free partitions to the newer one.
 const patienceOfElders = 3
 
-// look reads the group at one instant, and does what follows from that.
+// look reads the group at one instant, and does what follows from that. Looks that come soon after another leave out what
+// the member has: those are for what it waits for.
 func (t *term) look(ctx context.Context) {
-	scope := t.scope()
 	sent := t.config.Clock.Now()
+	whole := t.skip > 0 || sent.Since(*t.looked.Load()) >= t.config.Lease/5
+	scope := t.scope(whole)
 	var r table.Roster
 	err := t.try(ctx, func(ctx context.Context) (err error) {
 		r, err = t.table.Roster(ctx, t.name, scope)
@@ -36,7 +38,7 @@ func (t *term) look(ctx context.Context) {
 		t.next.set(t.config.Clock, t.retry.Pause(t.config.Clock))
 		return
 	}
-	if !t.extend(sent) {
+	if whole && !t.extend(sent) {
 		t.next.off()
 		return
 	}
@@ -46,7 +48,11 @@ func (t *term) look(ctx context.Context) {
 	if r.Members != nil {
 		t.learn(r)
 	}
-	t.next.set(t.config.Clock, t.poll(r))
+	pause := t.poll(r)
+	if !whole { // that one comes in its time
+		pause = min(pause, t.config.Lease/3-t.config.Clock.Now().Since(*t.looked.Load()))
+	}
+	t.next.set(t.config.Clock, pause)
 	if r.Members == nil {
 		t.skip--
 		return
@@ -56,14 +62,18 @@ func (t *term) look(ctx context.Context) {
 		t.spread(r)
 	}
 	wanted := t.wanted()
-	if t.surveyMore(r, wanted) {
+	window := t.window(wanted)
+	if t.surveyMore(r, window) {
 		t.soon(0) // before anything is taken or given: nothing is concluded from two reads
 		return
 	}
 	if t.failing == (elect.Instant{}) && len(r.Unreadable) == 0 {
 		t.problems.Clear()
 	}
-	t.move(ctx, r, wanted)
+	taken := t.move(ctx, r, window)
+	if len(wanted) > len(window) {
+		t.goOnLooking(taken > 0)
+	}
 	if t.skip = 0; len(t.wanted()) == 0 {
 		t.skip = (t.crowd - 1) / manyMembers
 	}
@@ -123,8 +133,8 @@ func (t *term) bury(ctx context.Context, r table.Roster) {
 
 // surveyMore reports whether a look has to read more of what is wanted: rows that the snapshot does not show, or lease
 // rows too. It goes on to read those whose lock rows don't tell.
-func (t *term) surveyMore(r table.Roster, wanted map[*share]bool) (more bool) {
-	for s := range wanted {
+func (t *term) surveyMore(r table.Roster, window []*share) (more bool) {
+	for _, s := range window {
 		o, read := r.Partitions[s.lock]
 		if !read {
 			more = true
@@ -148,11 +158,11 @@ func (t *term) judge(r table.Roster) judge {
 
 // move takes what can be taken, and settles what the table shows with this member and nobody here acts on: after an
 // outcome that is not known, such a partition would stay so for ever. It is never adopted as it is, since what was
-// sent before may still be under way; taken anew, it has another token.
-func (t *term) move(ctx context.Context, r table.Roster, wanted map[*share]bool) {
+// sent before may still be under way; taken anew, it has another token. It returns how many it has taken.
+func (t *term) move(ctx context.Context, r table.Roster, window []*share) int {
 	var free, unsettled []table.Observation
 	takes := map[*share]bool{}
-	for s := range wanted {
+	for _, s := range window {
 		o := r.Partitions[s.lock]
 		wait, _ := t.judge(r).freeIn(o, *t.traces[s])
 		if wait = t.yield(s, wait, r.At); wait == 0 {
@@ -178,7 +188,7 @@ func (t *term) move(ctx context.Context, r table.Roster, wanted map[*share]bool)
 		t.succeeded() // what could not be done has come to nothing
 	}
 	t.settle(ctx, unsettled)
-	t.take(ctx, free)
+	return t.take(ctx, free)
 }
 
 // names reports whether rows say that this member has the partition.
@@ -202,26 +212,11 @@ func (t *term) yield(s *share, wait time.Duration, at time.Time) time.Duration {
 	return max(m.free.Add(patienceOfElders*t.config.Lease).Sub(at), 0)
 }
 
-// patient is the pause before the next look for a partition that can be taken after wait. If somebody has it, that
-// is a fiftieth of the lease at first, as it is about to be given; or three times what a look takes, if many are awaited:
-// or the looks would hold up what they wait for.
-func (t *term) patient(wait time.Duration) time.Duration {
-	spread := t.config.Clock.Random(t.config.Lease/50 + 1)
-	if wait != never {
-		return wait + spread
-	}
-	every, waited := max(t.config.Lease/50, 3*t.took), t.config.Clock.Now().Since(t.changed)
-	if waited < t.config.Lease {
-		return elect.Jitter(t.config.Clock, every)
-	}
-	return max(waited/10, every)
-}
-
 // scope is what the next look has to read.
-func (t *term) scope() table.Scope {
+func (t *term) scope(whole bool) table.Scope {
 	s := table.Scope{Members: t.skip == 0}
 	for _, h := range t.have {
-		if !h.told {
+		if whole && !h.told {
 			s.Holds = append(s.Holds, table.Hold{Name: h.lock, Token: h.token})
 		}
 	}
@@ -231,7 +226,7 @@ func (t *term) scope() table.Scope {
 	for share := range t.loose {
 		s.Survey = append(s.Survey, share.lock)
 	}
-	for share := range t.wanted() {
+	for _, share := range t.window(t.wanted()) {
 		switch {
 		case t.loose[share]:
 		case t.surveys[share], t.traces[share] == nil:
@@ -241,20 +236,6 @@ func (t *term) scope() table.Scope {
 		}
 	}
 	return s
-}
-
-// wanted are the partitions that are to be this member's, and are not.
-func (t *term) wanted() map[*share]bool {
-	wanted := map[*share]bool{}
-	if t.leaving() {
-		return wanted
-	}
-	for s := range t.mine {
-		if t.have[s] == nil && s.busy == nil {
-			wanted[s] = true
-		}
-	}
-	return wanted
 }
 
 // check finds the partitions whose lease rows are gone: somebody has deleted them by hand.
@@ -362,9 +343,7 @@ func (t *term) spread(r table.Roster) {
 		t.changed = t.config.Clock.Now()
 		t.log.Debug("spread anew", "members", len(slots), "partitions", len(t.mine))
 	}
-	for s, h := range t.have {
-		if !t.mine[s] && !h.told && !elder {
-			t.tell(h, ErrMoved)
-		}
+	if !t.telling.on {
+		t.tellMore()
 	}
 }

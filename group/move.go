@@ -1,7 +1,6 @@
 package group
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,21 +10,22 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// batch is how many partitions are moved in one commit: some thousand writes of columns, where Spanner allows 80,000,
-// and few enough that a look is not late for it.
-const batch = 500
-
-// take claims partitions that can be taken, and begins work on them.
-func (t *term) take(ctx context.Context, free []table.Observation) {
-	for chunk := range slices.Chunk(free, batch) {
-		if !t.acts() || t.lookIsDue() {
-			return // the next look finds what is left
+// take claims partitions that can be taken, and begins work on them. It returns how many it has taken.
+func (t *term) take(ctx context.Context, free []table.Observation) (taken int) {
+	for chunk := range slices.Chunk(free, t.config.Batch) {
+		if !t.acts() {
+			break
 		}
-		t.takeSome(ctx, chunk)
+		if taken > 0 && t.lookIsDue() {
+			t.soon(0) // it finds what is left
+			break
+		}
+		taken += t.takeSome(ctx, chunk)
 	}
+	return taken
 }
 
-func (t *term) takeSome(ctx context.Context, free []table.Observation) {
+func (t *term) takeSome(ctx context.Context, free []table.Observation) int {
 	var token table.Token
 	var names []string
 	err := t.insist(ctx, func(ctx context.Context) (err error) {
@@ -34,7 +34,7 @@ func (t *term) takeSome(ctx context.Context, free []table.Observation) {
 	})
 	if err != nil {
 		t.failed(err, sharesOf(t, free)...)
-		return
+		return 0
 	}
 	promise := table.Promise{Lease: t.config.Lease}
 	var kept []string
@@ -44,14 +44,16 @@ func (t *term) takeSome(ctx context.Context, free []table.Observation) {
 	})
 	if err != nil {
 		t.failed(err, sharesOf(t, free)...)
-		return
+		return 0
 	}
 	t.succeeded()
+	t.changed = t.config.Clock.Now()
 	for _, name := range kept {
 		t.begin(t.byLock[name], token)
 	}
 	t.metrics.moved(len(kept), "taken")
 	t.log.Debug("partitions taken", "n", len(kept), "token", token)
+	return len(kept)
 }
 
 // insist takes a step again that Spanner aborts, for a twentieth of a lease: other members take other partitions at the
@@ -131,11 +133,12 @@ func (t *term) begin(s *share, token table.Token) {
 func (t *term) give(ctx context.Context) {
 	t.giving.off()
 	var holds []table.Hold
-	for s, h := range t.have {
+	for _, s := range t.shares {
+		h := t.have[s]
 		switch {
-		case !h.told || h.working:
+		case h == nil || !h.told || h.working:
 			continue
-		case len(holds) == batch:
+		case len(holds) == t.config.Batch:
 			t.giving.set(t.config.Clock, 0)
 			continue
 		case !h.lost:
@@ -150,15 +153,17 @@ func (t *term) give(ctx context.Context) {
 	if t.leaving() {
 		t.mark(ctx)
 	}
-	slices.SortFunc(holds, func(a, b table.Hold) int { return cmp.Compare(a.Name, b.Name) })
+	began := t.config.Clock.Now()
 	if err := t.try(ctx, func(ctx context.Context) error { return t.table.Give(ctx, holds...) }); err != nil {
 		t.problems.Note(fmt.Errorf("give: %w", err))
+		t.telling.off() // until the next look
 		t.soon(t.redo.Pause(t.config.Clock))
 		return
 	}
 	for _, h := range holds {
 		delete(t.loose, t.byLock[h.Name])
 	}
+	t.pause(t.config.Clock.Now().Since(began))
 	t.metrics.moved(len(holds), "given")
 	t.log.Debug("partitions given", "n", len(holds))
 }
@@ -174,7 +179,7 @@ func (t *term) mark(ctx context.Context) {
 
 // settle frees what the table shows with this member for no reason.
 func (t *term) settle(ctx context.Context, seen []table.Observation) {
-	for chunk := range slices.Chunk(seen, batch) {
+	for chunk := range slices.Chunk(seen, t.config.Batch) {
 		err := t.try(ctx, func(ctx context.Context) error { return t.table.Settle(ctx, t.hold, chunk...) })
 		switch {
 		case err == nil:

@@ -36,7 +36,9 @@ type term struct {
 	slots   []int // of the members among which the partitions are spread
 	mine    map[*share]bool
 	elder   bool            // a newer list is there
-	changed elect.Instant   // when the spread changed
+	changed elect.Instant   // when the spread changed, or something was taken
+	turn    int             // how many of what is wanted were looked at in turn
+	telling alarm           // tell more work
 	surveys map[*share]bool // the next look has to read their lease rows
 
 	next    alarm         // look
@@ -107,7 +109,7 @@ func (t *term) run(ctx context.Context) error {
 	wake := t.config.Clock.Timer(0)
 	defer wake.Stop()
 	for !t.finished() {
-		wake.Reset(max(min(t.next.left(t.config.Clock), t.giving.left(t.config.Clock)), 0))
+		wake.Reset(max(min(t.next.left(t.config.Clock), t.giving.left(t.config.Clock), t.telling.left(t.config.Clock)), 0))
 		select {
 		case reason := <-beat:
 			t.end(reason)
@@ -160,6 +162,9 @@ func (t *term) goOn(ctx context.Context) {
 	}
 	if t.next.left(t.config.Clock) <= 0 {
 		t.look(ctx)
+	}
+	if t.telling.left(t.config.Clock) <= 0 {
+		t.tellMore()
 	}
 	if t.useless() {
 		t.why = errUseless

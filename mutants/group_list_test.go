@@ -8,6 +8,7 @@ const (
 	joinGo      = "group/join.go"
 	lookGo      = "group/look.go"
 	moveGo      = "group/move.go"
+	paceGo      = "group/pace.go"
 	partitionGo = "group/partition.go"
 	groupTermGo = "group/term.go"
 	groupLoopGo = "group/member.go"
@@ -51,13 +52,13 @@ var groupMutants = []mutant{
 		"\tt.blind = m.config.Clock.AfterFunc(t.limit(), func() { lease.Tell(spindle.ErrExpired) })\n",
 		"\tt.blind = m.config.Clock.AfterFunc(1000*t.limit(), func() {})\n"),
 	one("given before the work has returned", "work first", moveGo,
-		"case !h.told || h.working:", "case !h.told:"),
+		"case h == nil || !h.told || h.working:", "case h == nil || !h.told:"),
 	one("leaving before all work has returned", "work first", groupTermGo,
 		"t.lease.Context().Err() != nil && !t.works(false)\n", "t.lease.Context().Err() != nil\n"),
 	one("next term before the work has returned", "work first", groupLoopGo,
 		"\tm.await(ctx, m.config.Lease)\n", ""),
-	one("work on a partition whose last work has not returned", "one work", lookGo,
-		"if t.have[s] == nil && s.busy == nil {", "if t.have[s] == nil {"),
+	one("work on a partition whose last work has not returned", "one work", paceGo,
+		"t.have[s] == nil && s.busy == nil {", "t.have[s] == nil {"),
 	one("what the table shows as the own is adopted", "tokens grow", lookGo,
 		"\t\to := r.Partitions[s.lock]\n\t\twait, _",
 		"\t\to := r.Partitions[s.lock]\n\t\tif t.loose[s] && o.Surveyed && o.Confirmed() && t.names(o) {\n\t\t\tt.begin(s, o.Token)\n\t\t\tcontinue\n\t\t}\n\t\twait, _"),
@@ -103,6 +104,18 @@ var groupShortMutants = of("./group",
 		"\t\tt.next.off()\n", ""),
 	one("reclaimed term that begins anew", "TestAMemberThatReclaimsHasItsPartitionsBackAtOnce", joinGo,
 		"\t\t\t\tm.candidate.Promise.Since = since(s.Observation)\n", ""),
+	one("all work that is to go told at once", "TestManyPartitionsMoveSomeAtATime", paceGo,
+		"case told == most:", "case told == -most:"),
+	one("no time for those who take", "TestManyPartitionsMoveSomeAtATime", moveGo,
+		"\tt.pause(t.config.Clock.Now().Since(began))\n", "\t_ = began\n"),
+	one("only the first of many looked at", "TestWorkThatHangsKeepsNoOtherOfManyPartitionsFromMoving", paceGo,
+		"\tt.turn += 2 * t.config.Batch\n", ""),
+	one("a look that leaves out what the member has taken for a whole one", "TestWhoWaitsStillSeesThatItsOwnRowsAreGone", lookGo,
+		"if whole && !t.extend(sent) {", "if !t.extend(sent) {"),
+	one("every look a whole one", "TestWhoWaitsDoesNotReadWhatItHas", lookGo,
+		"whole := t.skip > 0 || ", "whole := t.skip >= 0 || "),
+	one("a rest taken for silence", "TestAMemberThatRestsIsHealthy", groupLoopGo,
+		"\tm.pulse.Rest(m.pause)\n", ""),
 	one("partitions of the older list for nobody", "TestAPartitionThatOnlyTheOldListHasIsTakenWhenItsMemberDies", lookGo,
 		"max(m.free.Add(patienceOfElders*", "max(m.free.Add(1000*patienceOfElders*"),
 )

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -19,6 +20,7 @@ type groups struct {
 	lists  [2][]string // of partitions: that of the beginning, and that of a rolling update
 	newest int         // which of them new processes have
 	doomed string      // which rows the operator deletes
+	batch  int         // how many partitions are moved in one commit
 
 	largest  map[string]spindle.Token  // by partition, of all work
 	claimed  map[string]table.Token    // by lock, the newest claim
@@ -83,7 +85,7 @@ func (g *groups) draw(d *dice) plan {
 	if p.longest == slices.Min(p.leases) {
 		kinds = append(kinds, "member's lease", "any")
 	}
-	g.doomed = pick(d, kinds...)
+	g.doomed, g.batch = pick(d, kinds...), pick(d, 1, 2, 3, 5, 50)
 	for i := range pick(d, 1, 3, 7, 12, 12, 24, 40) {
 		name := fmt.Sprintf("p_%d", i)
 		if g.lists[0] = append(g.lists[0], name); d.chance(0.8) {
@@ -98,7 +100,8 @@ func (g *groups) draw(d *dice) plan {
 
 func (g *groups) launch(p *process, id string, d *dice) func(context.Context, ...chan<- error) error {
 	p.member = &member{list: g.newest, names: g.lists[g.newest], ails: pick(d, "take", "keep"), terms: map[table.Hold]bool{}, works: map[string]*work{}}
-	opts := append(g.plan.options(p.slot, id), group.WithWork(func(ctx context.Context, of group.Partition) { g.work(p, ctx, of) }), p.seam)
+	opts := append(g.plan.options(p.slot, id), group.WithWork(func(ctx context.Context, of group.Partition) { g.work(p, ctx, of) }), p.seam,
+		func(o *options.Config) { o.Batch = g.batch })
 	p.member.Group = group.New(nil, "locktable", groupName, group.Named(p.member.names...), opts...)
 	for _, name := range p.member.names { // of fenced writes
 		row := registerOf(table.PartitionName(groupName, name))

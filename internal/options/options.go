@@ -24,6 +24,10 @@ import (
 // DefaultLease is that of a lock whose options say nothing of it.
 const DefaultLease = 10 * time.Second
 
+// defaultBatch is some thousand writes of columns, where Spanner allows 80,000 in a commit, and few enough that a look
+// is not late for it.
+const defaultBatch = 500
+
 // Config is what the options said. It does not change once it is complete.
 type Config struct {
 	ID        string
@@ -47,13 +51,14 @@ type Config struct {
 	Store   table.Store // nil: Spanner's
 	Clock   elect.Clock // the machine's
 	Process string      // whose goroutines queue for one another: "" is the machine's
+	Batch   int         // how many partitions of a group are moved in one commit
 
 	wrong []error
 }
 
 // New applies the options and fills in the defaults.
 func New[O ~func(*Config)](opts []O) Config {
-	c := Config{Lease: DefaultLease, Log: slog.Default(), Clock: elect.SystemClock{}}
+	c := Config{Lease: DefaultLease, Log: slog.Default(), Clock: elect.SystemClock{}, Batch: defaultBatch}
 	for i, opt := range opts {
 		if opt == nil {
 			c.Refuse("option %d is nil: leave it out", i+1)

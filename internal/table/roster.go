@@ -30,7 +30,7 @@ type Sighting struct {
 }
 
 // manyRanges is when one range over all partitions of a group is cheaper to read than one for each.
-const manyRanges = 100
+const manyRanges = 2000
 
 // Roster reads the scope of a group in one RPC.
 func (t Table) Roster(ctx context.Context, group string, s Scope) (Roster, error) {

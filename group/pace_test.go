@@ -1,0 +1,131 @@
+package group
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// batchesOf moves so many partitions in one commit.
+func batchesOf(n int) spindle.Option { return func(o *options.Config) { o.Batch = n } }
+
+// worked is on how many partitions somebody works.
+func (c *cluster) worked() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.works)
+}
+
+// slowly makes each step of a process take so long.
+func slowly(p *process, d time.Duration) { p.link.After(func(string) { time.Sleep(d) }) }
+
+// Most of many partitions that move are worked on until it is their turn.
+func TestManyPartitionsMoveSomeAtATime(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		const n, batch = 400, 20
+		a := c.process("a", Numbered(n), batchesOf(batch))
+		slowly(a, lease/50)
+		c.run(a)
+		c.until(4*lease, "a to have all", spreadOver(n, a))
+		c.sleep(2 * lease)
+		b := c.process("b", Numbered(n), batchesOf(batch))
+		slowly(b, lease/50)
+		c.run(b)
+		idle := 0
+		c.until(6*lease, "an even spread", func() bool {
+			idle = max(idle, n-c.worked())
+			return spreadOver(n, a, b)()
+		})
+		assert.Positive(t, idle)
+		assert.LessOrEqual(t, idle, 3*batch, "at once")
+		c.end(a, b)
+	})
+}
+
+// Who waits for many looks at some at a time, those that hang among them or not.
+func TestWorkThatHangsKeepsNoOtherOfManyPartitionsFromMoving(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		const n, batch = 200, 4
+		free := make(chan struct{})
+		a := c.process("a", Numbered(n), batchesOf(batch))
+		hung := map[string]bool{}
+		a.linger = func(partition string) {
+			c.mu.Lock()
+			hangs := len(hung) < 5*batch // all that are told first
+			hung[partition] = hung[partition] || hangs
+			c.mu.Unlock()
+			if hangs {
+				<-free
+			}
+		}
+		c.run(a)
+		c.until(lease, "a to have all", spreadOver(n, a))
+		b := c.start("b", Numbered(n), batchesOf(batch))
+		c.until(5*lease, "all but those that hang to move", func() bool { return b.has() == n/2-5*batch })
+		assert.Equal(t, n/2, a.has())
+		close(free)
+		c.until(lease, "the rest to move", spreadOver(n, a, b))
+		c.end(a, b)
+	})
+}
+
+// Looks for what is awaited read that alone, and so does who takes much: else thousands of partitions would be read for a few.
+func TestWhoWaitsDoesNotReadWhatItHas(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		const n = 300
+		free := make(chan struct{})
+		a := c.process("a", Numbered(n))
+		a.linger = func(string) { <-free }
+		b := c.process("b", Numbered(n))
+		c.run(a)
+		c.run(b)
+		c.until(lease, "an even spread", spreadOver(n, a, b))
+		c.sleep(2 * lease)
+		d := c.start("d", Numbered(n)) // for which a's work hangs
+		c.until(2*lease, "d to have what b gave", func() bool { return d.has() == n/6 })
+		c.rows.Store(0)
+		d.link.Counts()
+		c.sleep(lease / 2)
+		looks := d.link.Counts()["roster"]
+		assert.Greater(t, looks, 20)
+		assert.Less(t, float64(c.rows.Load())/float64(looks), n/3., "a look for a sixth, and some members")
+		close(free)
+		c.until(lease, "an even spread", spreadOver(n, a, b, d))
+		c.end(a, b, d)
+	})
+}
+
+// Looks that leave out what a member has don't let it act for longer: rows of its own that are gone are seen in time.
+func TestWhoWaitsStillSeesThatItsOwnRowsAreGone(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		free := make(chan struct{})
+		a := c.process("a", Numbered(16))
+		a.linger = func(name string) { <-free }
+		b := c.process("b", Numbered(16))
+		c.run(a)
+		c.run(b)
+		c.until(lease, "an even spread", spreadOver(16, a, b))
+		c.sleep(2 * lease)
+		d := c.start("d", Numbered(16))
+		c.until(2*lease, "d to have what b gave", func() bool { return d.has() > 0 && a.has() < 8 })
+		lost := d.Held()[0].Name()
+		for name := range c.store.Rows() {
+			if strings.HasPrefix(name, fmt.Sprintf("orders/partition/%s_", lost)) {
+				require.NoError(t, c.store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Delete, Name: name}}))
+			}
+		}
+		_, before := d.Has(lost)
+		c.until(lease/2, "d to see it", func() bool { has, token := d.Has(lost); return !has || token != before })
+		close(free)
+		c.until(lease, "an even spread", spreadOver(16, a, b, d))
+		c.end(a, b, d)
+	})
+}
