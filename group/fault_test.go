@@ -54,6 +54,37 @@ func TestAMemberThatCanNotLookStops(t *testing.T) {
 	})
 }
 
+// A zone that is lost takes many members at once. To bury them all takes longer than a lease, and costs nobody else a term.
+func TestThoseWhoBuryManyGoOnLooking(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		var all []*process
+		for i := range 26 {
+			all = append(all, c.start(fmt.Sprint(i), Numbered(52)))
+		}
+		c.until(4*lease, "an even spread", spreadOver(52, all...))
+		c.sleep(2 * lease)
+		dead, rest := all[:24], all[24:]
+		for _, p := range rest {
+			p.link.After(func(step string) {
+				if step == "bury" {
+					time.Sleep(lease / 10)
+				}
+			})
+		}
+		for _, p := range dead {
+			p.kill()
+		}
+		c.until(4*lease, "the rest to have all", spreadOver(52, rest...))
+		for _, p := range rest {
+			assert.NotContains(t, p.log.String(), "msg=left", p.id)
+		}
+		c.end(rest...)
+		for _, p := range dead {
+			<-p.done
+		}
+	})
+}
+
 // A member that can't take partitions must not keep them from those who can.
 func TestAMemberThatCanNotTakeLeavesItToOthers(t *testing.T) {
 	for _, step := range []string{"take", "keep"} {

@@ -110,24 +110,38 @@ func (t *term) leaseOf(o table.Observation) time.Duration {
 	return cmp.Or(t.promised[table.Hold{Name: o.Name, Token: o.Token}], t.config.Lease)
 }
 
-// bury ends the terms of members whose leases have run out.
+// bury ends the terms of members whose leases have run out: some at a time, if many died at once, or the next look would
+// come too late for the own term. Each member begins elsewhere among them.
 func (t *term) bury(ctx context.Context, r table.Roster) {
+	var dead []table.Observation
 	for _, name := range slices.Sorted(maps.Keys(r.Members)) {
 		o := r.Members[name]
 		foreign := o.Promise != nil && o.Promise.Plan == "" // a lock that is no member
 		if name == t.hold.Name || !o.Confirmed() || foreign || r.Unreadable[name] != nil || r.At.Sub(o.Heartbeat) < t.leaseOf(o) {
 			continue
 		}
-		err := t.try(ctx, func(ctx context.Context) error { return t.table.Bury(ctx, o) })
-		switch {
-		case err == nil:
-			t.log.Info("a member is gone", "slot", name, "member", o.Holder(), "token", o.Token)
+		dead = append(dead, o)
+	}
+	first := int(t.config.Clock.Random(time.Duration(len(dead) + 1)))
+	for _, o := range slices.Concat(dead[first:], dead[:first]) {
+		t.buryOne(ctx, o)
+		if t.lookIsDue() {
 			t.soon(0)
-		case elect.First(err):
-			t.soon(t.config.Clock.Random(t.config.Lease/50 + 1))
-		default:
-			t.problems.Note(fmt.Errorf("bury: %w", err))
+			return
 		}
+	}
+}
+
+func (t *term) buryOne(ctx context.Context, o table.Observation) {
+	err := t.try(ctx, func(ctx context.Context) error { return t.table.Bury(ctx, o) })
+	switch {
+	case err == nil:
+		t.log.Info("a member is gone", "slot", o.Name, "member", o.Holder(), "token", o.Token)
+		t.soon(0)
+	case elect.First(err):
+		t.soon(t.config.Clock.Random(t.config.Lease/50 + 1))
+	default:
+		t.problems.Note(fmt.Errorf("bury: %w", err))
 	}
 }
 
