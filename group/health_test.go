@@ -1,8 +1,10 @@
 package group
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -97,6 +99,63 @@ func TestAMemberThatRestsIsHealthy(t *testing.T) {
 			a.link.Mend()
 		}
 		require.Greater(t, c.until(12*lease, "a to have all", func() bool { return a.has() == 2 }), 9*lease)
+		c.end(a)
+	})
+}
+
+// hung makes the work of a process hang once it is told to stop, until it is freed.
+func (c *cluster) hung(p *process) (free func()) {
+	hang := make(chan struct{})
+	p.linger = func(string) { <-hang }
+	return sync.OnceFunc(func() { close(hang) })
+}
+
+// loseTerm ends the process's term: nothing of it reaches the table for a while.
+func (c *cluster) loseTerm(p *process) {
+	p.link.Cut()
+	c.until(lease, p.id+" to stop", func() bool { return p.has() == 0 })
+	p.link.Mend()
+}
+
+// A member that can't join again has work that hangs all the same.
+func TestWorkThatHangsMakesUnhealthyAlsoWhoCanNotJoin(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(2))
+		c.until(lease, "a to have all", spreadOver(2, a))
+		free := c.hung(a)
+		defer free()
+		a.link.Refuse(fleet.Refusing("claim", errors.New("not today")))
+		c.loseTerm(a)
+		c.sleep(3*lease + lease/2)
+		require.ErrorContains(t, a.Health(), "has not returned, though it was told to")
+		require.Contains(t, a.log.String(), "its partition can't move, nor come back")
+		free()
+		c.sleep(0)
+		require.NoError(t, a.Health())
+		c.end(a)
+	})
+}
+
+// Between two terms a member may rest for ten leases. What work does meanwhile counts at once.
+func TestWorkThatHangsIsSaidWhileItsMemberRests(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(2))
+		for range 5 {
+			c.until(12*lease, "a to have all", spreadOver(2, a))
+			c.loseTerm(a)
+		}
+		c.until(12*lease, "a to have all", spreadOver(2, a))
+		free := c.hung(a)
+		defer free()
+		c.loseTerm(a)
+		c.sleep(lease / 2)
+		a.link.Counts()
+		c.sleep(3 * lease)
+		require.Zero(t, a.link.Counts()["roster"], "it rests")
+		require.ErrorContains(t, a.Health(), "has not returned, though it was told to")
+		free()
+		c.sleep(0)
+		require.NoError(t, a.Health())
 		c.end(a)
 	})
 }

@@ -32,7 +32,7 @@ func (m *member) join(ctx context.Context) *elect.Term {
 		case err != nil:
 			m.problems.Note(fmt.Errorf("join: %w", err))
 		}
-		elect.Sleep(ctx, m.config.Clock, step.Pause)
+		m.sleep(ctx, step.Pause)
 	}
 	return nil
 }

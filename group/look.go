@@ -77,7 +77,6 @@ func (t *term) look(ctx context.Context) {
 	if t.skip = 0; len(t.wanted()) == 0 {
 		t.skip = (t.crowd - 1) / manyMembers
 	}
-	t.remind()
 }
 
 // poll is the pause before the next look: a third of the shortest lease, or until one of the others may be over, or until

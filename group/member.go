@@ -121,7 +121,9 @@ func (m *member) rest(ctx context.Context, lasted time.Duration) {
 	}
 	m.await(ctx, m.config.Lease)
 	m.pulse.Rest(m.pause)
-	elect.Sleep(ctx, m.config.Clock, m.pause)
+	for range m.pause / m.config.Lease {
+		m.sleep(ctx, m.config.Lease)
+	}
 	m.pause = min(max(2*m.pause, m.config.Lease), 10*m.config.Lease)
 }
 
@@ -130,6 +132,23 @@ func (m *member) await(ctx context.Context, limit time.Duration) {
 	late := m.config.Clock.Timer(limit)
 	defer late.Stop()
 	for m.busy() > 0 {
+		select {
+		case <-m.returned.wake:
+			m.takeReturned()
+		case <-late.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sleep lets time pass between two terms. Work of the last one may return meanwhile, or still hang.
+func (m *member) sleep(ctx context.Context, d time.Duration) {
+	m.remind()
+	late := m.config.Clock.Timer(d)
+	defer late.Stop()
+	for {
 		select {
 		case <-m.returned.wake:
 			m.takeReturned()

@@ -162,6 +162,7 @@ func (t *term) goOn(ctx context.Context) {
 	}
 	if t.next.left(t.config.Clock) <= 0 {
 		t.look(ctx)
+		t.remind()
 	}
 	if t.telling.left(t.config.Clock) <= 0 {
 		t.tellMore()
