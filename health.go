@@ -9,21 +9,23 @@ import (
 // Health returns nil as long as this Lock competes for the lock or keeps it: its last look at the lock that
 // succeeded, or, while it leads, its last acknowledged heartbeat, is younger than three leases, or 10 s if that is
 // longer. So followers are healthy, and so is a leader in jeopardy; a short outage of Spanner does not make them
-// unhealthy. Otherwise, and before Run and after it has ended, the error says what is wrong and since when: that Spanner
-// can't be reached, say, or that the leader function has not returned since it lost the lock.
+// unhealthy. Time in which the machine was suspended does not count, nor does a wall clock that was set. Otherwise, and before
+// Run and after it has ended, the error says what is wrong and since when: that Spanner can't be reached, say, or that the
+// leader function has not returned since it lost the lock.
 //
 // It is local: no RPC. It may be called from any goroutine.
 func (l *Lock) Health() error {
 	if l.err != nil {
 		return l.err
 	}
+	term := l.view.Load().term // before the pulse, which beats before a term is seen to be over
 	age, runs := l.pulse.Age(l.config.Clock)
 	if !runs {
 		return l.wrap("health", errors.New("it does not compete for the lock: Run was not called, or has ended"))
 	}
 	what := "no look at the lock has succeeded"
-	if t := l.view.Load().term; t != nil {
-		what, age = "no heartbeat was acknowledged", t.Age()
+	if term != nil {
+		what, age = "no heartbeat was acknowledged", term.Silence()
 	}
 	if err := l.pulse.Check(l.config.Clock, l.config.Lease, age, what); err != nil {
 		return l.wrap("health", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/options"
 )
 
 func TestALeaderAndItsFollowersAreHealthy(t *testing.T) {
@@ -31,6 +34,53 @@ func TestALeaderAndItsFollowersAreHealthy(t *testing.T) {
 		require.ErrorContains(t, a.Health(), "has ended")
 		b.Until(fleet.Lease, c.Has)
 		b.End(c)
+	})
+}
+
+// A machine that was suspended, or whose wall clock was set forward, hears from Spanner again soon enough.
+func TestAStepOfTheWallClockMakesNobodyUnhealthy(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a, c := b.Start("a"), b.Start("c")
+		for range 5 {
+			time.Sleep(time.Minute)
+			for _, m := range []*fleet.Machine{a, c} {
+				m.Clock.Wall.Add(int64(time.Hour))
+				require.NoError(t, m.Health())
+			}
+		}
+		b.End(a, c)
+	})
+}
+
+// clock lets a prober ask each time that somebody reads it.
+type clock struct {
+	fleet.Clock
+	probe  atomic.Value // func()
+	asking atomic.Bool
+}
+
+// Now implements elect.Clock.
+func (c *clock) Now() elect.Instant {
+	if probe, set := c.probe.Load().(func()); set && c.asking.CompareAndSwap(false, true) {
+		defer c.asking.Store(false)
+		probe()
+	}
+	return c.Clock.Now()
+}
+
+// A leader has not looked at the lock for as long as it leads. At the instant of its loss that is no reason to end it.
+func TestWhoLosesTheLockIsHealthyAtEachInstant(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		ticks := &clock{}
+		a := b.Machine("a", func(c *options.Config) { c.Clock = ticks })
+		b.Run(a)
+		time.Sleep(10 * fleet.Lease)
+		require.True(t, a.Has())
+		ticks.probe.Store(func() { assert.NoError(t, a.Health()) })
+		require.NoError(t, a.StepDown(context.Background()))
+		b.Until(fleet.Lease, a.Has)
+		ticks.probe.Store(func() {})
+		b.End(a)
 	})
 }
 

@@ -202,9 +202,9 @@ func (e *elector) work(t *elect.Term, x *exit) {
 func (e *elector) lost(t *elect.Term, reason error) {
 	e.telling.Lock()
 	defer e.telling.Unlock()
+	e.pulse.Beat(e.config.Clock.Now())
 	e.show(view{})
 	e.last = t.Token()
-	e.pulse.Beat(e.config.Clock.Now())
 	level, given := slog.LevelWarn, telemetry.Stopped
 	switch {
 	case errors.Is(reason, ErrSteppedDown):

@@ -34,6 +34,23 @@ func TestMembersAreHealthyAlsoThoseThatStandBy(t *testing.T) {
 	})
 }
 
+// A machine that was suspended, or whose wall clock was set forward, looks again soon enough.
+func TestAStepOfTheWallClockMakesNoMemberUnhealthy(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.shared(4)
+		a.linger = func(string) { time.Sleep(lease / 10) }
+		for range 5 {
+			a.clock.Wall.Add(int64(time.Hour))
+			for range 20 {
+				require.NoError(t, a.Health())
+				c.sleep(lease / 20)
+			}
+			c.until(12*lease, "an even spread", spreadOver(4, a, b))
+		}
+		c.end(a, b)
+	})
+}
+
 // Three leases after its last look, and it says since when and why.
 func TestAMemberThatSeesNothingIsUnhealthyAfterThreeLeases(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {

@@ -176,7 +176,7 @@ var (
 		one("a stale leader that is waited for", "TestALeaderThatCanNotBeSeenGetsOld", seenGo,
 			"return ok && age < leader.Lease", "return ok && age >= 0"),
 		one("a loop that stands still is healthy", "TestALeaderWhoseHeartbeatHangsIsUnhealthy", healthGo,
-			"what, age = \"no heartbeat was acknowledged\", t.Age()", "age = t.Age() - t.Age()"),
+			"what, age = \"no heartbeat was acknowledged\", term.Silence()", "age = term.Silence() - term.Silence()"),
 		one("a gauge that holds on after the deadline", "TestTheGaugeIsWhatHasLockSays", standingGo,
 			"if left := t.term.Left(); left > 0 {", "if left := t.term.Left(); left > -24*time.Hour {"),
 		one("a margin of now", "TestTheMarginIsHowCloseItWas", rpcGo,

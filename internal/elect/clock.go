@@ -25,6 +25,9 @@ func (i Instant) Since(start Instant) time.Duration {
 	return time.Duration(max(i.Wall-start.Wall, i.Mono-start.Mono))
 }
 
+// Ran is how long the machine has run since, by the clock that nobody sets: for what no lease depends on.
+func (i Instant) Ran(since Instant) time.Duration { return time.Duration(i.Mono - since.Mono) }
+
 // Time is what the wall clock says.
 func (i Instant) Time() time.Time { return time.Unix(0, i.Wall) }
 

@@ -67,6 +67,15 @@ func (t *Term) Held() bool {
 // Age is the time since the last acknowledged heartbeat was sent.
 func (t *Term) Age() time.Duration { return t.limit() - t.Left() }
 
+// Silence is how long the machine has run since the last acknowledged heartbeat was sent, or 0 once the term is over.
+func (t *Term) Silence() time.Duration {
+	sent := t.acknowledged.Load()
+	if sent == nil {
+		return 0
+	}
+	return t.clock.Now().Ran(*sent)
+}
+
 // Left is the time until the deadline. It is negative once the term is over.
 func (t *Term) Left() time.Duration {
 	sent := t.acknowledged.Load()

@@ -29,14 +29,14 @@ func (p *Pulse) Ail(err error) { p.last.Store(&beat{at: p.last.Load().at, err: e
 // Rest takes in that the loop does nothing for so long, on purpose.
 func (p *Pulse) Rest(d time.Duration) {
 	b := *p.last.Load()
-	b.at.Wall, b.at.Mono = b.at.Wall+int64(d), b.at.Mono+int64(d)
+	b.at.Mono += int64(d)
 	p.last.Store(&b)
 }
 
 // Stop takes in that the loop has ended.
 func (p *Pulse) Stop() { p.last.Store(nil) }
 
-// Age is how long ago the last success was, and whether the loop runs.
+// Age is how long the machine has run since the last success, and whether the loop runs.
 func (p *Pulse) Age(c elect.Clock) (time.Duration, bool) {
 	b := p.last.Load()
 	switch {
@@ -45,7 +45,7 @@ func (p *Pulse) Age(c elect.Clock) (time.Duration, bool) {
 	case b.at == (elect.Instant{}):
 		return 0, true
 	}
-	return c.Now().Since(b.at), true
+	return c.Now().Ran(b.at), true
 }
 
 // Check returns nil if age is below three leases, or below 10 s if that is longer. Otherwise it says what has not
