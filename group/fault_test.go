@@ -85,6 +85,21 @@ func TestThoseWhoBuryManyGoOnLooking(t *testing.T) {
 	})
 }
 
+// A member whose looks are too old by one of its clocks, after its machine was suspended, does not wait for the other.
+func TestAMemberWhoseLookIsTooOldByTheWallClockJoinsAgain(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(4), spindle.WithHeartbeat(lease/10))
+		c.until(lease, "a to have all", spreadOver(4, a))
+		a.link.Counts()
+		c.until(lease, "a look", func() bool { return a.link.Counts()["roster"] > 0 })
+		c.sleep(lease / 4)
+		a.clock.Wall.Add(int64(lease * 8 / 10)) // its heartbeat is young enough
+		assert.Zero(t, a.has())
+		c.until(lease/10, "a to have all", spreadOver(4, a))
+		c.end(a)
+	})
+}
+
 // A member that can't take partitions must not keep them from those who can.
 func TestAMemberThatCanNotTakeLeavesItToOthers(t *testing.T) {
 	for _, step := range []string{"take", "keep"} {

@@ -40,6 +40,7 @@ func (t *term) look(ctx context.Context) {
 	}
 	if whole && !t.extend(sent) {
 		t.next.off()
+		t.lease.Tell(spindle.ErrExpired) // the timer has not told it, if only the wall clock shows that
 		return
 	}
 	t.pulse.Beat(sent)
