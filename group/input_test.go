@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/memtable"
 	"github.com/spindle-lock/spindle/lock"
 )
 
@@ -93,6 +95,28 @@ func TestALockLeavesMembersAndPartitionsAlone(t *testing.T) {
 			assert.NoError(t, short.Err(), "at once")
 			cancel()
 		}
+		c.end(a)
+	})
+}
+
+// Members look as often as the shortest lease asks for. A lock that is no member and is dead, under a member's name, has none.
+func TestADeadLockUnderTheNameOfAMemberCostsNoLooks(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(3))
+		c.until(lease, "a to have all", spreadOver(3, a))
+		link := &memtable.Link{Store: c.store}
+		l := spindle.New(nil, "locktable", "orders/member/0003", c.seamOf(link), spindle.WithLease(lease/100), spindle.WithLogger(slog.New(slog.DiscardHandler)))
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		assert.NoError(t, l.Run(ctx, done))
+		c.until(lease, "the lock", func() bool { has, _ := l.HasLock(); return has })
+		link.Cut()
+		stop()
+		<-done
+		c.sleep(lease)
+		a.link.Counts()
+		c.sleep(10 * lease)
+		assert.Less(t, a.link.Counts()["roster"], 50)
 		c.end(a)
 	})
 }

@@ -85,7 +85,7 @@ func (t *term) look(ctx context.Context) {
 func (t *term) poll(r table.Roster) time.Duration {
 	shortest := t.config.Lease
 	for _, o := range r.Members {
-		if o.Promise != nil {
+		if lives(o) {
 			shortest = min(shortest, o.Promise.Lease)
 		}
 	}
