@@ -85,6 +85,26 @@ func TestThoseWhoBuryManyGoOnLooking(t *testing.T) {
 	})
 }
 
+// So does one that has thousands of partitions to settle, as giving them has failed.
+func TestWhoSettlesManyGoesOnLooking(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		const n, batch = 160, 20
+		a := c.start("a", Numbered(n), batchesOf(batch))
+		c.until(lease, "a to have all", spreadOver(n, a))
+		c.sleep(2 * lease)
+		a.link.Refuse(fleet.Refusing("give", errors.New("not today")))
+		a.link.After(func(step string) {
+			if step == "settle" {
+				time.Sleep(lease * 4 / 10)
+			}
+		})
+		b := c.start("b", Numbered(n), batchesOf(batch))
+		c.until(12*lease, "an even spread", spreadOver(n, a, b))
+		assert.NotContains(t, a.log.String(), "msg=left")
+		c.end(a, b)
+	})
+}
+
 // A member whose looks are too old by one of its clocks, after its machine was suspended, does not wait for the other.
 func TestAMemberWhoseLookIsTooOldByTheWallClockJoinsAgain(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {

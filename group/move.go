@@ -177,7 +177,7 @@ func (t *term) mark(ctx context.Context) {
 	}
 }
 
-// settle frees what the table shows with this member for no reason.
+// settle frees what the table shows with this member for no reason, until a look is due.
 func (t *term) settle(ctx context.Context, seen []table.Observation) {
 	for chunk := range slices.Chunk(seen, t.config.Batch) {
 		err := t.try(ctx, func(ctx context.Context) error { return t.table.Settle(ctx, t.hold, chunk...) })
@@ -188,5 +188,8 @@ func (t *term) settle(ctx context.Context, seen []table.Observation) {
 			t.endanger("settle", err)
 		}
 		t.soon(t.redo.Pause(t.config.Clock)) // to see that they are free
+		if t.lookIsDue() {
+			return
+		}
 	}
 }
