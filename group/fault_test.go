@@ -183,6 +183,40 @@ func TestATakeThatIsAbortedIsTriedAgainAtOnce(t *testing.T) {
 	})
 }
 
+// Aborts that don't end cost less and less.
+func TestATakeThatIsAbortedAgainAndAgainIsTriedLessOften(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.process("a", Numbered(64))
+		a.link.Refuse(fleet.Refusing("take", table.ErrAborted))
+		c.run(a)
+		c.sleep(2 * lease)
+		a.link.Counts()
+		c.sleep(2 * lease)
+		assert.LessOrEqual(t, a.link.Counts()["roster"], 10)
+		a.link.Refuse(nil)
+		c.until(lease/2, "a to have all", spreadOver(64, a))
+		c.end(a)
+	})
+}
+
+// A look that takes longer than a third of the lease still leads to something.
+func TestAMemberWhoseLooksAreSlowTakesPartitions(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		const n = 64
+		a := c.process("a", Numbered(n), batchesOf(16))
+		a.link.After(func(step string) {
+			if step == "roster" {
+				time.Sleep(lease * 4 / 10)
+			}
+		})
+		c.run(a)
+		c.until(4*lease, "a to have all", spreadOver(n, a))
+		c.sleep(4 * lease)
+		assert.True(t, spreadOver(n, a)())
+		c.end(a)
+	})
+}
+
 // Outcomes that are not known leave nothing behind that nobody acts on, and nothing that two act on.
 func TestOutcomesThatAreNotKnownAreSettled(t *testing.T) {
 	for _, step := range []string{"take", "keep", "give", "settle", "bury"} {

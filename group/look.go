@@ -49,11 +49,7 @@ func (t *term) look(ctx context.Context) {
 	if r.Members != nil {
 		t.learn(r)
 	}
-	pause := t.poll(r)
-	if !whole { // that one comes in its time
-		pause = min(pause, t.config.Lease/3-t.config.Clock.Now().Since(*t.looked.Load()))
-	}
-	t.next.set(t.config.Clock, pause)
+	t.next.set(t.config.Clock, t.poll(r))
 	if r.Members == nil {
 		t.skip--
 		return
@@ -89,7 +85,9 @@ func (t *term) poll(r table.Roster) time.Duration {
 			shortest = min(shortest, o.Promise.Lease)
 		}
 	}
-	pause := elect.Jitter(t.config.Clock, shortest/3)
+	// Whole looks are counted from when they were sent: one that takes long must be followed by the next in time.
+	whole := max(t.config.Lease/3-t.config.Clock.Now().Since(*t.looked.Load()), t.config.Lease/10)
+	pause := min(elect.Jitter(t.config.Clock, shortest/3), whole)
 	if own := r.Members[t.hold.Name]; !slices.Contains(t.slots, t.slot) && present(own) {
 		left := own.Promise.Lease - r.At.Sub(since(own).Time())
 		pause = min(pause, max(left, elect.Jitter(t.config.Clock, t.config.Lease/50)))

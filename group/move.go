@@ -74,11 +74,14 @@ func (t *term) failed(err error, shares ...*share) {
 	for _, s := range shares {
 		t.loose[s] = true
 	}
-	if elect.First(err) || errors.Is(err, table.ErrAborted) {
+	switch {
+	case errors.Is(err, table.ErrAborted): // others take too: that is no reason to leave
+	case elect.First(err):
 		t.soon(t.config.Clock.Random(t.config.Lease/50 + 1))
 		return
+	default:
+		t.endanger("take", err)
 	}
-	t.endanger("take", err)
 	t.soon(t.redo.Pause(t.config.Clock))
 }
 

@@ -81,14 +81,9 @@ func TestWorkThatHangsKeepsNoOtherOfManyPartitionsFromMoving(t *testing.T) {
 func TestWhoWaitsDoesNotReadWhatItHas(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n = 300
+		a, b := c.shared(n)
 		free := make(chan struct{})
-		a := c.process("a", Numbered(n))
 		a.linger = func(string) { <-free }
-		b := c.process("b", Numbered(n))
-		c.run(a)
-		c.run(b)
-		c.until(lease, "an even spread", spreadOver(n, a, b))
-		c.sleep(2 * lease)
 		d := c.start("d", Numbered(n)) // for which a's work hangs
 		c.until(2*lease, "d to have what b gave", func() bool { return d.has() == n/6 })
 		c.rows.Store(0)
@@ -106,14 +101,9 @@ func TestWhoWaitsDoesNotReadWhatItHas(t *testing.T) {
 // Looks that leave out what a member has don't let it act for longer: rows of its own that are gone are seen in time.
 func TestWhoWaitsStillSeesThatItsOwnRowsAreGone(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
+		a, b := c.shared(16)
 		free := make(chan struct{})
-		a := c.process("a", Numbered(16))
-		a.linger = func(name string) { <-free }
-		b := c.process("b", Numbered(16))
-		c.run(a)
-		c.run(b)
-		c.until(lease, "an even spread", spreadOver(16, a, b))
-		c.sleep(2 * lease)
+		a.linger = func(string) { <-free }
 		d := c.start("d", Numbered(16))
 		c.until(2*lease, "d to have what b gave", func() bool { return d.has() > 0 && a.has() < 8 })
 		lost := d.Held()[0].Name()
