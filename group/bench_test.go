@@ -28,7 +28,10 @@ import (
 // Machines differ, so the figures are counts and ratios to the lease. One iteration is one lease, one start, or one member
 // that comes or goes: CONTRIBUTING.md has the commands.
 
-var benchLease = flag.Duration("lease", 2*time.Second, "the lease of the members in benchmarks")
+var (
+	benchLease      = flag.Duration("lease", 2*time.Second, "the lease of the members in benchmarks")
+	benchPartitions = flag.Int("partitions", 1000, "how many partitions they have")
+)
 
 var quiet = spindle.WithLogger(slog.New(slog.DiscardHandler))
 
@@ -120,7 +123,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// BenchmarkKill: kill -9 of one of four members with 1,000 partitions, until all are worked on again.
+// BenchmarkKill: kill -9 of one of four members, until all partitions are worked on again.
 func BenchmarkKill(b *testing.B) {
 	coming(b, func(f *fleet, ps []*process) []*process {
 		f.kill(ps[0])
@@ -150,7 +153,7 @@ func BenchmarkJoin(b *testing.B) {
 
 // coming lets members come or go, once each iteration, and has four again between them.
 func coming(b *testing.B, change func(*fleet, []*process) []*process, told func(f *fleet, took, gaps []float64, moved int)) {
-	f := newFleet(b, 1000, *benchLease)
+	f := newFleet(b, *benchPartitions, *benchLease)
 	ps := []*process{f.start(), f.start(), f.start(), f.start()}
 	f.spread(time.Minute, ps...)
 	var took, gaps []float64
