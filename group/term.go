@@ -210,11 +210,13 @@ func stopped(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", spindle.ErrStopped, context.Cause(ctx))
 }
 
-// tellAll tells all work that the term ends.
+// tellAll tells all work that the term ends. What it leaves is given if some does not return; else it goes with the
+// member's lock.
 func (t *term) tellAll(reason error) {
 	for _, h := range t.have {
 		if !h.told {
-			t.tell(h, reason)
+			h.tell(reason)
+			t.giving.sooner(t.config.Clock, t.config.Lease/50)
 		}
 	}
 	t.lease.Tell(reason)
