@@ -182,6 +182,7 @@ func TestBrowserAKillIsAGapAndANewColour(t *testing.T) {
 	two.says("works")
 	s.await("two holds it", row("job")+`.querySelector(".holder .main").textContent === "two"`)
 	s.await("there is a gap", row("job")+`.querySelector(".gap.bad")`)
+	s.await("both terms are drawn", row("job")+`.querySelectorAll(".strip .term").length === 2`)
 	colours := read[[]string](s, `[...`+row("job")+`.querySelectorAll(".strip .term")].map((e) => getComputedStyle(e).backgroundColor)`)
 	require.Len(t, colours, 2)
 	assert.NotEqual(t, colours[0], colours[1])
