@@ -183,6 +183,7 @@ func (t *term) move(ctx context.Context, r table.Roster, window []*share) int {
 			t.soon(t.patient(wait))
 		}
 	}
+	t.open = len(free) == len(window)
 	for s := range t.loose {
 		o, read := r.Partitions[s.lock]
 		switch {

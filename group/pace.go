@@ -53,11 +53,11 @@ func (t *term) wanted() []*share {
 	return wanted
 }
 
-// window is what a look is about, of what is wanted. If that is much, it is the first by name, as those are given first, and
-// others in turn, as work that hangs may keep the first for long.
+// window is what a look is about, of what is wanted. If that is much, and not just free, as after a start, it is the first by
+// name, as those are given first, and others in turn, as work that hangs may keep the first for long.
 func (t *term) window(wanted []*share) []*share {
 	n := 2 * t.config.Batch
-	if len(wanted) <= 2*n {
+	if len(wanted) <= 2*n || t.open {
 		return wanted
 	}
 	first, rest := wanted[:n:n], wanted[n:]

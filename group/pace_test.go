@@ -77,6 +77,17 @@ func TestWorkThatHangsKeepsNoOtherOfManyPartitionsFromMoving(t *testing.T) {
 	})
 }
 
+// Of many partitions that nobody has, one look shows all.
+func TestWhoTakesManyThatAreFreeLooksAFewTimes(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		const n, batch = 400, 4
+		a := c.start("a", Numbered(n), batchesOf(batch))
+		c.until(lease/4, "a to have all", spreadOver(n, a))
+		assert.LessOrEqual(t, a.link.Counts()["roster"], 6)
+		c.end(a)
+	})
+}
+
 // Looks for what is awaited read that alone, and so does who takes much: else thousands of partitions would be read for a few.
 func TestWhoWaitsDoesNotReadWhatItHas(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {

@@ -38,6 +38,7 @@ type term struct {
 	elder   bool            // a newer list is there
 	changed elect.Instant   // when the spread changed, or something was taken
 	turn    int             // how many of what is wanted were looked at in turn
+	open    bool            // all that the last look was about was free
 	telling alarm           // tell more work
 	surveys map[*share]bool // the next look has to read their lease rows
 
