@@ -74,12 +74,15 @@ func (t *term) failed(err error, shares ...*share) {
 	for _, s := range shares {
 		t.loose[s] = true
 	}
+	now, aborted := t.config.Clock.Now(), errors.Is(err, table.ErrAborted) // others take too: that is no reason to leave
+	if aborted && t.crowded == (elect.Instant{}) {
+		t.crowded = now
+	}
 	switch {
-	case errors.Is(err, table.ErrAborted): // others take too: that is no reason to leave
-	case elect.First(err):
+	case aborted && now.Since(t.crowded) < t.config.Lease, !aborted && elect.First(err):
 		t.soon(t.config.Clock.Random(t.config.Lease/50 + 1))
 		return
-	default:
+	case !aborted:
 		t.endanger("take", err)
 	}
 	t.soon(t.redo.Pause(t.config.Clock))
@@ -95,7 +98,7 @@ func (t *term) endanger(step string, err error) {
 
 // succeeded takes in that something did not fail.
 func (t *term) succeeded() {
-	t.failing = elect.Instant{}
+	t.failing, t.crowded = elect.Instant{}, elect.Instant{}
 	t.redo.Reset()
 }
 

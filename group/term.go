@@ -47,7 +47,8 @@ type term struct {
 	skip    int           // looks that don't read the members
 	crowd   int           // the members that the last look has shown
 	giving  alarm         // give
-	failing elect.Instant
+	failing elect.Instant // since when nothing can be done that only this member can do
+	crowded elect.Instant // since when takes are aborted
 	retry   elect.Backoff // of looks
 	redo    elect.Backoff // of what is done to partitions
 
