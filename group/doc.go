@@ -19,6 +19,6 @@
 //
 // The files: group.go is the API, partition.go what the work is given, view.go who is there, health.go whether this
 // member gets on; member.go is the loop of a member, and join.go how it becomes one; term.go is one term of it, look.go
-// what it sees, free.go when a partition can be taken, move.go how it is taken and given, pace.go how many at a time. docs/protocol.md
-// says why it is safe.
+// what it sees, free.go when a partition can be taken, move.go how it is taken and given, pace.go how many at a time.
+// docs/protocol.md says why it is safe.
 package group

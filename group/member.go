@@ -129,26 +129,20 @@ func (m *member) rest(ctx context.Context, lasted time.Duration) {
 
 // await waits for all work to return.
 func (m *member) await(ctx context.Context, limit time.Duration) {
-	late := m.config.Clock.Timer(limit)
-	defer late.Stop()
-	for m.busy() > 0 {
-		select {
-		case <-m.returned.wake:
-			m.takeReturned()
-		case <-late.C:
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
+	m.takeIn(ctx, limit, func() bool { return m.busy() == 0 })
 }
 
 // sleep lets time pass between two terms. Work of the last one may return meanwhile, or still hang.
 func (m *member) sleep(ctx context.Context, d time.Duration) {
 	m.remind()
+	m.takeIn(ctx, d, func() bool { return false })
+}
+
+// takeIn takes in what work has returned, until that is enough, for at most d.
+func (m *member) takeIn(ctx context.Context, d time.Duration, enough func() bool) {
 	late := m.config.Clock.Timer(d)
 	defer late.Stop()
-	for {
+	for !enough() {
 		select {
 		case <-m.returned.wake:
 			m.takeReturned()

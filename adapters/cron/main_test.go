@@ -10,12 +10,12 @@ import (
 
 	"cloud.google.com/go/spanner"
 	"github.com/robfig/cron/v3"
-	"github.com/spindle-lock/spindle/internal/trial"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/adapters/cron"
 	"github.com/spindle-lock/spindle/internal/subprocess"
+	"github.com/spindle-lock/spindle/internal/trial"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )

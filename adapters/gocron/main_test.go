@@ -12,12 +12,12 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/go-co-op/gocron/v2"
 	"github.com/google/uuid"
-	"github.com/spindle-lock/spindle/internal/trial"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/adapters/gocron"
 	"github.com/spindle-lock/spindle/internal/subprocess"
+	"github.com/spindle-lock/spindle/internal/trial"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
