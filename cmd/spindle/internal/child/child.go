@@ -2,6 +2,7 @@
 // is killed as a whole.
 //
 //   - child.go: a child, from its start to the end of its group
+//   - gate.go: a program begins only once its watchdog knows it
 //   - watchdog.go: a process that acts if this process is killed, or stopped for too long
 //   - watch.go: what that process does: it kills the group, and does its duty
 //   - single_*.go: a lock file, so that only one process of a machine does a thing at a time
@@ -49,12 +50,25 @@ func startError(name string, err error) error {
 		return nil
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		hint := "is it in PATH?"
-		if strings.ContainsAny(name, " \t\n&|;<>()$`*?~'\"") {
+		switch {
+		case exists(err):
+			hint = `is there what its first line, "#!...", names?`
+		case strings.ContainsAny(name, " \t\n&|;<>()$`*?~'\""):
 			hint = "no shell reads it. For one program, give its arguments one by one; for a shell's line: sh -c " + shellQuote(name)
 		}
 		return &StartError{NotFound, fmt.Errorf("%s: command not found: %s", name, hint)}
 	}
 	return &StartError{CannotRun, fmt.Errorf("%s: can't be run: %w", name, err)}
+}
+
+// exists reports whether the file is there that the error is about.
+func exists(err error) bool {
+	var of *fs.PathError
+	if !errors.As(err, &of) {
+		return false
+	}
+	_, err = os.Stat(of.Path)
+	return err == nil
 }
 
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
@@ -83,30 +97,24 @@ func Start(args, env []string, options ...Option) (*Child, error) {
 			return nil, err
 		}
 	}
-	if err := ownGroup(c.cmd); err != nil {
-		return nil, c.abort(err)
+	err := ownGroup(c.cmd)
+	if err == nil {
+		started := make(chan error)
+		go c.live(started)
+		err = startError(args[0], <-started)
 	}
-	started := make(chan error)
-	go c.live(started)
-	if err := <-started; err != nil {
-		return nil, c.abort(startError(args[0], err))
+	if err != nil {
+		c.unwatch()
+		return nil, err
 	}
 	return c, nil
-}
-
-func (c *Child) abort(err error) error {
-	c.unwatch()
-	return err
 }
 
 // live keeps its thread as long as the child lives: to the kernel, the parent ends when the thread that forked does.
 func (c *Child) live(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	err := c.cmd.Start()
-	if err == nil && c.dog != nil {
-		c.dog.watch(c.Pid())
-	}
+	err := c.begin()
 	started <- err
 	if err != nil {
 		return
@@ -118,6 +126,29 @@ func (c *Child) live(started chan<- error) {
 	}
 	c.unwatch()
 	close(c.done)
+}
+
+// begin returns once the program runs, and its watchdog knows that.
+func (c *Child) begin() error {
+	if c.dog == nil || c.cmd.Err != nil {
+		return c.cmd.Start()
+	}
+	g, err := putBehind(c.cmd)
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	err = c.cmd.Start()
+	g.started()
+	if err != nil {
+		return err
+	}
+	c.dog.watch(c.Pid())
+	if err := g.open(); err != nil {
+		_ = c.cmd.Wait()
+		return err
+	}
+	return nil
 }
 
 // Pid is the child's process id, and that of its group.

@@ -26,13 +26,20 @@ func ownSession(cmd *exec.Cmd) error {
 // inherited is the file for a watchdog's replies. Processes that the watchdog starts don't inherit it, nor any other
 // file that was handed to the watchdog.
 func inherited() *os.File {
-	const replies, handed = 3, 8
-	for fd := replies; fd < handed; fd++ {
-		syscall.CloseOnExec(fd)
-	}
+	const replies = 3
+	closeOnExec(replies, 4, 5, 6, 7)
 	_ = syscall.SetNonblock(replies, true) // for writeNow
 	return os.NewFile(replies, "replies")
 }
+
+func closeOnExec(fds ...int) {
+	for _, fd := range fds {
+		syscall.CloseOnExec(fd)
+	}
+}
+
+// become makes this process that program, in the same environment. It returns only if that can't be.
+func become(path string, args []string) error { return syscall.Exec(path, args, os.Environ()) }
 
 // writeNow writes to a pipe without waiting for room in it.
 func writeNow(pipe *os.File, line []byte) error {

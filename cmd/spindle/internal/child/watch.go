@@ -45,6 +45,7 @@ func Watch(duty Duty) {
 	clock := elect.SystemClock{}
 	var wall int64 // the deadline by the wall clock
 	var left time.Duration
+	acted := false // on what it knows by now
 	since := clock.Now()
 	over := time.NewTimer(time.Hour)
 	for {
@@ -62,20 +63,23 @@ func Watch(duty Duty) {
 			}
 			if n, _ := fmt.Sscanf(order, "watch %d", &v.group); n == 1 {
 				v.leader = born(v.group)
+				acted = acted && v.group == 0
 				break
 			}
 			if n, _ := fmt.Sscanf(order, "allow %d %d", &left, &wall); n == 2 {
-				since = clock.Now()
+				since, acted = clock.Now(), false
 			}
 		case <-over.C:
-			if remaining(clock, since, left, wall) <= 0 {
+			if !acted && remaining(clock, since, left, wall) <= 0 {
+				acted = true
 				v.act(Late)
-				left, wall = time.Hour, clock.Now().Wall+int64(time.Hour) // until there is an order
-				since = clock.Now()
 			}
 		}
-		// At most a second: timers stand still while a machine is suspended.
-		over.Reset(min(max(remaining(clock, since, left, wall), 0), time.Second))
+		pause := time.Second // at most: timers stand still while a machine is suspended
+		if !acted {
+			pause = min(max(remaining(clock, since, left, wall), 0), pause)
+		}
+		over.Reset(pause)
 	}
 }
 

@@ -43,12 +43,9 @@ func StartWatchdog(left time.Duration, env, args []string, files ...*os.File) (*
 }
 
 func startWatchdog(env, args []string, files []*os.File) (*Watchdog, error) {
-	self, err := os.Executable()
+	self, err := itself()
 	if err != nil {
 		return nil, err
-	}
-	if runtime.GOOS == "linux" {
-		self = "/proc/self/exe" // which stays the same if the file is replaced
 	}
 	in, orders, err := os.Pipe()
 	if err != nil {
@@ -77,6 +74,14 @@ func startWatchdog(env, args []string, files []*os.File) (*Watchdog, error) {
 	}
 	go w.listen(replies)
 	return w, nil
+}
+
+// itself is the path of this program.
+func itself() (string, error) {
+	if runtime.GOOS == "linux" {
+		return "/proc/self/exe", nil // which stays the same if the file is replaced
+	}
+	return os.Executable()
 }
 
 func (w *Watchdog) listen(replies io.ReadCloser) {

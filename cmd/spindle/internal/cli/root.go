@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/internal/subprocess"
 )
 
@@ -49,9 +50,13 @@ func misuse(format string, args ...any) error {
 
 // Main runs the command line, and returns the exit code.
 func Main(args []string) int {
-	if len(args) > 0 && args[0] == watchdogCommand {
+	switch {
+	case len(args) > 0 && args[0] == watchdogCommand:
 		watch(args[1:])
 		return 0
+	case len(args) > 2 && args[0] == child.Behind:
+		child.Pass(args[1], args[2:])
+		return child.CannotRun
 	}
 	_, args = subprocess.Orders(args) // a machine of the demonstration ends with it
 	root := newRoot()
