@@ -213,6 +213,51 @@ func TestBrowserWhatIsInTheTableIsOnlyText(t *testing.T) {
 	assert.True(t, read[bool](s, `(() => { try { document.getElementById("tip").innerHTML = "<b>x</b>"; return false } catch { return true } })()`))
 }
 
+// TestBrowserSaysWhatWasDoneLast under a lock, and how long ago that is; also if the lock's row was pruned, and if the
+// record can't be read.
+func TestBrowserSaysWhatWasDoneLast(t *testing.T) {
+	s := show(t)
+	done := func(name string) string { return row(name) + `.querySelector(".name .done").textContent` }
+	record := func(name, said string) {
+		_, err := s.db.Client.Apply(t.Context(), []*spanner.Mutation{spanner.InsertOrUpdate(s.db.Table, []string{"name", "heartbeat", "token", "writer"},
+			[]any{name + "!done", spanner.CommitTimestamp, time.Now().Add(-time.Hour), said})})
+		require.NoError(t, err)
+	}
+	s.claims("plain", "one", "", time.Hour)
+	s.claims("held", "one", "http://10.0.0.7", time.Hour)
+	record("held", `{"done":"7"}`)
+	record("garbled", "forty-three")
+	const script = `<img src=x onerror="window.pwned=1">`
+	record("hostile", `{"done":"`+strings.ReplaceAll(script, `"`, `\"`)+`\u202e","by":"`+strings.ReplaceAll(script, `"`, `\"`)+`\n"}`)
+	start(t, s.env, "spindle", "exec", "--name", "job", "--id", "two", "--once", "week-42", "--", "true")
+	s.await("a release says what was done", done("job")+`.match(/^done \S+ ago: week-42, by two$/) && `+row("job")+`.dataset.state === "released"`)
+	s.await("all are there", `document.querySelectorAll(".row").length === 5`)
+	assert.Empty(t, read[string](s, done("plain")), "nothing was done under it")
+	assert.Regexp(t, `^done \S+ ago: 7, by somebody$`, read[string](s, done("held")))
+	assert.Regexp(t, `^what was done last is not known: row "garbled!done" says "forty-three"`, read[string](s, done("garbled")))
+	assert.Equal(t, "free", read[string](s, row("garbled")+`.dataset.state`))
+	assert.Contains(t, read[string](s, done("hostile")), ` ago: $'`+script+`\u202e', by $'`+script+`\n'`)
+
+	before := read[string](s, done("job"))
+	s.await("the time goes on", done("job")+fmt.Sprintf(` !== %q`, before))
+	_, err := s.db.Client.Apply(t.Context(), []*spanner.Mutation{spanner.Delete(s.db.Table, spanner.Key{"job"})})
+	require.NoError(t, err)
+	s.await("it is said without the lock's row", row("job")+`.dataset.state === "free" && `+done("job")+`.endsWith(" ago: week-42, by two")`)
+	fact := func(name string) string {
+		read[any](s, row(name)+`.click(), null`)
+		s.await("the detail is open", `document.querySelector("#detail h2").textContent === "`+name+`"`)
+		return read[string](s, `[...document.querySelectorAll("#detail dt")].map((e) => e.textContent + ": " + e.nextSibling.textContent).join("\n")`)
+	}
+	assert.Regexp(t, `(?m)^Last done: week-42\d\d:\d\d:\d\d\.\d{3} UTC, \S+ ago, by two$`, fact("job"))
+	assert.Contains(t, fact("hostile"), `Last done: $'`+script+`\u202e'`)
+	assert.Contains(t, fact("garbled"), `Problem: what was done last is not known: row "garbled!done" says "forty-three"`)
+	assert.NotContains(t, fact("plain"), "done")
+	assert.Zero(t, read[int](s, `document.querySelectorAll(".row img, #detail img").length`))
+	assert.False(t, read[bool](s, `"pwned" in window`))
+	s.do(chromedp.SendKeys("#search", "week-42"))
+	s.await("a search finds it", `document.getElementById("grid").getAttribute("aria-rowcount") === "2"`)
+}
+
 // TestBrowserCommandsAreQuoted: what is copied into a shell is one word, whatever the name is.
 func TestBrowserCommandsAreQuoted(t *testing.T) {
 	s := show(t)

@@ -123,6 +123,54 @@ func TestAPageIsToldAllAndThenWhatChanges(t *testing.T) {
 	assert.Len(t, all.Locks, 1, "and what was known")
 }
 
+// TestAPageIsToldWhatWasDoneLast under a lock, when it changes, also if there is nothing else of the lock; and that it
+// can't be read.
+func TestAPageIsToldWhatWasDoneLast(t *testing.T) {
+	record := func(said string, when time.Time) table.Row {
+		return table.Row{Name: "job!done", Heartbeat: when, Token: at(0), Writer: said}
+	}
+	r := &rows{at: at(1), rows: held("job", "a", "", at(0), at(0.5))}
+	s := serverOn(r)
+	web := httptest.NewServer(s.Handler())
+	t.Cleanup(web.Close)
+	require.NoError(t, s.Look(t.Context()))
+	p := openTab(t, web.URL)
+	var first struct{ Locks []map[string]any }
+	p.next(t, "snapshot", &first)
+	require.Len(t, first.Locks, 1)
+	for _, name := range []string{"done", "done_by", "done_at", "problem"} {
+		assert.NotContains(t, first.Locks[0], name, "a lock under which nothing was done has nothing more")
+	}
+	look := func(seconds float64, rows ...table.Row) (f lookFrame) {
+		r.rows, r.at = rows, at(seconds)
+		require.NoError(t, s.Look(t.Context()))
+		p.next(t, "look", &f)
+		return f
+	}
+	one := func(f lookFrame) lockWire {
+		require.Len(t, f.Locks, 1)
+		return f.Locks[0]
+	}
+
+	done := record(`{"done":"41","by":"b"}`, at(1.5))
+	told := one(look(2, append(held("job", "a", "", at(0), at(0.5)), done)...))
+	assert.Equal(t, []any{"held", "41", "b", at(1.5).UnixMilli()}, []any{told.State, told.Done, told.DoneBy, told.DoneAt})
+	assert.Empty(t, look(3, append(held("job", "a", "", at(0), at(2.5)), done)...).Locks, "it is told once")
+	told = one(look(4, done))
+	assert.Equal(t, []string{"free", "41", "b"}, []string{told.State, told.Done, told.DoneBy}, "its row is gone")
+	told = one(look(5, record(`{"done":"42"}`, at(4.5))))
+	assert.Equal(t, []any{"42", "", at(4.5).UnixMilli()}, []any{told.Done, told.DoneBy, told.DoneAt})
+
+	told = one(look(6, record("forty-three", at(5.5))))
+	assert.Regexp(t, `^what was done last is not known: row "job!done" says "forty-three" where JSON`, told.Problem)
+	assert.Empty(t, told.Done)
+	var again snapshotFrame
+	openTab(t, web.URL).next(t, "snapshot", &again)
+	assert.Equal(t, told.Problem, again.Locks[0].Problem, "a page that is opened now is told too")
+	told = one(look(7))
+	assert.Empty(t, told.Problem+told.Done, "somebody deleted it")
+}
+
 // TestManyPagesCostOneRead: pages share a look, its frame, and the snapshot between two looks.
 func TestManyPagesCostOneRead(t *testing.T) {
 	r := &rows{at: at(1), rows: held("job", "a", "here", at(0), at(0.5))}

@@ -47,6 +47,9 @@ type lockWire struct {
 	Heartbeat  int64      `json:"heartbeat,omitempty"`
 	Lease      int64      `json:"lease,omitempty"`
 	Problem    string     `json:"problem,omitempty"`
+	Done       string     `json:"done,omitempty"` // the key of what was done last
+	DoneBy     string     `json:"done_by,omitempty"`
+	DoneAt     int64      `json:"done_at,omitempty"`
 	Group      string     `json:"group,omitempty"`  // that it is a part of
 	Member     string     `json:"member,omitempty"` // of a partition: the lock of who has it, or had it last
 	Known      int64      `json:"known"`
@@ -78,6 +81,7 @@ func millis(t time.Time) int64 {
 
 func (k *lock) wire(tail int) lockWire {
 	w := lockWire{ID: k.id, Name: k.Name, State: string(k.State()), Holder: k.holder(), Heartbeat: millis(k.Heartbeat),
+		Problem: problem(k.Listing), Done: k.Done.Key, DoneBy: k.Done.By, DoneAt: millis(k.Done.At),
 		Known: millis(k.known), Changes: k.changes, Jeopardies: k.jeopardies, All: tail == len(k.terms)}
 	if id, named := k.Successor(); named {
 		w.Successor = id
@@ -91,13 +95,21 @@ func (k *lock) wire(tail int) lockWire {
 	if k.Promise != nil {
 		w.Lease, w.Value = k.Promise.Lease.Milliseconds(), k.Promise.Value
 	}
-	if k.Unreadable != nil {
-		w.Problem = k.Unreadable.Error()
-	}
 	for _, t := range k.terms[len(k.terms)-tail:] {
 		w.Terms = append(w.Terms, t.wire())
 	}
 	return w
+}
+
+// problem says what of a lock can't be read, if anything.
+func problem(l table.Listing) string {
+	switch {
+	case l.Unreadable != nil:
+		return l.Unreadable.Error()
+	case l.Undone != nil:
+		return l.Undone.Error()
+	}
+	return ""
 }
 
 func (t term) wire() termWire {

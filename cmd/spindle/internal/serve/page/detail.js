@@ -2,7 +2,7 @@
 
 import {model, now, held, left, colour, partitions, named} from "./model.js";
 import {pieces, ending} from "./timeline.js";
-import {show, short, seconds, when, release, plain, element} from "./text.js";
+import {show, short, seconds, when, release, plain, doer, element} from "./text.js";
 
 export class Detail {
   constructor(panel, closed) {
@@ -46,6 +46,7 @@ export class Detail {
     this.since.textContent = lock.token ? short(at - Number(lock.token) / 1000) : "";
     const share = left(lock, at);
     this.lease.textContent = share === null ? "" : `${short(lock.lease)}, ${share > 0 ? seconds(share * lock.lease) + " left" : short(-share * lock.lease) + " over"}`;
+    this.done.textContent = lock.done ? `${short(at - lock.done_at)} ago` : "";
     this.beat.textContent = lock.heartbeat ? `${seconds(at - lock.heartbeat)} ago` : "";
   }
 
@@ -56,6 +57,7 @@ export class Detail {
     this.since = element("span", "");
     this.lease = element("span", "");
     this.beat = element("span", "");
+    this.done = element("span", "");
     const facts = element("dl", "facts");
     const fact = (name, ...what) => facts.append(element("dt", "", name), element("dd", "", ...what));
     fact("State", element("span", "chip " + lock.state, lock.state));
@@ -67,6 +69,7 @@ export class Detail {
     const parts = partitions(lock);
     if (parts.length) fact("Partitions", ...parts.slice(0, 500).map((p) => element("bdi", "value", show(p.name.slice(p.name.indexOf("/partition/") + 11)))));
     if (lock.successor) fact("Next", element("bdi", "", show(lock.successor)));
+    if (lock.done) fact("Last done", element("bdi", "value", show(lock.done)), when(lock.done_at, at, 3) + " UTC, ", this.done, ", by ", doer(lock));
     fact("Changes", `${lock.changes} since spindle serve was started`);
     if (lock.jeopardies) fact("Late", `${lock.jeopardies} ${lock.jeopardies === 1 ? "time" : "times"}, two thirds of the lease passed without a heartbeat`);
     if (lock.problem) fact("Problem", plain(lock.problem));

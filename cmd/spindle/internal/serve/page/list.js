@@ -2,7 +2,7 @@
 
 import {model, now, stale, held, damaged, left, late, colour} from "./model.js";
 import {Strip, axis, spans, summary, describe} from "./timeline.js";
-import {show, short, seconds, element} from "./text.js";
+import {show, short, seconds, plain, doer, element} from "./text.js";
 
 const $ = (id) => document.getElementById(id);
 
@@ -282,7 +282,9 @@ class Row {
     this.fold = element("span", "fold");
     this.fold.setAttribute("aria-hidden", "true");
     this.name = element("bdi", "main");
-    this.value = element("bdi", "sub");
+    this.value = element("bdi", "promised");
+    this.done = element("span", "done");
+    this.ago = element("span", "");
     this.swatch = element("i", "swatch");
     this.holder = element("bdi", "main");
     this.token = element("span", "sub");
@@ -294,7 +296,7 @@ class Row {
     this.strip = new Strip();
     this.words = element("span", "hidden");
     this.element = element("div", "row",
-      cell("name", element("span", "line", this.fold, this.name), this.value),
+      cell("name", element("span", "line", this.fold, this.name), element("span", "sub", this.value, this.done)),
       cell("holder", element("span", "line", this.swatch, this.holder), this.token),
       cell("state", element("div", "bar-line", this.state, this.left), this.bar),
       cell("changes", this.changes),
@@ -336,6 +338,7 @@ class Row {
       this.text(this.name, show(lock.name));
       const parts = this.parts ? `${this.parts} ${this.parts === 1 ? "partition" : "partitions"}` : "";
       this.text(this.value, [parts, this.level > 1 ? "" : show(lock.value)].filter(Boolean).join(" · "));
+      this.done.replaceChildren(...this.last(lock));
       this.text(this.holder, lock.holder ? show(lock.holder) : "nobody");
       this.holder.classList.toggle("faint", !lock.holder);
       this.swatch.className = "swatch " + (lock.holder ? "c" + colour(lock, lock.holder) : "none");
@@ -349,7 +352,14 @@ class Row {
     if (lock.token) since = `${lock.token} · ${short(at - Number(lock.token) / 1000)}`;
     else if (last && last.to) since = `for ${short(at - last.to)}`;
     this.text(this.token, since);
+    if (lock.done) this.text(this.ago, short(at - lock.done_at));
     this.lease(at);
+  }
+
+  // last says what was done last under a lock, or what of it can't be read.
+  last(lock) {
+    if (lock.done) return ["done ", this.ago, " ago: ", element("bdi", "", show(lock.done)), ", by ", doer(lock)];
+    return lock.problem ? [element("bdi", "wrong", plain(lock.problem))] : [];
   }
 
   lease(at) {

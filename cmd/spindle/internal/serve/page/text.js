@@ -69,6 +69,11 @@ export function when(ms, now, digits = 1) {
   return (date === new Date(now).toISOString().slice(0, 10) ? "" : date + " ") + clock(ms, digits);
 }
 
+// doer is who did what was done last under a lock.
+export function doer(lock) {
+  return lock.done_by ? element("bdi", "", show(lock.done_by)) : "somebody";
+}
+
 // element makes an element with a class and a text, or with children.
 export function element(tag, className, ...children) {
   const e = document.createElement(tag);
