@@ -513,3 +513,22 @@ func TestAStopIsToldAtOnceWhateverAnswersAreOutstanding(t *testing.T) {
 		c.end(a)
 	})
 }
+
+// Takes that get no answer cost a member nothing of what it has, however many partitions it is to take.
+func TestTakesThatAreNotAnsweredCostNoTerm(t *testing.T) {
+	for _, step := range []string{"take", "keep"} {
+		inVirtualTime(t, func(c *cluster) {
+			const n, batch = 160, 10
+			a, b := c.shared(n, batchesOf(batch))
+			before := tokens(a)
+			a.link.Lose(func(s string) bool { return s == step }, nil)
+			b.stop()
+			<-b.done
+			c.sleep(lease * 3 / 2)
+			assert.Equal(t, before, tokens(a), step)
+			a.link.Mend()
+			c.until(2*lease, "a to have all", spreadOver(n, a))
+			c.end(a)
+		})
+	}
+}

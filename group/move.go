@@ -12,14 +12,16 @@ import (
 
 // take claims partitions that can be taken, and begins work on them. It returns how many it has taken.
 func (t *term) take(ctx context.Context, free []table.Observation) (taken int) {
+	tried := false
 	for chunk := range slices.Chunk(free, t.config.Batch) {
 		if !t.acts() {
 			break
 		}
-		if taken > 0 && t.lookIsDue() {
+		if tried && t.lookIsDue() {
 			t.soon(0) // it finds what is left
 			break
 		}
+		tried = true
 		taken += t.takeSome(ctx, chunk)
 	}
 	return taken
