@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -528,6 +529,66 @@ func TestTakesThatAreNotAnsweredCostNoTerm(t *testing.T) {
 			assert.Equal(t, before, tokens(a), step)
 			a.link.Mend()
 			c.until(2*lease, "a to have all", spreadOver(n, a))
+			c.end(a)
+		})
+	}
+}
+
+// A late store takes its time to say that a look has failed, while fails is true.
+type late struct {
+	table.Store
+	fails *atomic.Bool
+}
+
+// Read implements table.Store.
+func (s late) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	if step == "roster" && s.fails.Load() {
+		time.Sleep(lease / 30)
+		return nil, time.Time{}, errors.New("not now")
+	}
+	return s.Store.Read(ctx, step, bound, keys)
+}
+
+// Looks that fail, or get no answer, for less than a lease cost no term: as with heartbeats.
+func TestLooksThatFailForLessThanALeaseCostNoTerm(t *testing.T) {
+	for _, answered := range []bool{false, true} {
+		inVirtualTime(t, func(c *cluster) {
+			var fails atomic.Bool
+			a := c.process("a", Numbered(4))
+			a.link.Store = late{a.link.Store, &fails}
+			c.run(a)
+			c.until(lease, "a to have all", spreadOver(4, a))
+			before := tokens(a)
+			a.link.Counts()
+			c.until(lease, "a look", func() bool { return a.link.Counts()["roster"] > 0 })
+			fails.Store(answered)
+			a.link.Lose(func(step string) bool { return !answered && step == "roster" }, nil)
+			c.sleep(lease * 85 / 100)
+			fails.Store(false)
+			a.link.Mend()
+			c.sleep(2 * lease)
+			assert.Equal(t, before, tokens(a), "answered: %v", answered)
+			c.end(a)
+		})
+	}
+}
+
+// With a lease that is shorter than what a cold connection is given, too, one answer that does not come costs no term.
+func TestOneAnswerThatIsLostCostsNoTermOfAShortLease(t *testing.T) {
+	for _, step := range []string{"roster", "take"} {
+		inVirtualTime(t, func(c *cluster) {
+			short := spindle.WithLease(lease / 20)
+			a, b := c.start("a", Numbered(4), short), c.start("b", Numbered(4), short)
+			c.until(lease, "an even spread", spreadOver(4, a, b))
+			c.sleep(lease)
+			before := tokens(a)
+			a.link.Lose(memtable.Once(step), nil)
+			b.stop()
+			<-b.done
+			c.until(lease/10, "a to have all", spreadOver(4, a))
+			for name, token := range before {
+				assert.Equal(t, token, tokens(a)[name], step)
+			}
 			c.end(a)
 		})
 	}

@@ -35,7 +35,7 @@ func (t *term) look(ctx context.Context) {
 	if err != nil {
 		t.problems.Note(fmt.Errorf("look: %w", err))
 		t.pulse.Ail(err)
-		t.next.set(t.config.Clock, t.retry.Pause(t.config.Clock))
+		t.next.set(t.config.Clock, t.beforeRetry())
 		return
 	}
 	if whole && !t.extend(sent) {

@@ -76,12 +76,37 @@ func (t *term) limit() time.Duration { return elect.Limit(t.config.Lease) }
 
 // extend moves the deadline of looks, unless it has passed.
 func (t *term) extend(sent elect.Instant) bool {
-	if t.config.Clock.Now().Since(*t.looked.Load()) >= t.limit() || !t.blind.Stop() {
+	if t.left() <= 0 || !t.blind.Stop() {
 		return false
 	}
 	t.looked.Store(&sent)
-	t.blind.Reset(t.limit() - t.config.Clock.Now().Since(sent))
+	t.blind.Reset(t.left())
 	return true
+}
+
+// left is the time until the deadline of looks.
+func (t *term) left() time.Duration {
+	return t.limit() - t.config.Clock.Now().Since(*t.looked.Load())
+}
+
+// try limits one attempt of whatever step to two thirds of what is left: an answer that does not come costs no term, if the
+// next does.
+func (t *term) try(ctx context.Context, step func(context.Context) error) error {
+	if left := t.left(); left > 0 && !t.leaving() {
+		limited, cancel := context.WithTimeout(ctx, max(left*2/3, t.config.Lease/50))
+		defer cancel()
+		ctx = limited
+	}
+	return t.member.try(ctx, step)
+}
+
+// beforeRetry is the pause after a look that failed: at most half of what is left, so that there is a next one.
+func (t *term) beforeRetry() time.Duration {
+	pause := t.retry.Pause(t.config.Clock)
+	if left := t.left(); left > 0 {
+		pause = min(pause, max(left/2, t.config.Lease/50))
+	}
+	return pause
 }
 
 // acts reports whether partitions may be acted on.
