@@ -593,3 +593,27 @@ func TestOneAnswerThatIsLostCostsNoTermOfAShortLease(t *testing.T) {
 		})
 	}
 }
+
+// A partition that changes while a member takes others with it is looked at again at once, and not at the next ordinary look.
+func TestAPartitionThatIsLeftOutOfATakeIsLookedAtAgainSoon(t *testing.T) {
+	for _, step := range []string{"take", "keep"} {
+		inVirtualTime(t, func(c *cluster) {
+			a := c.start("a", Numbered(4))
+			c.until(lease, "a to have all", spreadOver(4, a))
+			c.end(a)
+			b, once := c.process("b", Numbered(4)), memtable.Once(step)
+			given := []table.Write{{Kind: table.Update, Name: table.PartitionName("orders", "2"), Set: []table.Cell{
+				{Column: table.ColHeartbeat}, {Column: table.ColToken, Value: table.Now}, {Column: table.ColWriter}}}}
+			b.link.Refuse(func(s string) error {
+				if once(s) {
+					return c.store.Commit(t.Context(), "another", given) // which took it, and gave it back
+				}
+				return nil
+			})
+			c.run(b)
+			c.until(lease, "b to have the others", func() bool { return b.has() == 3 })
+			c.until(lease/20, "b to have all", spreadOver(4, b))
+			c.end(b)
+		})
+	}
+}

@@ -53,6 +53,9 @@ func (t *term) takeSome(ctx context.Context, free []table.Observation) int {
 	for _, name := range kept {
 		t.begin(t.byLock[name], token)
 	}
+	if len(kept) < len(free) { // another was first at the rest
+		t.soon(t.config.Clock.Random(t.config.Lease/50 + 1))
+	}
 	t.metrics.moved(len(kept), "taken")
 	t.log.Debug("partitions taken", "n", len(kept), "token", token)
 	return len(kept)
