@@ -617,3 +617,23 @@ func TestAPartitionThatIsLeftOutOfATakeIsLookedAtAgainSoon(t *testing.T) {
 		})
 	}
 }
+
+// A process that is told to stop while it joins has its term by the time that work would have to stop. It gives that back.
+func TestAStopWhileAMemberJoinsGivesTheSlotBack(t *testing.T) {
+	for range 10 { // both are due at once
+		inVirtualTime(t, func(c *cluster) {
+			a := c.process("a", Numbered(4), spindle.WithLease(time.Second))
+			a.link.After(func(step string) {
+				if step == "claim" || step == "confirm" {
+					time.Sleep(900 * time.Millisecond)
+				}
+			})
+			c.run(a)
+			c.sleep(100 * time.Millisecond)
+			a.stop()
+			require.NoError(t, <-a.done)
+			assert.True(t, c.store.Rows()[table.SlotName("orders", 0)].Heartbeat.IsZero(), "done was sent nil, and the slot is still taken")
+			assert.Empty(t, c.begun, "work began after the stop")
+		})
+	}
+}

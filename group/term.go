@@ -136,6 +136,9 @@ func (t *term) run(ctx context.Context) error {
 	wake := t.config.Clock.Timer(0)
 	defer wake.Stop()
 	for !t.finished() {
+		if ended != nil && ctx.Err() != nil { // before anything else begins
+			ended, announced = nil, t.announce(ctx)
+		}
 		wake.Reset(max(min(t.next.left(t.config.Clock), t.giving.left(t.config.Clock), t.telling.left(t.config.Clock)), 0))
 		select {
 		case reason := <-beat:
@@ -150,16 +153,15 @@ func (t *term) run(ctx context.Context) error {
 			t.end(context.Cause(t.lease.Context()))
 			return nil
 		case <-t.patience:
-			if t.collect(); t.finished() {
-				continue // both: it was in time
+			if t.collect(); !t.works(false) { // both: it was in time, or the term has begun only now
+				t.tellAll(context.Cause(ctx))
+				continue
 			}
 			close(stop)
 			<-beat
 			t.end(stopped(ctx))
 			return nil // outlive says what has not returned
 		case <-ended:
-			ended = nil
-			announced = t.announce(ctx)
 		case <-announced:
 			announced = nil
 			t.tellAll(context.Cause(ctx))
