@@ -307,6 +307,23 @@ func TestAReclaimingMemberThatEndsWheneverItStartsTakesNothing(t *testing.T) {
 	})
 }
 
+// Who reclaims with another list is as new as that: else its list would be taken for the older one, and the old members go on
+// to take what is free.
+func TestAMemberThatReclaimsWithAnotherListIsNew(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.start("a", Numbered(8), spindle.WithReclaim()), c.process("b", Numbered(8))
+		c.sleep(3 * lease)
+		c.run(b)
+		c.until(3*lease, "an even spread", spreadOver(8, a, b))
+		c.sleep(3 * lease)
+		a.kill()
+		<-a.done
+		again := c.start("a", Numbered(12), spindle.WithReclaim())
+		c.until(5*lease/2, "a to have what only its list has", func() bool { return again.has() == 4 })
+		c.end(again, b)
+	})
+}
+
 // A member that rests, as it could not confirm, loses no claim by that: it takes no high slot.
 func TestAMemberThatRestsTakesNoHighSlot(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {

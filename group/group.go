@@ -101,7 +101,8 @@ type share struct {
 // Of the options of package spindle it takes WithLease, WithHeartbeat, WithID, WithValue, WithReclaim, WithHandover,
 // WithObserver, WithLogger, WithMeterProvider and WithTracerProvider. They are about the member: the observer is told of
 // its terms, and not of partitions. With WithHandover a member that stops announces it, so that the others are waiting
-// for its partitions. With WithReclaim a process that is started again under its id takes its partitions back at once.
+// for its partitions. With WithReclaim a process that is started again under its id, with the same list, takes its
+// partitions back at once.
 //
 // Two Groups of one name in one process are two members.
 func New(db *spanner.Client, tableName, name string, partitions Partitions, opts ...spindle.Option) *Group {

@@ -81,7 +81,7 @@ func (m *member) choose(seen []elect.Sight, c *contest) (elect.Sight, bool) {
 	top := -1
 	for i, s := range seen {
 		if m.config.Reclaim && s.Exists && !s.Heartbeat.IsZero() && s.Holder() == m.config.ID {
-			if s.Promise != nil && s.Heartbeat.Sub(since(s.Observation).Time()) >= s.Promise.Lease { // it has lived
+			if s.Promise != nil && s.Promise.Plan == m.digest && s.Heartbeat.Sub(since(s.Observation).Time()) >= s.Promise.Lease { // it has lived
 				m.candidate.Promise.Since = since(s.Observation)
 			}
 			return s, true
