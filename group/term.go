@@ -289,13 +289,18 @@ func (t *term) works(told bool) bool {
 	return false
 }
 
-// end ends the term, and leaves the member's lock to expire.
-func (t *term) end(reason error) {
-	t.lease.End(reason)
+// awaitAnnouncement waits for an announcement to end, as it does when the term has been told to.
+func (t *term) awaitAnnouncement() {
 	if t.announcing != nil {
 		<-t.announcing
 	}
+}
+
+// end ends the term, and leaves the member's lock to expire.
+func (t *term) end(reason error) {
+	t.lease.End(reason)
 	t.tellAll(reason)
+	t.awaitAnnouncement()
 	t.reports.Over(telemetry.ReasonOf(reason, telemetry.Stopped))
 	t.lost(t.hold, reason)
 }
@@ -303,6 +308,7 @@ func (t *term) end(reason error) {
 // release gives the member's lock back, and with it everything that the member has.
 func (t *term) release(ctx context.Context) error {
 	t.tellAll(t.why)
+	t.awaitAnnouncement()
 	t.reports.Over(whyOf(t.why))
 	t.lost(t.hold, t.why)
 	err := t.lease.Release(context.WithoutCancel(ctx), t.why)
