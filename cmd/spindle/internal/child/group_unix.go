@@ -39,7 +39,10 @@ func closeOnExec(fds ...int) {
 }
 
 // become makes this process that program, in the same environment. It returns only if that can't be.
-func become(path string, args []string) error { return syscall.Exec(path, args, os.Environ()) }
+func become(path string, args []string) error {
+	stillDieWithParent()
+	return syscall.Exec(path, args, os.Environ())
+}
 
 // writeNow writes to a pipe without waiting for room in it.
 func writeNow(pipe *os.File, line []byte) error {

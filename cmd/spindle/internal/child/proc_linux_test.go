@@ -18,7 +18,7 @@ import (
 const role = "SPINDLE_TEST_ROLE"
 
 func init() {
-	if os.Getenv(role) == "headless" {
+	if role := os.Getenv(role); role == "headless" || role == "mortal" {
 		runtime.LockOSThread() // main is to run on the first thread
 	}
 }
@@ -32,6 +32,13 @@ func TestMain(m *testing.M) {
 		os.Stdout.WriteString("ready\n")
 		go func() { time.Sleep(time.Hour) }()
 		syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
+	}
+	if len(os.Args) > 1 && os.Args[1] == Behind {
+		passElsewhere()
+	}
+	if os.Getenv(role) == "mortal" {
+		tellDeathSignal()
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
