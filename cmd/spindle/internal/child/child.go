@@ -128,7 +128,7 @@ func (c *Child) live(started chan<- error) {
 	close(c.done)
 }
 
-// begin returns once the program runs, and its watchdog knows that.
+// begin returns once the program runs, and its watchdog knows that, or once the program's time is over.
 func (c *Child) begin() error {
 	if c.dog == nil || c.cmd.Err != nil {
 		return c.cmd.Start()
@@ -144,9 +144,13 @@ func (c *Child) begin() error {
 		return err
 	}
 	c.dog.watch(c.Pid())
-	if err := g.open(); err != nil {
+	until := *c.dog.until.Load()
+	if err := g.open(until); err != nil {
 		_ = c.cmd.Wait()
 		return err
+	}
+	if time.Until(until) <= 0 {
+		c.Kill() // it may have been stopped behind the gate
 	}
 	return nil
 }
@@ -166,10 +170,10 @@ func (c *Child) Signal(s os.Signal) { signalGroup(c.Pid(), s) }
 // Kill kills the whole group at once.
 func (c *Child) Kill() { killGroup(c.Pid()) }
 
-// Allow lets the watchdog kill the group once left has passed, unless it is called again before.
-func (c *Child) Allow(left time.Duration) {
+// Allow lets the watchdog kill the group at that time, unless it is called again before.
+func (c *Child) Allow(until time.Time) {
 	if c.dog != nil {
-		c.dog.Allow(left)
+		c.dog.Allow(until)
 	}
 }
 
@@ -189,10 +193,10 @@ func Leaving(c *Child) error {
 type Option func(*Child) error
 
 // Watched puts the child under a watchdog of its own, which is dismissed when the child has ended: see
-// StartWatchdog. The child may live for left, unless Allow gives it more.
-func Watched(left time.Duration, env []string, args ...string) Option {
+// StartWatchdog. The child may live until then, unless Allow gives it more.
+func Watched(until time.Time, env []string, args ...string) Option {
 	return func(c *Child) error {
-		dog, err := StartWatchdog(left, env, args)
+		dog, err := StartWatchdog(until, env, args)
 		if err == nil {
 			c.dog, c.unwatch = dog, dog.dismiss
 		}

@@ -7,11 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 )
 
 // If this process is killed or stopped after it has started a program, and before it has told the watchdog which, nobody
 // ends that program. So what is started is not the program: it is this executable again, in the process that will be the
-// program's. It waits until the watchdog knows that process, and only then becomes the program.
+// program's. It waits until the watchdog knows that process, and only then becomes the program. If this process was
+// stopped meanwhile for so long that the watchdog would kill the program, it does not become the program any more.
 
 // Behind is the first argument of a process that waits at a gate. What follows is for Pass.
 const Behind = "__behind-gate"
@@ -25,7 +27,7 @@ const (
 // A gate is this side of the one that a program waits behind.
 type gate struct {
 	path   string
-	let    *os.File   // a byte opens it
+	let    *os.File   // a line opens it, which says until when
 	report *os.File   // why the program can't be run, or nothing
 	theirs []*os.File // the other side
 }
@@ -58,9 +60,11 @@ func (g *gate) started() {
 	}
 }
 
-// open lets the program begin, unless its process has been ended. An error says why it can't.
-func (g *gate) open() error {
-	_, _ = g.let.Write([]byte{'\n'})
+// open lets the program begin, unless its process has been ended. It does not wait for that for longer than until. An
+// error says why the program can't begin.
+func (g *gate) open(until time.Time) error {
+	_, _ = fmt.Fprintln(g.let, until.UnixNano())
+	_ = g.report.SetReadDeadline(until)
 	var number int
 	if n, _ := fmt.Fscan(g.report, &number); n == 1 {
 		return &fs.PathError{Op: "exec", Path: g.path, Err: syscall.Errno(number)}
@@ -74,9 +78,10 @@ func (g *gate) close() {
 }
 
 // Pass is the work of a process behind a gate. It returns only if the program does not begin: the one that started it
-// has ended, or the program can't be run, which is reported.
+// has ended, it is too late, or the program can't be run, which is reported.
 func Pass(path string, args []string) {
-	if n, _ := os.NewFile(gateFd, "gate").Read(make([]byte, 1)); n == 0 {
+	var until int64 // by the wall clock: the line may be read late
+	if n, _ := fmt.Fscanln(os.NewFile(gateFd, "gate"), &until); n == 0 || time.Now().UnixNano() >= until {
 		return
 	}
 	closeOnExec(gateFd, reportFd)

@@ -3,20 +3,28 @@ package child
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// passElsewhere passes a gate on another thread than the first, as the scheduler sometimes makes it.
-func passElsewhere() {
+// pass passes a gate on another thread than the first, as the scheduler sometimes makes it.
+func pass() {
+	if os.Getenv(role) == "still" {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	}
 	runtime.LockOSThread()
-	go Pass(os.Args[2], os.Args[3:])
+	go func() {
+		Pass(os.Args[2], os.Args[3:])
+		os.Exit(CannotRun)
+	}()
 	select {}
 }
 
@@ -33,7 +41,7 @@ func TestAProgramBehindAGateDiesWithItsParent(t *testing.T) {
 	out := t.TempDir() + "/out"
 	self, err := os.Executable()
 	require.NoError(t, err)
-	c, err := Start([]string{self, out}, append(os.Environ(), role+"=mortal"), watchedByNobody(t))
+	c, err := Start([]string{self, out}, append(os.Environ(), role+"=mortal"), watchedByNobody(t, time.Hour))
 	require.NoError(t, err)
 	<-c.Done()
 	assert.Zero(t, c.Code())
@@ -43,11 +51,53 @@ func TestAProgramBehindAGateDiesWithItsParent(t *testing.T) {
 }
 
 // watchedByNobody makes a child wait at a gate.
-func watchedByNobody(t *testing.T) Option {
-	_, orders, err := os.Pipe()
+func watchedByNobody(t *testing.T, left time.Duration) Option {
+	lines, orders, err := os.Pipe()
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = orders.Close() })
-	return WatchedBy(&Watchdog{pipe: orders})
+	t.Cleanup(func() { _ = lines.Close(); _ = orders.Close() })
+	dog := &Watchdog{pipe: orders}
+	dog.Allow(time.Now().Add(left))
+	return WatchedBy(dog)
+}
+
+// If this process was stopped before the gate was open, the lock is lost when it goes on.
+func TestAProgramWhoseTimeIsOverDoesNotBegin(t *testing.T) {
+	out := t.TempDir() + "/out"
+	c, err := Start([]string{"touch", out}, os.Environ(), watchedByNobody(t, 0))
+	require.NoError(t, err)
+	<-c.Done()
+	assert.NotZero(t, c.Code())
+	assert.NoFileExists(t, out)
+}
+
+// If this process was stopped while it opened the gate, what it wrote is read too late.
+func TestAGateThatIsOpenedLateLetsNothingPass(t *testing.T) {
+	out := t.TempDir() + "/out"
+	touch, err := exec.LookPath("touch")
+	require.NoError(t, err)
+	for left, begins := range map[time.Duration]bool{time.Hour: true, -time.Millisecond: false} {
+		c := exec.Command(touch, out)
+		g, err := putBehind(c)
+		require.NoError(t, err)
+		require.NoError(t, c.Start())
+		g.started()
+		_, err = fmt.Fprintln(g.let, time.Now().Add(left).UnixNano())
+		require.NoError(t, err)
+		assert.Equal(t, begins, c.Wait() == nil)
+		g.close()
+		if begins {
+			require.NoError(t, os.Remove(out))
+		}
+	}
+	assert.NoFileExists(t, out)
+}
+
+// A process that somebody stops behind its gate must not keep this one waiting for longer than the lock is held.
+func TestNobodyWaitsForAProcessThatStandsStillBehindItsGate(t *testing.T) {
+	c, err := Start([]string{"true"}, append(os.Environ(), role+"=still"), watchedByNobody(t, 100*time.Millisecond))
+	require.NoError(t, err)
+	<-c.Done()
+	assert.Equal(t, 128+int(syscall.SIGKILL), c.Code())
 }
 
 func tellDeathSignal() {

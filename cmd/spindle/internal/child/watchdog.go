@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,20 +26,21 @@ var ErrGone = errors.New("the watchdog is gone")
 type Watchdog struct {
 	cmd    *exec.Cmd
 	pipe   *os.File
-	ended  func() error  // waits for its end
-	begun  chan struct{} // closed once it acts, or is gone
-	failed chan error    // what went wrong with its duty; closed when it has ended
-	told   bool          // to finish
+	ended  func() error              // waits for its end
+	begun  chan struct{}             // closed once it acts, or is gone
+	failed chan error                // what went wrong with its duty; closed when it has ended
+	until  atomic.Pointer[time.Time] // its deadline
+	told   bool                      // to finish
 }
 
 // StartWatchdog runs this program again, with this environment and these arguments, which must make it call Watch. Its
-// deadline is left from now, until Allow extends it. The files stay open for as long as the watchdog lives.
-func StartWatchdog(left time.Duration, env, args []string, files ...*os.File) (*Watchdog, error) {
+// deadline is until, unless Allow extends it. The files stay open for as long as the watchdog lives.
+func StartWatchdog(until time.Time, env, args []string, files ...*os.File) (*Watchdog, error) {
 	w, err := startWatchdog(env, args, files)
 	if err != nil {
 		return nil, fmt.Errorf("can't start the watchdog: %w", err)
 	}
-	w.Allow(left)
+	w.Allow(until)
 	return w, nil
 }
 
@@ -100,11 +102,13 @@ func (w *Watchdog) listen(replies io.ReadCloser) {
 	}
 }
 
-// Allow lets the watchdog act once left has passed, unless it is called again before.
+// Allow lets the watchdog act at that time, unless it is called again before. It takes a time, since a duration would
+// begin again if this process was stopped before the call.
 //
 // It gives the deadline by the wall clock too: the line may be read late.
-func (w *Watchdog) Allow(left time.Duration) {
-	_ = order(w.pipe, "allow %d %d\n", left, time.Now().Add(left).UnixNano())
+func (w *Watchdog) Allow(until time.Time) {
+	w.until.Store(&until)
+	_ = order(w.pipe, "allow %d %d\n", time.Until(until), until.UnixNano())
 }
 
 // Begun is closed once the watchdog has begun to act, or is gone.

@@ -369,7 +369,7 @@ func (x *execution) work(t *elect.Term) (r result) {
 	}
 	d := deadlines{lease: x.lease, grace: x.grace}
 	known := d.extend(time.Now(), t.Left())
-	c, err := child.Start(x.args, x.environment(t.Token()), child.Watched(t.Left()-d.margin()/2, x.watchdogEnvironment(),
+	c, err := child.Start(x.args, x.environment(t.Token()), child.Watched(known.Add(-d.margin()/2), x.watchdogEnvironment(),
 		watchdogCommand, "exec", x.db, x.table, x.name, x.id, x.lease.String(), t.Token().String()))
 	if err != nil {
 		return result{err: err}
@@ -410,10 +410,9 @@ func (x *execution) work(t *elect.Term) (r result) {
 			if t.Context().Err() != nil {
 				break
 			}
-			left := t.Left()
-			if until := d.extend(time.Now(), left); until.After(known) {
+			if until := d.extend(time.Now(), t.Left()); until.After(known) {
 				known = until
-				c.Allow(left - d.margin()/2)
+				c.Allow(until.Add(-d.margin() / 2))
 			}
 		}
 		switch d.due(time.Now()) {

@@ -28,7 +28,7 @@ func (g *guarding) arm(t *elect.Term) (*child.Watchdog, error) {
 	if g.single != nil {
 		files = append(files, g.single.File)
 	}
-	dog, err := child.StartWatchdog(t.Left(), g.watchdogEnvironment(), args, files...)
+	dog, err := child.StartWatchdog(until(t), g.watchdogEnvironment(), args, files...)
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +41,14 @@ func (g *guarding) Extended() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.dog != nil {
-		g.dog.Allow(g.term.Left())
+		g.dog.Allow(until(g.term))
 	}
+}
+
+// until is when a term is lost, unless it is extended. It is early if this process is stopped meanwhile.
+func until(t *elect.Term) time.Time {
+	now := time.Now()
+	return now.Add(t.Left())
 }
 
 func (g *guarding) watchdog() *child.Watchdog {
