@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -18,18 +20,12 @@ import (
 // Behind is the first argument of a process that waits at a gate. What follows is for Pass.
 const Behind = "__behind-gate"
 
-// The files of a process behind a gate.
-const (
-	gateFd   = 3
-	reportFd = 4
-)
-
 // A gate is this side of the one that a program waits behind.
 type gate struct {
 	path   string
 	let    *os.File   // a line opens it, which says until when
 	report *os.File   // why the program can't be run, or nothing
-	theirs []*os.File // the other side
+	theirs []*os.File // the other side, among the files that a program inherits
 }
 
 // putBehind makes the command wait behind a gate when it is started.
@@ -47,10 +43,25 @@ func putBehind(c *exec.Cmd) (*gate, error) {
 		_, _ = waits.Close(), let.Close()
 		return nil, err
 	}
-	g := &gate{c.Path, let, report, []*os.File{waits, out}}
-	c.Args = append([]string{os.Args[0], Behind, c.Path}, c.Args...)
+	theirs, numbers := amongInherited(waits, out)
+	g := &gate{c.Path, let, report, theirs}
+	c.Args = slices.Concat([]string{os.Args[0], Behind}, numbers, []string{c.Path}, c.Args)
 	c.Path, c.ExtraFiles = self, g.theirs
 	return g, nil
+}
+
+// amongInherited gives files numbers that no file has which this process was started with, since those are the
+// program's too. It returns all of them, from number 3 on.
+func amongInherited(files ...*os.File) (all []*os.File, numbers []string) {
+	for fd := 3; len(files) > 0; fd++ {
+		f := inheritedFile(fd)
+		if f == nil {
+			f, files = files[0], files[1:]
+			numbers = append(numbers, strconv.Itoa(fd))
+		}
+		all = append(all, f)
+	}
+	return all, numbers
 }
 
 // started leaves the other side to the command.
@@ -79,14 +90,19 @@ func (g *gate) close() {
 
 // Pass is the work of a process behind a gate. It returns only if the program does not begin: the one that started it
 // has ended, it is too late, or the program can't be run, which is reported.
-func Pass(path string, args []string) {
+func Pass(args []string) {
+	if len(args) < 4 {
+		return
+	}
+	gateFd, _ := strconv.Atoi(args[0]) // putBehind wrote them
+	reportFd, _ := strconv.Atoi(args[1])
 	var until int64 // by the wall clock: the line may be read late
-	if n, _ := fmt.Fscanln(os.NewFile(gateFd, "gate"), &until); n == 0 || time.Now().UnixNano() >= until {
+	if n, _ := fmt.Fscanln(os.NewFile(uintptr(gateFd), "gate"), &until); n == 0 || time.Now().UnixNano() >= until {
 		return
 	}
 	closeOnExec(gateFd, reportFd)
 	var number syscall.Errno
-	if errors.As(become(path, args), &number) {
-		fmt.Fprintln(os.NewFile(reportFd, "report"), int(number))
+	if errors.As(become(args[2], args[3:]), &number) {
+		fmt.Fprintln(os.NewFile(uintptr(reportFd), "report"), int(number))
 	}
 }

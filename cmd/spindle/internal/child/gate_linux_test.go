@@ -22,7 +22,7 @@ func pass() {
 	}
 	runtime.LockOSThread()
 	go func() {
-		Pass(os.Args[2], os.Args[3:])
+		Pass(os.Args[2:])
 		os.Exit(CannotRun)
 	}()
 	select {}

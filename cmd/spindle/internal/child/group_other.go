@@ -19,6 +19,8 @@ func ownSession(*exec.Cmd) error { return Supported() }
 
 func inherited() *os.File { return os.Stderr }
 
+func inheritedFile(int) *os.File { return nil }
+
 func closeOnExec(...int) {}
 
 func become(string, []string) error { return Supported() }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Supported says why programs can't be run on this system, or nil.
@@ -30,6 +32,20 @@ func inherited() *os.File {
 	closeOnExec(replies, 4, 5, 6, 7)
 	_ = syscall.SetNonblock(replies, true) // for writeNow
 	return os.NewFile(replies, "replies")
+}
+
+// inheritedFile is the file with that number if this process was started with it, and programs inherit it: it opens all
+// others with close-on-exec. Else it is nil. To close what it returns leaves the file open.
+func inheritedFile(fd int) *os.File {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	if err != nil || flags&unix.FD_CLOEXEC != 0 {
+		return nil
+	}
+	again, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil // there are too many, so the start fails anyway
+	}
+	return os.NewFile(uintptr(again), "inherited")
 }
 
 func closeOnExec(fds ...int) {

@@ -54,8 +54,8 @@ func Main(args []string) int {
 	case len(args) > 0 && args[0] == watchdogCommand:
 		watch(args[1:])
 		return 0
-	case len(args) > 2 && args[0] == child.Behind:
-		child.Pass(args[1], args[2:])
+	case len(args) > 0 && args[0] == child.Behind:
+		child.Pass(args[1:])
 		return child.CannotRun
 	}
 	_, args = subprocess.Orders(args) // a machine of the demonstration ends with it
