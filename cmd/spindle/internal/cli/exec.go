@@ -41,7 +41,8 @@ same happens if the lock is taken away with spindle release, but then the next
 holder does not wait for CMD to end.
 
 Exec passes signals on to CMD's group. After SIGINT, SIGTERM, SIGHUP or SIGQUIT
-it ends when CMD has ended, or at once if it is waiting for the lock.
+it ends when CMD has ended, or at once if it is waiting for the lock. Under
+nohup, both ignore SIGHUP.
 
 With --handover exec first announces that it will give the lock up. CMD gets the
 signal a third of the lease later, so that another takes over as soon as CMD has
