@@ -3,6 +3,8 @@ package group_test
 import (
 	"context"
 	"log/slog"
+	"os"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -119,6 +121,55 @@ func TestACheckpointOfAPartitionThatHasMovedIsRefused(t *testing.T) {
 			assert.NoError(t, err)
 			_, err = moved.Apply(ctx, write(6))
 			assert.NoError(t, err)
+		})
+	}
+}
+
+// A partition that an update has removed from the list keeps its rows. They can be deleted while the group runs, by the
+// statement that docs/operations.md has: nothing else changes, and if a list has the partition again, its token has grown.
+func TestTheRowsOfARemovedPartitionCanBeDeletedWhileTheGroupRuns(t *testing.T) {
+	needEmulator(t)
+	guide, err := os.ReadFile("../docs/operations.md")
+	require.NoError(t, err)
+	statement := regexp.MustCompile(`DELETE FROM locktable WHERE name = 'orders/partition/17' .*`).FindString(string(guide))
+	require.NotEmpty(t, statement)
+	for name, dialect := range map[string][]spindletest.Option{"GoogleSQL": nil, "PostgreSQL": {spindletest.PostgreSQL()}} {
+		t.Run(name, func(t *testing.T) {
+			c := &cluster{t: t, db: spindletest.New(t, dialect...), n: 4}
+			ctx := t.Context()
+			view := func() group.View {
+				v, err := group.Members(ctx, c.db.Client, c.db.Table, "orders")
+				require.NoError(t, err)
+				return v
+			}
+			has := func(g *group.Group, n int) func() ([]group.Partition, bool) {
+				return func() ([]group.Partition, bool) { h := g.Held(); return h, len(h) == n }
+			}
+			a, stopA := c.member("a")
+			removed := await(t, "a to have all", has(a, 4))[3]
+			c.n = 3
+			b, stopB := c.member("b")
+			stopA()
+			before := await(t, "b to have the new list", has(b, 3))
+			require.Equal(t, []string{"3"}, view().Nobody)
+
+			_, err := c.db.Client.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+				n, err := txn.Update(ctx, spanner.NewStatement(strings.ReplaceAll(strings.Replace(statement, "locktable", c.db.Table, 1), "/17", "/3")))
+				assert.EqualValues(t, 2, n, "the lock row and the lease row")
+				return err
+			})
+			require.NoError(t, err)
+			assert.Empty(t, view().Nobody)
+			for i, p := range b.Held() {
+				assert.Equal(t, before[i].Token(), p.Token())
+			}
+			_, err = removed.Apply(ctx, nil)
+			assert.ErrorIs(t, err, spindle.ErrFenced)
+
+			c.n = 4
+			d, _ := c.member("d")
+			stopB()
+			assert.Greater(t, await(t, "d to have all", has(d, 4))[3].Token(), removed.Token())
 		})
 	}
 }
