@@ -28,13 +28,15 @@ func Example() {
 	g := group.New(db, "locktable", "orders", group.Numbered(64), spindle.WithHandover(),
 		group.WithWork(func(ctx context.Context, p group.Partition) {
 			for ctx.Err() == nil { // it ends the instant the partition is lost or is to move
-				next, position := receive(ctx, p.Name())
-				if next == nil {
-					return
+				next, position, err := receive(ctx, p.Name()) // waits for work
+				if err != nil {
+					pause(ctx) // and goes on: if it returned, the partition would stay here, without work
+					continue
 				}
 				checkpoint := spanner.InsertOrUpdate("checkpoints", []string{"name", "position"}, []any{p.Name(), position})
 				if _, err := p.Apply(ctx, append(next, checkpoint)); err != nil {
 					log.Printf("partition %s: %v", p.Name(), err)
+					pause(ctx)
 				}
 			}
 		}))
@@ -68,6 +70,14 @@ func ExampleMembers() {
 	}
 }
 
-func receive(context.Context, string) ([]*spanner.Mutation, int64) { return nil, 0 }
+func receive(context.Context, string) ([]*spanner.Mutation, int64, error) { return nil, 0, nil }
+
+// pause waits for a second, or for the end of ctx.
+func pause(ctx context.Context) {
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+	}
+}
 
 func mutations(string) []*spanner.Mutation { return nil }

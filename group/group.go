@@ -28,7 +28,8 @@ const MaxPartitions = 20_000
 type Partitions struct{ names []string }
 
 // Named is a list of partitions by name: each once, in any order. A name has at least one byte of UTF-8, without control
-// characters, line separators and bidirectional marks.
+// characters, line separators and bidirectional marks. The name of its lock, "orders/partition/<name>", has 4096 bytes at
+// most, where the name is escaped as in a URL's path: "eu/west" is "eu%2Fwest", and a _ is %5F.
 //
 // The list may change with a rolling update. While members of two lists are there, those of the older list keep the
 // partitions that they have; what is free is taken by those of the newer one, or after three leases, if that does not have
@@ -142,7 +143,7 @@ func (p Partitions) check(c *options.Config, group string) []string {
 	for i, name := range names {
 		c.RefuseIf(table.CheckPartition(group, name))
 		if i > 0 && names[i-1] == name && (i < 2 || names[i-2] != name) {
-			c.Refuse("partition %.64q is given twice", name)
+			c.Refuse("partition %.64q is in the list more than once: give each once", name)
 		}
 	}
 	return slices.Compact(names)

@@ -85,7 +85,7 @@ func CheckPartition(group, partition string) error {
 		return fmt.Errorf("partition %.200q of group %.64q: control characters, line separators, bidirectional marks and invalid UTF-8 are not allowed", partition, group)
 	}
 	if n := len(PartitionName(group, partition)); n > MaxName {
-		return fmt.Errorf("partition %.32q... of group %.64q: its lock's name would have %d bytes, and at most %d are allowed", partition, group, n, MaxName)
+		return fmt.Errorf("partition %.32q (%d bytes) of group %.64q: the name of its lock would have %d bytes, in which a / or _ or a byte beyond ASCII is three, and at most %d are allowed: shorten it", partition, len(partition), group, n, MaxName)
 	}
 	return nil
 }
