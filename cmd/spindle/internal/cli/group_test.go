@@ -217,7 +217,7 @@ func TestAPartitionThatNobodyHasSaysWhy(t *testing.T) {
 	over, adrift := freeSince("orders/partition/17", at(100)), held("orders/partition/17", "", at(90), at(100), theLease)
 	over.Member, over.At = m, at(103)
 	adrift.Member, adrift.Adrift = m, true
-	assert.Equal(t, "orders/partition/17 is free: the term of its member, orders/member/0003, ended 3.0s ago", sentence(over))
+	assert.Equal(t, "orders/partition/17 is free: the term of its member, orders/member/0003, ended at least 3.0s ago", sentence(over))
 	assert.Contains(t, sentence(adrift), "somebody deleted the row of its member, orders/member/0003")
 	assert.ErrorContains(t, breakable(over, 7), "nothing was released: orders/partition/17 is free")
 	assert.ErrorContains(t, breakable(adrift, 7), "spindle release orders/member/0003 --token 7")

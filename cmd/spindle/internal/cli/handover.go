@@ -104,17 +104,16 @@ func (h *handover) run(ctx context.Context) error {
 	return h.print(done)
 }
 
-// refuse says why a member of a group is not asked, or returns nil if the name is not one of a group.
+// refuse says why a group and its members are not asked, or returns nil if the name is that of a lock.
 func (h *handover) refuse(ctx context.Context, t table.Table) error {
-	if _, ok := table.PartOf(h.name); !ok {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	l, err := t.ListOne(ctx, h.name)
 	switch {
 	case err != nil:
 		return h.explain(err)
+	case l.State() == table.Free:
+		return h.explain(noGroup(ctx, t, h.name))
 	case !l.IsPart() || !l.IsHeld():
 		return nil
 	}

@@ -56,6 +56,9 @@ Release asks before it acts, unless --yes is given.
 			}
 			return o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
 				l, err := t.ListOne(ctx, args[0])
+				if err == nil && l.State() == table.Free {
+					err = noGroup(ctx, t, args[0])
+				}
 				if err != nil {
 					return err
 				}

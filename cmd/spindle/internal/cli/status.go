@@ -105,7 +105,7 @@ func noGroup(ctx context.Context, t table.Table, arg string) error {
 	if err != nil || len(r.Members) == 0 {
 		return err
 	}
-	return misuse("%[1]s is a group, and not a lock: see spindle members %[1]s, or status of a lock of its, such as %[2]s", show(name), slices.Min(slices.Collect(maps.Keys(r.Members))))
+	return misuse("%[1]s is a group, and not a lock: see spindle members %[1]s, or the status of one of its locks, such as %[2]s", show(name), slices.Min(slices.Collect(maps.Keys(r.Members))))
 }
 
 func isHolder(holder, id string) bool {
@@ -140,7 +140,8 @@ func standing(l table.Listing) string {
 		return fmt.Sprintf("%s is free: the lease of %s has expired\n  token %v; last heartbeat %s ago, lease %v", name, show(l.Holder()), token, age, l.Promise.Lease) + with(l)
 	case table.Released:
 		if l.Member.Name != "" {
-			return fmt.Sprintf("%s is free: the term of its member, %s, ended %s ago", name, show(l.Member.Name), since)
+			// Its slot may have had other terms since.
+			return fmt.Sprintf("%s is free: the term of its member, %s, ended at least %s ago", name, show(l.Member.Name), since)
 		}
 		return fmt.Sprintf("%s is free: it was released %s ago", name, since)
 	case table.Unconfirmed:
