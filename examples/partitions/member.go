@@ -42,6 +42,8 @@ func joinIn(ctx context.Context, path, id string) error {
 	s := stage.NewTimeline()
 	s.Print(stage.Bold, "%s joins the group. Ctrl+C makes it leave, and hand over what it has.", id)
 	s.Say("", stage.Plain, "who joins is given partitions a lease later: %v", lease)
+	s.Say("", stage.Plain, "here you see only those that %s has:", id)
+	legend(s, []string{id}, "")
 	c := newConsumer(db, id, func(partition string) {
 		s.Say("", stage.Bad, "a commit to partition %s came too late: refused", partition)
 	})
@@ -60,7 +62,7 @@ func joinIn(ctx context.Context, path, id string) error {
 		}
 		if now := c.has(); now != has {
 			has = now
-			draw(s, now)
+			draw(s, now, []string{id})
 		}
 		if ctx.Err() == nil && time.Since(asked) > time.Second {
 			asked = time.Now()

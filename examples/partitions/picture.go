@@ -41,24 +41,24 @@ var styles = map[string]struct{ letter, bar stage.Style }{
 // barWidth is that of a bar of half of the partitions, which is the most that the story gives to one process.
 const barWidth = partitions/2 + 1
 
-// legend is above the pictures.
-func legend(s *stage.Timeline) {
-	var bars strings.Builder
-	for _, who := range cast {
-		fmt.Fprintf(&bars, "%-*s", barWidth, who)
+// legend is above the pictures, and names the bars.
+func legend(s *stage.Timeline, bars []string, more string) {
+	var line strings.Builder
+	for _, who := range bars {
+		fmt.Fprintf(&line, "%-*s", barWidth, who)
 	}
-	s.Print(stage.Bold, "%*s0123456789abcdef  %stodo", stage.Margin, "", bars.String())
+	s.Print(stage.Bold, "%*s0123456789abcdef  %s", stage.Margin, "", strings.TrimRight(line.String()+more, " "))
 }
 
 // draw draws one picture: a column for each partition, and a bar for each process.
-func draw(s *stage.Timeline, p picture, backlog ...int64) {
+func draw(s *stage.Timeline, p picture, bars []string, backlog ...int64) {
 	var line strings.Builder
 	for _, who := range p {
 		letter := string([]rune(who)[:1])
 		line.WriteString(s.Paint(styles[who].letter, letter))
 	}
 	line.WriteString("  ")
-	for _, who := range cast {
+	for _, who := range bars {
 		bar := strings.Repeat("#", p.count(who))
 		if len(bar) >= barWidth {
 			bar = bar[:barWidth-2] + "+"

@@ -99,7 +99,7 @@ func (s *story) play(ctx context.Context, wait time.Duration) error {
 		}
 		children[name] = child
 	}
-	legend(s.Timeline)
+	legend(s.Timeline, cast, "todo")
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (s *story) look(ctx context.Context) {
 	s.see(view)
 	if s.now != s.drawn || time.Since(s.at) >= still {
 		s.drawn, s.at = s.now, time.Now()
-		draw(s.Timeline, s.now, s.backlog)
+		draw(s.Timeline, s.now, cast, s.backlog)
 	}
 }
 
@@ -247,6 +247,7 @@ func (s *story) see(view group.View) {
 			who = silent
 		case leaves:
 		default:
+			who = you // whatever its name
 			s.guests++
 			if !m.Leaving {
 				shares = append(shares, share)
