@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	// ErrRunning is returned by Run while an earlier Run of the same Lock has not ended.
-	ErrRunning = errors.New("spindle: already running: wait for done before calling Run again")
+	// ErrRunning is returned by Run while an earlier Run of the same Lock has not ended, or its work has not returned.
+	ErrRunning = errors.New("spindle: already running: wait for done, and for work that has not returned, before calling Run again")
 
 	// ErrNoLeader is returned by Leader if nobody holds the lock.
 	ErrNoLeader = errors.New("nobody holds the lock")

@@ -21,7 +21,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// MaxPartitions is the most partitions that a group can have.
+// MaxPartitions is the most partitions that a group can have. With thousands of them, keep the default lease or a longer
+// one: on a busy machine, a member that takes them all, as after a start, loses a short lease before it has them.
 const MaxPartitions = 20_000
 
 // Partitions is the list of a group's partitions.

@@ -164,7 +164,7 @@ func (m *member) outlive() error {
 			if m.takeReturned(); m.busy() == 0 {
 				return nil // both: it was in time
 			}
-			return fmt.Errorf("work on %d partitions (such as %q) has not returned within a lease (%v) of being told to stop", m.busy(), m.firstBusy(), m.config.Lease)
+			return fmt.Errorf("the work of %d of the partitions, such as %q, has not returned within a lease (%v) of being told to stop: they are free once the member's lease has run out", m.busy(), m.firstBusy(), m.config.Lease)
 		}
 	}
 	return nil

@@ -15,7 +15,8 @@ import (
 // Supersede makes another process the holder of the lock, whoever has it, as if that had been silent for a lease, and
 // returns when this is so. From then on, what the earlier holder writes is fenced. It learns of it by its next
 // heartbeat: spindle.ErrSuperseded. Mutexes are locks by their names, and the slots of a semaphore are
-// name/slot/0000 and so on. A lock of a group can't be superseded: cut its process off.
+// name/slot/0000 and so on. A lock of a group can't be superseded. For a late write to a partition, cut the process off,
+// wait until another member has the partition, and mend it before the write.
 //
 // The other is called "another process", and is not heard from again: it has the lock for the lease that the earlier
 // holder had, or else for the default one. Release gives it back before that, and does nothing later.
