@@ -20,7 +20,7 @@ func newPrune(o *common) *cobra.Command {
 		Short: "Remove the rows of locks that were released long ago",
 		Long: `Prune deletes the rows of locks that were released at least --older ago and not
 claimed since. Age counts from the release, by Spanner's clock. Locks that are
-held, claimed or expired are left alone.
+held, claimed or expired are left alone, and so are the rows of groups.
 
 It is safe while candidates and holders run: a lock without a row is free, and
 its tokens still grow. Don't set --older below the longest lease: a candidate
