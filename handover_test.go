@@ -51,17 +51,19 @@ func TestAnAnnouncedLeaderIsReplacedWithinAFiftiethOfALease(t *testing.T) {
 	}
 	for name, stop := range stops {
 		t.Run(name, func(t *testing.T) {
-			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-				a := b.Start("a", spindle.WithHandover())
-				others := []*fleet.Machine{b.Start("c"), b.Start("d"), b.Start("e")}
-				time.Sleep(time.Minute)
-				began := time.Now()
-				stop(a)
-				assert.LessOrEqual(t, gap(b, a, others...), fleet.Lease/50+time.Millisecond)
-				assert.LessOrEqual(t, time.Since(began), fleet.Lease/3+fleet.Lease/50+10*time.Millisecond)
-				a.Stop()
-				b.End(others...)
-			})
+			for range 4 { // a follower that looks by chance at that time is as fast
+				fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+					a := b.Start("a", spindle.WithHandover())
+					others := []*fleet.Machine{b.Start("c"), b.Start("d"), b.Start("e")}
+					time.Sleep(time.Minute)
+					began := time.Now()
+					stop(a)
+					assert.LessOrEqual(t, gap(b, a, others...), fleet.Lease/50+time.Millisecond)
+					assert.LessOrEqual(t, time.Since(began), fleet.Lease/3+fleet.Lease/50+10*time.Millisecond)
+					a.Stop()
+					b.End(others...)
+				})
+			}
 		})
 	}
 }
