@@ -45,6 +45,7 @@ type machine struct {
 	net   *network.Link
 	env   []string
 	guard *exec.Cmd
+	logs  []string // of each guard, since the watchdog of a dead one writes beside the next guard
 }
 
 func (m *machine) start() {
@@ -52,7 +53,8 @@ func (m *machine) start() {
 		"--renew", "400ms", "--failures", "3", "--confirm", "3",
 		"--activate", "sh on.sh "+m.name+" 3", "--deactivate", "sh off.sh "+m.name+" 1", "--healthcheck", "sh health.sh "+m.name)
 	m.guard.Dir, m.guard.Env = m.dir, m.env
-	log, err := os.OpenFile(filepath.Join(m.dir, m.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	m.logs = append(m.logs, filepath.Join(m.dir, fmt.Sprintf("%s.%d.log", m.name, len(m.logs))))
+	log, err := os.Create(m.logs[len(m.logs)-1])
 	require.NoError(m.t, err)
 	defer log.Close()
 	m.guard.Stderr = log
@@ -83,6 +85,23 @@ func (m *machine) kill() {
 }
 
 func (m *machine) signal(s os.Signal) { require.NoError(m.t, m.guard.Process.Signal(s)) }
+
+// said is what each guard of this machine has logged.
+func (m *machine) said() (all []string) {
+	for _, log := range m.logs {
+		text, err := os.ReadFile(log)
+		require.NoError(m.t, err)
+		all = append(all, string(text))
+	}
+	return all
+}
+
+// stop stops the guard once it has begun: before that, SIGTERM ends it as it ends any program.
+func (m *machine) stop() {
+	require.Eventually(m.t, func() bool { return m.said()[len(m.logs)-1] != "" }, time.Minute, 10*time.Millisecond, "the guard says nothing")
+	m.signal(syscall.SIGTERM)
+	require.NoError(m.t, m.guard.Wait())
+}
 
 func (m *machine) restart() {
 	m.signal(syscall.SIGTERM)
@@ -164,8 +183,8 @@ func guardPair(t *testing.T, e *emulator.Emulator, seed uint64) {
 			p.Mend()
 			_ = m.guard.Process.Kill()
 			_ = m.guard.Wait()
-			if b, err := os.ReadFile(filepath.Join(dir, name+".log")); err == nil && t.Failed() {
-				t.Logf("%s:\n%s", name, b)
+			if t.Failed() {
+				t.Logf("%s:\n%s", name, strings.Join(m.said(), "\n"))
 			}
 		})
 		machines = append(machines, m)
@@ -219,8 +238,7 @@ func guardPair(t *testing.T, e *emulator.Emulator, seed uint64) {
 		}
 	}
 	for _, m := range machines {
-		m.signal(syscall.SIGTERM)
-		require.NoError(t, m.guard.Wait())
+		m.stop()
 	}
 
 	// A guard that was killed just before has its watchdog do it, and one that was started since need not wait for that.
