@@ -21,7 +21,7 @@ const (
 	lease      = 2 * time.Second
 
 	// idle is how long work waits for items, or after an error.
-	idle = 50 * time.Millisecond
+	idle = pace
 )
 
 // consumer is one process that consumes the queue together with the others of its group.

@@ -83,8 +83,10 @@ func tell(ctx context.Context, wait time.Duration) error {
 		return err
 	}
 	s.Say("", stage.Plain, "no more items: the backlog is worked off")
-	if err := s.Until(ctx, func() bool { return s.backlog == 0 }); err != nil {
-		return err
+	for left := s.backlog; left > 0; left = s.backlog {
+		if err := s.Until(ctx, func() bool { return s.backlog < left }); err != nil {
+			return err
+		}
 	}
 	return s.summarize(ctx)
 }
@@ -144,7 +146,7 @@ func (s *story) stop(ctx context.Context, c *stage.Child) error {
 	if err := s.Until(ctx, func() bool { return s.late > 0 }); err != nil {
 		return err
 	}
-	s.Say("", stage.Good, "the fence has refused %d late commits; %s has joined again", s.late, c.Name)
+	s.Say("", stage.Good, "late commits that the fence has refused: %d; %s has joined again", s.late, c.Name)
 	return nil
 }
 
@@ -308,6 +310,6 @@ func (s *story) summarize(ctx context.Context) error {
 	s.Print(stage.Plain, "")
 	s.Print(stage.Bold, "Items   %d were appended, and %d processed: each exactly once", items, results)
 	s.Print(stage.Bold, "Tokens  only grow: no item was processed under an older one than that before it")
-	s.Print(stage.Bold, "Fence   %d commits of a paused process came too late, and changed nothing", s.late)
+	s.Print(stage.Bold, "Fence   commits of a paused process that came too late, and changed nothing: %d", s.late)
 	return nil
 }
