@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -37,6 +38,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Scripts mostly wait, so there are more at a time than processors; -parallel on the command line goes before.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){"spindle": func() { os.Exit(cli.Main(os.Args[1:])) }})
 }
 
