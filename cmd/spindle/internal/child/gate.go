@@ -34,13 +34,8 @@ func putBehind(c *exec.Cmd) (*gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	waits, let, err := os.Pipe()
+	waits, let, report, out, err := pipes()
 	if err != nil {
-		return nil, err
-	}
-	report, out, err := os.Pipe()
-	if err != nil {
-		_, _ = waits.Close(), let.Close()
 		return nil, err
 	}
 	theirs, numbers := amongInherited(waits, out)

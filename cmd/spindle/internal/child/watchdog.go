@@ -49,16 +49,11 @@ func startWatchdog(env, args []string, files []*os.File) (*Watchdog, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, orders, err := os.Pipe()
+	in, orders, replies, out, err := pipes()
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	replies, out, err := os.Pipe()
-	if err != nil {
-		_ = orders.Close()
-		return nil, err
-	}
 	defer out.Close()
 	w := &Watchdog{cmd: exec.Command(self, args...), pipe: orders, begun: make(chan struct{}), failed: make(chan error)}
 	w.ended = sync.OnceValue(w.cmd.Wait)
@@ -76,6 +71,18 @@ func startWatchdog(env, args []string, files []*os.File) (*Watchdog, error) {
 	}
 	go w.listen(replies)
 	return w, nil
+}
+
+// pipes are two to another process: it reads in, and we write to; it writes out, and we read from.
+func pipes() (in, to, from, out *os.File, err error) {
+	if in, to, err = os.Pipe(); err != nil {
+		return nil, nil, nil, nil, err
+	}
+	if from, out, err = os.Pipe(); err != nil {
+		_, _ = in.Close(), to.Close()
+		return nil, nil, nil, nil, err
+	}
+	return in, to, from, out, nil
 }
 
 // itself is the path of this program.

@@ -108,12 +108,10 @@ func (h *handover) run(ctx context.Context) error {
 func (h *handover) refuse(ctx context.Context, t table.Table) error {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
-	l, err := t.ListOne(ctx, h.name)
+	l, err := oneLock(ctx, t, h.name)
 	switch {
 	case err != nil:
 		return h.explain(err)
-	case l.State() == table.Free:
-		return h.explain(noGroup(ctx, t, h.name))
 	case !l.IsPart() || !l.IsHeld():
 		return nil
 	}

@@ -55,10 +55,7 @@ Release asks before it acts, unless --yes is given.
 				return misuse("no term of %q given: name it with --token. spindle ls shows the present token", args[0])
 			}
 			return o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
-				l, err := t.ListOne(ctx, args[0])
-				if err == nil && l.State() == table.Free {
-					err = noGroup(ctx, t, args[0])
-				}
+				l, err := oneLock(ctx, t, args[0])
 				if err != nil {
 					return err
 				}

@@ -53,10 +53,7 @@ Exit codes:
 				return misuse("%w", err)
 			}
 			return o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
-				l, err := t.ListOne(ctx, args[0])
-				if err == nil && l.State() == table.Free {
-					err = noGroup(ctx, t, args[0])
-				}
+				l, err := oneLock(ctx, t, args[0])
 				if err != nil {
 					return err
 				}
@@ -93,6 +90,15 @@ Exit codes:
 	_ = c.Flags().SetAnnotation("token", commandLineOnly, []string{})
 	f.flag(c.Flags())
 	return c
+}
+
+// oneLock reads what there is of a lock. It fails if the name is that of a group.
+func oneLock(ctx context.Context, t table.Table, name string) (table.Listing, error) {
+	l, err := t.ListOne(ctx, name)
+	if err == nil && l.State() == table.Free {
+		err = noGroup(ctx, t, name)
+	}
+	return l, err
 }
 
 // noGroup fails if the name is that of a group: it is not free because no lock has it.

@@ -81,12 +81,19 @@ func (p *tab) next(t testing.TB, kind string, into any) {
 	t.Fatalf("no event %s came: %v", kind, p.Err())
 }
 
-func TestAPageIsToldAllAndThenWhatChanges(t *testing.T) {
-	r := &rows{at: at(1), rows: held("job", "a", "here", at(0), at(0.5))}
+// onAPage serves the rows on a page, after a look.
+func onAPage(t *testing.T, r *rows) (*Server, *httptest.Server) {
+	t.Helper()
 	s := serverOn(r)
 	web := httptest.NewServer(s.Handler())
 	t.Cleanup(web.Close)
 	require.NoError(t, s.Look(t.Context()))
+	return s, web
+}
+
+func TestAPageIsToldAllAndThenWhatChanges(t *testing.T) {
+	r := &rows{at: at(1), rows: held("job", "a", "here", at(0), at(0.5))}
+	s, web := onAPage(t, r)
 	p := openTab(t, web.URL)
 	var all snapshotFrame
 	p.next(t, "snapshot", &all)
@@ -130,10 +137,7 @@ func TestAPageIsToldWhatWasDoneLast(t *testing.T) {
 		return table.Row{Name: "job!done", Heartbeat: when, Token: at(0), Writer: said}
 	}
 	r := &rows{at: at(1), rows: held("job", "a", "", at(0), at(0.5))}
-	s := serverOn(r)
-	web := httptest.NewServer(s.Handler())
-	t.Cleanup(web.Close)
-	require.NoError(t, s.Look(t.Context()))
+	s, web := onAPage(t, r)
 	p := openTab(t, web.URL)
 	var first struct{ Locks []map[string]any }
 	p.next(t, "snapshot", &first)
@@ -174,10 +178,7 @@ func TestAPageIsToldWhatWasDoneLast(t *testing.T) {
 // TestManyPagesCostOneRead: pages share a look, its frame, and the snapshot between two looks.
 func TestManyPagesCostOneRead(t *testing.T) {
 	r := &rows{at: at(1), rows: held("job", "a", "here", at(0), at(0.5))}
-	s := serverOn(r)
-	web := httptest.NewServer(s.Handler())
-	t.Cleanup(web.Close)
-	require.NoError(t, s.Look(t.Context()))
+	s, web := onAPage(t, r)
 	var pages []*tab
 	for range 50 {
 		p := openTab(t, web.URL)
