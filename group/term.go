@@ -161,7 +161,7 @@ func (t *term) run(ctx context.Context) error {
 			<-beat
 			t.end(stopped(ctx))
 			return nil // outlive says what has not returned
-		case <-ended:
+		case <-ended: // which the next round announces
 		case <-announced:
 			announced = nil
 			t.tellAll(context.Cause(ctx))
