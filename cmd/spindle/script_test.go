@@ -190,7 +190,7 @@ func setNetwork(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// before wants the last time in one file to be before the first in another; times are in nanoseconds.
+// before wants the last time in one file to be before the first in another, which it waits for; times are in nanoseconds.
 func before(ts *testscript.TestScript, neg bool, args []string) {
 	at := func(name string, last bool) int64 {
 		lines := strings.Fields(ts.ReadFile(name))
@@ -202,6 +202,7 @@ func before(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		return n
 	}
+	until(ts, false, []string{".", args[1]})
 	a, b := at(args[0], true), at(args[1], false)
 	ts.Logf("%s ends %v before %s begins", args[0], time.Duration(b-a), args[1])
 	if a >= b {
