@@ -91,7 +91,7 @@ func newDatabase(t *testing.T, postgres bool, flags ...string) *spindletest.Data
 }
 
 func TestChaos(t *testing.T) {
-	h := chaos(t, 45*time.Second, teamSize, 0, func(team *team, _ *spindletest.Database, mended int64) {
+	h := chaos(t, 45*time.Second, teamSize, candidate{Lease: lease}, func(team *team, _ *spindletest.Database, mended int64) {
 		ok := team.h.await(settle, func() bool { return team.h.accepted(team.base.Lock, mended) > 0 })
 		assert.True(t, ok, "lock %s: no write was accepted in %v after the last fault", team.base.Lock, settle)
 	})
@@ -99,9 +99,9 @@ func TestChaos(t *testing.T) {
 	assert.NotZero(t, h.given[kindHandover], "no request was answered")
 }
 
-// chaos torments a team on each of the grounds, and requires that all is well after it. recovers awaits that a team
-// is as it should be again.
-func chaos(t *testing.T, goesOn time.Duration, size, partitions int, recovers func(team *team, db *spindletest.Database, mended int64)) *history {
+// chaos torments a team of such candidates on each of the grounds, and requires that all is well after it. recovers
+// awaits that a team is as it should be again.
+func chaos(t *testing.T, goesOn time.Duration, size int, base candidate, recovers func(team *team, db *spindletest.Database, mended int64)) *history {
 	needEmulator(t)
 	goesOn = cmp.Or(*chaosFor, goesOn)
 	if end, ok := t.Deadline(); ok {
@@ -119,7 +119,7 @@ func chaos(t *testing.T, goesOn time.Duration, size, partitions int, recovers fu
 	var dbs []*spindletest.Database
 	for _, g := range grounds {
 		db := newDatabase(t, g.postgres, g.flags...)
-		base := candidate{Lock: g.lock, Database: db.Path, Table: db.Table, Lease: lease, Handover: true, Partitions: partitions}
+		base.Lock, base.Database, base.Table, base.Handover = g.lock, db.Path, db.Table, true
 		dbs, teams = append(dbs, db), append(teams, newTeam(t, h, base, db.Host, size))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), goesOn)
@@ -138,7 +138,7 @@ func chaos(t *testing.T, goesOn time.Duration, size, partitions int, recovers fu
 	}
 	requireOneClock(t, start)
 	v := h.check()
-	t.Log(summary(h, v, time.Since(start), seed, start))
+	t.Log(summary(h, v, base.Lease, time.Since(start), seed, start))
 	v.require(t)
 	assert.Greater(t, float64(len(h.terms)), goesOn.Seconds()/2, "terms: too few to show anything")
 	assert.True(t, slices.ContainsFunc(h.writes, func(w *write) bool { return w.outcome == kindFenced }), "no write was fenced: nothing was shown of the fence")
@@ -155,7 +155,7 @@ func requireOneClock(t *testing.T, start time.Time) {
 }
 
 // summary is for a person.
-func summary(h *history, v verdict, took time.Duration, seed uint64, start time.Time) string {
+func summary(h *history, v verdict, lease, took time.Duration, seed uint64, start time.Time) string {
 	outcomes := map[string]int{}
 	for _, w := range h.writes {
 		outcomes[w.outcome]++
