@@ -36,11 +36,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// atOnce, in GORACE, makes the processes of a test end at once: the race detector lets each wait for a second.
-const atOnce = "atexit_sleep_ms=10"
-
 func TestMain(m *testing.M) {
-	if err := os.Setenv("GORACE", atOnce); err != nil {
+	// The race detector lets each process wait for a second before it ends: those that tests start need not.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=10 "+os.Getenv("GORACE")); err != nil {
 		panic(err)
 	}
 	testscript.Main(m, map[string]func(){"spindle": func() { os.Exit(cli.Main(os.Args[1:])) }})
@@ -111,7 +109,7 @@ func setUp(env *testscript.Env) error {
 		_ = e.DropDatabase(context.Background(), "projects/mine/instances/of-"+unique+"/databases/locks") // if the script made it
 	})
 	env.Setenv("SPINDLE_EMULATOR", os.Getenv("SPINDLE_EMULATOR"))
-	env.Setenv("GORACE", atOnce)
+	env.Setenv("GORACE", os.Getenv("GORACE"))
 	return nil
 }
 

@@ -83,6 +83,7 @@ func tell(ctx context.Context, wait time.Duration) error {
 		return err
 	}
 	s.Say("", stage.Plain, "no more items: the backlog is worked off")
+	s.backlog = s.appended.Load() // what was seen before does not count
 	for left := s.backlog; left > 0; left = s.backlog {
 		if err := s.Until(ctx, func() bool { return s.backlog < left }); err != nil {
 			return err
