@@ -16,6 +16,7 @@ type exit struct {
 	asked chan struct{} // closed once somebody wants it
 	by    table.Request // once asked: who; "": not by a request
 	told  chan struct{} // closed once the work was told to stop
+	since elect.Instant // once told: when
 	why   error         // once told: the reason
 	over  chan struct{} // closed once the term is over
 	err   error         // once over: why the lock was not released because of it
@@ -39,6 +40,14 @@ func (x *exit) ask(by table.Request) {
 
 // wanted reports whether somebody has asked.
 func (x *exit) wanted() bool { return closed(x.asked) }
+
+// hung is how long the machine has run since the work was told to stop and has not returned.
+func (x *exit) hung(clock elect.Clock) time.Duration {
+	if !closed(x.told) || closed(x.returned) {
+		return 0
+	}
+	return clock.Now().Ran(x.since)
+}
 
 func closed(c <-chan struct{}) bool {
 	select {
@@ -134,11 +143,9 @@ func (e *elector) leave(ctx context.Context, t *elect.Term, x *exit, stop chan<-
 	} else {
 		t.Tell(ErrSteppedDown)
 	}
+	x.since = e.config.Clock.Now()
 	close(x.told)
-	select {
-	case <-x.returned:
-	case <-e.patience:
-	}
+	e.outlast(x.returned, x.over, "the leader function was told to stop and has not returned: the lock stays held until it does")
 	close(stop)
 }
 
@@ -164,16 +171,17 @@ func (e *elector) announce(ctx context.Context, t *elect.Term, x *exit) {
 
 // say tells everybody here that the term is being given up.
 func (e *elector) say(t *elect.Term) {
+	now := e.config.Clock.Now()
 	e.telling.Lock()
 	defer e.telling.Unlock()
-	now := *e.view.Load()
-	if now.term != t {
+	v := *e.view.Load()
+	if v.term != t {
 		return // lost meanwhile
 	}
-	now.leaving = true
-	e.show(now)
+	v.leaving = true
+	e.show(v)
 	e.log.Info("leaving", "token", t.Token())
-	e.emit(Leaving, elect.Event{Token: t.Token()})
+	e.events.Put(int(Leaving), now.Time(), elect.Event{Token: t.Token()})
 	e.term.Leaving(t.Context())
 }
 

@@ -6,26 +6,30 @@ import (
 	"net/http"
 )
 
-// Health returns nil as long as this Lock competes for the lock or keeps it: its last look at the lock that
-// succeeded, or, while it leads, its last acknowledged heartbeat, is younger than three leases, or 10 s if that is
-// longer. So followers are healthy, and so is a leader in jeopardy; a short outage of Spanner does not make them
-// unhealthy. Time in which the machine was suspended does not count, nor does a wall clock that was set. Otherwise, and before
-// Run and after it has ended, the error says what is wrong and since when: that Spanner can't be reached, say, or that the
-// leader function has not returned since it lost the lock.
+// Health returns nil as long as this Lock competes for the lock or keeps it. The last success of a follower is a look at
+// the lock, with the claim of a lock that was free; that of a leader is an acknowledged heartbeat. It must be younger than
+// three leases, or 10 s if that is longer. So followers are healthy, and so is a leader in jeopardy; a short outage of
+// Spanner does not make them unhealthy. Time in which the machine was suspended does not count, nor does a wall clock that
+// was set. Otherwise, and before Run and after it has ended, the error says what is wrong and since when: that Spanner can't
+// be reached, say, that a free lock can't be claimed, or that the leader function has not returned for as long since its term
+// ended or it was told to stop.
 //
 // It is local: no RPC. It may be called from any goroutine.
 func (l *Lock) Health() error {
 	if l.err != nil {
 		return l.err
 	}
-	term := l.view.Load().term // before the pulse, which beats before a term is seen to be over
+	v := l.view.Load() // before the pulse, which beats before a term is seen to be over
 	age, runs := l.pulse.Age(l.config.Clock)
 	if !runs {
 		return l.wrap("health", errors.New("it does not compete for the lock: Run was not called, or has ended"))
 	}
-	what := "no look at the lock has succeeded"
-	if term != nil {
-		what, age = "no heartbeat was acknowledged", term.Silence()
+	what := "no look at the lock, or claim of it, has succeeded"
+	if v.term != nil {
+		what, age = "no heartbeat was acknowledged", v.term.Silence()
+		if hung := v.exit.hung(l.config.Clock); hung > age {
+			what, age = "the leader function was to stop and has not returned", hung
+		}
 	}
 	if err := l.pulse.Check(l.config.Clock, l.config.Lease, age, what); err != nil {
 		return l.wrap("health", err)

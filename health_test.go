@@ -2,8 +2,11 @@ package spindle_test
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +20,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/fleet"
 	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 func TestALeaderAndItsFollowersAreHealthy(t *testing.T) {
@@ -96,7 +100,7 @@ func TestAFollowerThatSeesNothingIsUnhealthyAfterThreeLeases(t *testing.T) {
 		require.NoError(t, c.Health())
 		time.Sleep(time.Millisecond)
 		err := c.Health()
-		require.ErrorContains(t, err, "no look at the lock has succeeded since "+last.UTC().Format(time.RFC3339)+" (30s ago)")
+		require.ErrorContains(t, err, "no look at the lock, or claim of it, has succeeded since "+last.UTC().Format(time.RFC3339)+" (30s ago)")
 		require.ErrorContains(t, err, "connection refused")
 		require.NoError(t, a.Health(), "the leader")
 		c.Link.Refuse(nil)
@@ -163,6 +167,53 @@ func TestALeaderFunctionThatHangsAfterALossIsUnhealthy(t *testing.T) {
 	})
 }
 
+// A leader that was asked to go keeps the lock while its function hangs. It is sick, and says so.
+func TestALeaderFunctionThatHangsAfterARequestIsSaidAndIsUnhealthy(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		var log fleet.Log
+		hang := make(chan struct{})
+		a := b.Start("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), spindle.WithHandover(), spindle.WithLeader(func(context.Context, spindle.Token) { <-hang }))
+		c := b.Start("c")
+		limited, cancel := context.WithTimeout(context.Background(), 5*fleet.Lease)
+		defer cancel()
+		_, err := b.Machine("operator").RequestHandover(limited, a.Token())
+		require.ErrorContains(t, err, "it is leaving")
+		assert.True(t, a.Has(), "the work goes on, and so does the lock")
+		assert.ErrorContains(t, a.Health(), "the leader function was to stop and has not returned since")
+		time.Sleep(24 * time.Hour)
+		said := strings.Count(log.String(), "the leader function was told to stop and has not returned")
+		assert.GreaterOrEqual(t, said, 5)
+		assert.LessOrEqual(t, said, 20, "ever more seldom")
+		assert.NotContains(t, log.String(), "level=ERROR")
+		close(hang)
+		b.Until(fleet.Lease, c.Has)
+		assert.NoError(t, a.Health())
+		b.End(a, c)
+	})
+}
+
+// Claims that come to nothing are everyday life while another wins. If none does, something is wrong.
+func TestClaimsThatNeverSucceedAreSaidAndUnhealthy(t *testing.T) {
+	for name, refuse := range map[string]error{"claim": table.ErrAborted, "confirm": errors.New("no space")} {
+		t.Run(name, func(t *testing.T) {
+			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+				var log fleet.Log
+				a := b.Machine("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+				a.Link.Refuse(fleet.Refusing(name, refuse))
+				b.Run(a)
+				time.Sleep(time.Hour)
+				assert.Equal(t, 1, strings.Count(log.String(), "can't compete for the lock"), log.String())
+				assert.ErrorContains(t, a.Health(), refuse.Error())
+				c := b.Start("c")
+				b.Until(2*fleet.Lease, c.Has)
+				time.Sleep(fleet.Lease)
+				assert.NoError(t, a.Health(), "another leads")
+				b.End(a, c)
+			})
+		})
+	}
+}
+
 func TestProbesAnswerForTheLeaderAndItsFollower(t *testing.T) {
 	ask := func(p spindle.Probe) (int, string) {
 		w := httptest.NewRecorder()
@@ -185,12 +236,13 @@ func TestProbesAnswerForTheLeaderAndItsFollower(t *testing.T) {
 		a.Link.Cut()
 		deadline := b.Until(2*fleet.Lease, func() bool { return !a.Has() })
 		assert.Less(t, deadline, fleet.Lease)
+		assert.Greater(t, deadline, fleet.Lease*6/10)
 		expect(a.Leading, http.StatusServiceUnavailable, "does not hold the lock")
 		expect(a.Live, http.StatusOK, "ok")
 		b.Until(fleet.Lease, c.Has)
 		expect(c.Leading, http.StatusOK, "ok")
 		time.Sleep(4 * fleet.Lease)
-		expect(a.Live, http.StatusServiceUnavailable, "no look at the lock has succeeded since")
+		expect(a.Live, http.StatusServiceUnavailable, "no look at the lock, or claim of it, has succeeded since")
 		b.End(a, c)
 	})
 }

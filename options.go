@@ -134,9 +134,10 @@ func WithHandover() Option {
 //
 // A candidate of higher priority asks the leader to hand the lock over, which leaders with WithHandover do. It
 // asks once it has looked at the lock without an error for three of its leases. Nobody asks a leader of the
-// same priority. When the lock becomes free, lower priorities look up to a fiftieth of their lease later. A leader that
-// hands over, and is elected again before one of higher priority has held the lock for a lease, refuses such requests
-// for 10 leases, and twice as long each time, up to an hour.
+// same priority. When the lock becomes free, lower priorities look up to a fiftieth of the last leader's lease later, a
+// second at most. The three leases begin anew after a term of its own. A leader that
+// hands over, and is elected again before one of higher priority has held the lock for three leases, refuses such requests
+// for 10 leases, and twice as long each time, up to an hour, or 10 leases if these are longer.
 func WithPriority(n int) Option {
 	return func(c *options.Config) { c.SetPriority(n) }
 }

@@ -20,8 +20,8 @@ type Handover struct {
 // obeys if it runs with WithHandover. It looks for requests once a lease, so this takes up to a lease and a half,
 // and what the leader's work takes to stop. It does not need Run, and may be called from any process.
 //
-// The error is ErrSuperseded if the token is not good, ErrNotObeyed if its holder does not look for requests, or
-// wraps that of ctx and says how far it came. A request can't be taken back. Only the term of token is asked,
+// The error is ErrSuperseded if the token is not good, ErrNoLeader if it is and its lease is over, ErrNotObeyed if its
+// holder does not look for requests, or wraps that of ctx and says how far it came. A request can't be taken back. Only the term of token is asked,
 // never a later one.
 func (l *Lock) RequestHandover(ctx context.Context, token Token) (Handover, error) {
 	if l.err != nil {
@@ -35,12 +35,14 @@ func (l *Lock) RequestHandover(ctx context.Context, token Token) (Handover, erro
 }
 
 func (l *Lock) requestHandover(ctx context.Context, token Token) (Handover, error) {
-	o, err := l.look(ctx)
+	o, err := l.firstLook(ctx)
 	switch {
 	case err != nil:
 		return Handover{}, err
-	case !leads(o) || Token(o.Token) != token:
+	case Token(o.Token) != token:
 		return Handover{}, fmt.Errorf("token %v: %w", token, ErrSuperseded)
+	case !leads(o):
+		return Handover{}, fmt.Errorf("token %v was not superseded, but its lease is over: %w", token, ErrNoLeader)
 	case !o.Promise.Obeys:
 		return Handover{}, ErrNotObeyed
 	}
@@ -53,19 +55,39 @@ func (l *Lock) requestHandover(ctx context.Context, token Token) (Handover, erro
 	return f.Handover, err
 }
 
+// firstLook reads who holds the lock. Nothing was asked yet.
+func (l *Lock) firstLook(ctx context.Context) (o table.Observation, err error) {
+	err = l.insist(ctx, l.config.Lease, "who leads is not known", func(ctx context.Context) (err error) {
+		o, err = l.look(ctx)
+		return err
+	})
+	return o, err
+}
+
 // ask repeats the request until it is known to have arrived. It has no answer if the term has just ended.
 func (l *Lock) ask(ctx context.Context, from Leader) error {
-	for retry := (elect.Backoff{Max: from.Lease / 10}); ; {
+	return l.insist(ctx, from.Lease, "whether it was asked is not known", func(ctx context.Context) error {
 		err := l.table.Ask(ctx, table.ByOperator, l.name, table.Token(from.Token))
-		if err == nil || errors.Is(err, ErrSuperseded) {
+		if errors.Is(err, ErrSuperseded) {
 			return nil
 		}
-		if elect.Lasting(err) {
-			return fmt.Errorf("ask: %w", err)
+		return err
+	})
+}
+
+// insist makes attempts at a step, each of limited length since one may get lost, until one succeeds, ctx ends, or waiting
+// can't mend what is wrong.
+func (l *Lock) insist(ctx context.Context, lease time.Duration, unless string, step func(context.Context) error) error {
+	for retry := (elect.Backoff{Max: lease / 10}); ; {
+		attempt, cancel := context.WithTimeout(ctx, elect.Attempt(lease))
+		err := step(attempt)
+		cancel()
+		if err == nil || elect.Lasting(err) {
+			return err
 		}
 		elect.Sleep(ctx, l.config.Clock, retry.Pause(l.config.Clock))
 		if ctx.Err() != nil {
-			return fmt.Errorf("whether it was asked is not known: %w: %w", context.Cause(ctx), err)
+			return fmt.Errorf("%s: %w: %w", unless, context.Cause(ctx), err)
 		}
 	}
 }
@@ -81,7 +103,9 @@ type follower struct {
 func (f *follower) follow(ctx context.Context, l *Lock) error {
 	for f.To.Token == 0 {
 		elect.Sleep(ctx, l.config.Clock, f.From.Lease/50)
-		o, err := l.look(ctx)
+		attempt, cancel := context.WithTimeout(ctx, elect.Attempt(f.From.Lease))
+		o, err := l.look(attempt)
+		cancel()
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: %w", f.so, context.Cause(ctx))
 		}
@@ -102,8 +126,8 @@ func (f *follower) see(o table.Observation) {
 		f.so = "it has not released the lock, and is not heard from any more"
 	case leads(o):
 		f.To, f.Gap = leaderOf(o), max(o.Heartbeat.Sub(f.held), 0)
-	case o.Exists && o.Heartbeat.IsZero() && !f.free:
-		f.held, f.free = o.Token.Time(), true
+	case o.Exists && o.Heartbeat.IsZero() && o.Writer == "" && !f.free: // a claim that was withdrawn is no release
+		f.held, f.free = o.ReleasedAt(), true
 		f.so = "it has released the lock, and nobody has taken it over"
 	}
 }

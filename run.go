@@ -72,9 +72,12 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 		e.watch.Tried(step)
 		if step.Seen != nil {
 			e.notice(step.Seen[0], began)
-			e.pulse.Beat(began)
-		} else {
+		}
+		switch {
+		case step.Err != nil:
 			e.pulse.Ail(step.Err)
+		case !step.Rests || e.view.Load().other.Promise != nil: // else it could not confirm, and nobody leads
+			e.pulse.Beat(began)
 		}
 		switch {
 		case step.Term != nil:
@@ -200,9 +203,10 @@ func (e *elector) work(t *elect.Term, x *exit) {
 
 // lost publishes that the term is over: to HasLock and Seen, the log, the observer and telemetry.
 func (e *elector) lost(t *elect.Term, reason error) {
+	now := e.config.Clock.Now()
 	e.telling.Lock()
 	defer e.telling.Unlock()
-	e.pulse.Beat(e.config.Clock.Now())
+	e.pulse.Beat(now)
 	e.show(view{})
 	e.last = t.Token()
 	level, given := slog.LevelWarn, telemetry.Stopped
@@ -213,7 +217,7 @@ func (e *elector) lost(t *elect.Term, reason error) {
 		level = slog.LevelInfo
 	}
 	e.log.Log(context.Background(), level, "lost", "token", t.Token(), "reason", reason)
-	e.emit(Lost, elect.Event{Token: t.Token(), Err: reason})
+	e.events.Put(int(Lost), now.Time(), elect.Event{Token: t.Token(), Err: reason})
 	e.term.Over(telemetry.ReasonOf(reason, given))
 }
 
@@ -229,29 +233,37 @@ func (e *elector) release(ctx context.Context, t *elect.Term, why error) error {
 
 var errOverdue = errors.New("the leader function has not returned since its term ended, and this candidate waits for it")
 
-// outlive waits for the guarded work to return, so that two terms never run side by side: until a lease
-// after ctx has ended. It logs if that takes long, because this candidate does not compete meanwhile.
+// outlive waits for the guarded work to return after its term, so that two terms never run side by side: until a lease
+// after ctx has ended.
 func (e *elector) outlive(returned <-chan struct{}) error {
+	if !closed(returned) {
+		e.pulse.Ail(errOverdue)
+	}
+	if e.outlast(returned, nil, "the leader function has not returned since its term ended: this candidate does not compete until it does") {
+		return nil
+	}
+	e.overdue = append(e.overdue, returned)
+	return loop.Overdue("the leader function", e.config.Lease)
+}
+
+// outlast waits for the guarded work to return, and reports whether it did before the time to stop was up, or over was
+// closed. It logs if that takes long, since nobody else can lead, or this candidate can't, meanwhile.
+func (e *elector) outlast(returned, over <-chan struct{}, why string) bool {
 	for wait := e.config.Lease; ; wait *= 2 {
 		remind := e.config.Clock.Timer(wait)
 		select {
 		case <-returned:
 			remind.Stop()
-			return nil
+			return true
 		case <-remind.C:
-			e.log.Warn("the leader function has not returned since its term ended: this candidate does not compete until it does", "waited", rounded(wait))
-			e.pulse.Ail(errOverdue)
+			e.log.Warn(why, "waited", rounded(wait))
 			continue
 		case <-e.patience:
 			remind.Stop()
+		case <-over:
+			remind.Stop()
 		}
-		select {
-		case <-returned: // both: it was in time
-			return nil
-		default:
-			e.overdue = append(e.overdue, returned)
-			return loop.Overdue("the leader function", e.config.Lease)
-		}
+		return closed(returned) // both: it was in time
 	}
 }
 

@@ -43,8 +43,8 @@ func (l *Lock) known(v *view) (Leader, time.Duration, bool) {
 // reports false if Run knows of no leader: the lock is free, Run has not looked yet, or has ended. It is local:
 // no RPC, no mutex, no allocation.
 //
-// While Spanner can be reached, the age stays below a poll interval (WithPoll), or the heartbeat interval if
-// this Lock leads. An age beyond the leader's lease means that Run has learned nothing of the lock since: another
+// While Spanner can be reached, the age stays below a poll interval (WithPoll), or the heartbeat interval with its twentieth
+// of jitter if this Lock leads, and two round trips more: it counts from when a request was sent. An age beyond the leader's lease means that Run has learned nothing of the lock since: another
 // may lead by now. Heartbeat is zero if the leader is this Lock.
 func (l *Lock) Seen() (leader Leader, age time.Duration, ok bool) {
 	return l.known(l.view.Load())

@@ -24,6 +24,7 @@ func TestTheLeaderIsKnownWithoutAnRPC(t *testing.T) {
 		assert.False(t, ok, "before Run")
 		b.Run(a)
 		c := b.Start("c")
+		var oldest time.Duration
 		for range 100 {
 			time.Sleep(time.Second / 3)
 			synctest.Wait()
@@ -37,9 +38,11 @@ func TestTheLeaderIsKnownWithoutAnRPC(t *testing.T) {
 			require.True(t, ok)
 			assert.Equal(t, own.Token, seen.Token)
 			assert.LessOrEqual(t, age, fleet.Lease/3)
+			oldest = max(oldest, age)
 			assert.Empty(t, a.Link.Counts())
 			assert.Empty(t, c.Link.Counts())
 		}
+		assert.Greater(t, oldest, fleet.Lease/4)
 		assert.Zero(t, testing.AllocsPerRun(100, func() { a.Lock.Seen(); c.Lock.Seen() }))
 		b.End(a)
 		_, _, ok = a.Lock.Seen()
@@ -49,6 +52,38 @@ func TestTheLeaderIsKnownWithoutAnRPC(t *testing.T) {
 }
 
 // Nothing is said of the lock while it can't be seen, but how old the answer is.
+// The age counts from when a request was sent, and the next is sent after the last was answered.
+func TestTheAgeOfWhatIsSeenIsAnIntervalAndTwoRoundTripsAtMost(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		slow := memtable.NewLocking(b.Store)
+		slow.OneWay = 50 * time.Millisecond
+		machine := func(id string) *fleet.Machine {
+			m := b.Machine(id, spindle.WithLease(3*time.Second))
+			m.Link.Store = slow
+			b.Run(m)
+			return m
+		}
+		a := machine("a")
+		b.Until(time.Minute, a.Has)
+		c := machine("c")
+		time.Sleep(time.Minute)
+		var oldest [2]time.Duration
+		for range 60_000 {
+			time.Sleep(time.Millisecond)
+			for i, m := range []*fleet.Machine{a, c} {
+				_, age, ok := m.Lock.Seen()
+				require.True(t, ok)
+				oldest[i] = max(oldest[i], age)
+			}
+		}
+		const roundTrips = 2*2*50*time.Millisecond + 5*time.Millisecond
+		assert.LessOrEqual(t, oldest[0], time.Second+time.Second/20+roundTrips, "heartbeats")
+		assert.LessOrEqual(t, oldest[1], time.Second+roundTrips, "looks")
+		assert.GreaterOrEqual(t, oldest[1], time.Second-time.Second/10)
+		b.End(a, c)
+	})
+}
+
 func TestALeaderThatCanNotBeSeenGetsOld(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a")
@@ -59,7 +94,8 @@ func TestALeaderThatCanNotBeSeenGetsOld(t *testing.T) {
 		seen, age, ok := c.Lock.Seen()
 		require.True(t, ok)
 		assert.Equal(t, a.Token(), seen.Token)
-		assert.Greater(t, age, 9*fleet.Lease)
+		assert.Greater(t, age, 10*fleet.Lease)
+		assert.Less(t, age, 11*fleet.Lease)
 		assert.Equal(t, "leader seen", c.Seen.Kinds())
 
 		limited, cancel := context.WithTimeout(b.T.Context(), time.Second)

@@ -35,7 +35,7 @@ type Lock struct {
 // error.
 //
 // A name has 1 to 4096 bytes of UTF-8 without control characters, line separators and bidirectional marks, and does
-// not end in _ and 16 or more digits, nor in !done.
+// not end in _ and 16 or more digits, nor in !done or !broken.
 func New(db *spanner.Client, table, name string, opts ...Option) *Lock {
 	c := options.New(opts)
 	c.Check(db, table, name)

@@ -174,6 +174,34 @@ func TestHowLongTheLockWasWaitedForAndHadNoHolder(t *testing.T) {
 	})
 }
 
+// A claim that was withdrawn is no release: nobody held the lock before it either.
+func TestTheGapCountsFromTheLastHolder(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		r, late := fleet.NewReports(), fleet.NewReports()
+		a := b.Start("a")
+		time.Sleep(time.Minute)
+		d := b.Start("d", r.Options()...)
+		time.Sleep(fleet.Lease)
+		d.Link.Cut()
+		c := b.Machine("c")
+		c.Link.Refuse(fleet.Refusing("confirm", errors.New("no space")))
+		b.Run(c)
+		last := b.Store.Rows()[fleet.Name].Heartbeat
+		a.Link.Cut()
+		b.Until(5*fleet.Lease, func() bool { return b.Store.Rows()[fleet.Name].Heartbeat.IsZero() })
+		time.Sleep(time.Second)
+		d.Link.Mend()
+		b.Until(5*fleet.Lease, d.Has)
+		assert.InDelta(t, d.Token().Time().Sub(last).Seconds(), r.Metrics(t)["gap.duration_sum{lock=mylock}"], 4, "but for heartbeats that it did not see")
+		b.End(d)
+		b.Until(5*fleet.Lease, func() bool { row := b.Store.Rows()[fleet.Name]; return row.Writer == "c" && row.Heartbeat.IsZero() })
+		e := b.Start("e", late.Options()...)
+		b.Until(5*fleet.Lease, e.Has)
+		assert.NotContains(t, late.Metrics(t), "gap.duration_count{lock=mylock}", "it knows no holder: no figure rather than a wrong one")
+		b.End(a, c, e)
+	})
+}
+
 // The margin is the least since the last collection, whatever it is by then.
 func TestTheMarginIsHowCloseItWas(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {

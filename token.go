@@ -6,12 +6,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Token is the fencing token of one term of one lock: the commit timestamp of the claim that began
-// it, in microseconds since 1970. A later term of the same lock always has a larger token, whoever
+// Token is the fencing token of one term of one lock, in microseconds since 1970: the commit timestamp of the claim that began
+// the term, or, of package lock, a time shortly before that. A later term of the same lock always has a larger token, whoever
 // holds it. No term has the zero Token.
 type Token int64
 
-// Time returns the commit timestamp of the claim, in UTC: when the term began by Spanner's clock.
+// Time returns the token as a time, in UTC. Of a term of New, it is when the term began by Spanner's clock. A term of package
+// lock began later: about a second, and longer if its process stood still before it claimed the lock. So what was committed
+// after that time may be of the holder before.
 func (t Token) Time() time.Time { return table.Token(t).Time() }
 
 // String returns the token as a decimal number.

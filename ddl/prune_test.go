@@ -41,6 +41,40 @@ func TestPruneRemovesWhatWasReleased(t *testing.T) {
 	})
 }
 
+// A dead holder's rows go once they have expired for long enough, if that is asked for, and its writes are fenced.
+func TestPruneRemovesWhatExpired(t *testing.T) {
+	eachDialect(t, func(t *testing.T, db *spindletest.Database) {
+		m := lock.New(db.Client, db.Table, "order-4711", spindle.WithLease(time.Hour))
+		require.NoError(t, m.Lock(t.Context()))
+		fence := m.Fence()
+		silent := func(ago time.Duration) {
+			_, err := db.Client.Apply(t.Context(), []*spanner.Mutation{spanner.Update(db.Table, []string{"name", "heartbeat"}, []any{"order-4711", time.Now().Add(-ago)})})
+			require.NoError(t, err)
+		}
+		prune := func(opts ...ddl.PruneOption) int {
+			n, err := ddl.Prune(t.Context(), db.Client, db.Table, time.Hour, opts...)
+			require.NoError(t, err)
+			return n
+		}
+		silent(168*time.Hour + 30*time.Minute)
+		require.Zero(t, prune(ddl.Expired(168*time.Hour)), "the lease is an hour")
+		silent(170 * time.Hour)
+		require.Zero(t, prune())
+		require.Equal(t, 1, prune(ddl.Expired(168*time.Hour)))
+		left := 0
+		require.NoError(t, db.Client.Single().Read(t.Context(), db.Table, spanner.AllKeys(), []string{"name"}).Do(func(*spanner.Row) error { left++; return nil }))
+		require.Zero(t, left)
+		_, err := db.Client.Apply(t.Context(), []*spanner.Mutation{fence})
+		require.True(t, spindle.IsFenced(err, db.Table))
+		require.ErrorIs(t, m.Unlock(t.Context()), lock.ErrNotHeld)
+	})
+}
+
+func TestPruneRefusesToPruneWhatHasJustExpired(t *testing.T) {
+	_, err := ddl.Prune(t.Context(), nil, "locktable", time.Hour, ddl.Expired(time.Hour))
+	require.ErrorContains(t, err, "cannot prune what expired 1h0m0s ago: the age must be at least 24h0m0s")
+}
+
 // No page of the table is left out.
 func TestPruneCoversALargeTable(t *testing.T) {
 	eachDialect(t, func(t *testing.T, db *spindletest.Database) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/spindle-lock/spindle/doctor"
@@ -29,6 +32,7 @@ type liar struct {
 	commit func(req *sppb.CommitRequest, reply *sppb.CommitResponse, do func() error) error
 	read   func(req *sppb.ReadRequest) error                                // before it is sent
 	time   func(req *sppb.ReadRequest, at *timestamppb.Timestamp) time.Time // of a snapshot
+	rows   func(req *sppb.ReadRequest, values []*structpb.Value)            // of a reply
 }
 
 func (l *liar) options() []option.ClientOption {
@@ -67,6 +71,9 @@ func (s *stream) SendMsg(m any) error {
 
 func (s *stream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
+	if part, ok := m.(*sppb.PartialResultSet); ok && err == nil && s.req != nil && s.liar.rows != nil {
+		s.liar.rows(s.req, part.GetValues())
+	}
 	if part, ok := m.(*sppb.PartialResultSet); ok && err == nil && s.req != nil && s.liar.time != nil {
 		if txn := part.GetMetadata().GetTransaction(); txn.GetReadTimestamp() != nil {
 			txn.ReadTimestamp = timestamppb.New(s.liar.time(s.req, txn.ReadTimestamp))
@@ -232,6 +239,27 @@ func clock(rate float64) func(*sppb.ReadRequest, *timestamppb.Timestamp) time.Ti
 	}
 }
 
+// repeating is a database whose commits of one check all have, and store, the timestamp of the first.
+func repeating() *liar {
+	var first atomic.Pointer[timestamppb.Timestamp]
+	return &liar{
+		commit: func(r *sppb.CommitRequest, reply *sppb.CommitResponse, do func() error) error {
+			err := do()
+			if err == nil && tag(r) == "spindle-doctor-timestamps" {
+				first.CompareAndSwap(nil, reply.CommitTimestamp)
+				reply.CommitTimestamp = first.Load()
+			}
+			return err
+		},
+		rows: func(r *sppb.ReadRequest, values []*structpb.Value) {
+			name, token := slices.Index(r.Columns, "name"), slices.Index(r.Columns, "token")
+			if at := first.Load(); at != nil && len(values) == len(r.Columns) && strings.HasSuffix(values[name].GetStringValue(), "/timestamps") {
+				values[token] = structpb.NewStringValue(at.AsTime().Format(time.RFC3339Nano))
+			}
+		},
+	}
+}
+
 func denying(message string, which func(*sppb.CommitRequest) bool) *liar {
 	return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
 		if which(r) {
@@ -281,6 +309,7 @@ var broken = []struct {
 			return err
 		}}
 	}, "commit timestamps", doctor.Failed, "and stored"},
+	{"timestamps repeat", repeating, "commit timestamps", doctor.Failed, "has the timestamp"},
 	{"key-only updates are ignored", func() *liar {
 		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
 			without(r, func(_ int, m *sppb.Mutation) bool { return isKeyOnly(m) })
@@ -356,6 +385,22 @@ var broken = []struct {
 			return do()
 		}}
 	}, "cycle", doctor.Failed, "the heartbeat of a holder that was superseded"},
+	{"a claim does not need its free row", func() *liar {
+		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+			if tag(r) == "spindle-claim" && r.GetSingleUseTransaction() != nil {
+				without(r, func(_ int, m *sppb.Mutation) bool { return isKeyOnly(m) || m.GetInsert() != nil })
+			}
+			return do()
+		}}
+	}, "free rows", doctor.Failed, "a claim whose free row is gone ended with: <nil>"},
+	{"times that have passed are refused", func() *liar {
+		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+			if tag(r) == "spindle-claim" && slices.ContainsFunc(r.Mutations, isKeyOnly) {
+				return status.Error(codes.FailedPrecondition, "Cannot write timestamps in the future")
+			}
+			return do()
+		}}
+	}, "free rows", doctor.Warning, "a time that has passed is refused"},
 	{"a confirmation does not need its member", func() *liar {
 		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
 			if tag(r) == "spindle-keep" {

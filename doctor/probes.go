@@ -27,6 +27,7 @@ const (
 	checkOptimistic  = "optimistic"
 	checkCycle       = "cycle"
 	checkPresent     = "present"
+	checkFree        = "free rows"
 	checkStrong      = "strong"
 	checkClock       = "clock"
 	checkKeys        = "many keys"
@@ -57,6 +58,7 @@ var probes = []probe{
 	{name: checkFence, needs: append(slices.Clip(timed), checkUpdate, checkOptimistic), run: (*exam).race, means: unfenced, do: tellTeam},
 	{name: checkCycle, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic), run: (*exam).cycle, means: "locks don't work here", do: tellTeam},
 	{name: checkPresent, needs: timed, run: (*exam).present, means: noExpiry, do: tellTeam},
+	{name: checkFree, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic, checkPresent), run: (*exam).freeRows, means: anOutlaw, do: tellTeam},
 	{name: checkStrong, needs: timed, run: (*exam).strong, means: "it can't be told whether a token is good, so a superseded holder may go on until the fence refuses its writes", do: tellTeam},
 	{name: checkClock, needs: []string{checkTable, checkPermissions, checkPresent}, run: (*exam).clockRate, means: "if a holder's clock is too slow, HasLock may still be true there when another has the lock already; the fence is not affected", do: "fix the clock of this machine: look at its time source, and at the host of a virtual machine"},
 	{name: checkKeys, needs: allowed, run: (*exam).manyKeys, means: "members of a group don't see all of it: use locks, and no groups", do: tellTeam},
@@ -131,19 +133,28 @@ func (e *exam) timestamps(ctx context.Context) (string, error) {
 			return "", err
 		}
 		row, err := e.row(ctx, name)
-		switch {
-		case err != nil:
+		if err == nil {
+			err = follows(last, at, row.Token)
+		}
+		if err != nil {
 			return "", err
-		case !row.Token.Equal(at):
-			return "", broken("a commit returned %v and stored %v", at.UTC(), row.Token)
-		case at.Nanosecond()%1000 != 0:
-			return "", broken("a commit has the timestamp %v, which is no number of microseconds", at.UTC())
-		case !at.After(last):
-			return "", broken("a commit after %v has the timestamp %v", last.UTC(), at.UTC())
 		}
 		last = at
 	}
 	return fmt.Sprintf("%d commits in a row: in order, in microseconds, stored as they were returned", n), nil
+}
+
+// follows judges the timestamp of a commit, as it was returned and stored, after that of the commit before.
+func follows(last, at, stored time.Time) error {
+	switch {
+	case !stored.Equal(at):
+		return broken("a commit returned %v and stored %v", at.UTC(), stored.UTC())
+	case at.Nanosecond()%1000 != 0:
+		return broken("a commit has the timestamp %v, which is no number of microseconds", at.UTC())
+	case !at.After(last):
+		return broken("a commit after %v has the timestamp %v", last.UTC(), at.UTC())
+	}
+	return nil
 }
 
 func (e *exam) keyOnlyUpdate(ctx context.Context) (string, error) {
@@ -275,8 +286,8 @@ func (e *exam) cycle(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if second <= first {
-		return "", broken("the token of the second term, %d, is not larger than that of the first, %d", second, first)
+	if err := larger(first, second); err != nil {
+		return "", err
 	}
 	for step, err := range map[string]error{"heartbeat": e.table.Heartbeat(ctx, first, name), "release": e.table.Release(ctx, first, name)} {
 		if !errors.Is(err, table.ErrSuperseded) {
@@ -297,6 +308,14 @@ func (e *exam) cycle(ctx context.Context) (string, error) {
 		err = broken("a lock that was released is still taken")
 	}
 	return "claimed, confirmed, kept, superseded and released", err
+}
+
+// larger judges the tokens of two terms that followed each other.
+func larger(first, second table.Token) error {
+	if second <= first {
+		return broken("the token of the second term, %d, is not larger than that of the first, %d", second, first)
+	}
+	return nil
 }
 
 // elect makes id the holder of a lock, whoever has it.

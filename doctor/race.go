@@ -40,12 +40,25 @@ func (e *exam) race(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("%w: %w", errNotTheQuestion, err)
 		}
 		for _, w := range fenced {
-			if w.last >= next {
-				return "", broken("a commit fenced by token %d has the timestamp %d, and a claim superseded that token at %d", token, w.last, next)
+			if err := landedBefore(next, w.last, token); err != nil {
+				return "", err
 			}
 			landed, refused = landed+w.landed, refused+w.refused
 		}
 	}
+	return raced(landed, refused)
+}
+
+// landedBefore judges the timestamp of the last commit that a token fenced, and that of the claim which superseded it.
+func landedBefore(next, last, token table.Token) error {
+	if last >= next {
+		return broken("a commit fenced by token %d has the timestamp %d, and a claim superseded that token at %d", token, last, next)
+	}
+	return nil
+}
+
+// raced judges how many fenced commits landed, and how many were refused.
+func raced(landed, refused int) (string, error) {
 	if landed == 0 {
 		return "", fmt.Errorf("%w: no fenced commit landed before its token was superseded", errNotTheQuestion)
 	}

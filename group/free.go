@@ -1,6 +1,7 @@
 package group
 
 import (
+	"errors"
 	"math"
 	"time"
 
@@ -49,6 +50,8 @@ func (j judge) freeIn(o table.Sighting, m trace) (wait time.Duration, survey boo
 		return j.withoutRow(o, m)
 	case o.Heartbeat.IsZero():
 		return 0, false // given back
+	case errors.Is(j.roster.Unreadable[o.Name], table.ErrNewer):
+		return never, false
 	case !o.Confirmed(): // a bare claim promised nothing
 		return min(j.freeWith(with, never), j.left(o.Heartbeat.Add(j.lease))), false
 	case is && j.decided(with):

@@ -56,7 +56,7 @@ func TestWhenAPartitionCanBeTaken(t *testing.T) {
 	vanished := table.SlotName("orders", 5) // its lock row is gone, and its lease row can't be read
 	defer func() {
 		j := judge{roster: table.Roster{At: at, Members: members, Unreadable: map[string]error{vanished: errors.New("not JSON")}}, own: own, lease: 10 * time.Second,
-			missing: map[table.Hold]time.Time{{Name: vanished, Token: token(time.Hour)}: at}}
+			missing: map[table.Hold]time.Time{{Name: vanished, Token: token(time.Hour)}: ago(time.Minute)}}
 		wait, _ := j.freeIn(with(table.Hold{Name: vanished, Token: token(time.Hour)}), trace{})
 		assert.Equal(t, never, wait, "its member's row is missing, and its lease row can't be read")
 	}()
@@ -109,6 +109,11 @@ func TestWhenAPartitionCanBeTaken(t *testing.T) {
 		wait, survey := j.freeIn(c.o, c.m)
 		assert.Equal(t, c.wait, wait, what)
 		assert.Equal(t, c.survey, survey, what)
+		if c.o.Surveyed && c.o.Exists && c.o.Promise != nil {
+			j.roster.Unreadable = map[string]error{name: table.ErrNewer}
+			wait, _ = j.freeIn(c.o, c.m)
+			assert.Equal(t, never, wait, "%s, by a newer version", what)
+		}
 		j.roster.Unreadable = map[string]error{name: errors.New("not JSON")}
 		wait, _ = j.freeIn(c.o, c.m)
 		if c.o.Surveyed && (!c.o.Exists || c.o.Promise != nil && c.o.Promise.With == "") {

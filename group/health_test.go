@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -173,6 +174,34 @@ func TestWorkThatHangsIsSaidWhileItsMemberRests(t *testing.T) {
 		free()
 		c.sleep(0)
 		require.NoError(t, a.Health())
+		c.end(a)
+	})
+}
+
+// Each time that work hangs is said, a lease after it was told to stop: how long earlier work took to return does not matter.
+func TestEachTimeThatWorkHangsIsSaid(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(2))
+		c.until(lease, "a to have all", spreadOver(2, a))
+		said := func() int { return strings.Count(a.log.String(), "its partition can't move, nor come back") }
+		for _, hang := range []struct {
+			lasts       time.Duration
+			least, most int // lines: after one lease, and each time that it has taken twice as long
+		}{{5 * lease, 2, 3}, {3 * lease / 2, 1, 1}} {
+			c.sleep(2 * lease)
+			before, free := said(), c.hung(a)
+			defer free()
+			b := c.start("b", Numbered(2))
+			c.until(2*lease, "work to be told", func() bool { return a.has() == 1 })
+			took := c.until(2*lease, "it to be said", func() bool { return said() > before })
+			assert.InDelta(t, lease, took, float64(lease/3+lease/10))
+			c.sleep(hang.lasts - took)
+			assert.GreaterOrEqual(t, said(), before+hang.least)
+			assert.LessOrEqual(t, said(), before+hang.most)
+			free()
+			c.end(b)
+			c.until(lease, "a to have all", spreadOver(2, a))
+		}
 		c.end(a)
 	})
 }

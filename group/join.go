@@ -58,7 +58,7 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	}
 	m.candidate.Names = nil
 	for slot := range min(top+2+c.among(), table.MaxSlot+1) {
-		if name := table.SlotName(m.name, slot); r.Unreadable[name] == nil {
+		if name := table.SlotName(m.name, slot); r.Unreadable[name] == nil && !m.mayAct(r.Members[name]) {
 			m.candidate.Names = append(m.candidate.Names, name)
 		}
 	}
@@ -71,6 +71,12 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	}, 0)
 	m.watch.Tried(step)
 	return step, step.Err
+}
+
+// mayAct reports whether another member whose lease row is gone may act still, by what it had promised: it may not know yet.
+func (m *member) mayAct(o table.Observation) bool {
+	promised := m.promised[table.Hold{Name: o.Name, Token: o.Token}]
+	return o.Confirmed() && o.Promise == nil && o.Writer != m.config.ID && o.At.Sub(o.Heartbeat) < promised
 }
 
 // choose is the slot to claim: with WithReclaim that which this id has, else that which this process had, else the

@@ -3,6 +3,7 @@ package group
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -268,10 +269,10 @@ func (t *term) learn(r table.Roster) {
 	promised := map[table.Hold]time.Duration{}
 	for name, o := range r.Members {
 		h := table.Hold{Name: name, Token: o.Token}
-		if o.Promise != nil {
+		if o.Promise != nil && r.Unreadable[name] == nil {
 			promised[h] = o.Promise.Lease
 		} else if known, ok := t.promised[h]; ok {
-			promised[h] = known // its lease row is gone
+			promised[h] = known // its lease row is gone, or can't be read
 		}
 		if lives(o) {
 			t.crowd++
@@ -303,8 +304,16 @@ func (t *term) learn(r table.Roster) {
 		t.traces[s].learn(o, feared)
 	}
 	t.warn(r)
+	newer := 0
 	for name, err := range r.Unreadable {
+		if errors.Is(err, table.ErrNewer) {
+			newer++
+			continue
+		}
 		t.problems.Note(fmt.Errorf("%q: %w", name, err))
+	}
+	if newer > 0 {
+		t.problems.Note(fmt.Errorf("%d of the group's rows were %w, and are left to it: update this program", newer, table.ErrNewer))
 	}
 }
 

@@ -4,7 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
 )
 
 // What moves to a newcomer has nobody for a twentieth of a lease at most, whenever it comes.
@@ -28,4 +31,32 @@ func TestANewcomerTakesItsShareAsSoonAsItIsGiven(t *testing.T) {
 			c.end(a, b, newcomer)
 		})
 	}
+}
+
+// Who reclaims its slot is as old as it was. Once another has that slot, it is as new as any: others had its partitions meanwhile.
+func TestAMemberThatLostTheSlotThatItReclaimedIsNew(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(64), spindle.WithReclaim()) // in slot 0
+		c.until(lease, "a to have all", spreadOver(64, a))
+		b := c.start("b", Numbered(64))
+		c.until(3*lease, "an even spread", spreadOver(64, a, b))
+		c.sleep(2 * lease)
+		a.kill()
+		<-a.done
+		again := c.start("a", Numbered(64), spindle.WithReclaim())
+		c.until(lease/10, "a to have its share", spreadOver(64, again, b))
+		lost := c.slotOf(again)
+		again.link.Cut()
+		c.until(2*lease, "b to have all", spreadOver(64, b))
+		d := c.start("d", Numbered(64))
+		c.until(3*lease, "d to have its share", spreadOver(64, d, b))
+		require.Equal(t, lost.Name, c.slotOf(d).Name)
+		again.link.Mend()
+		took := c.until(12*lease, "a to have its share", spreadOver(64, again, b, d))
+		age := time.Since(c.slotOf(again).Token.Time())
+		assert.Greater(t, took, age)
+		assert.GreaterOrEqual(t, age, lease)
+		assert.Less(t, age, 7*lease/4) // a heartbeat that shows it, and a look that sees that
+		c.end(again, b, d)
+	})
 }

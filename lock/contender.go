@@ -2,7 +2,9 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -24,6 +26,8 @@ type contender struct {
 	spanner table.Spanner // of fences
 	about   telemetry.Scope
 
+	newer *sync.Once // logs that a newer version holds a lock
+
 	where func() string // the database and the table
 	key   string        // of the queue, within one table
 }
@@ -44,7 +48,7 @@ func newContender(db *spanner.Client, tableName, what string, names []string, op
 	if check != nil {
 		check(&c)
 	}
-	s := contender{what: what, config: c}
+	s := contender{what: what, config: c, newer: new(sync.Once)}
 	s.table, s.spanner = c.Table(db, tableName)
 	s.about = c.Telemetry(tableName, names...)
 	if err := c.Err(); err != nil {
@@ -76,6 +80,13 @@ func (s *contender) fence(token spindle.Token, names ...string) fence.Fence {
 		Wrap: func(err error) error { return s.wrap("fence", err) }}
 }
 
+// candidate competes for names. They change hands often, so it uses free rows.
+func (s *contender) candidate(w *telemetry.Watch, names ...string) elect.Candidate {
+	c := s.config.Candidate(w.Table(s.table), names...)
+	c.FreeRows = true
+	return c
+}
+
 // acquire looks until it can claim what is chosen. It makes one attempt if try is set, and returns no
 // term if that finds the locks taken.
 //
@@ -88,21 +99,37 @@ func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elec
 		if step.Term != nil {
 			return step.Term, nil
 		}
-		if step.Seen != nil {
+		byNewer := s.heldByNewer(step.Err)
+		if step.Seen != nil || byNewer {
 			w.seen = step.Seen
 		}
 		switch {
 		case ctx.Err() != nil: // the error is that of ctx
+		case byNewer && try:
+			w.last = step.Err
+			return nil, nil
 		case step.Err != nil && (try || permanent(step.Err)):
 			return nil, step.Err
 		case try:
 			return nil, nil
-		case step.Err != nil || !step.Rests:
+		case !step.Rests:
 			w.last = step.Err
 		}
 		elect.Sleep(ctx, s.config.Clock, step.Pause)
 	}
 	return nil, w.ended(ctx, s.config.Clock)
+}
+
+// heldByNewer reports whether err is that of a lock whose rows a newer version of this program has written. Such a lock is
+// held: in a rolling update older processes wait until it is released. The log has it once.
+func (s *contender) heldByNewer(err error) bool {
+	if !errors.Is(err, table.ErrNewer) || permanent(err) {
+		return false
+	}
+	s.newer.Do(func() {
+		s.config.Log.Warn("a newer version holds a lock that this process waits for: update this program", "table", s.about.Table, "err", err)
+	})
+	return true
 }
 
 // attempt returns when ctx ends, and then gives back in the background what it may still get.
@@ -119,7 +146,7 @@ func (s *contender) attempt(ctx context.Context, c *elect.Candidate, choose elec
 	case <-ctx.Done():
 		go func() {
 			if step := <-taken; step.Term != nil {
-				_ = s.release(context.WithoutCancel(ctx), step.Term, "")
+				_ = s.release(context.WithoutCancel(ctx), step.Term, table.Due{})
 			}
 		}()
 		return elect.Step{Err: ctx.Err()}

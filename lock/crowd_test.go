@@ -145,6 +145,7 @@ func TestAMutexWithACrowdOfWaitersIsHandedOn(t *testing.T) {
 		}
 		t.Logf("%d turns in a second, the longest time between two %v; at most %d claims within 10ms", turns, worst, c.most(10*time.Millisecond))
 		assert.Less(t, worst, lease/20)
+		assert.Greater(t, turns, 5)
 	})
 }
 
@@ -161,6 +162,7 @@ func TestACrowdOfWaitersOutlivesAHolder(t *testing.T) {
 		}
 		slices.Sort(took)
 		t.Logf("median %v, worst %v", took[len(took)/2], took[len(took)-1])
+		assert.GreaterOrEqual(t, took[0], lease, "the best")
 		assert.Less(t, took[len(took)/2], lease+3*lease/10, "the median")
 		assert.Less(t, took[len(took)-1], 3*lease, "the worst")
 	})
@@ -177,5 +179,40 @@ func TestACrowdOfWaitersDoesNotClaimAtOnce(t *testing.T) {
 		c.next(2 * lease)
 		t.Logf("%d claims, at most %d within 10ms", len(c.claims), c.most(10*time.Millisecond))
 		assert.Less(t, c.most(10*time.Millisecond), 50, "claims of 200 waiters within 10 ms")
+		assert.Positive(t, c.most(10*time.Millisecond))
 	})
+}
+
+// However long a lease is: who waits knows when it runs out.
+func TestAWaiterGoesOnAsSoonAsALeaseHasRunOut(t *testing.T) {
+	type taken struct{ giveBack func(context.Context) error }
+	for what, take := range map[string]func(p *process, ctx context.Context) (taken, error){
+		"mutex": func(p *process, ctx context.Context) (taken, error) {
+			m := p.mutex("m", spindle.WithLease(time.Hour))
+			return taken{m.Unlock}, m.Lock(ctx)
+		},
+		"semaphore": func(p *process, ctx context.Context) (taken, error) {
+			permit, err := p.semaphore("s", 1, spindle.WithLease(time.Hour)).Acquire(ctx)
+			if err != nil {
+				return taken{}, err
+			}
+			return taken{permit.Release}, nil
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inVirtualTime(t, func(b *bed) {
+				dead, waiter := b.process(), b.process()
+				held, err := take(dead, b.Context())
+				require.NoError(t, err)
+				dead.Cut()
+				start := time.Now()
+				next, err := take(waiter, b.Context())
+				require.NoError(t, err)
+				assert.InDelta(t, time.Hour.Seconds(), time.Since(start).Seconds(), 2)
+				dead.Mend()
+				assert.ErrorIs(t, held.giveBack(b.Context()), ErrNotHeld)
+				require.NoError(t, next.giveBack(b.Context()))
+			})
+		})
+	}
 }

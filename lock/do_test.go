@@ -32,6 +32,22 @@ func TestDoGivesBackWhenItsCtxHasEnded(t *testing.T) {
 	})
 }
 
+// A ctx that ends while the lock is being given back does not interrupt that.
+func TestDoGivesBackThoughItsCtxEndsMeanwhile(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		ctx, cancel := context.WithCancel(b.Context())
+		require.NoError(t, Do(ctx, p.mutex("m"), func(context.Context) error {
+			p.takes = time.Second
+			time.AfterFunc(time.Second/2, cancel)
+			return nil
+		}))
+		ok, err := b.process().mutex("m").TryLock(b.Context())
+		require.NoError(t, err)
+		assert.True(t, ok)
+	})
+}
+
 func TestTryDoWaitsForNobody(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		mine, theirs := b.process(), b.process()
@@ -351,6 +367,67 @@ func TestWorkKnowsItsTableHoweverItIsSpelled(t *testing.T) {
 			}
 			return nil
 		}))
+	})
+}
+
+// Unlock in a defer has the ctx whose end was the reason to return. Others need not wait for a lease.
+func TestALockIsGivenBackThoughCtxHadEndedBefore(t *testing.T) {
+	for name, end := range map[string]func(context.Context) context.Context{
+		"canceled": func(ctx context.Context) context.Context {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			return ctx
+		},
+		"past a deadline": func(ctx context.Context) context.Context {
+			ctx, cancel := context.WithTimeout(ctx, 0)
+			cancel()
+			return ctx
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(b *bed) {
+				p, other := b.process(), b.process()
+				m, set, sem := p.mutex("m"), p.set("a", "b"), p.semaphore("s", 1)
+				require.NoError(t, m.Lock(b.Context()))
+				require.NoError(t, set.Lock(b.Context()))
+				permit, err := sem.Acquire(b.Context())
+				require.NoError(t, err)
+				ended := end(b.Context())
+				assert.NoError(t, m.Unlock(ended))
+				assert.NoError(t, set.Unlock(ended))
+				assert.NoError(t, permit.Release(ended))
+				for _, l := range []Locker{other.mutex("m"), other.set("a", "b"), other.semaphore("s", 1)} {
+					ran, err := TryDo(b.Context(), l, func(context.Context) error { return nil })
+					assert.NoError(t, err)
+					assert.True(t, ran)
+				}
+				_ = Do(b.Context(), m, func(ctx context.Context) error {
+					assert.NoError(t, m.Unlock(end(ctx)))
+					return nil
+				})
+				ok, err := other.mutex("m").TryLock(b.Context())
+				assert.NoError(t, err)
+				assert.True(t, ok)
+			})
+		})
+	}
+}
+
+// A shutdown has little time: what can't be given back in three seconds is left to expire.
+func TestAnUnlockAfterTheEndOfCtxDoesNotWaitForLong(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		m := p.mutex("m")
+		require.NoError(t, m.Lock(b.Context()))
+		ctx, cancel := context.WithCancel(b.Context())
+		cancel()
+		p.Cut()
+		start := time.Now()
+		assert.Error(t, m.Unlock(ctx))
+		assert.Equal(t, 3*time.Second, time.Since(start))
+		start = time.Now()
+		require.NoError(t, b.process().mutex("m").Lock(b.Context()))
+		assert.Greater(t, time.Since(start), 5*time.Second, "it was held")
 	})
 }
 

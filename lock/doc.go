@@ -9,6 +9,9 @@
 // around pieces of work that take turns; a Set if a piece of work needs several things at once; a Semaphore
 // if a few may work at a time; a Once for a scheduled job, or a migration.
 //
+// A wait ends with its ctx. A claim that is under way then is given back in the background, in a few round trips. If the
+// process ends before that, the claim is in the way of others for a lease.
+//
 // Goroutines of one process queue first come, first served, and one of them at a time asks Spanner. Free slots
 // of a Semaphore are taken side by side. Between processes no order is promised, nor that a Set gets its
 // turn while others keep taking parts of it.

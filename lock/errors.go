@@ -20,21 +20,18 @@ var (
 	// ErrHeld is returned by Lock and TryLock if the work of ctx, in Do, holds the lock itself, by this value
 	// or another; and by Acquire and TryAcquire if it holds every slot. They would wait for themselves.
 	ErrHeld = errors.New("already held by the work that asks for it")
-
-	// ErrSize is returned by Acquire and TryAcquire if another process holds a slot of a semaphore with this
-	// name and another size.
-	ErrSize = errors.New("semaphores of one name disagree about their size")
 )
 
 // permanent reports whether an error will not go away by waiting.
 func permanent(err error) bool {
-	return errors.Is(err, ErrSize) || errors.Is(err, errFull) || errors.Is(err, errDone) || elect.Lasting(err)
+	return errors.Is(err, errFull) || errors.Is(err, table.ErrDone) || errors.Is(err, ErrPassed) || elect.Lasting(err)
 }
 
 // waiting is what the error of a wait says that ctx ended: how long, for whom, and what went wrong last.
 type waiting struct {
 	since elect.Instant
 	seen  []elect.Sight
+	also  func(seen []elect.Sight) string // what else what was seen says, or nil
 	last  error
 	watch *telemetry.Watch
 }
@@ -45,6 +42,9 @@ func (w *waiting) ended(ctx context.Context, c elect.Clock) error {
 	by := holders(w.seen)
 	if by == "" && w.last != nil {
 		return fmt.Errorf("not acquired in %v: %w (last: %w)", waited, why, w.last)
+	}
+	if w.also != nil {
+		by += w.also(w.seen)
 	}
 	return fmt.Errorf("not acquired in %v: %w%s", waited, why, by)
 }

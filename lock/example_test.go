@@ -98,6 +98,8 @@ func ExampleOnce() {
 		return report(ctx)
 	})
 	switch {
+	case !ran && errors.Is(err, lock.ErrPassed):
+		log.Print("a later night's was done first: ", err)
 	case err != nil:
 		log.Print("not done, so the next caller does it: ", err)
 	case !ran:
@@ -105,13 +107,13 @@ func ExampleOnce() {
 	}
 }
 
-// What is written with Done takes effect once for each batch, even if a machine dies right after the commit.
+// What is written with Done takes effect once for each day, even if a machine dies right after the commit.
 func ExampleRun_Done() {
 	var ctx context.Context
 	var db *spanner.Client
 
-	once := lock.NewOnce(db, "locktable", "invoices")
-	_, err := once.Do(ctx, lock.KeyOf("batch-000042"), func(ctx context.Context, run lock.Run) error {
+	once := lock.NewOnce(db, "locktable", "interest")
+	_, err := once.Do(ctx, lock.Every(24*time.Hour), func(ctx context.Context, run lock.Run) error {
 		_, err := db.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
 			if err := txn.BufferWrite(run.Done()); err != nil {
 				return err

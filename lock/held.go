@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,14 +18,15 @@ import (
 // held is a term that keeps itself, until it is given back or lost.
 type held struct {
 	*contender
-	term *elect.Term
-	lost chan struct{}
-	over context.Context         // ends when it is lost, or begins to be given back: its cause says which
-	end  context.CancelCauseFunc // of over
-	kept chan struct{}           // closed when no heartbeat is sent any more
-	left atomic.Bool             // it is given back
-	late atomic.Bool             // that took too long: it is left to expire
-	seen *telemetry.Term
+	term   *elect.Term
+	lost   chan struct{}
+	over   context.Context         // ends when it is lost, or begins to be given back: its cause says which
+	end    context.CancelCauseFunc // of over
+	kept   chan struct{}           // closed when no heartbeat is sent any more
+	left   atomic.Bool             // it is given back
+	late   atomic.Bool             // that took too long: it is left to expire
+	seen   *telemetry.Term
+	blocks sync.Once // the warning of what waits for it though it is lost
 }
 
 var errGivenBack = errors.New("it was given back")
@@ -42,6 +44,7 @@ func (s *contender) keep(t *elect.Term, w *telemetry.Watch) *held {
 		if !h.late.Load() {
 			s.log(t).Warn("lost", "reason", cause)
 			close(h.lost)
+			s.config.Clock.AfterFunc(s.config.Lease, h.overdue)
 		}
 	})
 	go func() {
@@ -51,6 +54,32 @@ func (s *contender) keep(t *elect.Term, w *telemetry.Watch) *held {
 		}
 	}()
 	return h
+}
+
+// isLost reports whether it was lost, and its turn in this process goes on.
+func (h *held) isLost() bool {
+	select {
+	case <-h.lost:
+		return !h.left.Load()
+	default:
+		return false
+	}
+}
+
+// overdue is a lease after the loss: work whose ctx has ended by it has had the time to unlock.
+func (h *held) overdue() {
+	if now, behind := inTurn(h.queue()); now == h && behind > 0 {
+		h.warnOfWaiting()
+	}
+}
+
+// warnOfWaiting warns, once, if others of this process wait for it though it is lost.
+func (h *held) warnOfWaiting() {
+	if h.isLost() {
+		h.blocks.Do(func() {
+			h.log(h.term).Warn("lost, and not unlocked: until it is, or Do returns, other goroutines of this process wait for it, and other processes don't")
+		})
+	}
 }
 
 func (h *held) token() spindle.Token {
@@ -69,21 +98,21 @@ func (h *held) leave() bool {
 	return true
 }
 
-// longestGiveBack is for Do, whose ctx may have ended: what can't be given back expires.
-const longestGiveBack = 10 * time.Second
+const (
+	// longestGiveBack is for Do, whose ctx may have ended: what can't be given back expires.
+	longestGiveBack = 10 * time.Second
 
-// giveBack frees the locks that were left, within ctx, and records key as done, unless that is "". What fails is left to
-// expire. The ctx of work in Do ends as its lock is left: of that, only a deadline ends this.
-func (h *held) giveBack(ctx context.Context, key string) error {
-	if h.work(ctx) != nil {
-		deadline, limited := ctx.Deadline()
-		on, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestGiveBack)
-		defer cancel()
-		if ctx = on; limited {
-			ctx, cancel = context.WithDeadline(on, deadline)
-			defer cancel()
-		}
-	}
+	// lateGiveBack is for a ctx that had ended before, as in a deferred Unlock at a shutdown: to leave the lock to expire
+	// would cost everybody a lease.
+	lateGiveBack = 3 * time.Second
+)
+
+// giveBack frees the locks that were left, within ctx, and records what is done, if that has a key. What fails is left to
+// expire. The ctx of work in Do ends as its lock is left: of that, only a deadline ends this. A ctx that had ended before
+// ends nothing.
+func (h *held) giveBack(ctx context.Context, done table.Due) error {
+	ctx, cancel := h.last(ctx)
+	defer cancel()
 	select {
 	case <-h.kept:
 	case <-ctx.Done(): // a heartbeat hangs
@@ -96,7 +125,7 @@ func (h *held) giveBack(ctx context.Context, key string) error {
 		h.term.End(elect.ErrExpired) // unless it has ended for another reason
 		return fmt.Errorf("%w: lost before: %w", ErrNotHeld, context.Cause(h.term.Context()))
 	}
-	err := h.release(ctx, h.term, key)
+	err := h.release(ctx, h.term, done)
 	h.seen.Over(telemetry.ReasonOf(err, telemetry.Released))
 	if errors.Is(err, table.ErrSuperseded) {
 		return fmt.Errorf("%w: lost before: %w", ErrNotHeld, err)
@@ -104,11 +133,26 @@ func (h *held) giveBack(ctx context.Context, key string) error {
 	return err
 }
 
+// last is the ctx to give back with.
+func (h *held) last(ctx context.Context) (context.Context, context.CancelFunc) {
+	on := context.WithoutCancel(ctx)
+	deadline, limited := ctx.Deadline()
+	switch {
+	case limited && time.Until(deadline) <= 0, ctx.Err() != nil && h.work(ctx) == nil:
+		return context.WithTimeout(on, lateGiveBack)
+	case h.work(ctx) == nil:
+		return ctx, func() {}
+	case limited && time.Until(deadline) < longestGiveBack:
+		return context.WithDeadline(on, deadline)
+	}
+	return context.WithTimeout(on, longestGiveBack)
+}
+
 // release frees the locks of a term that nobody keeps any more, and says how that went, as it may be in the
 // background.
-func (s *contender) release(ctx context.Context, t *elect.Term, key string) (err error) {
-	if key != "" {
-		err = t.Finish(ctx, errGivenBack, key, s.config.ID)
+func (s *contender) release(ctx context.Context, t *elect.Term, done table.Due) (err error) {
+	if done.Key != "" {
+		err = t.Finish(ctx, errGivenBack, done, s.config.ID)
 	} else {
 		err = t.Release(ctx, errGivenBack)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -99,6 +100,31 @@ type process struct {
 	*way
 	id    int64
 	clock elect.Clock
+	log   journal
+}
+
+// journal is what the locks of a process log, from Info on.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(line)
+}
+
+// lines are those that contain a text.
+func (j *journal) lines(text string) (found []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for line := range strings.Lines(j.text.String()) {
+		if strings.Contains(line, text) {
+			found = append(found, line)
+		}
+	}
+	return found
 }
 
 var lastProcess atomic.Int64 // of all tests: queues are of a real process
@@ -122,7 +148,9 @@ func (b *bed) process() *process {
 }
 
 func (p *process) options(opts []spindle.Option) []spindle.Option {
-	return append(opts, silent, func(c *options.Config) { c.Store, c.Clock, c.Process = &p.Link, p.clock, fmt.Sprint("process ", p.id) })
+	return append(opts, spindle.WithLogger(slog.New(slog.NewTextHandler(&p.log, nil))), func(c *options.Config) {
+		c.Store, c.Clock, c.Process = &p.Link, p.clock, fmt.Sprint("process ", p.id)
+	})
 }
 
 func (p *process) mutex(name string, opts ...spindle.Option) *Mutex {
@@ -176,3 +204,6 @@ func (c *stepping) Now() elect.Instant {
 }
 
 func (c *stepping) Random(d time.Duration) time.Duration { return d - 1 }
+
+// isFree tells a free row from a lease row.
+func isFree(row table.Row) bool { return strings.Contains(row.Writer, `"free":true`) }

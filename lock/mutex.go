@@ -12,6 +12,7 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/fence"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // Mutex is a lock on one name. It renews itself in the background while it is held. All methods may be
@@ -57,8 +58,10 @@ type turn struct {
 // Lock blocks until the lock is held or ctx ends. The error then wraps ctx's and says who holds the lock.
 // Errors that waiting can't fix, such as a missing table, are returned at once.
 //
-// It queues behind the other goroutines of this process, including the one that has this value locked. With a
-// ctx of Do it returns ErrHeld where it would wait for itself: see Do.
+// It queues behind the other goroutines of this process, including the one that has this value locked. That one has its
+// turn until its Unlock, or until its Do returns, also if it has lost the lock: it may be at work still, and two of
+// one process must not be by surprise. So this process waits then, though others may hold the lock; the error says so,
+// and a warning in the log. With a ctx of Do it returns ErrHeld where it would wait for itself: see Do.
 func (m *mutex) Lock(ctx context.Context) error {
 	_, err := m.lock(ctx, elect.All, false, new(waiting))
 	return err
@@ -81,6 +84,9 @@ func (m *mutex) lock(ctx context.Context, choose elect.Choose, try bool, w *wait
 	start := clock.Now()
 	w.watch = m.contender.about.Watch()
 	defer w.watch.Close()
+	if h, _ := inTurn(m.contender.queue()); h != nil {
+		h.warnOfWaiting()
+	}
 	var q *queue
 	if try {
 		q = tryEnter(m.contender.queue())
@@ -117,13 +123,20 @@ func (m *mutex) ready(ctx context.Context) error {
 // inProcess says who of this process is in the way.
 func (m *mutex) inProcess() string {
 	if t := m.now.Load(); t != nil {
-		return fmt.Sprintf(" (held by this very value, under token %v: Unlock it first)", t.term.Token())
+		how := "held"
+		if t.isLost() {
+			how = "lost, and not unlocked,"
+		}
+		return fmt.Sprintf(" (%s by this very value, under token %v: Unlock it first)", how, t.term.Token())
+	}
+	if h, _ := inTurn(m.contender.queue()); h != nil && h.isLost() {
+		return fmt.Sprintf(" (lost, and not unlocked, by another value of this process, under token %v: Unlock that one first, or return from its Do)", h.term.Token())
 	}
 	return " (another goroutine of this process holds it or is before this one in the queue)"
 }
 
 func (m *mutex) hold(ctx context.Context, q *queue, choose elect.Choose, try bool, w *waiting) (*turn, error) {
-	c := m.contender.config.Candidate(w.watch.Table(m.contender.table), m.names...)
+	c := m.contender.candidate(w.watch, m.names...)
 	w.since = c.Clock.Now()
 	term, err := m.contender.acquire(ctx, &c, choose, try, w)
 	if term == nil {
@@ -134,18 +147,19 @@ func (m *mutex) hold(ctx context.Context, q *queue, choose elect.Choose, try boo
 		return nil, err
 	}
 	t := &turn{m.contender.keep(term, w.watch), q}
+	q.holds.Store(t.held)
 	m.now.Store(t)
 	return t, nil
 }
 
 // Unlock gives the lock back, in one RPC, and lets the next goroutine of this process have its turn. It
-// blocks until that is done or ctx ends; the lock is then left to expire. It returns ErrNotHeld if the lock
-// was lost or never held: another process may have had it meanwhile, so work done under it may have to be
-// undone or done again.
+// blocks until that is done or ctx ends; the lock is then left to expire. If ctx had ended before, as in a deferred
+// Unlock at a shutdown, Unlock takes three seconds at most instead. It returns ErrNotHeld if the lock was lost or
+// never held: another process may have had it meanwhile, so work done under it may have to be undone or done again.
 //
 // It unlocks this value, whichever goroutine locked it. If goroutines share a value, a second Unlock by one
 // can take the lock from another. Work in Do is told of that, and Do only ever gives back its own lock.
-func (m *mutex) Unlock(ctx context.Context) error { return m.unlock(ctx, m.now.Load(), "") }
+func (m *mutex) Unlock(ctx context.Context) error { return m.unlock(ctx, m.now.Load(), table.Due{}) }
 
 // take implements Locker.
 func (m *mutex) take(ctx context.Context, try bool) (*work, error) {
@@ -153,15 +167,15 @@ func (m *mutex) take(ctx context.Context, try bool) (*work, error) {
 	if t == nil {
 		return nil, err
 	}
-	return &work{held: t.held, unlock: func(ctx context.Context) error { return m.unlock(ctx, t, "") }}, nil
+	return &work{held: t.held, unlock: func(ctx context.Context) error { return m.unlock(ctx, t, table.Due{}) }}, nil
 }
 
-// unlock gives a turn back, and records key as done, unless that is "".
-func (m *mutex) unlock(ctx context.Context, t *turn, key string) error {
+// unlock gives a turn back, and records what is done under it, if that has a key.
+func (m *mutex) unlock(ctx context.Context, t *turn, done table.Due) error {
 	if t == nil || !t.leave() {
 		return m.contender.wrap("unlock", ErrNotHeld)
 	}
-	err := t.giveBack(ctx, key)
+	err := t.giveBack(ctx, done)
 	m.now.Store(nil)
 	t.queue.done()
 	if err != nil {
@@ -174,6 +188,9 @@ var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c
 
 // Lost returns a channel that is closed the instant the lock is lost: its lease ran out, or another claimed
 // it. Unlock does not close it. If the lock is not held, the channel is closed already.
+//
+// Call Unlock of this value after a loss too, once the work has stopped: until then other goroutines of this process, and
+// other values of the same name, wait for it, while other processes don't.
 func (m *mutex) Lost() <-chan struct{} {
 	if t := m.now.Load(); t != nil {
 		return t.lost

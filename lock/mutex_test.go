@@ -33,6 +33,71 @@ func TestATryWhoseCtxEndsSaysSo(t *testing.T) {
 	})
 }
 
+// The goroutine that lost a lock may be at work still. So others of its process wait for its Unlock, and it is said what they
+// wait for, also to those that were there before the loss, if Unlock does not follow.
+func TestAWaitBehindALostLockSaysWhatIsToBeUnlocked(t *testing.T) {
+	for name, early := range map[string]bool{"that began before the loss": true, "that begins after it": false} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(b *bed) {
+				p := b.process()
+				m, other := p.mutex("m"), p.mutex("m")
+				require.NoError(t, m.Lock(b.Context()))
+				token, lost := m.Token(), m.Lost()
+				got := make(chan error, 1)
+				wait := func() { got <- other.Lock(b.Context()) }
+				if early {
+					go wait()
+				}
+				p.Cut()
+				<-lost
+				p.Mend()
+				theirs := b.process().mutex("m")
+				require.NoError(t, theirs.Lock(b.Context()), "another process does not wait")
+				require.NoError(t, theirs.Unlock(b.Context()))
+				if !early {
+					time.Sleep(time.Minute)
+					assert.Len(t, p.log.lines("level=WARN"), 1, "nothing waits: only the loss")
+					go wait()
+				}
+				time.Sleep(11 * time.Second) // a lease, and more
+				require.Len(t, p.log.lines("not unlocked"), 1)
+				for value, says := range map[*Mutex]string{m: "lost, and not unlocked, by this very value, under token %v: Unlock it first",
+					p.mutex("m"): "lost, and not unlocked, by another value of this process, under token %v: Unlock that one first"} {
+					ctx, cancel := within1s(b.Context())
+					assert.ErrorContains(t, value.Lock(ctx), fmt.Sprintf(says, token))
+					cancel()
+				}
+				warned := p.log.lines("not unlocked")
+				require.Len(t, warned, 1, "again")
+				assert.Contains(t, warned[0], fmt.Sprint("token=", token))
+				assert.Empty(t, got)
+				assert.ErrorIs(t, m.Unlock(b.Context()), ErrNotHeld)
+				require.NoError(t, <-got, "unlocked, so that it is the next one's turn")
+				require.NoError(t, other.Unlock(b.Context()))
+			})
+		})
+	}
+}
+
+// Who unlocks after a loss is not warned of.
+func TestAWaitThatALossEndsIsNotWarnedOf(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		m, other := p.mutex("m"), p.mutex("m")
+		require.NoError(t, m.Lock(b.Context()))
+		lost, got := m.Lost(), make(chan error)
+		go func() { got <- other.Lock(b.Context()) }()
+		p.Cut()
+		<-lost
+		p.Mend()
+		assert.ErrorIs(t, m.Unlock(b.Context()), ErrNotHeld)
+		require.NoError(t, <-got)
+		time.Sleep(time.Minute)
+		assert.Empty(t, p.log.lines("not unlocked"))
+		require.NoError(t, other.Unlock(b.Context()))
+	})
+}
+
 func TestWhatWaitingDoesNotMendIsReturnedAtOnce(t *testing.T) {
 	for _, step := range []string{"observe", "claim", "confirm"} {
 		for _, code := range []codes.Code{codes.PermissionDenied, codes.FailedPrecondition, codes.InvalidArgument} {
@@ -138,6 +203,31 @@ func TestAClaimThatCtxLeftBehindIsGivenBack(t *testing.T) {
 	})
 }
 
+// Other transactions of the process abort the confirmation, and then the withdrawal.
+func TestAClaimThatCtxLeftBehindIsWithdrawnHoweverOftenThatIsAborted(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		p.takes = 10 * time.Millisecond
+		withdrawals := 0
+		p.Refuse(func(step string) error {
+			if step == "withdraw" {
+				withdrawals++
+			}
+			if step == "confirm" || step == "withdraw" && withdrawals < 4 {
+				return table.ErrAborted
+			}
+			return nil
+		})
+		ctx, cancel := context.WithTimeout(b.Context(), 25*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, p.mutex("m").Lock(ctx), context.DeadlineExceeded)
+		time.Sleep(time.Second)
+		ok, err := b.process().mutex("m").TryLock(b.Context())
+		require.NoError(t, err)
+		assert.True(t, ok, "long before the lease of 10 s has passed")
+	})
+}
+
 func TestTheNextGoroutineGoesOnceTheLockIsGivenBack(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -150,7 +240,7 @@ func TestTheNextGoroutineGoesOnceTheLockIsGivenBack(t *testing.T) {
 		require.NoError(t, m.Unlock(b.Context()))
 		all.Wait()
 		assert.NotZero(t, m.Token(), "what the first gave back is not what the second holds")
-		assert.Equal(t, []string{"observe", "claim", "confirm", "release", "observe", "claim", "confirm"}, p.sent())
+		assert.Equal(t, []string{"observe", "claim", "confirm", "release", "observe", "claim"}, p.sent(), "what was released is claimed without a confirmation")
 		require.NoError(t, m.Unlock(b.Context()))
 	})
 }
@@ -362,5 +452,27 @@ func TestACtxThatEndedSaysWhy(t *testing.T) {
 		}
 		require.NoError(t, m.Unlock(b.Context()))
 		require.NoError(t, permit.Release(b.Context()))
+	})
+}
+
+// The client sends an unlock again whose reply was lost. By then another process may hold the lock.
+func TestAnUnlockThatWasSentAgainIsNoLoss(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p, q := b.process(), b.process()
+		m, next := p.mutex("m"), q.mutex("m")
+		require.NoError(t, m.Lock(b.Context()))
+		p.Again(func(step string) bool {
+			if step != "release" {
+				return false
+			}
+			time.Sleep(250 * time.Millisecond)
+			return true
+		})
+		locked := make(chan error, 1)
+		go func() { locked <- next.Lock(b.Context()) }()
+		time.Sleep(time.Second)
+		assert.NoError(t, m.Unlock(b.Context()), "it was held all the time, and given back")
+		require.NoError(t, <-locked)
+		assert.NoError(t, next.Unlock(b.Context()))
 	})
 }

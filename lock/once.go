@@ -4,35 +4,48 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
 	"cloud.google.com/go/spanner"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/repeat"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// ErrBusy is returned by Once.TryDo if another is doing the work now: its text says who.
-var ErrBusy = errors.New("another is doing it")
+var (
+	// ErrBusy is returned by Once.TryDo if another is doing the work now: its text says who.
+	ErrBusy = errors.New("another is doing it")
 
-// errDone ends a competition for what was done in the meantime.
-var errDone = errors.New("it was done already")
+	// ErrPassed is returned by Once.Do and Once.TryDo if a larger key is done than the one that they were given. This
+	// one is not run any more, and whether it ever ran is not known: the text names both keys. For work of which later
+	// includes earlier, such as a report of all that is there, it is as good as done.
+	ErrPassed = table.ErrPassed
+)
 
-// Once does work once for each key, in whichever process asks first: the tick of a schedule, the version of a schema,
-// the number of a batch. Keys only grow: once one is done, so are all that come before it, in the order of their bytes.
-// So a name is for one schedule, or for keys that are no ticks. What was done last is a row beside the lock's, written in
-// the commit that gives the lock back, and never pruned.
+// Once does work once for each key, in whichever process asks first: the tick of a schedule, or the version of a schema.
+// Keys only grow, in the order of their bytes: once one is done, the smaller ones are not run any more, and to ask for one
+// of them is ErrPassed. Nor do callers that wait go in the order of their keys. So a Once is not for work of which every
+// key has to be run, such as the batches of an import; and a name is for one schedule, or for keys that are no ticks.
+//
+// What was done last is a row beside the lock's, written in the commit that gives the lock back, and never pruned.
 //
 // It is a lock of its name, which excludes a Mutex and a spindle.Lock of that name. All methods may be called from any
 // goroutine; those of one process queue, first come, first served.
-type Once struct{ mutex mutex }
+type Once struct {
+	mutex mutex
+	edge  sync.Once // of the warning of a call that is close to the end of a period
+	moved sync.Once // of the news of another period
+}
 
 // NewOnce returns a Once on name, in a table that ddl.Create makes. It makes no RPC. If an argument is wrong, Do and
 // TryDo say so. The options are those of New.
 func NewOnce(db *spanner.Client, table, name string, opts ...spindle.Option) *Once {
-	return &Once{mutex{contender: newContender(db, table, fmt.Sprintf("once %.64q", name), []string{name}, opts, nil), names: []string{name}}}
+	return &Once{mutex: mutex{contender: newContender(db, table, fmt.Sprintf("once %.64q", name), []string{name}, opts, nil), names: []string{name}}}
 }
 
 // Run is one run of the work of a Once.
@@ -56,19 +69,22 @@ func (r Run) Token() spindle.Token { return spindle.Token(r.token) }
 // If the outcome of that commit is not known, return its error, and don't commit again: the next call finds out.
 func (r Run) Done() []*spanner.Mutation { return r.done }
 
-// Do runs fn unless the key is done already, and reports whether it ran. It waits while another is doing the work of
-// the same Once, for whatever key. When that one has finished, Do returns false, or runs fn if the key is not done: the
-// other had another key, or failed, or was killed, which costs its lease. If ctx ends first, the error wraps ctx's and
-// says who is doing it.
+// Do runs fn unless the key is done already, and reports whether it ran: false without an error says that this very key
+// is done. It waits while another is doing the work of the same Once, for whatever key. When that one has finished, Do
+// returns false, or runs fn if the key is not done: the other had a smaller key, or failed, or was killed, which costs its
+// lease. If a larger key was done meanwhile, or before, the error is ErrPassed. If ctx ends first, the error wraps ctx's
+// and says who is doing it.
 //
 // The context of fn is that of lock.Do: it ends when ctx does or the lock is lost. If fn returns nil, the key is done.
-// If it returns an error or panics, the key is not done, and the next caller runs it. If Do returns an error though fn
+// If it returns an error or panics, the key is not done, and the next caller runs it. Those who wait let a pause go by
+// after each failure that they see, so that they don't run it back to back: at random, and longer each time, up to a tenth
+// of the lease, or a second. If Do returns an error though fn
 // returned nil, the next caller may run it again: the lock was lost before, which is ErrNotHeld, or it is not known
-// whether the key was recorded. So work that may not be done twice needs Run.Done. If fn did not run, the error says
-// nothing about the key.
+// whether the key was recorded. So work that may not be done twice needs Run.Done. If fn did not run, an error other than
+// ErrPassed says nothing about the key.
 //
 // With a ctx of the work of a Do that holds a lock of this name, it is ErrHeld. It takes one RPC if the key is done, and
-// nine beside those of fn if it runs.
+// six beside those of fn if it runs: nine the first time.
 func (o *Once) Do(ctx context.Context, key Key, fn func(ctx context.Context, run Run) error) (ran bool, err error) {
 	return o.do(ctx, key, false, fn)
 }
@@ -79,33 +95,37 @@ func (o *Once) TryDo(ctx context.Context, key Key, fn func(ctx context.Context, 
 }
 
 func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Context, Run) error) (ran bool, err error) {
-	wanted, err := o.wanted(ctx, key, try)
-	if wanted == "" || err != nil {
-		return false, err
+	pause := repeat.Pause{Clock: o.mutex.contender.config.Clock}
+	if !try {
+		pause.Longest = repeat.Longest(o.mutex.contender.config.Lease)
+	}
+	wanted, err := o.wanted(ctx, key, try, &pause)
+	if err != nil {
+		return false, unlessDone(err)
 	}
 	w := &waiting{}
-	t, err := o.mutex.lock(ctx, o.unlessDone(ctx, wanted, w), try, w)
+	t, err := o.mutex.lock(ctx, o.unlessForbidden(ctx, wanted, &pause, w), try, w)
 	switch {
-	case errors.Is(err, errDone):
-		return false, nil
 	case err != nil:
-		return false, err
+		return false, unlessDone(err)
 	case t == nil:
 		by := holders(w.seen)
-		if w.seen == nil {
+		if w.last != nil { // it can't be read
+			by = fmt.Sprintf(" (%v)", w.last)
+		} else if w.seen == nil {
 			by = o.mutex.inProcess()
 		}
-		return false, o.mutex.contender.wrap("once", fmt.Errorf("%w: key %q%s", ErrBusy, wanted, by))
+		return false, o.mutex.contender.wrap("once", fmt.Errorf("%w: key %q%s", ErrBusy, wanted.Key, by))
 	}
-	late, record := false, "" // what the commit that gives the lock back is to record as done
+	var record table.Due // what the commit that gives the lock back is to record as done
 	own := &work{held: t.held, unlock: func(ctx context.Context) error { return o.mutex.unlock(ctx, t, record) }}
 	err = own.do(ctx, func(ctx context.Context) error {
 		// The last holder may have recorded it until its lease row was gone.
 		last, _, err := o.last(ctx, table.Strong, try)
 		if err == nil {
-			late, err = last.Covers(wanted)
+			err = o.forbids(last, wanted)
 		}
-		if late || err != nil || t.token() == 0 { // lost since it was read: another may have begun
+		if err != nil || t.token() == 0 { // lost since it was read: another may have begun
 			return err
 		}
 		ran = true
@@ -114,40 +134,80 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 		}
 		return err
 	})
-	if late || record != "" && err != nil && t.term.Recorded(context.WithoutCancel(ctx), wanted) {
-		return ran, nil // by another, or by fn itself
+	switch {
+	case !ran:
+		return false, unlessDone(err)
+	case record.Key != "" && err != nil && t.term.Recorded(context.WithoutCancel(ctx), wanted.Key):
+		return true, nil // by fn itself, or the reply was lost
 	}
-	return ran, err
+	return true, err
 }
 
-func (o *Once) run(key string, t *turn) Run {
+// forbids is why a key is not to be run.
+func (o *Once) forbids(last table.Done, wanted table.Due) error {
+	if err := last.Forbids(wanted); err != nil {
+		return o.mutex.contender.wrap("once", err)
+	}
+	return nil
+}
+
+// unlessDone is err, but for the news that the key is done, which is no error.
+func unlessDone(err error) error {
+	if errors.Is(err, table.ErrDone) {
+		return nil
+	}
+	return err
+}
+
+func (o *Once) run(due table.Due, t *turn) Run {
 	c, token := &o.mutex.contender, t.term.Token()
-	return Run{key, token, c.spanner.Mutations(table.Record(o.name(), token, key, c.config.ID))}
+	return Run{due.Key, token, c.spanner.Mutations(table.Record(o.name(), token, due, c.config.ID))}
 }
 
 func (o *Once) name() string { return o.mutex.names[0] }
 
-// wanted is the key that is to be done, or "" if it was done already.
-func (o *Once) wanted(ctx context.Context, key Key, try bool) (string, error) {
+// wanted is what is to be done.
+func (o *Once) wanted(ctx context.Context, key Key, try bool, pause *repeat.Pause) (table.Due, error) {
 	if err := o.mutex.ready(ctx); err != nil {
-		return "", err
+		return table.Due{}, err
 	}
 	if err := key.check(); err != nil {
-		return "", o.mutex.contender.wrap("once", err)
+		return table.Due{}, o.mutex.contender.wrap("once", err)
 	}
 	last, now, err := o.last(ctx, table.Present, try)
 	if err != nil {
-		return "", err
+		return table.Due{}, err
 	}
-	wanted := key.at(now)
-	done, err := last.Covers(wanted)
-	switch {
-	case err != nil:
-		return "", o.mutex.contender.wrap("once", err)
-	case done:
-		return "", nil
+	pause.Asked(last, now)
+	wanted := key.due(now)
+	o.warn(key.tick, now)
+	o.inform(last, wanted)
+	return wanted, o.forbids(last, wanted)
+}
+
+// inform says once that a schedule has another period.
+func (o *Once) inform(last table.Done, wanted table.Due) {
+	if last.OtherPeriod(wanted) {
+		o.moved.Do(func() {
+			o.log().Info("what was done last had another period: it counts for times until it was recorded, and not for later ones",
+				"done", last.Key, "at", last.At, "was", last.Period, "period", wanted.Period)
+		})
 	}
-	return wanted, nil
+}
+
+// warn warns once of calls for a time whose key is decided by little: a call for the same time may have another key.
+func (o *Once) warn(t table.Tick, now time.Time) {
+	if offset, near := t.BetterOffset(now); near && t.Nearest {
+		o.edge.Do(func() {
+			o.log().Warn("a period ends at about this time: if another machine calls a little earlier or later for the same time of the schedule, that runs twice, or not at all. Give lock.Every this offset",
+				"period", t.Period, "offset", offset)
+		})
+	}
+}
+
+func (o *Once) log() *slog.Logger {
+	c := &o.mutex.contender
+	return c.config.Log.With("table", c.about.Table, "lock", o.name(), "id", c.config.ID)
 }
 
 // last reads what was done last. What fails is tried again unless waiting can't fix it, or try is set.
@@ -177,21 +237,8 @@ func (o *Once) look(ctx context.Context, bound table.Bound, w *telemetry.Watch) 
 	return w.Table(c.table).Done(ctx, bound, o.name())
 }
 
-// unlessDone chooses the lock if it is free, unless the work was done by then.
-func (o *Once) unlessDone(ctx context.Context, wanted string, w *waiting) elect.Choose {
-	return func(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
-		claim, wait, err := elect.All(seen)
-		if claim == nil {
-			return nil, wait, err
-		}
-		last, _, err := o.look(ctx, table.Present, w.watch)
-		if err != nil {
-			return nil, 0, err
-		}
-		done, err := last.Covers(wanted)
-		if done {
-			err = errDone
-		}
-		return claim, 0, err
-	}
+// unlessForbidden chooses the lock if it is free, unless the key is not to be run any more by then.
+func (o *Once) unlessForbidden(ctx context.Context, wanted table.Due, pause *repeat.Pause, w *waiting) elect.Choose {
+	return pause.Choose(func() (table.Done, time.Time, error) { return o.look(ctx, table.Present, w.watch) },
+		func(last table.Done, _ time.Time) error { return last.Forbids(wanted) })
 }

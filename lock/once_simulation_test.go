@@ -32,6 +32,7 @@ type schedule struct {
 
 	mu       sync.Mutex
 	last     string // what was recorded last
+	done     map[string]bool
 	recorded int
 	runs     int
 }
@@ -53,7 +54,7 @@ func (s *schedule) committed(_ string, _ time.Time, before, after map[string]tab
 	case d.Key == s.last && is.Token != was.Token:
 		s.t.Errorf("%s was recorded by two runs", d.Key)
 	case d.Key > s.last:
-		s.last = d.Key
+		s.last, s.done[d.Key] = d.Key, true
 		s.recorded++
 	}
 }
@@ -79,15 +80,23 @@ func (s *schedule) begin(key string) {
 	}
 }
 
-// told checks what Do answers: what it says is done is recorded, and that nothing ran only if nothing did.
-func (s *schedule) told(key string, began, ran bool, err error) {
+// told checks what Do answers: what it says is done was recorded, what it says is passed was not run by it, and nothing ran
+// only if nothing did. Began is the key that it ran, or "": it was that of a time from asked until now.
+func (s *schedule) told(asked time.Time, began string, ran bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil && s.last < key {
-		s.t.Errorf("%s is told to be done, and what is recorded is %s", key, s.last)
+	first, last := Tick(simTick).at(asked), Tick(simTick).at(time.Now())
+	if began != "" {
+		first, last = began, began
 	}
-	if began != ran {
-		s.t.Errorf("%s: ran is %v, and it is %v that it began", key, ran, began)
+	if err == nil && !s.done[first] && !s.done[last] {
+		s.t.Errorf("%s is told to be done, and was never recorded: what is recorded is %s", first, s.last)
+	}
+	if errors.Is(err, ErrPassed) && (ran || first >= s.last) {
+		s.t.Errorf("%s is told to be passed by a larger key, and what is recorded is %s", first, s.last)
+	}
+	if ran != (began != "") {
+		s.t.Errorf("%s: ran is %v, and %q began", first, ran, began)
 	}
 }
 
@@ -108,7 +117,7 @@ func (s *schedule) life(seed, of uint64, off time.Duration, faults *atomic.Bool,
 	d := newDice(seed, of)
 	w := &wire{dice: newDice(seed, of|1<<33), store: s.store, faults: faults}
 	o := NewOnce(nil, "locktable", "nightly", silent, spindle.WithLease(simLease), func(c *options.Config) {
-		c.Store, c.Clock, c.Process = w, skewed{simClock{dice: newDice(seed, of|1<<34)}, off}, fmt.Sprint("life ", of)
+		c.Store, c.Clock, c.Process = w, skewed{simClock{seed: seed, of: of | 1<<34}, off}, fmt.Sprint("life ", of)
 	})
 	for time.Now().Before(until) && !w.dead.Load() {
 		local := time.Now().Add(off)
@@ -118,14 +127,14 @@ func (s *schedule) life(seed, of uint64, off time.Duration, faults *atomic.Bool,
 		if d.one(3) {
 			do = o.TryDo
 		}
-		key, began := Tick(simTick).at(time.Now()), false
+		asked, began := time.Now(), ""
 		ran, err := do(ctx, Tick(simTick), func(ctx context.Context, r Run) error {
-			key, began = r.Key(), true
-			s.begin(key)
+			began = r.Key()
+			s.begin(began)
 			return s.job(ctx, d, w, r)
 		})
 		cancel()
-		s.told(key, began, ran, err)
+		s.told(asked, began, ran, err)
 	}
 }
 
@@ -138,7 +147,7 @@ func (s *schedule) job(ctx context.Context, d *dice, w *wire, r Run) error {
 		return nil
 	}
 	if d.one(4) {
-		if err := w.Commit(ctx, "work", table.Record("nightly", r.token, r.Key(), "")); err != nil {
+		if err := w.Commit(ctx, "work", table.Record("nightly", r.token, table.Due{Key: r.Key(), Period: simTick}, "")); err != nil {
 			return err
 		}
 	}
@@ -160,7 +169,7 @@ func TestEachTickIsDoneOnceHoweverWrongTheClocksAre(t *testing.T) {
 	for _, seed := range seeds {
 		t.Logf("again: go test -run TestEachTick ./lock -lock.seed=%d", seed)
 		synctest.Test(t, func(t *testing.T) {
-			s := &schedule{t: t, store: &memtable.Store{}}
+			s := &schedule{t: t, store: &memtable.Store{}, done: map[string]bool{}}
 			s.store.OnCommit = s.committed
 			var faults atomic.Bool
 			faults.Store(true)
@@ -189,7 +198,9 @@ func TestEachTickIsDoneOnceHoweverWrongTheClocksAre(t *testing.T) {
 			t.Logf("%d ticks: %d runs, %d done", ticks, s.runs, s.recorded)
 			assert.GreaterOrEqual(t, s.recorded-before, calm-1, "ticks are skipped though nothing fails")
 			assert.Greater(t, s.recorded, ticks/2, "ticks are skipped")
+			assert.LessOrEqual(t, s.recorded, ticks+1, "more than there were")
 			assert.Greater(t, s.runs, s.recorded, "nothing was ever run again: the faults are too few to show anything")
+			assert.Less(t, s.runs, 2*s.recorded, "more is run again than not")
 			s.mu.Unlock()
 			time.Sleep(time.Hour) // whatever hangs ends with its time-out
 		})

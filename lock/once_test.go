@@ -34,23 +34,70 @@ func (b *bed) last(name string) string {
 	return d.Key
 }
 
-func TestAKeyIsDoneOnceAndSoAreTheKeysBeforeIt(t *testing.T) {
+func TestAKeyIsDoneOnceAndASmallerOneIsNotRunAnyMore(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		ctx := context.Background()
-		ran := func(key string) bool {
-			ok, err := b.process().once("nightly").Do(ctx, KeyOf(key), func(_ context.Context, r Run) error {
+		ran := func(key string) (bool, error) {
+			return b.process().once("nightly").Do(ctx, KeyOf(key), func(_ context.Context, r Run) error {
 				assert.Equal(t, key, r.Key())
 				assert.NotZero(t, r.Token())
 				return nil
 			})
-			require.NoError(t, err)
-			return ok
 		}
-		assert.True(t, ran("b"))
-		assert.False(t, ran("b"), "done twice")
-		assert.False(t, ran("a"), "one before it")
-		assert.True(t, ran("b0"))
+		for _, c := range []struct {
+			key string
+			ran bool
+			err error
+		}{{"b", true, nil}, {"b", false, nil}, {"a", false, ErrPassed}, {"b0", true, nil}, {"b", false, ErrPassed}} {
+			ok, err := ran(c.key)
+			assert.Equal(t, c.ran, ok, c.key)
+			assert.ErrorIs(t, err, c.err, c.key)
+		}
+		_, err := b.process().once("nightly").TryDo(ctx, KeyOf("a"), succeed)
+		assert.ErrorIs(t, err, ErrPassed)
+		assert.ErrorContains(t, err, `key "a" is not run any more, and it is not known whether it ran: a larger key is done: "b0"`)
 		assert.Equal(t, "b0", b.last("nightly"))
+	})
+}
+
+// Of callers that wait, the one with the larger key may be first: the other is told of that, not that its key is done.
+func TestAKeyThatNeverRanIsNotSaidToBeDone(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		ctx, first, slow := context.Background(), b.process(), b.process()
+		var ran []string
+		begun, passed := make(chan bool), make(chan error)
+		work := func(_ context.Context, r Run) error { ran = append(ran, r.Key()); return nil }
+		go func() {
+			_, _ = first.once("nightly").Do(ctx, KeyOf("1"), func(ctx context.Context, r Run) error {
+				close(begun)
+				time.Sleep(time.Minute)
+				return work(ctx, r)
+			})
+		}()
+		<-begun
+		slow.Refuse(failing(refused(codes.Unavailable), "claim"))
+		go func() {
+			_, err := slow.once("nightly").Do(ctx, KeyOf("2"), work)
+			passed <- err
+		}()
+		_, err := b.process().once("nightly").Do(ctx, KeyOf("3"), work)
+		require.NoError(t, err)
+		slow.Refuse(nil)
+		assert.ErrorIs(t, <-passed, ErrPassed, "it never ran")
+		assert.Equal(t, []string{"1", "3"}, ran)
+	})
+}
+
+// A larger key may be recorded by another until the lock is held: that is seen under the lock too.
+func TestAKeyThatIsPassedWhileItIsClaimedIsNotRun(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		next := b.afterRecord("nightly", "2")
+		ran, err := next.once("nightly").Do(context.Background(), KeyOf("1"), succeed)
+		assert.ErrorIs(t, err, ErrPassed)
+		assert.False(t, ran)
+		ran, err = b.process().once("nightly").TryDo(context.Background(), KeyOf("3"), succeed)
+		assert.NoError(t, err)
+		assert.True(t, ran, "the lock was given back")
 	})
 }
 
@@ -60,7 +107,7 @@ func TestDoAsksOnceIfTheKeyIsDone(t *testing.T) {
 		ran, err := p.once("nightly").Do(context.Background(), KeyOf("1"), succeed)
 		require.NoError(t, err)
 		require.True(t, ran)
-		assert.LessOrEqual(t, len(p.sent()), 8)
+		assert.Len(t, p.sent(), 7)
 		late := b.process()
 		_, err = late.once("nightly").Do(context.Background(), KeyOf("1"), succeed)
 		require.NoError(t, err)
@@ -84,6 +131,76 @@ func TestWhatFailsOrPanicsIsNotDone(t *testing.T) {
 		assert.NoError(t, err)
 		assert.True(t, ran, "the lock was not given back")
 		assert.Zero(t, time.Since(start))
+	})
+}
+
+// Each of those who wait runs what has failed, but not back to back.
+func TestFailingWorkIsNotRunBackToBackByThoseWhoWait(t *testing.T) {
+	for name, apart := range map[string]bool{"of many processes": true, "of one": false} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(b *bed) {
+				type run struct{ began, ended time.Time }
+				var runs []run // under the lock
+				fail := func(took time.Duration) func(context.Context, Run) error {
+					return func(context.Context, Run) error {
+						began := time.Now()
+						time.Sleep(took)
+						runs = append(runs, run{began, time.Now()})
+						return errors.New("broken")
+					}
+				}
+				var all sync.WaitGroup
+				one := b.process()
+				do := func(p *process, work func(context.Context, Run) error) {
+					all.Go(func() {
+						_, err := p.once("nightly").Do(context.Background(), KeyOf("1"), work)
+						assert.ErrorContains(t, err, "broken")
+					})
+				}
+				do(one, fail(10*time.Second))
+				time.Sleep(time.Second)
+				for range 10 {
+					p := one
+					if apart {
+						p = b.process()
+					}
+					do(p, fail(time.Millisecond))
+				}
+				all.Wait()
+				require.Len(t, runs, 11, "everybody runs it")
+				for i := range runs[1:] {
+					assert.GreaterOrEqual(t, runs[i+1].began.Sub(runs[i].ended), onceLease/160, "run %d", i+1)
+				}
+				start := time.Now()
+				ran, err := b.process().once("nightly").Do(context.Background(), KeyOf("1"), succeed)
+				require.NoError(t, err)
+				assert.True(t, ran)
+				assert.Zero(t, time.Since(start), "one that comes after the failure does not wait")
+			})
+		})
+	}
+}
+
+// The last holder has done its own key: nothing has failed.
+func TestWhoWaitsForASmallerKeyRunsAtOnceWhenThatIsDone(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		begun := make(chan bool)
+		var ended time.Time
+		go func() {
+			_, err := b.process().once("nightly").Do(context.Background(), KeyOf("1"), func(context.Context, Run) error {
+				close(begun)
+				time.Sleep(80 * time.Millisecond)
+				ended = time.Now()
+				return nil
+			})
+			assert.NoError(t, err)
+		}()
+		<-begun
+		_, err := b.process().once("nightly").Do(context.Background(), KeyOf("2"), func(context.Context, Run) error {
+			assert.Less(t, time.Since(ended), 40*time.Millisecond)
+			return nil
+		})
+		require.NoError(t, err)
 	})
 }
 
@@ -122,6 +239,27 @@ func TestEveryIsTheSameBeforeAndAfterTheTimeOfTheSchedule(t *testing.T) {
 		}
 		assert.Less(t, k.at(nominal), k.at(nominal.Add(k.tick.Period)))
 	}
+}
+
+// In a zone that is half an hour off, the full hours are half-way between two keys of Every(time.Hour).
+func TestACallCloseToTheEndOfAPeriodIsWarnedOfOnce(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		hourly, given := p.once("hourly"), p.once("given")
+		for h := range 3 {
+			time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(90*time.Minute + time.Duration(h)*time.Millisecond)))
+			_, err := hourly.Do(context.Background(), Every(time.Hour), succeed)
+			require.NoError(t, err)
+			_, err = given.Do(context.Background(), Every(time.Hour, 30*time.Minute), succeed)
+			require.NoError(t, err)
+			_, err = p.once("polled").Do(context.Background(), Tick(time.Hour, 30*time.Minute), succeed)
+			require.NoError(t, err)
+		}
+		warned := p.log.lines("level=WARN")
+		require.Len(t, warned, 1)
+		assert.Contains(t, warned[0], "lock=hourly")
+		assert.Contains(t, warned[0], "offset=30m0s")
+	})
 }
 
 func TestTicks(t *testing.T) {
@@ -218,7 +356,7 @@ func TestWhatTheWorkHasRecordedItselfStaysDone(t *testing.T) {
 			inVirtualTime(t, func(b *bed) {
 				p := b.process()
 				ran, err := p.once("nightly").Do(context.Background(), KeyOf("1"), func(ctx context.Context, r Run) error {
-					require.NoError(t, b.store.Commit(ctx, "work", table.Record("nightly", r.token, r.Key(), "p")))
+					require.NoError(t, b.store.Commit(ctx, "work", table.Record("nightly", r.token, table.Due{Key: r.Key()}, "p")))
 					return later(b, p, r)
 				})
 				assert.True(t, ran)
@@ -235,23 +373,7 @@ func TestWhatTheWorkHasRecordedItselfStaysDone(t *testing.T) {
 // The last holder's own commit may land after the next has looked: until its lease row is gone.
 func TestARecordThatLandsWhileTheNextClaimsIsSeen(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
-		old, runs := b.process(), make(chan Run, 1)
-		go func() {
-			_, _ = old.once("nightly").Do(context.Background(), KeyOf("1"), func(ctx context.Context, r Run) error {
-				old.Cut()
-				runs <- r
-				<-ctx.Done()
-				return ctx.Err()
-			})
-		}()
-		r := <-runs
-		next := b.process()
-		next.Refuse(func(step string) error {
-			if step == "claim" {
-				_ = b.store.Commit(context.Background(), "work", table.Record("nightly", r.token, r.Key(), "old"))
-			}
-			return nil
-		})
+		next := b.afterRecord("nightly", "1")
 		ran, err := next.once("nightly").Do(context.Background(), KeyOf("1"), succeed)
 		assert.NoError(t, err)
 		assert.False(t, ran, "done twice")
@@ -262,7 +384,7 @@ func TestWhoCommitsUnderALostRunRecordsNothing(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		_, err := b.process().once("nightly").Do(context.Background(), KeyOf("1"), func(ctx context.Context, r Run) error {
 			b.lose("nightly", r.Token())
-			return b.store.Commit(ctx, "work", table.Record("nightly", r.token, r.Key(), "p"))
+			return b.store.Commit(ctx, "work", table.Record("nightly", r.token, table.Due{Key: r.Key()}, "p"))
 		})
 		assert.ErrorIs(t, err, table.ErrMissing)
 		assert.Empty(t, b.last("nightly"))
@@ -354,7 +476,7 @@ func TestADoneKeyIsNoErrorIfOnlyTheLockIsLeftToExpire(t *testing.T) {
 				ran, err := p.once("nightly").Do(context.Background(), KeyOf("1"), func(ctx context.Context, r Run) error {
 					fault(&p.Link)
 					if name == "refused" {
-						return b.store.Commit(ctx, "work", table.Record("nightly", r.token, r.Key(), "p"))
+						return b.store.Commit(ctx, "work", table.Record("nightly", r.token, table.Due{Key: r.Key()}, "p"))
 					}
 					return nil
 				})
@@ -383,6 +505,60 @@ func TestNoWorkBeginsOnALockThatIsKnownToBeLost(t *testing.T) {
 		ran, err := p.once("nightly").Do(context.Background(), KeyOf("1"), succeed)
 		assert.ErrorIs(t, err, ErrNotHeld)
 		assert.False(t, ran, "done twice")
+	})
+}
+
+// A call in the afternoon does what is due in the next night. If the schedule is hourly from then on, it does not wait for that.
+func TestAShorterPeriodTakesEffectAtOnce(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		ctx, p := context.Background(), b.process()
+		day := time.Now().UTC().Truncate(24 * time.Hour).Add(48 * time.Hour)
+		at := func(h int) { time.Sleep(time.Until(day.Add(time.Duration(h) * time.Hour))) }
+		at(16)
+		nightly := Every(24*time.Hour, 3*time.Hour)
+		_, err := p.once("report").Do(ctx, nightly, succeed)
+		require.NoError(t, err)
+		_, err = p.once("report").Do(ctx, Every(time.Hour), succeed)
+		assert.ErrorIs(t, err, ErrPassed, "it was run for this hour")
+		hourly := p.once("report")
+		for h := 17; h < 36; h++ {
+			at(h)
+			ran, err := hourly.Do(ctx, Every(time.Hour), succeed)
+			require.NoError(t, err)
+			assert.True(t, ran, "at %d:00", h%24)
+		}
+		_, err = p.once("report").TryDo(ctx, nightly, succeed)
+		assert.ErrorIs(t, err, ErrPassed, "the schedule that is no more")
+		said := p.log.lines("another period")
+		require.Len(t, said, 3, "once by each that has found it")
+		assert.Contains(t, said[1], "level=INFO")
+		assert.Contains(t, said[1], "was=24h0m0s period=1h0m0s")
+	})
+}
+
+// The record of the last period may have a larger key: that is no proof that this run's was recorded, and then a later one.
+func TestALargerKeyFromBeforeTheRunDoesNotSayThatItWasRecorded(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		ctx, p := context.Background(), b.process()
+		time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(40 * time.Hour)))
+		_, err := p.once("report").Do(ctx, Every(24*time.Hour, 3*time.Hour), succeed)
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		ran, err := p.once("report").Do(ctx, Every(time.Hour), func(_ context.Context, r Run) error {
+			attempt := 0
+			p.Lose(memtable.Once("finish"), nil)
+			p.Refuse(func(step string) error {
+				if step == "finish" {
+					if attempt++; attempt == 2 {
+						b.lose("report", r.Token())
+					}
+				}
+				return nil
+			})
+			return nil
+		})
+		assert.True(t, ran)
+		assert.ErrorIs(t, err, ErrNotHeld)
 	})
 }
 
@@ -481,4 +657,25 @@ func TestManyWaitersRunAKeyOnce(t *testing.T) {
 		all.Wait()
 		assert.Equal(t, 1, runs)
 	})
+}
+
+// afterRecord returns a process before whose claim the holder of the lock, which is cut off, records its key as done.
+func (b *bed) afterRecord(name, key string) *process {
+	old, runs := b.process(), make(chan Run, 1)
+	go func() {
+		_, _ = old.once(name).Do(context.Background(), KeyOf(key), func(ctx context.Context, r Run) error {
+			old.Cut()
+			runs <- r
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	}()
+	r, next := <-runs, b.process()
+	next.Refuse(func(step string) error {
+		if step == "claim" {
+			_ = b.store.Commit(context.Background(), "work", table.Record(name, r.token, table.Due{Key: key}, "old"))
+		}
+		return nil
+	})
+	return next
 }

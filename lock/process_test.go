@@ -199,7 +199,7 @@ func TestNoIncrementIsLostToKillsAndPauses(t *testing.T) {
 		assert.GreaterOrEqual(t, n.Int64, done, "an increment was lost")
 		assert.LessOrEqual(t, n.Int64, tried-fenced, "an increment was counted twice")
 		assert.Greater(t, done, int64(20))
-	})
+	}, spindletest.Private()) // its thousands of commits would make the shared emulator slow
 }
 
 // BenchmarkHandover: from just before Unlock in one process to Lock's return in the other.

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 )
 
 // queues lets the goroutines of this process compete for a lock in the order in which they came.
@@ -13,8 +14,9 @@ var queues = struct {
 
 type queue struct {
 	key   string
-	users int           // the queue is forgotten with the last
-	turn  chan struct{} // has room for one: Go serves blocked senders in the order in which they came
+	users int                  // the queue is forgotten with the last
+	turn  chan struct{}        // has room for one: Go serves blocked senders in the order in which they came
+	holds atomic.Pointer[held] // what is held in this turn; of a mutex
 	slots slots
 }
 
@@ -37,6 +39,16 @@ func (q *queue) leave() {
 	if q.users--; q.users == 0 {
 		delete(queues.byKey, q.key)
 	}
+}
+
+// inTurn is what is held by the one of this process whose turn it is, or nil, and how many wait behind it.
+func inTurn(key string) (h *held, behind int) {
+	queues.Lock()
+	defer queues.Unlock()
+	if q := queues.byKey[key]; q != nil {
+		return q.holds.Load(), q.users - 1
+	}
+	return nil, 0
 }
 
 // wait waits for its turn, and reports false if ctx ended first.
@@ -79,6 +91,7 @@ func tryEnter(key string) *queue {
 
 // done gives the turn to the next, and leaves.
 func (q *queue) done() {
+	q.holds.Store(nil)
 	q.next()
 	q.leave()
 }

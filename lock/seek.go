@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,7 @@ type seeker struct {
 	pick      pick
 	waiting   waiting
 	turn      atomic.Bool
+	limit     int    // of slots at its next look, if it has just given one back
 	quit      func() // at the end, of the slot too
 }
 
@@ -32,9 +34,9 @@ func (s *Semaphore) seek() *seeker {
 	q := join(s.contender.queue())
 	k := &seeker{Semaphore: s, queue: q, pick: pick{of: &q.slots}}
 	k.waiting.watch = s.contender.about.Watch()
-	k.candidate = s.contender.config.Candidate(k.waiting.watch.Table(s.contender.table), s.slots...)
+	k.candidate = s.contender.candidate(k.waiting.watch, s.slots...)
 	k.candidate.Promise.Slots = len(s.slots)
-	k.waiting.since = k.candidate.Clock.Now()
+	k.waiting.since, k.waiting.also = k.candidate.Clock.Now(), k.reason
 	k.quit = sync.OnceFunc(func() {
 		k.pick.drop()
 		k.pass()
@@ -55,8 +57,8 @@ func (k *seeker) pass() {
 	}
 }
 
-// acquire returns a slot that is held and agreed on. A slot that is not agreed on is given back in the
-// background. One that is lost in the meantime is no reason to give up, unless try is set.
+// acquire returns a slot that is held, and that all know who hold one. Any other slot is given back, and it looks again.
+// So it does if the slot is lost meanwhile, unless try is set.
 func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 	for {
 		k.candidate = k.candidate.Again()
@@ -64,48 +66,86 @@ func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 		if err != nil {
 			return nil, err
 		}
-		if t == nil { // another process was first at that slot: others may be free
+		switch {
+		case t == nil && k.waiting.last != nil: // the slots are those of a newer version
+			return nil, errFull
+		case t == nil: // another process was first at that slot: others may be free
 			continue
 		}
 		p := &Permit{held: k.contender.keep(t, k.waiting.watch), slot: t.Names()[0], quit: k.quit}
-		if err = k.agree(ctx, p.held, try); err == nil && p.Token() != 0 {
+		known, err := k.isKnown(ctx, p, try)
+		if known && p.Token() != 0 {
 			context.AfterFunc(t.Context(), k.quit)
 			return p, nil
 		}
-		lost := p.Token() == 0
-		go func() {
-			if p.held.leave() {
-				_ = p.held.giveBack(context.WithoutCancel(ctx), "")
-			}
-		}()
+		lost, given := p.Token() == 0, p.giveBackLater(ctx)
+		byNewer := k.contender.heldByNewer(err)
 		switch {
 		case ctx.Err() != nil:
 			return nil, (&waiting{since: k.waiting.since, last: err}).ended(ctx, k.contender.config.Clock)
-		case err == nil:
-			err = fmt.Errorf("%w: %w", ErrLost, cmp.Or(context.Cause(t.Context()), elect.ErrExpired))
-		}
-		if !lost || try {
+		case byNewer && try:
+			return nil, errFull
+		case lost && try && err == nil:
+			return nil, fmt.Errorf("%w: %w", ErrLost, cmp.Or(context.Cause(t.Context()), elect.ErrExpired))
+		case err != nil && !byNewer && (try || !lost):
 			return nil, err
+		}
+		if !lost { // to this candidate its own last term is over, also where it is not released yet
+			select {
+			case <-given:
+			case <-ctx.Done():
+			}
+		}
+		if byNewer {
+			elect.Sleep(ctx, k.contender.config.Clock, k.contender.pause(k.waiting.since))
 		}
 	}
 }
 
-// choose takes any slot that is free, but for those that others of this process have chosen.
+// giveBackLater gives a slot back that nobody was given. It closes the channel when that is done.
+func (p *Permit) giveBackLater(ctx context.Context) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if p.held.leave() {
+			_ = p.held.giveBack(context.WithoutCancel(ctx), table.Due{})
+		}
+	}()
+	return done
+}
+
+// isKnown looks at all slots that are held, once one is held here, and reports whether all know this one. Who looked
+// before it claimed may have seen nobody, and somebody with a smaller size may have come since: without this look, slots
+// beyond that size would be taken again and again. It ends with ctx, and once the slot is not held any more.
+func (k *seeker) isKnown(ctx context.Context, p *Permit, try bool) (bool, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.held.over, cancel)()
+	start := k.contender.config.Clock.Now()
+	for {
+		holders, err := k.holders(ctx)
+		switch {
+		case err == nil:
+			k.limit = k.common(holders)
+			return p.slot < slot(k.name, k.limit), nil
+		case try || elect.Lasting(err) || errors.Is(err, table.ErrNewer) || ctx.Err() != nil:
+			return false, fmt.Errorf("who holds the other slots is not known: %w", err)
+		}
+		elect.Sleep(ctx, k.contender.config.Clock, k.contender.pause(start))
+	}
+}
+
+// choose takes any slot that is free and that all holders know, but for those that others of this process have chosen.
 func (k *seeker) choose(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
 	wait := k.contender.config.Lease
-	var free []elect.Sight
 	for _, o := range seen {
-		if o.Free <= 0 {
-			free = append(free, o)
-			continue
-		}
-		wait = min(wait, o.Free)
-		if o.Confirmed() && o.Promise != nil {
-			if err := k.compare([]table.Observation{o.Observation}); err != nil {
-				return nil, 0, err
-			}
+		if o.Free > 0 {
+			wait = min(wait, o.Free)
 		}
 	}
+	common := min(k.common(holdersOf(seen)), cmp.Or(k.limit, maxSlots))
+	k.limit = 0
+	free := slices.DeleteFunc(slices.Clone(seen), func(o elect.Sight) bool { return o.Free > 0 || o.Name >= slot(k.name, common) })
 	if chosen, ok := k.pick.from(free, k.contender.config.Clock); ok {
 		k.pass()
 		return []elect.Sight{chosen}, 0, nil
@@ -114,4 +154,23 @@ func (k *seeker) choose(seen []elect.Sight) ([]elect.Sight, time.Duration, error
 		return nil, wait, nil
 	}
 	return nil, 0, errFull
+}
+
+// holdersOf are the slots that are held, of those that were seen.
+func holdersOf(seen []elect.Sight) (holders []table.Observation) {
+	for _, o := range seen {
+		if o.Free > 0 && o.Confirmed() && o.Promise != nil {
+			holders = append(holders, o.Observation)
+		}
+	}
+	return holders
+}
+
+// reason says why slots that are free were not taken, if only the common ones are.
+func (k *seeker) reason(seen []elect.Sight) string {
+	common := k.common(holdersOf(seen))
+	if common == len(k.slots) {
+		return ""
+	}
+	return fmt.Sprintf(" (another process gives this semaphore %d slots, and this one %d: while that one holds a slot, only the first %[1]d are taken)", common, len(k.slots))
 }

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"cloud.google.com/go/spanner"
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -27,13 +27,16 @@ type Semaphore struct {
 	contender contender
 	name      string
 	slots     []string
+	others    sync.Map // sizes that other holders gave, and that the log has
 }
 
 // NewSemaphore returns a Semaphore of n slots on name, in a table that ddl.Create makes; n is 1 to 1000. The
 // slots are locks named name/slot/0000 and so on. It makes no RPC. If an argument is wrong, Acquire and
 // TryAcquire say so. The options are those of New.
 //
-// All processes must give the same n. One that gives another gets ErrSize while others hold a slot.
+// All processes should give the same n. In a rolling update from one n to another, both versions get permits. While a
+// process with a smaller n holds a slot, the others take only slots that this n has too: holders of slots beyond it become
+// fewer, and none follows them. More than the largest n never hold. Each other n is logged once, as a warning.
 func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...spindle.Option) *Semaphore {
 	s := &Semaphore{name: name}
 	for i := range min(max(n, 0), maxSlots) {
@@ -57,7 +60,7 @@ func (s *Semaphore) isSlot(name string) bool {
 }
 
 // Acquire blocks until a slot is held or ctx ends. The error then wraps ctx's and says who holds the slots.
-// Errors that waiting can't fix, such as ErrSize or a missing table, are returned at once.
+// Errors that waiting can't fix, such as a missing table, are returned at once.
 //
 // In Do of a semaphore it takes another slot, which may have to be waited for. If the work of ctx holds all n
 // slots itself, by Do in Do, it would wait for itself: that is ErrHeld.
@@ -146,26 +149,6 @@ func (s *Semaphore) Permit(ctx context.Context) *Permit {
 	return &Permit{held: none, slot: slot(s.name, 0)}
 }
 
-// agree looks at all slots that others hold, once one is held here: of two that disagree and have taken
-// different slots at the same time, one at least sees the other. It ends with ctx, and once the slot is
-// not held any more.
-func (s *Semaphore) agree(ctx context.Context, h *held, try bool) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(h.over, cancel)()
-	start := s.contender.config.Clock.Now()
-	for {
-		holders, err := s.holders(ctx)
-		switch {
-		case err == nil:
-			return s.compare(holders)
-		case try || elect.Lasting(err) || ctx.Err() != nil:
-			return fmt.Errorf("who holds the other slots is not known: %w", err)
-		}
-		elect.Sleep(ctx, s.contender.config.Clock, s.contender.pause(start))
-	}
-}
-
 func (s *Semaphore) holders(ctx context.Context) ([]table.Observation, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(max(s.contender.config.Lease/3, time.Second), 10*time.Second))
 	defer cancel()
@@ -173,18 +156,25 @@ func (s *Semaphore) holders(ctx context.Context) ([]table.Observation, error) {
 	return s.contender.table.Holders(ctx, all, s.isSlot)
 }
 
-func (s *Semaphore) compare(holders []table.Observation) error {
+// common is how many slots all know that hold one, and this semaphore: the first ones. A mutex may have the name of a
+// slot, too.
+func (s *Semaphore) common(holders []table.Observation) int {
+	common := len(s.slots)
 	for _, o := range holders {
-		if s.disagrees(o) {
-			return fmt.Errorf("%w: it has %d slots here, and %d for %s, who holds %q", ErrSize, len(s.slots), o.Promise.Slots, holder(o), o.Name)
+		if size := o.Promise.Slots; size > 0 && size != len(s.slots) {
+			common = min(common, size)
+			s.warn(o)
 		}
 	}
-	return nil
+	return common
 }
 
-// disagrees tells the holders of a semaphore of another size. A mutex may have the name of a slot, too.
-func (s *Semaphore) disagrees(o table.Observation) bool {
-	return o.Promise.Slots != 0 && o.Promise.Slots != len(s.slots)
+// warn logs each other size once.
+func (s *Semaphore) warn(o table.Observation) {
+	if _, said := s.others.LoadOrStore(o.Promise.Slots, true); !said {
+		s.contender.config.Log.Warn("a semaphore has another size elsewhere: while both are held, only slots that both have are taken",
+			"table", s.contender.about.Table, "lock", s.name, "id", s.contender.config.ID, "slots", len(s.slots), "theirs", o.Promise.Slots, "holder", o.Holder())
+	}
 }
 
 // Permit is a slot of a semaphore, from Acquire to Release. It renews itself in the background.
@@ -195,13 +185,13 @@ type Permit struct {
 }
 
 // Release gives the slot back, in one RPC. It blocks until that is done, or ctx ends: the slot is left to
-// expire then. The error is ErrNotHeld if the slot was lost meanwhile, or given back before.
+// expire then. If ctx had ended before, Release takes three seconds at most instead. The error is ErrNotHeld if the slot was lost meanwhile, or given back before.
 func (p *Permit) Release(ctx context.Context) error {
 	if !p.held.leave() {
 		return p.held.wrap("release", ErrNotHeld)
 	}
 	defer p.quit()
-	if err := p.held.giveBack(ctx, ""); err != nil {
+	if err := p.held.giveBack(ctx, table.Due{}); err != nil {
 		return p.held.wrap("release", err)
 	}
 	return nil

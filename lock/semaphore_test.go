@@ -16,8 +16,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// cutOffWhileItAgrees cuts the process off when it has its slot, and has not seen the others yet.
-func cutOffWhileItAgrees(p *process) {
+// cutOffWhileItLooksAtTheOthers cuts the process off when it has its slot, and has not seen the others yet.
+func cutOffWhileItLooksAtTheOthers(p *process) {
 	p.After(func(step string) {
 		if step == "confirm" {
 			p.Cut()
@@ -28,7 +28,7 @@ func cutOffWhileItAgrees(p *process) {
 func TestTryAcquireWaitsForNoOutage(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
-		cutOffWhileItAgrees(p)
+		cutOffWhileItLooksAtTheOthers(p)
 		start := time.Now()
 		_, ok, err := p.semaphore("s", 3, spindle.WithLease(time.Hour)).TryAcquire(b.Context())
 		assert.False(t, ok)
@@ -38,7 +38,7 @@ func TestTryAcquireWaitsForNoOutage(t *testing.T) {
 		p.Mend()
 		time.Sleep(time.Minute) // well within the lease
 		for name, row := range b.store.Rows() {
-			assert.Zero(t, row.Heartbeat, "%s was given back", name)
+			assert.True(t, row.Heartbeat.IsZero() || isFree(row), "%s was given back", name)
 		}
 	})
 }
@@ -46,7 +46,7 @@ func TestTryAcquireWaitsForNoOutage(t *testing.T) {
 func TestAcquireEndsWithItsCtx(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
-		cutOffWhileItAgrees(p)
+		cutOffWhileItLooksAtTheOthers(p)
 		ctx, cancel := within1s(b.Context())
 		defer cancel()
 		start := time.Now()
@@ -56,10 +56,10 @@ func TestAcquireEndsWithItsCtx(t *testing.T) {
 	})
 }
 
-func TestAcquireGoesOnWhenASlotIsLostBeforeItIsAgreedOn(t *testing.T) {
+func TestAcquireGoesOnWhenASlotIsLostBeforeItIsHandedOut(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
-		cutOffWhileItAgrees(p)
+		cutOffWhileItLooksAtTheOthers(p)
 		time.AfterFunc(time.Minute, func() { p.After(nil); p.Mend() })
 		s := p.semaphore("s", 1)
 		slot, err := s.Acquire(b.Context())
@@ -129,6 +129,7 @@ func TestThoseWhoFindNoSlotQueue(t *testing.T) {
 		time.Sleep(time.Minute)
 		looks := len(p.sent())
 		assert.Less(t, looks, 100+120, "one of the queue looks at a time, and less often the longer it waits")
+		assert.Greater(t, looks, 60, "each second at least")
 		_, ok, err := s.TryAcquire(b.Context())
 		require.NoError(t, err)
 		assert.False(t, ok)
@@ -182,27 +183,6 @@ func TestASemaphoreMindsOnlyItsSlots(t *testing.T) {
 	})
 }
 
-func TestOfTwoSizesOneIsTold(t *testing.T) {
-	for _, size := range []int{5, maxSlots} { // both choose their last slot, so neither sees the other at first
-		inVirtualTime(t, func(b *bed) {
-			ctx := b.Context()
-			large, small := b.process(), b.process()
-			large.clock, small.clock = &stepping{}, &stepping{}
-			_, err := large.semaphore("s", size, spindle.WithID("large")).Acquire(ctx)
-			require.NoError(t, err)
-			_, err = small.semaphore("s", 3).Acquire(ctx)
-			require.ErrorIs(t, err, ErrSize)
-			assert.ErrorContains(t, err, "for \"large\"")
-			_, _, err = small.semaphore("s", 3).TryAcquire(ctx)
-			require.ErrorIs(t, err, ErrSize)
-			time.Sleep(time.Millisecond)
-			assert.Zero(t, b.store.Rows()["s/slot/0002"].Heartbeat, "given back")
-			_, err = small.semaphore("s", size).Acquire(ctx)
-			require.NoError(t, err)
-		})
-	}
-}
-
 func TestASemaphoreHasAtMostAThousandSlots(t *testing.T) {
 	for n, says := range map[int]string{1: "", maxSlots: "", maxSlots + 1: "a semaphore of 1001", 0: "a semaphore of 0"} {
 		s := NewSemaphore(&spanner.Client{}, "locktable", "s", n)
@@ -229,7 +209,7 @@ func TestASemaphoreThatCannotConfirmRestsHoweverOftenItQueues(t *testing.T) {
 				claims++
 			}
 		}
-		assert.LessOrEqual(t, claims, 3, "a lease to try, and a lease to rest")
+		assert.InDelta(t, 3, claims, 1, "a lease to try, and a lease to rest")
 	})
 }
 

@@ -46,19 +46,23 @@ func (d *dice) upTo(n time.Duration) time.Duration {
 
 func (d *dice) one(in int) bool { return d.upTo(time.Duration(in)) == 0 }
 
-// Random makes them those of a clock, too.
-func (c simClock) Random(d time.Duration) time.Duration { return c.upTo(d) }
-
+// simClock is the clock of one user, for one turn.
 type simClock struct {
 	elect.SystemClock
-	*dice
+	seed, of uint64
+}
+
+// Random depends on the instant, and not on what was asked before: goroutines of one turn may ask at one instant, as when a
+// lease ends, and in whatever order.
+func (c simClock) Random(d time.Duration) time.Duration {
+	return newDice(c.seed^uint64(time.Now().UnixNano()), c.of^uint64(d)).upTo(d)
 }
 
 // wire is one user's way to the table, for one turn.
 type wire struct {
 	*dice
 	store table.Store
-	sick  error       // of each confirmation
+	sick  error       // of each claim and confirmation
 	dead  atomic.Bool // the process crashed: nothing passes any more
 	away  atomic.Bool // an outage
 	deaf  atomic.Bool // an outage of heartbeats only
@@ -85,7 +89,7 @@ func (w *wire) pass(ctx context.Context, step string, f func() error) error {
 		<-ctx.Done()
 		return errWire
 	}
-	if w.sick != nil && step == "confirm" {
+	if w.sick != nil && (step == "claim" || step == "confirm") {
 		return w.sick
 	}
 	if ctx.Err() != nil && w.one(2) {
@@ -140,7 +144,7 @@ type user struct {
 	*dice
 	names []string // of which it takes some, if it takes a set
 	slots int      // of the semaphore names[0], or 0
-	sick  bool     // it can claim and not confirm, and has half the lease of the others
+	sick  bool     // its claims come to nothing, and it has half the lease of the others
 	home  int      // the process that it lives in
 }
 
@@ -177,6 +181,7 @@ var casts = map[string]cast{
 	"mutex":     {users: append(mutexUsers(0, "m", "m", "m"), append(mutexUsers(1, "m", "m"), sick)...)},
 	"set":       {users: sets()},
 	"semaphore": {users: slotUsers(0, "s", 3, 8), most: map[string]int{"s": 3}},
+	"sizes":     {users: append(slotUsers(0, "s", 3, 4), append(slotUsers(10, "s", 5, 4), slotUsers(20, "s", 1, 2)...)...), most: map[string]int{"s": 5}},
 	"neighbours": {
 		users: append(append(mutexUsers(0, "m", "m", "m_0001", "m_1", "m_12345678", "m/slot/0042", "m/slot/0000_b"),
 			slotUsers(20, "m", 2, 4)...), slotUsers(30, "m/slot/0001", 1, 1)...),
@@ -261,7 +266,7 @@ func (w *world) connect(u int, who user, turn int) (*wire, []spindle.Option) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wires[u] = wire
-	clock := simClock{dice: newDice(w.seed, uint64(u)<<32|uint64(turn)|1<<31)}
+	clock := simClock{seed: w.seed, of: uint64(u)<<32 | uint64(turn) | 1<<31}
 	return wire, []spindle.Option{silent, spindle.WithLease(lease),
 		func(c *options.Config) {
 			c.Store, c.Clock, c.Process = wire, clock, fmt.Sprint("simulated process ", who.home)

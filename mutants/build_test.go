@@ -33,7 +33,9 @@ import (
 //	}
 const running = "SPINDLE_MUTANT" // number of a mutant, from 1 on
 
-var packages = []string{".", "./group", "./internal/elect", "./internal/table", "./lock", "./simulation"}
+var packages = []string{".", "./cmd/spindle/internal/child", "./cmd/spindle/internal/cli", "./cmd/spindle/internal/execcmd", "./cmd/spindle/internal/guard",
+	"./cmd/spindle/internal/serve", "./doctor", "./group", "./internal/elect", "./internal/fence", "./internal/repeat", "./internal/table",
+	"./internal/telemetry", "./lock", "./simulation"}
 
 // all are the mutants of all lists. The number of a mutant is its place here, from 1 on.
 func all() []mutant {
@@ -46,8 +48,37 @@ func all() []mutant {
 
 // TestEveryMutantHasItsPlace applies all edits and builds nothing, for those who change the code.
 func TestEveryMutantHasItsPlace(t *testing.T) {
-	if _, err := overlayOf(all(), t.TempDir()); err != nil {
+	files, err := weave(all())
+	if err == nil {
+		_, err = files.overlay(t.TempDir())
+	}
+	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestEveryMutantCompiles checks the types and links nothing. Mutants of tests are left to the build.
+func TestEveryMutantCompiles(t *testing.T) {
+	woven, err := weave(all())
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := map[string]bool{}
+	for path := range woven {
+		if !strings.HasSuffix(path, "_test.go") {
+			changed["./"+filepath.ToSlash(filepath.Dir(path))] = true
+		}
+	}
+	tree, err := treeOf(slices.Sorted(maps.Keys(changed)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken, err := tree.broken(woven)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for number, err := range broken {
+		t.Errorf("mutant %q: %v", all()[number-1].name, err)
 	}
 }
 
@@ -65,17 +96,11 @@ func TestMain(m *testing.M) {
 
 // build makes, the first time, the tests of packages with all mutants in them.
 var build = sync.OnceValue(func() error {
-	overlay, err := overlayOf(all(), dir)
+	files, err := weave(all())
 	if err != nil {
 		return err
 	}
-	compile := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", dir+"/")
-	compile.Args = append(compile.Args, packages...)
-	compile.Dir = ".."
-	if out, err := compile.CombinedOutput(); err != nil {
-		return fmt.Errorf("a mutant does not compile: %w\n%s", err, out)
-	}
-	return nil
+	return files.compile(dir, packages)
 })
 
 // test runs tests of a package with a mutant, or with none, which is number 0.
@@ -84,6 +109,12 @@ func test(t *testing.T, pkg string, number int, args ...string) (string, error) 
 	if err := build(); err != nil {
 		t.Fatal(err)
 	}
+	return run(t, dir, pkg, number, args...)
+}
+
+// run is test for what was compiled in dir.
+func run(t *testing.T, dir, pkg string, number int, args ...string) (string, error) {
+	t.Helper()
 	source, err := filepath.Abs(filepath.Join("..", pkg))
 	if err != nil {
 		t.Fatal(err)
@@ -92,40 +123,70 @@ func test(t *testing.T, pkg string, number int, args ...string) (string, error) 
 	if pkg == "." {
 		name = "spindle"
 	}
-	run := exec.Command(filepath.Join(dir, name+".test"), args...)
+	limited := []string{"-c", `ulimit -v 8000000; exec "$@"`, "sh", filepath.Join(dir, name+".test")} // a mutant may allocate without an end
+	run := exec.Command("sh", append(limited, args...)...)
 	run.Dir = source
 	run.Env = append(os.Environ(), fmt.Sprintf("%s=%d", running, number))
-	out, err := run.CombinedOutput()
-	return string(out), err
+	var out head
+	run.Stdout, run.Stderr = &out, &out
+	err = run.Run()
+	return out.String(), err
 }
 
-// overlayOf writes every file that mutants edit, with all of them in it, and returns the file that tells go of them.
-func overlayOf(mutants []mutant, dir string) (string, error) {
-	files := map[string]*file{}
+// head keeps the beginning of what is written to it: a mutant may write without an end.
+type head struct{ strings.Builder }
+
+func (h *head) Write(p []byte) (int, error) {
+	if h.Len() < 4<<20 {
+		h.Builder.Write(p)
+	}
+	return len(p), nil
+}
+
+// files are those that mutants edit, by path.
+type files map[string]*file
+
+func weave(mutants []mutant) (files, error) {
+	all := files{}
 	for i, m := range mutants {
 		for _, e := range m.edits {
-			f, err := parsed(files, e.file)
+			f, err := all.at(e.file)
 			if err == nil {
 				err = f.plan(i+1, e)
 			}
 			if err != nil {
-				return "", fmt.Errorf("mutant %q: %w", m.name, err)
+				return nil, fmt.Errorf("mutant %q: %w", m.name, err)
 			}
 		}
 	}
-	replace := map[string]string{}
-	for i, path := range slices.Sorted(maps.Keys(files)) {
-		f := files[path]
+	return all, nil
+}
+
+// sources are the files with all mutants in them, and those that come beside, by absolute path.
+func (all files) sources() (map[string]string, error) {
+	sources := map[string]string{}
+	for path, f := range all {
 		absolute, err := filepath.Abs(filepath.Join("..", path))
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		beside := filepath.Join(filepath.Dir(absolute), "mutant_of_"+filepath.Base(absolute))
-		for at, source := range map[string]string{absolute: f.woven(), beside: f.which()} {
-			replace[at] = filepath.Join(dir, fmt.Sprintf("%d_%s", i, filepath.Base(at)))
-			if err := os.WriteFile(replace[at], []byte(source), 0o600); err != nil {
-				return "", err
-			}
+		sources[absolute] = f.woven()
+		sources[filepath.Join(filepath.Dir(absolute), "mutant_of_"+filepath.Base(absolute))] = f.which()
+	}
+	return sources, nil
+}
+
+// overlay writes the sources, and returns the file that tells go of them.
+func (all files) overlay(dir string) (string, error) {
+	sources, err := all.sources()
+	if err != nil {
+		return "", err
+	}
+	replace := map[string]string{}
+	for i, at := range slices.Sorted(maps.Keys(sources)) {
+		replace[at] = filepath.Join(dir, fmt.Sprintf("%d_%s", i, filepath.Base(at)))
+		if err := os.WriteFile(replace[at], []byte(sources[at]), 0o600); err != nil {
+			return "", err
 		}
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
@@ -136,6 +197,21 @@ func overlayOf(mutants []mutant, dir string) (string, error) {
 	return path, os.WriteFile(path, overlay, 0o600)
 }
 
+// compile makes the tests of packages.
+func (all files) compile(dir string, packages []string) error {
+	overlay, err := all.overlay(dir)
+	if err != nil {
+		return err
+	}
+	compile := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", dir+"/")
+	compile.Args = append(compile.Args, packages...)
+	compile.Dir = ".."
+	if out, err := compile.CombinedOutput(); err != nil {
+		return fmt.Errorf("a mutant does not compile: %w\n%s", err, out)
+	}
+	return nil
+}
+
 // file is one that mutants edit.
 type file struct {
 	path   string
@@ -143,12 +219,18 @@ type file struct {
 	pkg    string
 	base   int // of positions
 	funcs  []*ast.FuncDecl
-	here   map[*ast.FuncDecl]map[int][]edit // by number
-	others []edit                           // that add something beside functions, for all mutants
+	here   map[*ast.FuncDecl]map[int][]splice // by number
+	others []edit                             // that add something beside functions, for all mutants
 }
 
-func parsed(files map[string]*file, path string) (*file, error) {
-	if f, known := files[path]; known {
+// splice is what a function has in place of its text from one offset in the file to another.
+type splice struct {
+	from, to int
+	text     string
+}
+
+func (all files) at(path string) (*file, error) {
+	if f, known := all[path]; known {
 		return f, nil
 	}
 	source, err := os.ReadFile(filepath.Join("..", path))
@@ -160,33 +242,26 @@ func parsed(files map[string]*file, path string) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &file{path: path, source: string(source), pkg: tree.Name.Name, base: set.File(tree.Pos()).Base(), here: map[*ast.FuncDecl]map[int][]edit{}}
+	f := &file{path: path, source: string(source), pkg: tree.Name.Name, base: set.File(tree.Pos()).Base(), here: map[*ast.FuncDecl]map[int][]splice{}}
 	for _, decl := range tree.Decls {
 		if fn, is := decl.(*ast.FuncDecl); is && fn.Body != nil {
 			f.funcs = append(f.funcs, fn)
 		}
 	}
-	files[path] = f
+	all[path] = f
 	return f, nil
 }
 
-func (f *file) text(n ast.Node) string { return f.source[int(n.Pos())-f.base : int(n.End())-f.base] }
+func (f *file) text(n ast.Node) string { return f.source[f.offset(n.Pos()):f.offset(n.End())] }
 
 // plan finds the function whose body an edit is in.
 func (f *file) plan(number int, e edit) error {
 	if n := strings.Count(f.source, e.old); n != 1 {
 		return fmt.Errorf("the text to replace is in %s %d times, and should be there once: the source has changed, and so must this mutant:\n%s", f.path, n, e.old)
 	}
-	from := token.Pos(strings.Index(f.source, e.old) + f.base)
-	to := from + token.Pos(len(e.old))
-	for _, fn := range f.funcs {
-		if fn.Body.Pos() <= from && to <= fn.End() {
-			if f.here[fn] == nil {
-				f.here[fn] = map[int][]edit{}
-			}
-			f.here[fn][number] = append(f.here[fn][number], e)
-			return nil
-		}
+	from := strings.Index(f.source, e.old)
+	if f.replace(number, splice{from, from + len(e.old), e.new}) {
+		return nil
 	}
 	if !strings.Contains(e.new, e.old) {
 		return fmt.Errorf("the text to replace is in the body of no function of %s, where an edit can only add, as it is there for all mutants:\n%s", f.path, e.old)
@@ -196,6 +271,22 @@ func (f *file) plan(number int, e edit) error {
 	}
 	return nil
 }
+
+// replace adds to a mutant, if that is in the body of a function.
+func (f *file) replace(number int, s splice) bool {
+	for _, fn := range f.funcs {
+		if f.offset(fn.Body.Pos()) <= s.from && s.to <= f.offset(fn.End()) {
+			if f.here[fn] == nil {
+				f.here[fn] = map[int][]splice{}
+			}
+			f.here[fn][number] = append(f.here[fn][number], s)
+			return true
+		}
+	}
+	return false
+}
+
+func (f *file) offset(p token.Pos) int { return int(p) - f.base }
 
 // which is a file with the number of the mutant that is to run.
 func (f *file) which() string {
@@ -212,7 +303,7 @@ func (f *file) woven() string {
 	edited := slices.Collect(maps.Keys(f.here))
 	slices.SortFunc(edited, func(a, b *ast.FuncDecl) int { return cmp.Compare(b.Pos(), a.Pos()) }) // later ones first
 	for _, fn := range edited {
-		source = source[:int(fn.Pos())-f.base] + f.variants(fn) + source[int(fn.End())-f.base:]
+		source = source[:f.offset(fn.Pos())] + f.variants(fn) + source[f.offset(fn.End()):]
 	}
 	for _, e := range f.others {
 		source = strings.Replace(source, e.old, e.new, 1)
@@ -222,20 +313,25 @@ func (f *file) woven() string {
 
 // variants is a function that calls the one of the mutant that runs, and all of those.
 func (f *file) variants(fn *ast.FuncDecl) string {
-	head, name := f.source[int(fn.Pos())-f.base:int(fn.Name.Pos())-f.base], fn.Name.Name
-	tail := f.source[int(fn.Name.End())-f.base : int(fn.End())-f.base]
+	head, name := f.source[f.offset(fn.Pos()):f.offset(fn.Name.Pos())], fn.Name.Name
+	start, end := f.offset(fn.Name.End()), f.offset(fn.End())
 	var cases, variants strings.Builder
 	call := f.call(fn)
 	for _, number := range slices.Sorted(maps.Keys(f.here[fn])) {
-		mutated := tail
-		for _, e := range f.here[fn][number] {
-			mutated = strings.Replace(mutated, e.old, e.new, 1)
-		}
+		mutated := spliced(f.source[:end], f.here[fn][number])[start:]
 		fmt.Fprintf(&cases, "\tcase \"%d\":\n\t\t%s\n", number, fmt.Sprintf(call, number))
 		fmt.Fprintf(&variants, "\n\n%s%s_%d%s", head, name, number, mutated)
 	}
-	fmt.Fprintf(&variants, "\n\n%s%s_0%s", head, name, tail)
+	fmt.Fprintf(&variants, "\n\n%s%s_0%s", head, name, f.source[start:end])
 	return fmt.Sprintf("%s {\n\tswitch %s {\n%s\tdefault:\n\t\t%s\n\t}\n}%s", f.signature(fn), f.number(), &cases, fmt.Sprintf(call, 0), &variants)
+}
+
+// spliced replaces what comes last first.
+func spliced(source string, splices []splice) string {
+	for _, s := range slices.SortedFunc(slices.Values(splices), func(a, b splice) int { return cmp.Compare(b.from, a.from) }) {
+		source = source[:s.from] + s.text + source[s.to:]
+	}
+	return source
 }
 
 // signature is that of a function, whose receiver and parameters all have names here.

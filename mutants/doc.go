@@ -5,4 +5,9 @@
 // process of its own (build_test.go). Run them, in about a minute and a half, with
 //
 //	go test -tags mutants -v ./mutants
+//
+// Those who chose these mutants wrote the tests. A sample of mutants that nobody chose (sample_test.go) is drawn by a
+// seed from all changes that generate_test.go can make:
+//
+//	go test -tags mutants -v -run Sample ./mutants -sample 100 -mutation-seed 1 -timeout 0
 package mutants

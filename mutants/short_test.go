@@ -41,7 +41,8 @@ func TestNoShortMutant(t *testing.T) {
 }
 
 func shortMutants() []shortMutant {
-	return slices.Concat(lockMutants, electMutants, tableMutants, rootMutants, groupShortMutants)
+	return slices.Concat(electorMutants, lockMutants, semaphoreMutants, electMutants, tableMutants, rootMutants, groupShortMutants, onceMutants, leaksMutants, commandMutants,
+		fenceMutants, groupFaultMutants, freeMutants)
 }
 
 // short runs tests of a package some times without an emulator, until one fails.

@@ -10,6 +10,7 @@
 //   - group_test.go: groups instead of locks, and group_check_test.go: their invariants
 //   - handover_test.go: handovers, what the driver does to them, and their invariants
 //   - dice_test.go: chance
+//   - stall_test.go: what fails a run in which virtual time stands still
 //
 // The mutants in ../mutants show that it finds what it should.
 package simulation

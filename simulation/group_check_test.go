@@ -311,8 +311,9 @@ func (g *groups) promise(s lockState) (p promise) { return s.promise(s.token) }
 
 // partitionPromise is what the lease row of a partition says.
 type partitionPromise struct {
-	With string `json:"with"`
-	For  string `json:"for"`
+	Format int    `json:"v"`
+	With   string `json:"with"`
+	For    string `json:"for"`
 }
 
 // checkPartition judges a change of a partition's lock.
@@ -337,7 +338,7 @@ func (g *groups) checkPartition(step string, at time.Time, lock string, b, a loc
 		}
 	case "keep":
 		g.with[table.Hold{Name: lock, Token: a.token}] = a.with
-		promise, _ := json.Marshal(partitionPromise{a.writer, p.lease().String()})
+		promise, _ := json.Marshal(partitionPromise{1, a.writer, p.lease().String()})
 		if b.kind() != "claimed" || a.kind() != "held" || a.token != b.token || a.writer != b.writer || !p.member.terms[a.with] ||
 			!b.only(0) || !a.only(a.token) || a.leases[a.token].Writer != string(promise) {
 			bad()

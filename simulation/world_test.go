@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spindle-lock/spindle"
@@ -41,6 +42,7 @@ type world struct {
 	begun   time.Time
 	store   memtable.Store
 	running sync.WaitGroup // processes and their leader functions
+	now     atomic.Int64   // the virtual time since it began, for who watches it from without
 
 	mu       sync.Mutex // for everything below, for the processes, and held while a request lands
 	slots    []*process
@@ -118,7 +120,9 @@ func (w *world) dice(p *process, purpose string, more ...uint64) dice {
 	if p != nil {
 		id = p.id
 	}
-	d := seeded(w.seed, id, uint64(time.Since(w.begun)), hashOf(purpose))
+	now := time.Since(w.begun)
+	w.now.Store(int64(now))
+	d := seeded(w.seed, id, uint64(now), hashOf(purpose))
 	for _, m := range more {
 		d = seeded(uint64(d), m)
 	}

@@ -10,6 +10,14 @@
 //	0 3 * * *, 0 3 * * MON   lock.Every(24*time.Hour, 3*time.Hour)
 //	30 9,17 * * *            lock.Every(8*time.Hour, 90*time.Minute)
 //
+// A Cron of another zone (cron.WithLocation, CRON_TZ) fires at other times of UTC. In Asia/Kolkata, which is 5:30 ahead:
+//
+//	@hourly, 0 * * * *       lock.Every(time.Hour, 30*time.Minute)
+//	0 3 * * *                lock.Every(24*time.Hour, 21*time.Hour+30*time.Minute)
+//
+// A schedule half-way between two times of its lock.Every may run twice for one time, and not for another: the lock's
+// logger warns of that, and says which offset is better.
+//
 // It is compared with Spanner's clock, so clocks of machines may be off by nearly half a period, and the job may be
 // shorter than that. With a period of a day, a time zone or daylight saving time may be off by hours too.
 //

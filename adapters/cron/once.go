@@ -3,6 +3,7 @@ package spindlecron
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/robfig/cron/v3"
 
@@ -14,15 +15,31 @@ import (
 //
 // It is lock.Once.Do with ctx: Run waits while another machine does the work, the ctx of work ends if ctx does or the lock
 // is lost, and work that fails or panics is not done, so the next that asks or waits does it. Cancel ctx when you stop the
-// Cron, or it waits for what another machine does. If that may take longer than the period, put
-// cron.SkipIfStillRunning before it.
+// Cron, or it waits for what another machine does.
 //
-// Errors go to logger as errors, except that ctx has ended. That, and that another machine has done the work, is
-// information.
+// If the work takes longer than its period, here or on another machine, one run of this Job waits for it. Further ones
+// return at once, and so are not run on this machine: of the times meanwhile, not all are made up for.
+//
+// Errors go to logger as errors. Information is that ctx has ended, that another machine has done the work, that a run for
+// a later time was first (lock.ErrPassed), and that an earlier run still waits.
 func Job(ctx context.Context, logger cron.Logger, once *lock.Once, key lock.Key, work func(ctx context.Context, run lock.Run) error) cron.Job {
+	waits := make(chan struct{}, 1) // has room for one
 	return cron.FuncJob(func() {
-		ran, err := once.Do(ctx, key, work)
+		select {
+		case waits <- struct{}{}:
+		default:
+			logger.Info("not run: an earlier run still waits")
+			return
+		}
+		goOn := sync.OnceFunc(func() { <-waits })
+		defer goOn()
+		ran, err := once.Do(ctx, key, func(ctx context.Context, run lock.Run) error {
+			goOn()
+			return work(ctx, run)
+		})
 		switch {
+		case !ran && errors.Is(err, lock.ErrPassed):
+			logger.Info("not run: a later time is done", "reason", err)
 		case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
 			logger.Info("stopped", "reason", err)
 		case err != nil:

@@ -109,6 +109,59 @@ func TestAJobThatFailsOrPanicsIsRunByTheNextMachine(t *testing.T) {
 	trial.None(t, ran, "run again, though it was done")
 }
 
+// The run of a later time was first: that this one is not run any more is no error, and it is not said to be done.
+func TestATimeThatALaterOneHasPassedIsInformation(t *testing.T) {
+	t.Parallel()
+	db := spindletest.New(t)
+	a, b := newMachine(t, db), newMachine(t, db)
+	ran := make(chan string, 10)
+	work := func(_ context.Context, run lock.Run) error { ran <- run.Key(); return nil }
+	a.fire(a.job(lock.KeyOf("2026-11-21T04:00:00Z"), work))
+	trial.Await(t, ran, "the later run")
+	a.stop()
+	b.fire(b.job(lock.KeyOf("2026-11-21T03:00:00Z"), work))
+	assert.Equal(t, "not run: a later time is done", trial.Await(t, b.info, "why it is not run"))
+	trial.None(t, ran, "run after a later time")
+	trial.None(t, b.err, "an error")
+}
+
+// While one run of a job works, another waits, and no more: a job that never ends costs two goroutines, not one a tick.
+func TestOneRunWaitsForAJobThatOutlastsItsPeriod(t *testing.T) {
+	t.Parallel()
+	db := spindletest.New(t)
+	m := newMachine(t, db)
+	begun, finish := make(chan string, 10), make(chan bool)
+	j := m.job(lock.Every(time.Second), func(_ context.Context, run lock.Run) error {
+		begun <- run.Key()
+		<-finish
+		return nil
+	})
+	over := make(chan bool, 10)
+	run := func() { j.Run(); over <- true }
+	go run()
+	first := trial.Await(t, begun, "the job")
+	time.Sleep(time.Second) // the next time of the schedule
+	for range 5 {
+		go run()
+	}
+	for range 4 {
+		trial.Await(t, over, "the end of a run that does not wait")
+		assert.Equal(t, "not run: an earlier run still waits", trial.Await(t, m.info, "why it is not run"))
+	}
+	trial.None(t, over, "the end of the run that waits")
+	finish <- true
+	assert.Greater(t, trial.Await(t, begun, "the run that has waited"), first)
+	time.Sleep(time.Second)
+	go run() // the place is free again
+	finish <- true
+	trial.Await(t, begun, "the third run")
+	finish <- true
+	for range 3 {
+		trial.Await(t, over, "the end of a run")
+	}
+	trial.None(t, m.err, "an error")
+}
+
 // A job in a wrapper knows nothing of ctx: it goes on, and so does its lock. One that waits for another machine ends.
 func TestALockIsHeldUntilTheJobIsOverThoughCtxEnds(t *testing.T) {
 	t.Parallel()

@@ -15,11 +15,18 @@ import (
 	"github.com/spindle-lock/spindle/lock"
 )
 
-// ErrDone is what a listener of gocron.AfterLockError gets if another machine has run the job for this time.
+// ErrDone is what a listener of gocron.AfterLockError gets if another machine has run the job for this time. If one has run
+// it for a later time, and this one is not run any more, it is lock.ErrPassed.
 var ErrDone = errors.New("done already")
 
 // NewLocker returns a locker that lets a job run once for each key, such as lock.Every(time.Hour), on whichever machine
 // asks first: give it to gocron.WithDistributedJobLocker, or, for all jobs of one period, gocron.WithDistributedLocker.
+//
+// Use Task for a job that has to succeed: gocron tells its lockers only that a job is over, not how it ended. Under a
+// locker, a job is done for all machines, and for this time none of them runs it again, also if it has failed, if it was
+// told to stop, or if it did not even begin because a listener said no (gocron.BeforeJobRunsSkipIfBeforeFuncErrors).
+// Nor are jobs told anything of their locks: if one is lost, because Spanner was out of reach for a lease, say, the job
+// goes on while another machine may run it.
 //
 // It has a lock.Once for each job, of the name lock.Name(name, job), in a table that ddl.Create makes. The options are
 // those of lock.NewOnce. Name the jobs (gocron.WithName), the same on all machines: otherwise gocron calls them
@@ -28,12 +35,8 @@ var ErrDone = errors.New("done already")
 //
 // Lock waits while another machine runs the job, so that a machine that dies is replaced once its lease has expired.
 // Meanwhile the scheduler does not fire this job again, and the wait counts as a run for WithLimitConcurrentJobs. If the
-// other machine has done it, gocron counts the job as skipped here. All other errors are logged as warnings to
-// slog.Default, since gocron says nothing of them without gocron.AfterLockError.
-//
-// gocron tells its lockers only that a job is over. So one that has failed counts as done, as does one that was told
-// to stop. And it tells jobs nothing of their locks: if one is lost, because Spanner was out of reach for a lease, say,
-// the job goes on while another machine may run it. Task has neither limit.
+// other machine has done it, or a later time, gocron counts the job as skipped here. All other errors are logged as
+// warnings to slog.Default, since gocron says nothing of them without gocron.AfterLockError.
 func NewLocker(db *spanner.Client, table, name string, key lock.Key, opts ...spindle.Option) gocron.Locker {
 	return &locker{once: func(job string) *lock.Once { return lock.NewOnce(db, table, lock.Name(name, job), opts...) }, key: key}
 }
@@ -52,7 +55,7 @@ func (l *locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	switch {
 	case err == nil:
 		return h, nil
-	case !errors.Is(err, ErrDone) && ctx.Err() == nil:
+	case !errors.Is(err, ErrDone) && !errors.Is(err, lock.ErrPassed) && ctx.Err() == nil:
 		slog.WarnContext(ctx, "spindlegocron: the job is not run", "job", job, "reason", err)
 	}
 	return nil, err

@@ -1,8 +1,10 @@
 package spindlegocron_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -10,6 +12,7 @@ import (
 
 	"cloud.google.com/go/spanner"
 	"github.com/go-co-op/gocron/v2"
+	"github.com/google/uuid"
 	"github.com/jonboulle/clockwork"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -189,6 +192,68 @@ func TestUnderALockerAJobThatFailsIsDone(t *testing.T) {
 	b.Start()
 	assert.ErrorIs(t, trial.Await(t, b.denied, "why it is not run"), spindlegocron.ErrDone)
 	trial.None(t, b.ran, "run")
+}
+
+// A listener that refuses is the last that gocron asks, after the locker, and tells nobody: under a locker no machine runs the
+// job for that time. A Task has not asked for its lock by then.
+func TestATaskThatAListenerSkipsIsRunByAnotherMachine(t *testing.T) {
+	t.Parallel()
+	db := spindletest.New(t)
+	key, skipped := now(), make(chan string, 10)
+	a, b := newMachine(t, db), newMachine(t, db)
+	for _, m := range []*machine{a, b} {
+		refuse := gocron.WithEventListeners()
+		if m == a {
+			refuse = gocron.WithEventListeners(gocron.BeforeJobRunsSkipIfBeforeFuncErrors(func(_ uuid.UUID, name string) error {
+				skipped <- name
+				return errBroken
+			}))
+		}
+		m.job(t, immediately, m.runs(), gocron.WithName("locked"), m.locker(key), refuse)
+		m.job(t, immediately, spindlegocron.Task(m.once("task"), key, func(context.Context, lock.Run) error { m.ran <- "task"; return nil }), refuse)
+	}
+	a.Start()
+	for range 2 {
+		trial.Await(t, skipped, "both listeners")
+	}
+	require.NoError(t, a.Shutdown())
+	trial.None(t, a.ran, "run though a listener refused it")
+	b.Start()
+	assert.Equal(t, "task", trial.Await(t, b.ran, "the task on the other machine"))
+	assert.ErrorIs(t, trial.Await(t, b.denied, "why the other job is not run"), spindlegocron.ErrDone)
+	trial.None(t, b.ran, "run under the locker")
+}
+
+// The run of a later time was first: that this one is not run any more is no error.
+func TestATimeThatALaterOneHasPassedIsSkipped(t *testing.T) {
+	db := spindletest.New(t)
+	var warned bytes.Buffer
+	usual := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&warned, nil)))
+	defer slog.SetDefault(usual)
+	later, earlier := lock.KeyOf("2026-11-21T04:00:00Z"), lock.KeyOf("2026-11-21T03:00:00Z")
+	task := func(m *machine, key lock.Key) gocron.Task {
+		return spindlegocron.Task(m.once("task"), key, func(context.Context, lock.Run) error { m.ran <- "task"; return nil })
+	}
+	a, b := newMachine(t, db), newMachine(t, db)
+	a.job(t, immediately, task(a, later))
+	a.job(t, immediately, a.runs(), gocron.WithName("locked"), a.locker(later))
+	a.Start()
+	for range 2 {
+		trial.Await(t, a.over, "the runs of the later time")
+	}
+	require.NoError(t, a.Shutdown())
+	b.job(t, immediately, task(b, earlier))
+	b.job(t, immediately, b.runs(), gocron.WithName("locked"), b.locker(earlier))
+	b.Start()
+	trial.Await(t, b.over, "the end of the task that does nothing")
+	err := trial.Await(t, b.denied, "why it is not run")
+	assert.ErrorIs(t, err, lock.ErrPassed)
+	assert.NotErrorIs(t, err, spindlegocron.ErrDone, "nobody knows whether it ran")
+	require.NoError(t, b.Shutdown())
+	trial.None(t, b.ran, "run after a later time")
+	trial.None(t, b.failed, "an error")
+	assert.Empty(t, warned.String())
 }
 
 func TestATaskIsToldThatItsLockIsLost(t *testing.T) {

@@ -72,6 +72,8 @@ func TestScripts(t *testing.T) {
 			"leave":    leave,
 			"get":      get,
 			"record":   record,
+			"newer":    newer,
+			"silent":   silent,
 		},
 	})
 }
@@ -238,7 +240,8 @@ func asExit(err error, e **exec.ExitError) bool {
 	return ok
 }
 
-// claim lets somebody who asks no command hold a lock: claim NAME ID VALUE LEASE, with the escapes of Go's strings.
+// claim lets somebody who asks no command hold a lock: claim NAME ID VALUE LEASE, with the escapes of Go's strings. With the
+// word released after that, it is given back.
 func claim(ts *testscript.TestScript, neg bool, args []string) {
 	for i, arg := range args {
 		var err error
@@ -258,6 +261,9 @@ func claim(ts *testscript.TestScript, neg bool, args []string) {
 	for {
 		step := c.Try(ctx, elect.All, lease)
 		if step.Term != nil {
+			if len(args) > 4 && args[4] == "released" {
+				ts.Check(step.Term.Release(ctx, nil))
+			}
 			return
 		}
 		ts.Check(ctx.Err())
@@ -282,6 +288,33 @@ func record(ts *testscript.TestScript, neg bool, args []string) {
 		m = spanner.InsertOrUpdate("locktable", []string{"name", "writer"}, []any{row, args[1]})
 	}
 	_, err := db.Apply(context.Background(), []*spanner.Mutation{m})
+	ts.Check(err)
+}
+
+// newer makes the lease row of a lock that is held one of a newer version: newer NAME.
+func newer(ts *testscript.TestScript, neg bool, args []string) {
+	db := client(ts, "EMULATOR")
+	defer db.Close()
+	row, err := db.Single().ReadRow(context.Background(), "locktable", spanner.Key{args[0]}, []string{"token"})
+	ts.Check(err)
+	var token time.Time
+	ts.Check(row.Columns(&token))
+	_, err = db.Apply(context.Background(), []*spanner.Mutation{spanner.Update("locktable", []string{"name", "writer"},
+		[]any{table.LeaseKey(args[0], table.TokenAt(token)), `{"v":2,"lease":[1]}`})})
+	ts.Check(err)
+}
+
+// silent writes the rows of a lock whose holder was last heard from so long ago: silent NAME AGE.
+func silent(ts *testscript.TestScript, neg bool, args []string) {
+	age, err := time.ParseDuration(args[1])
+	ts.Check(err)
+	db := client(ts, "EMULATOR")
+	defer db.Close()
+	token, heartbeat := time.Now().Add(-age-time.Hour).Truncate(time.Microsecond), time.Now().Add(-age).Truncate(time.Microsecond)
+	row := func(name, writer string) *spanner.Mutation {
+		return spanner.Insert("locktable", []string{"name", "heartbeat", "token", "writer"}, []any{name, heartbeat, token, writer})
+	}
+	_, err = db.Apply(context.Background(), []*spanner.Mutation{row(args[0], "dead"), row(table.LeaseKey(args[0], table.TokenAt(token)), `{"lease":"1h"}`)})
 	ts.Check(err)
 }
 

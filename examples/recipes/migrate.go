@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"cloud.google.com/go/spanner"
@@ -19,7 +20,11 @@ type Migration struct {
 func Migrate(ctx context.Context, db *spanner.Client, migrations []Migration) error {
 	once := lock.NewOnce(db, "locktable", "migrations")
 	for _, m := range migrations {
-		if _, err := once.Do(ctx, lock.KeyOf(m.Version), m.Run); err != nil {
+		ran, err := once.Do(ctx, lock.KeyOf(m.Version), m.Run)
+		if !ran && errors.Is(err, lock.ErrPassed) {
+			continue // a later one is done, which has this one before it
+		}
+		if err != nil {
 			return fmt.Errorf("migration %s: %w", m.Version, err)
 		}
 	}

@@ -61,3 +61,16 @@ func TestAMigrationThatFailsIsTriedAgain(t *testing.T) {
 	require.NoError(t, Migrate(t.Context(), db.Client, []Migration{migration("0001", nil), migration("0002", nil), migration("0003", nil)}))
 	assert.Equal(t, []string{"0001", "0002", "0002", "0003"}, ran)
 }
+
+// A pod of an earlier version starts after the update: what it would run was run before the later migrations.
+func TestAnEarlierVersionFindsItsMigrationsPassed(t *testing.T) {
+	needEmulator(t)
+	db := spindletest.New(t)
+	var ran []string
+	migration := func(version string) Migration {
+		return Migration{version, func(context.Context, lock.Run) error { ran = append(ran, version); return nil }}
+	}
+	require.NoError(t, Migrate(t.Context(), db.Client, []Migration{migration("0001"), migration("0002"), migration("0003")}))
+	require.NoError(t, Migrate(t.Context(), db.Client, []Migration{migration("0001"), migration("0002")}))
+	assert.Equal(t, []string{"0001", "0002", "0003"}, ran)
+}

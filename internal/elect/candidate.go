@@ -2,6 +2,7 @@ package elect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -21,9 +22,15 @@ type Candidate struct {
 	Promise   table.Promise // made with each term
 	LockDelay time.Duration
 	Reclaim   bool
+	FreeRows  bool // claims by free rows, and leaves them: locks that change hands often cost half the requests so
 
 	own      table.Token // of its last term: when it competes again, nobody holds that
+	term     *Term       // the last one, until the candidate competes again
+	unkept   table.Token // the same, if it expired as heartbeats failed
+	yields   time.Duration
+	expired  int // terms in a row that did
 	seen     map[string]*memory
+	unsure   bool    // the outcome of its last claim is not known
 	resting  Instant // since when it leaves the locks to others
 	rest     time.Duration
 	gave     table.Token // of the term that it gave up, if that is why it rests
@@ -44,11 +51,13 @@ type Sight struct {
 	table.Observation
 	Free   time.Duration // how long after the observation the lock can be claimed: now, if not positive
 	Lapsed bool          // whoever had it did not give it back, and may not know yet that it is over
+	Last   time.Time     // when it was last known to be held: the last heartbeat of a holder, or its release; zero: not known
 }
 
 // Look observes all locks at one instant. It takes one RPC; another for holders that were not seen before,
 // and another if rows are missing.
 func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
+	c.comeBack()
 	ctx, cancel := context.WithTimeout(ctx, Attempt(c.Promise.Lease))
 	defer cancel()
 	began := c.Clock.Now()
@@ -66,9 +75,31 @@ func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
 			return nil, fmt.Errorf("observe: lock %q %w", o.Name, table.ErrGroup)
 		}
 		c.recognise(o, m, began)
-		sights[i] = Sight{Observation: o, Free: max(m.freeIn(o, c.rules()), c.restLeft()), Lapsed: m.lapsed(o)}
+		sights[i] = Sight{Observation: o, Free: max(m.freeIn(o, c.rules()), c.restLeft()), Lapsed: m.lapsed(o), Last: m.last}
 	}
 	return sights, nil
+}
+
+// comeBack takes in how the candidate's last term ended. If it expired because heartbeats failed, the candidate could win
+// the lock and not keep it. It must not win the next term before others may claim, or it would keep the lock from those who
+// can keep it. So it waits for the end of its own lease as they do, and from the second such term in a row, it lets them go
+// first. A term that was kept for ten leases begins a new row.
+func (c *Candidate) comeBack() {
+	t := c.term
+	if c.term = nil; t == nil {
+		return
+	}
+	c.unkept, c.yields = 0, 0
+	if t.kept() >= 10*t.lease {
+		c.expired = 0
+	}
+	if !errors.Is(context.Cause(t.ctx), ErrExpired) || !t.jeopardy.Load() {
+		return
+	}
+	c.unkept = t.token
+	if c.expired++; c.expired > 1 {
+		c.yields = t.lease / 3
+	}
 }
 
 // observe reads the lease rows along with the lock rows while nothing is known yet, if a lock row was missing
@@ -78,7 +109,7 @@ func (c *Candidate) observe(ctx context.Context) ([]table.Observation, error) {
 	if c.seen == nil || slices.ContainsFunc(c.Names, c.missed) { // the wall clock only bounds the keys that are read
 		return c.Table.Survey(ctx, c.Clock.Now().Time(), c.Names...)
 	}
-	observed, err := c.Table.Observe(ctx, c.Names...)
+	observed, err := c.glance(ctx)
 	if err == nil && slices.ContainsFunc(observed, c.unfamiliar) {
 		c.learn(observed)
 		observed, err = c.Table.Inspect(ctx, observed...)
@@ -88,6 +119,20 @@ func (c *Candidate) observe(ctx context.Context) ([]table.Observation, error) {
 		observed, err = c.Table.Survey(ctx, observed[0].At, c.Names...)
 	}
 	return observed, err
+}
+
+// glance reads the lock rows, and what is needed to claim by free rows.
+func (c *Candidate) glance(ctx context.Context) ([]table.Observation, error) {
+	if !c.FreeRows {
+		return c.Table.Observe(ctx, c.Names...)
+	}
+	since := make([]table.Token, len(c.Names))
+	var at time.Time
+	for i, name := range c.Names {
+		m := c.memory(name)
+		since[i], at = m.token, m.at
+	}
+	return c.Table.Follow(ctx, at, since, c.Names...)
 }
 
 // missed tells a lock whose row was not there when it was seen last.
@@ -110,7 +155,7 @@ func (c *Candidate) learn(observed []table.Observation) {
 }
 
 func (c *Candidate) rules() rules {
-	return rules{lease: c.Promise.Lease, delay: c.LockDelay, reclaim: c.Reclaim, id: c.ID, own: c.own, head: c.head()}
+	return rules{lease: c.Promise.Lease, delay: c.LockDelay, reclaim: c.Reclaim, id: c.ID, own: c.own, unkept: c.unkept, yields: c.yields, deference: c.Promise.Deference}
 }
 
 func (c *Candidate) memory(name string) *memory {

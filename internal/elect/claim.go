@@ -23,17 +23,26 @@ func (c *Candidate) Claim(ctx context.Context, seen ...Sight) (*Term, error) {
 		observed[i], names[i] = s.Observation, s.Name
 	}
 	running := context.WithoutCancel(ctx)
+	if claim, ok := c.freeClaim(observed); ok {
+		sent, err := c.claimFree(ctx, claim)
+		switch {
+		case err == nil:
+			c.supersede(names)
+			return c.begin(running, claim.Token, sent, names), nil
+		case !refusedTime(err):
+			return nil, err
+		}
+	}
 	var token table.Token
 	err := c.try(running, func(ctx context.Context) (err error) {
 		token, err = c.Table.Claim(ctx, c.ID, observed...)
 		return err
 	})
+	c.unsure = err != nil && !First(err)
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
-	for _, name := range names { // whoever was seen before is superseded
-		*c.memory(name) = memory{taken: true}
-	}
+	c.supersede(names)
 	sent, err := c.confirm(ctx, token, names)
 	if err != nil {
 		if !First(err) {
@@ -41,8 +50,23 @@ func (c *Candidate) Claim(ctx context.Context, seen ...Sight) (*Term, error) {
 		}
 		return nil, fmt.Errorf("confirm: %w", err)
 	}
+	return c.begin(running, token, sent, names), nil
+}
+
+// supersede forgets whoever was seen to hold what is claimed.
+func (c *Candidate) supersede(names []string) {
+	c.deferred.well = Instant{} // that it can look says nothing of a term of its own
+	for _, name := range names {
+		m := c.memory(name)
+		*m = memory{token: m.token, at: m.at, taken: true, pace: c.Promise.Lease, last: m.last}
+	}
+}
+
+// begin is the term that begins with a claim that was confirmed, by what was sent at that instant.
+func (c *Candidate) begin(ctx context.Context, token table.Token, sent Instant, names []string) *Term {
 	c.own, c.gave = token, 0
-	return newTerm(running, c, token, sent, names, c.deferred.deafness(c.Promise.Lease)), nil
+	c.term = newTerm(ctx, c, token, sent, names, c.deferred.deafness(c.Promise.Lease))
+	return c.term
 }
 
 // First reports whether err says that another candidate was first.
@@ -57,13 +81,14 @@ func First(err error) bool {
 func (c *Candidate) confirm(ctx context.Context, token table.Token, names []string) (Instant, error) {
 	running, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Promise.Lease)
 	defer cancel()
-	confirm := func(ctx context.Context) error { return c.Table.Confirm(ctx, token, c.Promise, names...) }
+	var sent Instant
+	stamped := table.Table{Store: stamp{c.Table.Store, func() { sent = c.Clock.Now() }}}
+	confirm := func(ctx context.Context) error { return stamped.Confirm(ctx, token, c.Promise, names...) }
 	heartbeat := func(ctx context.Context) error { return c.Table.Heartbeat(ctx, token, names...) }
 
 	var cause error // what went wrong first, not last
 	retry := Backoff{First: c.Promise.Lease / 200, Max: c.Promise.Lease / 10}
 	for {
-		sent := c.Clock.Now()
 		err := c.try(running, confirm)
 		switch {
 		case err == nil:
@@ -90,13 +115,58 @@ func (c *Candidate) confirm(ctx context.Context, token table.Token, names []stri
 	}
 }
 
-// withdraw frees what the candidate can't confirm, whether a confirmation was applied after all or not. What
-// fails expires. Then it rests: for a lease, or for a minute after an error that is known at once, as the locks
-// are free nearly all the time then.
+// stamp is a Store that says when a transaction has read, and its commit is about to be sent. The lease counts from the
+// commit, not from the read before it: with slow requests that is a large part of a short lease.
+type stamp struct {
+	table.Store
+	sent func()
+}
+
+func (s stamp) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+	return s.Store.Transact(ctx, step, func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+		writes, err := fn(ctx, r)
+		s.sent()
+		return writes, err
+	})
+}
+
+// disown frees the candidate's own claims whose replies were lost, and leaves the locks to others until it could have claimed
+// them again. Else it would do that as soon as its own lease has passed, and keep the locks for ever from candidates with a
+// longer lease. A candidate that has the same id by mistake may lose a claim by it.
+func (c *Candidate) disown(ctx context.Context, seen []Sight) (rests bool) {
+	if !c.unsure {
+		return false
+	}
+	var own []table.Observation
+	rest := c.Promise.Lease / 3
+	for _, s := range seen {
+		if s.Bare() && s.Writer == c.ID {
+			own, rest = append(own, s.Observation), max(rest, s.Heartbeat.Add(c.Promise.Lease).Sub(s.At))
+		}
+	}
+	if own == nil {
+		return false
+	}
+	// What fails is tried again after the next look.
+	_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Disown(ctx, c.ID, own...) })
+	c.resting, c.rest, c.gave = c.Clock.Now(), rest, 0
+	return true
+}
+
+// withdraw frees what the candidate can't confirm, whether a confirmation was applied after all or not, and rests: for a
+// lease, or for a minute after an error that is known at once, as the locks are free nearly all the time then.
 func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []string, why error) {
 	c.resting, c.rest, c.gave = c.Clock.Now(), c.Promise.Lease, 0
 	if Lasting(why) {
 		c.rest = min(c.rest, time.Minute)
 	}
-	_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, names...) })
+	c.insist(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, names...) })
+}
+
+// insist tries again and again to free locks, in the time of one attempt: other transactions of this process may abort each.
+// What it fails to free expires.
+func (c *Candidate) insist(ctx context.Context, free func(context.Context) error) {
+	_ = c.try(ctx, func(ctx context.Context) error {
+		return Insist(ctx, c.Clock, Attempt(c.Promise.Lease), free)
+	})
 }

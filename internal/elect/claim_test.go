@@ -2,6 +2,7 @@ package elect
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,5 +56,38 @@ func TestAClaimOfOneLockForgetsNothingOfAnother(t *testing.T) {
 		require.NoError(t, err)
 		assert.Positive(t, seen[0].Free, "its holder may not know yet")
 		assert.True(t, step.Term.Held())
+	})
+}
+
+// A candidate lets others go first after the second term in a row that expired because heartbeats failed. A term that it kept
+// for ten leases begins a new row: else each outage of a long life would cost it time.
+func TestATermThatWasKeptForLongBeginsANewRow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := &memtable.Link{Store: &memtable.Store{}}
+		c := candidate("a", link, "one")
+		yields := func(beats int) time.Duration {
+			time.Sleep(3 * lease)
+			step := c.Try(t.Context(), All, lease/3)
+			require.NotNil(t, step.Term, "%v", step.Err)
+			for range beats {
+				time.Sleep(lease / 3)
+				_, err := step.Term.Beat(lease / 3)
+				require.NoError(t, err)
+			}
+			link.Refuse(func(string) error { return errors.New("away") })
+			_, err := step.Term.Beat(lease / 3)
+			require.NoError(t, err)
+			time.Sleep(lease)
+			require.False(t, step.Term.Held())
+			link.Refuse(nil)
+			_, err = c.Look(t.Context())
+			require.NoError(t, err)
+			return c.yields
+		}
+		assert.Zero(t, yields(1), "the first")
+		assert.Equal(t, lease/3, yields(1), "the second in a row")
+		assert.Equal(t, lease/3, yields(28), "nine leases are not enough")
+		assert.Zero(t, yields(31))
+		assert.Equal(t, lease/3, yields(1))
 	})
 }

@@ -64,7 +64,15 @@ func Sleep(ctx context.Context, c Clock, d time.Duration) {
 // Jitter returns d less up to a tenth, so that candidates which started together do not stay so.
 func Jitter(c Clock, d time.Duration) time.Duration { return d - c.Random(d/10+1) }
 
-// Backoff grows from First to Max, by doubling, with jitter. The zero First is a thirtieth of Max.
+// What failed is tried again soon, however long the lease is: a lease of an hour must not make one lost request cost
+// minutes.
+const (
+	longestFirstPause = time.Second
+	longestPause      = 10 * time.Second
+)
+
+// Backoff is the pauses between attempts at something that fails. They grow from First to Max, by doubling, with jitter:
+// from a second to ten at most. The zero First is a thirtieth of Max.
 type Backoff struct {
 	First, Max time.Duration
 	next       time.Duration
@@ -76,7 +84,7 @@ func (b *Backoff) Pause(c Clock) time.Duration {
 	if first == 0 {
 		first = b.Max / 30
 	}
-	b.next = min(max(2*b.next, first), b.Max)
+	b.next = min(max(2*b.next, min(first, longestFirstPause)), b.Max, longestPause)
 	return Jitter(c, b.next)
 }
 

@@ -1,6 +1,7 @@
 package elect
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/table"
@@ -8,6 +9,8 @@ import (
 
 // memory is what a candidate keeps of one lock from one look to the next.
 type memory struct {
+	token   table.Token    // of the lock row when it was seen last,
+	at      time.Time      // and when that was
 	holder  table.Token    // whose promise it is
 	promise *table.Promise // nil: none was read
 
@@ -16,7 +19,9 @@ type memory struct {
 	feared time.Duration
 	absent time.Time // since when, by Spanner's clock, the lock row is known to be gone
 	strays map[table.Token]table.Promise
-	taken  bool // when the lock row was seen last, nobody had given the lock back
+	taken  bool          // when the lock row was seen last, nobody had given the lock back
+	pace   time.Duration // the lease of the last holder; 0: none was seen
+	last   time.Time     // the last heartbeat of a holder, or its release, by Spanner's clock
 
 	leaving table.Token // of the holder that was seen to be leaving
 	marked  Instant     // when it was last seen otherwise
@@ -30,17 +35,26 @@ type rules struct {
 	reclaim bool
 	id      string
 	own     table.Token   // of its last term, which is over
-	head    time.Duration // how long it lets those of higher priority go first
+	unkept  table.Token   // the same, if it expired as heartbeats failed: others may have the next
+	yields  time.Duration // how long it lets them go first then
+
+	deference int // how far its priority is below the highest
 }
 
 // learn takes in what was observed.
 func (m *memory) learn(o table.Observation, r rules) {
+	m.token, m.at = o.Token, o.At
 	if !o.Exists {
 		m.miss(o, r)
 		return
 	}
 	m.absent, m.strays = time.Time{}, nil
 	m.taken = !o.Heartbeat.IsZero() || o.Writer != "" // a claim that was withdrawn is no release
+	if o.Confirmed() {
+		m.last = o.Heartbeat
+	} else if !m.taken {
+		m.last = o.ReleasedAt()
+	}
 	switch {
 	case o.Heartbeat.IsZero():
 		m.feared = 0
@@ -52,7 +66,7 @@ func (m *memory) learn(o table.Observation, r rules) {
 	case o.Promise == nil:
 		m.feared = m.promise.Lease
 	default:
-		m.holder, m.promise, m.feared = o.Token, o.Promise, o.Promise.Lease
+		m.holder, m.promise, m.feared, m.pace = o.Token, o.Promise, o.Promise.Lease, o.Promise.Lease
 	}
 }
 
@@ -98,9 +112,11 @@ func (m *memory) freeIn(o table.Observation, r rules) time.Duration {
 	case !o.Exists && m.feared == 0:
 		return 0 // nobody had it, or its last holder gave it back
 	case !o.Exists:
-		return m.absent.Add(m.feared + r.delay + r.head).Sub(o.At)
+		return m.absent.Add(m.feared + r.delay + m.head(r)).Sub(o.At)
 	case o.Heartbeat.IsZero():
-		return min(o.Token.Time().Add(r.head).Sub(o.At), r.head) // it was released then
+		return min(o.ReleasedAt().Add(m.head(r)).Sub(o.At), m.head(r))
+	case r.unkept != 0 && o.Token == r.unkept:
+		return o.Heartbeat.Add(m.feared + r.delay + m.head(r) + r.yields).Sub(o.At)
 	case r.reclaim && o.Holder() == r.id:
 		return 0
 	case o.Token == r.own && r.own != 0 && r.delay == 0:
@@ -108,8 +124,17 @@ func (m *memory) freeIn(o table.Observation, r rules) time.Duration {
 	case !o.Confirmed():
 		return o.Heartbeat.Add(r.lease).Sub(o.At) // a bare claim promised nothing
 	}
-	return o.Heartbeat.Add(m.feared + r.delay + r.head).Sub(o.At)
+	return o.Heartbeat.Add(m.feared + r.delay + m.head(r)).Sub(o.At)
 }
+
+// head is how long the candidate lets those of higher priority go first: up to a fiftieth of a lease, or a second. By their
+// own leases, a high priority with a long one would come after a low priority with a short one.
+func (m *memory) head(r rules) time.Duration {
+	return min(m.paceOr(r.lease)/50, longestSpread) * time.Duration(r.deference) / table.MaxDeference
+}
+
+// paceOr is the last holder's lease, which all candidates know, or the candidate's own if it has seen no holder.
+func (m *memory) paceOr(own time.Duration) time.Duration { return cmp.Or(m.pace, own) }
 
 // lapsed tells a lock that was given back, or never held, from one whose last holder may be at work still.
 // A bare claim counts as lapsed: whom it superseded is not known. So does a row that has vanished.

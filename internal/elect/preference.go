@@ -14,7 +14,7 @@ type preference struct {
 	sick  bool        // the last one did not
 	asked table.Token // the last term whose holder it has asked
 
-	spurned bool          // it gave way, and nobody of higher priority has held the lock for a lease since
+	spurned bool          // it gave way, and none of higher priority has held the lock for three leases since
 	deaf    time.Duration // how long into a term it heeds no preference
 }
 
@@ -26,10 +26,14 @@ func (p *preference) looked(now Instant, err error) {
 	}
 }
 
+// known is for how many of its leases a candidate of higher priority looks before it asks, and holds before its requests are
+// heeded as before. A holder that can't keep the lock does not come as far, even if its last heartbeats commit late.
+const known = 3
+
 // see takes in that another holds the lock, for a candidate of that priority. Others like it say nothing about
 // those that are preferred.
 func (p *preference) see(o table.Observation, deference int) {
-	if o.Promise != nil && o.Promise.Deference < deference && o.Heartbeat.Sub(o.Token.Time()) >= o.Promise.Lease {
+	if o.Promise != nil && o.Promise.Deference < deference && o.Heartbeat.Sub(o.Token.Time()) >= known*o.Promise.Lease {
 		p.spurned, p.deaf = false, 0
 	}
 }
@@ -45,10 +49,10 @@ func (p *preference) deafness(lease time.Duration) time.Duration {
 }
 
 // prefer asks a holder of lower priority to hand the lock over, once in its term, if the candidate has been able
-// to look for three leases. An answer that is lost is asked for again.
+// to look for three leases, since its own last term if that was later. An answer that is lost is asked for again.
 func (c *Candidate) prefer(ctx context.Context, seen []Sight) {
 	p := &c.deferred
-	if p.sick || c.restLeft() > 0 || c.Clock.Now().Since(p.well) < 3*c.Promise.Lease {
+	if p.sick || c.Clock.Now().Since(p.well) < known*c.Promise.Lease {
 		return
 	}
 	for _, s := range seen {
@@ -60,9 +64,4 @@ func (c *Candidate) prefer(ctx context.Context, seen []Sight) {
 			p.asked = s.Token
 		}
 	}
-}
-
-// head is the head start that the candidate gives to those of higher priority.
-func (c *Candidate) head() time.Duration {
-	return c.Promise.Lease / 50 * time.Duration(c.Promise.Deference) / table.MaxDeference
 }

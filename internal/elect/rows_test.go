@@ -3,6 +3,7 @@ package elect_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ func TestAtMostTwoRowsAndOneAfterRelease(t *testing.T) {
 		rows := b.Store.Rows()
 		require.Len(t, rows, 2)
 		leaseRow := rows[table.LeaseKey("mylock", table.Token(a.Token()))]
-		assert.JSONEq(t, `{"lease":"10s","id":"a","value":"http://a"}`, leaseRow.Writer)
+		assert.JSONEq(t, `{"v":1,"lease":"10s","id":"a","value":"http://a"}`, leaseRow.Writer)
 		b.End(a)
 		rows = b.Store.Rows()
 		require.Len(t, rows, 1)
@@ -213,4 +214,38 @@ func TestAnUnreadablePromiseIsNotGuessedAt(t *testing.T) {
 		assert.Contains(t, log.String(), "ten seconds")
 		b.End(a, c)
 	})
+}
+
+// The newer version may hold the lock by rules that this one does not know, so its rows are left to it whatever time has
+// passed, and in whatever state they are.
+func TestALockOfANewerVersionIsLeftToIt(t *testing.T) {
+	for name, change := range map[string][]table.Write{
+		"it is held":            nil,
+		"its lock row is gone":  {{Kind: table.Delete, Name: fleet.Name}},
+		"it is said to reclaim": {{Kind: table.Update, Name: fleet.Name, Set: []table.Cell{{Column: table.ColWriter, Value: "b"}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+				var log fleet.Log
+				a := b.Start("a")
+				key := fleet.Key(a.Token())
+				b.Operator(append([]table.Write{{Kind: table.Update, Name: key, Set: []table.Cell{{Column: table.ColWriter, Value: `{"v":2,"lease":10}`}}}}, change...)...)
+				a.Link.Cut()
+				c := b.Start("b", spindle.WithReclaim(), spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+				before := b.Store.Rows()
+				time.Sleep(2 * time.Minute)
+				require.ErrorContains(t, c.Health(), "written by a newer version of spindle")
+				time.Sleep(time.Hour)
+				assert.False(t, c.Has())
+				assert.Equal(t, before, b.Store.Rows())
+				assert.Equal(t, 1, strings.Count(log.String(), "level=WARN"), log.String())
+				assert.Contains(t, log.String(), "update this program")
+
+				b.Operator(table.Write{Kind: table.Delete, Name: key}, table.Write{Kind: table.Put, Name: fleet.Name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: nil}, {Column: table.ColToken, Value: table.Now}, {Column: table.ColWriter, Value: nil}}})
+				b.Until(fleet.Lease, c.Has)
+				assert.NoError(t, c.Health())
+				b.End(a, c)
+			})
+		})
+	}
 }

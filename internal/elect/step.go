@@ -3,6 +3,8 @@ package elect
 import (
 	"context"
 	"errors"
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +20,7 @@ type Step struct {
 	Seen  []Sight       // what was seen, or nil
 	Term  *Term         // of the locks that were claimed, or nil
 	Pause time.Duration // until the next step, if there is no term
-	Err   error         // why nothing was seen or claimed, unless another was first
+	Err   error         // why nothing was seen or claimed, unless another was first, and not again and again
 	Rests bool          // the candidate leaves the locks to others, since it could not confirm
 }
 
@@ -53,6 +55,9 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, patience time.Durati
 	if slices.ContainsFunc(seen, func(s Sight) bool { return s.Confirmed() && s.Free > 0 }) {
 		c.contests = 0
 	}
+	if c.disown(ctx, seen) {
+		return Step{Seen: seen, Pause: min(Jitter(c.Clock, patience), c.restLeft()), Rests: true}
+	}
 	claim, wait, err := choose(seen)
 	if err != nil {
 		return Step{Seen: seen, Err: err, Pause: c.retry.Pause(c.Clock)}
@@ -70,20 +75,33 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, patience time.Durati
 		return Step{Seen: seen, Term: t}
 	case First(err):
 		c.contests++
-		return Step{Seen: seen, Pause: min(patience, c.spread(seen))} // who was first will be seen by the next look
+		step := Step{Seen: seen, Pause: min(patience, c.spread(seen))} // who was first will be seen by the next look
+		if c.contests >= lostInARow {
+			step.Err = fmt.Errorf("%d claims in a row came to nothing, and nobody holds the lock: %w", c.contests, err)
+		}
+		return step
 	}
 	return Step{Seen: seen, Err: err, Pause: c.retry.Pause(c.Clock)}
 }
+
+// lostInARow is how many claims another may be first with, before that is a problem: with a thousand candidates, one of
+// them holds the lock after a few.
+const lostInARow = 10
 
 // longestSpread is enough for thousands of candidates, however long the lease is.
 const longestSpread = time.Second
 
 // spread is a short pause at random, since many candidates know the instant at which a lease ends: up to a
-// fiftieth of the lease, the holder's or the candidate's, or a second. It doubles with each claim that was lost,
-// until somebody holds the lock: so many that this is too short for them do not go on to collide.
+// fiftieth of the last holder's lease, or a second. It doubles with each claim that was lost, until somebody holds the
+// lock: so many that this is too short for them do not go on to collide.
 func (c *Candidate) spread(seen []Sight) time.Duration {
-	lease := c.shortest(seen)
-	return c.Clock.Random(min(min(lease/50, longestSpread)<<min(c.contests, 8), lease/4) + 1)
+	lease := c.Promise.Lease
+	for i, s := range seen {
+		if last := c.memory(s.Name).paceOr(lease); i == 0 || last < lease {
+			lease = last
+		}
+	}
+	return c.Clock.Random(min(min(lease/50, longestSpread)<<min(c.contests, 8), lease/4, longestPause) + 1)
 }
 
 // shortest is the shortest lease, of the candidate and the holders.
@@ -109,9 +127,20 @@ func Lasting(err error) bool {
 	case codes.Unauthenticated: // unless the credentials could not be fetched just now
 		return !strings.HasPrefix(spanner.ErrDesc(err), "transport:")
 	case codes.NotFound, codes.FailedPrecondition, codes.InvalidArgument:
-		return !strings.Contains(spanner.ErrDesc(err), "ransaction") || Nested(err)
+		return !transactionIsLost(spanner.ErrDesc(err)) || Nested(err)
 	}
 	return false
+}
+
+// lostTransaction matches what Spanner, its client and the emulator say of a transaction that is gone. The names of
+// databases, tables and columns, which may have the word in them too, come after a colon, or after what they are.
+var (
+	lostTransaction = regexp.MustCompile(`^(?i)[^:]*\btransaction\b`)
+	named           = regexp.MustCompile(`^(?i)[^:]*\b(database|table|column|index|instance)\b`)
+)
+
+func transactionIsLost(desc string) bool {
+	return lostTransaction.MatchString(desc) && !named.MatchString(desc)
 }
 
 // Nested reports whether err says that the ctx is that of a transaction's function.

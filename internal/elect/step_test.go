@@ -53,6 +53,58 @@ func TestThoseWhoLoseAClaimSpreadMoreEachTime(t *testing.T) {
 	assert.LessOrEqual(t, widest(), lease/4)
 }
 
+// A crowd goes on to collide if it comes back at once when another's bare claim has come to nothing.
+func TestThoseWhoLoseClaimsSpreadMoreUntilSomebodyHoldsTheLock(t *testing.T) {
+	for rival, come := range map[string]func(t *testing.T, c *Candidate) (goAgain func()){
+		"a bare claim": func(t *testing.T, c *Candidate) func() {
+			seen, err := c.Look(t.Context())
+			require.NoError(t, err)
+			token, err := c.Table.Claim(t.Context(), c.ID, seen[0].Observation)
+			require.NoError(t, err)
+			return func() { require.NoError(t, c.Table.Withdraw(t.Context(), token, "m")) }
+		},
+		"a holder": func(t *testing.T, c *Candidate) func() {
+			step := c.Try(t.Context(), All, lease/3)
+			require.NotNil(t, step.Term)
+			return func() { require.NoError(t, step.Term.Release(t.Context(), ErrExpired)) }
+		},
+	} {
+		t.Run(rival, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var widest time.Duration
+				for range 50 {
+					store := &memtable.Store{}
+					late := &memtable.Link{Store: store}
+					late.Refuse(func(step string) error {
+						if step == "claim" {
+							return table.ErrAborted
+						}
+						return nil
+					})
+					c := candidate("c", late, "m")
+					var step Step
+					for range 4 {
+						goAgain := come(t, candidate("rival", store, "m"))
+						require.Positive(t, c.Try(t.Context(), All, lease/3).Seen[0].Free)
+						goAgain()
+						step = c.Try(t.Context(), All, lease/3)
+						require.NoError(t, step.Err)
+						require.Equal(t, 1, late.Counts()["claim"], "another was first")
+					}
+					widest = max(widest, step.Pause)
+				}
+				if rival == "a holder" {
+					assert.LessOrEqual(t, widest, 2*lease/50, "as after the first claim that was lost")
+					assert.Greater(t, widest, lease/50)
+				} else {
+					assert.Greater(t, widest, lease/10, "as after the fourth")
+					assert.LessOrEqual(t, widest, lease/4)
+				}
+			})
+		})
+	}
+}
+
 func TestALockWhoseLeaseRowCanNotBeReadStaysTaken(t *testing.T) {
 	for name, damage := range map[string]func(key string) []table.Write{
 		"held":   func(string) []table.Write { return nil },
@@ -109,21 +161,27 @@ func TestWhatIsAboutATransactionOrTheNetworkMayGoAwayByWaiting(t *testing.T) {
 		text string
 	}
 	for err, lasts := range map[said]bool{
-		{codes.PermissionDenied, "missing spanner.databases.beginOrRollbackReadWriteTransaction"}:      true,
-		{codes.Unauthenticated, "token expired"}:                                                       true,
-		{codes.NotFound, "Table not found: locktable"}:                                                 true,
-		{codes.InvalidArgument, "Cannot write commit timestamp"}:                                       true,
-		{codes.FailedPrecondition, "the value is longer than the column"}:                              true,
-		{codes.FailedPrecondition, "Cloud Spanner does not support nested transactions"}:               true,
-		{codes.Unauthenticated, "transport: per-RPC creds failed due to error: dial tcp: i/o timeout"}: false,
-		{codes.NotFound, "Transaction not found: 17"}:                                                  false,
-		{codes.InvalidArgument, "Invalid transaction ID"}:                                              false,
-		{codes.FailedPrecondition, "This transaction has been invalidated by a later one"}:             false,
-		{codes.Aborted, "Transaction was aborted"}:                                                     false,
-		{codes.Unavailable, "connection refused"}:                                                      false,
-		{codes.DeadlineExceeded, "it took too long"}:                                                   false,
-		{codes.Internal, "stream terminated by RST_STREAM"}:                                            false,
-		{codes.ResourceExhausted, "too many requests"}:                                                 false,
+		{codes.PermissionDenied, "missing spanner.databases.beginOrRollbackReadWriteTransaction"}:                         true,
+		{codes.Unauthenticated, "token expired"}:                                                                          true,
+		{codes.NotFound, "Table not found: locktable"}:                                                                    true,
+		{codes.NotFound, "Table not found: transaction_locks"}:                                                            true,
+		{codes.NotFound, "Table not found: transaction"}:                                                                  true,
+		{codes.NotFound, "Database not found: projects/p/instances/i/databases/transactions"}:                             true,
+		{codes.FailedPrecondition, "Value exceeds the limit for this column: transaction.writer"}:                         true,
+		{codes.FailedPrecondition, "Column writer of table transaction is read-only"}:                                     true,
+		{codes.InvalidArgument, "Cannot write commit timestamp"}:                                                          true,
+		{codes.FailedPrecondition, "the value is longer than the column"}:                                                 true,
+		{codes.FailedPrecondition, "Cloud Spanner does not support nested transactions"}:                                  true,
+		{codes.Unauthenticated, "transport: per-RPC creds failed due to error: dial tcp: i/o timeout"}:                    false,
+		{codes.NotFound, "Transaction not found: 17"}:                                                                     false,
+		{codes.FailedPrecondition, "Cannot read or query using a transaction after it has been committed or rolledback."}: false,
+		{codes.InvalidArgument, "Invalid transaction ID"}:                                                                 false,
+		{codes.FailedPrecondition, "This transaction has been invalidated by a later one"}:                                false,
+		{codes.Aborted, "Transaction was aborted"}:                                                                        false,
+		{codes.Unavailable, "connection refused"}:                                                                         false,
+		{codes.DeadlineExceeded, "it took too long"}:                                                                      false,
+		{codes.Internal, "stream terminated by RST_STREAM"}:                                                               false,
+		{codes.ResourceExhausted, "too many requests"}:                                                                    false,
 	} {
 		wrapped := fmt.Errorf("claim: %w", spanner.ToSpannerError(status.Error(err.code, err.text)))
 		assert.Equal(t, lasts, Lasting(wrapped), "%v", err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -34,15 +33,22 @@ type Term struct {
 	deadline     *time.Timer // ends ctx on time, whatever the keeper is waiting for
 
 	began Instant
+	last  atomic.Int64  // how long after that the last acknowledged heartbeat was sent
 	deaf  time.Duration // how long it heeds no preference
+
+	freeRows bool   // it leaves free rows
+	reclaims string // the id that may claim the locks back at once; "": none may
 
 	jeopardy atomic.Bool // the last heartbeat was not acknowledged
 	retry    Backoff
 }
 
 func newTerm(ctx context.Context, c *Candidate, token table.Token, sent Instant, names []string, deaf time.Duration) *Term {
-	t := &Term{table: c.Table, clock: c.Clock, token: token, names: names, lease: c.Promise.Lease, began: sent, deaf: deaf}
+	t := &Term{table: c.Table, clock: c.Clock, token: token, names: names, lease: c.Promise.Lease, began: sent, deaf: deaf, freeRows: c.FreeRows}
 	t.retry.Max = t.lease / 10
+	if c.Reclaim {
+		t.reclaims = c.ID
+	}
 	t.acknowledged.Store(&sent)
 	t.ctx, t.end = context.WithCancelCause(ctx)
 	t.deadline = c.Clock.AfterFunc(t.Left(), func() { t.end(ErrExpired) })
@@ -75,6 +81,9 @@ func (t *Term) Silence() time.Duration {
 	}
 	return t.clock.Now().Ran(*sent)
 }
+
+// kept is how long heartbeats have been acknowledged, whether the term is over or not.
+func (t *Term) kept() time.Duration { return time.Duration(t.last.Load()) }
 
 // Left is the time until the deadline. It is negative once the term is over.
 func (t *Term) Left() time.Duration {
@@ -151,6 +160,7 @@ func (t *Term) extend(sent Instant) bool {
 		return false
 	}
 	t.acknowledged.Store(&sent)
+	t.last.Store(int64(sent.Since(t.began)))
 	t.deadline.Reset(t.Left())
 	if t.jeopardy.Swap(false) {
 		t.retry.Reset()
@@ -177,81 +187,79 @@ func (t *Term) End(reason error) {
 // Release ends the term and frees its locks, trying until ctx ends or they would expire anyway. It fails
 // with table.ErrSuperseded if the term was over before.
 func (t *Term) Release(ctx context.Context, reason error) error {
-	free := func(ctx context.Context) error { return t.table.Release(ctx, t.token, t.names...) }
-	return t.giveBack(ctx, reason, free, func(ctx context.Context, unknown bool) bool { return unknown || t.released(ctx) })
+	return t.giveBack(ctx, reason, func(ctx context.Context) error { return t.free(ctx, t.names...) })
 }
 
-// Finish is Release of a term's only lock, in the commit that records key as done under it, by id. If an earlier attempt
-// may have done that, a later key in the record shows that it has: the lock was free for the next one.
-func (t *Term) Finish(ctx context.Context, reason error, key, id string) error {
-	free := func(ctx context.Context) error { return t.table.Finish(ctx, t.token, t.names[0], key, id) }
-	return t.giveBack(ctx, reason, free, func(ctx context.Context, unknown bool) bool {
-		last := t.done(ctx)
-		return t.by(last, key) || unknown && key < last.Key
+// Finish is Release of a term's only lock, in the commit that records due as done under it, by id.
+func (t *Term) Finish(ctx context.Context, reason error, due table.Due, id string) error {
+	return t.giveBack(ctx, reason, func(ctx context.Context) error {
+		if t.freeRows {
+			return t.table.FinishFree(ctx, t.token, t.lease, t.names[0], due, id)
+		}
+		return t.table.Finish(ctx, t.token, t.names[0], due, id)
 	})
+}
+
+// free is one attempt to free names.
+func (t *Term) free(ctx context.Context, names ...string) error {
+	if t.freeRows {
+		return t.table.ReleaseFree(ctx, t.token, t.lease, names...)
+	}
+	return t.table.Release(ctx, t.token, names...)
 }
 
 // Recorded reports whether key is known to have been recorded as done under the term.
 func (t *Term) Recorded(ctx context.Context, key string) bool {
-	return t.by(t.done(ctx), key)
-}
-
-// by reports whether what was done last is key, under this term.
-func (t *Term) by(last table.Done, key string) bool { return last.Token == t.token && last.Key == key }
-
-// done is what is known to have been done last.
-func (t *Term) done(ctx context.Context) table.Done {
 	ctx, cancel := context.WithTimeout(ctx, Attempt(t.lease))
 	defer cancel()
 	last, _, err := t.table.Done(ctx, table.Strong, t.names[0])
-	if err != nil {
-		return table.Done{}
-	}
-	return last
+	return err == nil && last.Token == t.token && last.Key == key
 }
 
-// giveBack tries until ctx ends or the locks would expire anyway. If it is told that the token is not good any more, an
-// earlier attempt may have done it, whose outcome may be unknown: done tells.
-func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Context) error, done func(ctx context.Context, unknown bool) bool) error {
-	left := t.Left()
+// giveBack tries until ctx ends or the locks would expire anyway. If it is refused, as the token is not good any more, an
+// earlier attempt may have been applied whose reply was lost: below this one, as the client sends such a commit again by
+// itself.
+func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Context) error) error {
+	last, left := t.acknowledged.Load(), t.Left()
 	t.End(reason)
 	ctx, cancel := context.WithTimeout(ctx, max(left, 0))
 	defer cancel()
-	unknown, err := Insist(ctx, t.clock, t.lease, free)
+	err := Insist(ctx, t.clock, t.lease, free)
 	switch {
-	case err == nil, errors.Is(err, table.ErrSuperseded) && done(ctx, unknown):
+	case err == nil:
 		return nil
-	case errors.Is(err, table.ErrSuperseded):
-		t.releaseRest(ctx)
-		return err
+	case !errors.Is(err, table.ErrSuperseded):
+		return fmt.Errorf("release: %w: left to expire", err)
+	case last != nil && t.clock.Now().Since(*last) < t.limit() && t.released(ctx):
+		return nil
 	}
-	return fmt.Errorf("release: %w: left to expire", err)
+	t.releaseRest(ctx)
+	return err
 }
 
-// Insist makes attempts at a step that frees locks until one succeeds, ctx ends, or the token is not good any more. If
-// unknown, there was an attempt before the last whose outcome is not known.
-func Insist(ctx context.Context, clock Clock, lease time.Duration, free func(context.Context) error) (unknown bool, err error) {
-	for retry := (Backoff{Max: lease / 10}); ; unknown = true {
+// Insist makes attempts at a step until one succeeds, ctx ends, or the token is not good any more.
+func Insist(ctx context.Context, clock Clock, lease time.Duration, free func(context.Context) error) error {
+	for retry := (Backoff{Max: lease / 10}); ; {
 		attempt, cancel := context.WithTimeout(ctx, min(lease/3, longestAttempt))
 		err := free(attempt)
 		cancel()
 		if err == nil || errors.Is(err, table.ErrSuperseded) {
-			return unknown, err
+			return err
 		}
 		Sleep(ctx, clock, retry.Pause(clock))
 		if ctx.Err() != nil {
-			return true, err
+			return err
 		}
 	}
 }
 
-// released reports whether the locks were given back. Within the term that was by an earlier attempt, below the
-// one that was told of: the client sends a commit again whose reply was lost.
-func (t *Term) released(ctx context.Context) bool {
-	seen, err := t.table.Observe(ctx, t.names...)
-	return err == nil && !slices.ContainsFunc(seen, func(o table.Observation) bool {
-		return !o.Exists || !o.Heartbeat.IsZero() || o.Writer != "" || o.Token <= t.token
+// released reports whether the locks were given back by this term, which is over, and its lease was not when that was found.
+func (t *Term) released(ctx context.Context) (yes bool) {
+	_ = Insist(ctx, t.clock, t.lease, func(ctx context.Context) (err error) {
+		yes, err = t.table.GivenBack(ctx, t.token, t.reclaims, t.names...)
+		return err
 	})
+	return yes
 }
 
 // releaseRest frees those of several locks that are still held under the token. What fails expires.
@@ -260,6 +268,6 @@ func (t *Term) releaseRest(ctx context.Context) {
 		return
 	}
 	for _, name := range t.names {
-		_ = t.table.Release(ctx, t.token, name)
+		_ = t.free(ctx, name)
 	}
 }

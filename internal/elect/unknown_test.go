@@ -32,6 +32,28 @@ func TestClaimOfUnknownOutcome(t *testing.T) {
 	})
 }
 
+// A machine whose claims are applied, and never answered, has a shorter lease than the others: they must not wait for ever for
+// the end of its claims, which it would renew before that.
+func TestClaimsThatAreNeverAnsweredKeepTheLockFromNobody(t *testing.T) {
+	for name, opts := range map[string][]spindle.Option{"plain": nil, "reclaims": {spindle.WithReclaim()}} {
+		t.Run(name, func(t *testing.T) {
+			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+				sick := b.Machine("sick", opts...)
+				sick.Link.Lose(nil, func(step string) bool { return step == "claim" })
+				b.Run(sick)
+				b.Until(time.Minute, func() bool { return len(b.Store.Rows()) == 1 })
+				healthy := b.Machine("healthy", spindle.WithLease(3*fleet.Lease))
+				b.Run(healthy)
+				b.Until(3*fleet.Lease, healthy.Has)
+				time.Sleep(time.Hour)
+				assert.True(t, healthy.Has())
+				assert.Equal(t, "elected", healthy.Seen.Kinds())
+				b.End(sick, healthy)
+			})
+		})
+	}
+}
+
 func TestConfirmOfUnknownOutcomeIsToldByAHeartbeat(t *testing.T) {
 	for name, fault := range map[string]func(*memtable.Link){
 		"reply lost":   func(l *memtable.Link) { l.Lose(nil, memtable.Once("confirm")) },

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -55,7 +56,9 @@ func (f Fence) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanne
 		return time.Time{}, err
 	}
 	opts = append(slices.Clip(opts), spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE))
-	at, err := table.Acknowledged(f.Table.DB.Apply(ctx, append(f.Mutations(), ms...), opts...))
+	at, err := again(ctx, func() (time.Time, error) {
+		return table.Acknowledged(f.Table.DB.Apply(ctx, append(f.Mutations(), ms...), opts...))
+	})
 	return at, f.tell(ctx, began, err)
 }
 
@@ -67,17 +70,38 @@ func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context
 		return time.Time{}, err
 	}
 	var refused error
-	resp, err := f.Table.DB.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
-		if refused = txn.BufferWrite(f.Mutations()); refused == nil {
-			refused = fn(ctx, txn)
+	at, err := again(ctx, func() (time.Time, error) {
+		resp, err := f.Table.DB.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+			if refused = txn.BufferWrite(f.Mutations()); refused == nil {
+				refused = fn(ctx, txn)
+			}
+			return refused
+		}, spanner.TransactionOptions{IsolationLevel: sppb.TransactionOptions_SERIALIZABLE})
+		if refused != nil {
+			return resp.CommitTs, err
 		}
-		return refused
-	}, spanner.TransactionOptions{IsolationLevel: sppb.TransactionOptions_SERIALIZABLE})
+		return table.Acknowledged(resp.CommitTs, err)
+	})
 	if refused != nil {
-		return resp.CommitTs, err // fn's own error is never about the fence
+		return at, err // fn's own error is never about the fence
 	}
-	at, err := table.Acknowledged(resp.CommitTs, err)
 	return at, f.tell(ctx, began, err)
+}
+
+// again runs a transaction again that the emulator has forgotten, until ctx ends, as the client does where Spanner aborts
+// one.
+func again(ctx context.Context, run func() (time.Time, error)) (time.Time, error) {
+	for most := time.Millisecond; ; most = min(2*most, 100*time.Millisecond) {
+		at, err := run()
+		if !table.Dropped(err) {
+			return at, err
+		}
+		select {
+		case <-time.After(rand.N(most)):
+		case <-ctx.Done():
+			return at, err
+		}
+	}
 }
 
 // refuse is the error of what nobody has to be asked for, or nil.

@@ -23,8 +23,54 @@ type Link struct {
 	refuse func(step string) error // nothing happens, and this is the answer
 	after  func(step string)       // before the caller sees the answer
 	again  func(step string) bool  // a call that succeeded is made once more
+	ill    illness
 	count  map[string]int
 }
+
+// Sickness is what is wrong with one step of a process for good.
+type Sickness string
+
+// Sicknesses are all of them.
+var Sicknesses = []Sickness{Refused, Lost, Silent, Slow}
+
+// The sicknesses: the step is refused, its request is lost, its reply is lost, or it is applied late, whatever the caller
+// waits for.
+const (
+	Refused Sickness = "refused"
+	Lost    Sickness = "lost"
+	Silent  Sickness = "silent"
+	Slow    Sickness = "slow"
+)
+
+type illness struct {
+	step string
+	how  Sickness
+	late time.Duration
+}
+
+var errRefused = errors.New("refused")
+
+func (i illness) pass(ctx context.Context, call func(context.Context) error) error {
+	switch i.how {
+	case Refused:
+		return errRefused
+	case Slow:
+		time.Sleep(i.late)
+		return errors.Join(call(context.WithoutCancel(ctx)), ctx.Err())
+	case Silent:
+		_ = call(ctx)
+	}
+	<-ctx.Done()
+	return ErrCut
+}
+
+// Sicken makes one step sick from now on: late is how late a slow one is.
+func (l *Link) Sicken(step string, how Sickness, late time.Duration) {
+	l.change(func() { l.ill = illness{step, how, late} })
+}
+
+// Heal makes no step sick.
+func (l *Link) Heal() { l.change(func() { l.ill = illness{} }) }
 
 // Lose makes the link lose the requests, or the replies, of the steps for which these are true; nil loses none. A caller
 // whose message is lost waits for the end of its ctx.
@@ -76,6 +122,7 @@ func (l *Link) pass(ctx context.Context, step string, call func(context.Context,
 	var lost, silent bool
 	var refused error
 	var after func(string)
+	var ill illness
 	l.change(func() {
 		if l.count == nil {
 			l.count = map[string]int{}
@@ -85,9 +132,11 @@ func (l *Link) pass(ctx context.Context, step string, call func(context.Context,
 		if l.refuse != nil {
 			refused = l.refuse(step)
 		}
-		after = l.after
+		after, ill = l.after, l.ill
 	})
 	switch {
+	case ill.how != "" && ill.step == step:
+		return ill.pass(ctx, func(ctx context.Context) error { return call(ctx, l.Store) })
 	case lost:
 		<-ctx.Done()
 		return ErrCut

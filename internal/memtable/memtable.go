@@ -192,7 +192,7 @@ func apply(rows map[string]table.Row, w table.Write, at time.Time) error {
 	case w.Kind == table.Update && !exists:
 		return fmt.Errorf("%w: %q", table.ErrMissing, w.Name)
 	case w.Kind == table.Insert && exists:
-		return fmt.Errorf("row %q exists already", w.Name)
+		return fmt.Errorf("%w: %q", table.ErrExists, w.Name)
 	}
 	row.Name = w.Name
 	for _, c := range w.Set {

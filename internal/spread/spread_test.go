@@ -165,6 +165,7 @@ func TestAMemberThatJoinsTakesItsShareAndMovesNothingElse(t *testing.T) {
 				}
 			}
 			require.LessOrEqual(t, moved(before, after), (n+m-1)/m)
+			require.GreaterOrEqual(t, moved(before, after), n/m)
 			before = after
 		}
 	}
@@ -219,6 +220,7 @@ func TestMembersThatComeAndGoAtRandomMoveLittleMoreThanNeeded(t *testing.T) {
 	}
 	t.Logf("moved %.2f times what had to", float64(moves)/float64(needed))
 	require.Less(t, float64(moves)/float64(needed), 1.5)
+	require.GreaterOrEqual(t, moves, needed)
 }
 
 func count(owner []int, slot int) (n int) {

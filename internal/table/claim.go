@@ -89,7 +89,7 @@ func unchanged(o Observation, rows map[string]Row) bool {
 		if !isLeaseKey(o.Name, key) {
 			continue
 		}
-		if _, known := o.Strays[tokenOf(key)]; !known {
+		if _, known := o.Strays[tokenOf(key)]; !known && !slices.Contains(o.FreeStrays, tokenOf(key)) {
 			return false
 		}
 	}
@@ -101,7 +101,7 @@ func drop(o Observation) (writes []Write) {
 	if o.Exists {
 		writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})
 	}
-	for _, token := range slices.Sorted(maps.Keys(o.Strays)) {
+	for _, token := range slices.Concat(slices.Sorted(maps.Keys(o.Strays)), o.FreeStrays) {
 		writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, token)})
 	}
 	return writes
@@ -146,6 +146,24 @@ func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error
 		}
 		if writes == nil {
 			return nil, ErrSuperseded
+		}
+		return writes, nil
+	})
+	return err
+}
+
+// Disown frees those of the locks that are as they were seen, if that is a bare claim by id: a claim whose reply was lost. As
+// with Withdraw, who claimed stays in the row. It fails with ErrChanged if there is none.
+func (t Table) Disown(ctx context.Context, id string, seen ...Observation) error {
+	_, err := t.change(ctx, "withdraw", claimed(seen), func(rows map[string]Row) ([]Write, error) {
+		var writes []Write
+		for _, o := range seen {
+			if row := rows[o.Name]; row.Writer == id && bare(row, o.Token) {
+				writes = append(writes, Write{Kind: Update, Name: o.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, Now}}})
+			}
+		}
+		if writes == nil {
+			return nil, ErrChanged
 		}
 		return writes, nil
 	})

@@ -87,3 +87,32 @@ func TestHoldersAreThoseThatAreMeant(t *testing.T) {
 	assert.False(t, errors.Is(err, table.ErrMissing))
 	assert.Len(t, store.Rows(), 2)
 }
+
+func TestOnlyAnOwnBareClaimIsDisowned(t *testing.T) {
+	ctx, store := t.Context(), &memtable.Store{}
+	tab := table.Table{Store: store}
+	claim := func(id string) table.Observation {
+		seen, err := tab.Survey(ctx, time.Now(), "mylock")
+		require.NoError(t, err)
+		_, err = tab.Claim(ctx, id, seen...)
+		require.NoError(t, err)
+		seen, err = tab.Observe(ctx, "mylock")
+		require.NoError(t, err)
+		return seen[0]
+	}
+	bare := claim("a")
+	require.ErrorIs(t, tab.Disown(ctx, "b", bare), table.ErrChanged, "another's claim")
+	require.NoError(t, tab.Disown(ctx, "a", bare))
+	row := store.Rows()["mylock"]
+	assert.Zero(t, row.Heartbeat, "it is free at once")
+	assert.Equal(t, "a", row.Writer, "and was not released by the last holder")
+	require.ErrorIs(t, tab.Disown(ctx, "a", bare), table.ErrChanged, "it is disowned already")
+
+	later := claim("a")
+	require.ErrorIs(t, tab.Disown(ctx, "a", bare), table.ErrChanged, "another claim")
+	require.NoError(t, tab.Confirm(ctx, later.Token, table.Promise{Lease: time.Second}, "mylock"))
+	require.ErrorIs(t, tab.Disown(ctx, "a", later), table.ErrChanged, "it was confirmed, by a process that knows of it")
+	good, err := tab.Good(ctx, later.Token, "mylock")
+	require.NoError(t, err)
+	assert.True(t, good)
+}

@@ -25,31 +25,57 @@ var (
 
 	// ErrUnordered says that a key is neither before nor after what was done last.
 	ErrUnordered = errors.New("one is a tick of a schedule, and the other is not")
+
+	// ErrDone says that a key is done.
+	ErrDone = errors.New("it is done already")
+
+	// ErrPassed says that a larger key is done: nothing is known of this one, and it is not run any more.
+	ErrPassed = errors.New("a larger key is done")
 )
+
+// Due is what is to be done: a key, and, of the tick of a schedule, the schedule's period.
+type Due struct {
+	Key    string
+	Period time.Duration // zero: of no schedule that is known
+}
 
 // Done is what was done last under a lock.
 type Done struct {
-	Key   string // "": nothing was
+	Due   // of no key: nothing was
 	By    string
 	Token Token
 	At    time.Time // of the commit that says so
 }
 
 type doneJSON struct {
-	Key string `json:"done"`
-	By  string `json:"by,omitempty"`
+	V      int    `json:"v,omitempty"` // its format
+	Key    string `json:"done"`
+	Period string `json:"period,omitempty"`
+	By     string `json:"by,omitempty"`
 }
 
-// Covers reports whether key is done: itself, or a later one. It fails with ErrUnordered for a tick among other keys, or
-// the other way around: a key such as "again" would be after every tick, and no tick be done any more.
-func (d Done) Covers(key string) (bool, error) {
-	if d.Key == "" {
-		return false, nil
+// Forbids returns why a key is not to be run, or nil: ErrDone, ErrPassed, or, for a tick among other keys and for another
+// key among ticks, ErrUnordered: a key such as "again" would be after every tick, and no tick be run any more.
+//
+// A tick that was done may be ahead of the time by half its period. If the schedule has another period now, its ticks would
+// wait for that: only those that were due when it was recorded are passed.
+func (d Done) Forbids(due Due) error {
+	switch {
+	case d.Key == "":
+		return nil
+	case isTick(d.Key) != isTick(due.Key):
+		return fmt.Errorf("key %q can't be compared with what was done last, %q: %w: use another name for it", due.Key, d.Key, ErrUnordered)
+	case due.Key == d.Key:
+		return ErrDone
+	case due.Key > d.Key, d.OtherPeriod(due) && d.At.Before(timeOf(due.Key)):
+		return nil
 	}
-	if isTick(d.Key) != isTick(key) {
-		return false, fmt.Errorf("key %q can't be compared with what was done last, %q: %w: use another name for it", key, d.Key, ErrUnordered)
-	}
-	return key <= d.Key, nil
+	return fmt.Errorf("key %q is not run any more, and it is not known whether it ran: %w: %q", due.Key, ErrPassed, d.Key)
+}
+
+// OtherPeriod reports whether the schedule of what was done last had another period.
+func (d Done) OtherPeriod(due Due) bool {
+	return d.Period != 0 && due.Period != 0 && d.Period != due.Period
 }
 
 // CheckDone says why a key can't be that of what is done, or nil.
@@ -79,29 +105,35 @@ func (t Table) Done(ctx context.Context, bound Bound, name string) (Done, time.T
 
 // decodeDone refuses what it can't read: taken for nothing, it would be done again.
 func decodeDone(row Row) (Done, error) {
-	var j doneJSON
-	if err := json.Unmarshal([]byte(row.Writer), &j); err != nil || j.Key == "" {
+	j := doneJSON{Period: "0s"} // rows may say none
+	err := json.Unmarshal([]byte(row.Writer), &j)
+	if newer := known(row.Name, j.V); newer != nil {
+		return Done{}, fmt.Errorf("%w: %w", ErrGarbled, newer)
+	}
+	period, unreadable := time.ParseDuration(j.Period)
+	if err != nil || unreadable != nil || j.Key == "" {
 		return Done{}, fmt.Errorf("%w: row %q says %q where JSON such as {\"done\":\"42\"} was expected: correct it, or delete the row if nothing was done", ErrGarbled, row.Name, row.Writer)
 	}
-	return Done{Key: j.Key, By: j.By, Token: TokenAt(row.Token), At: row.Heartbeat}, nil
+	return Done{Due: Due{j.Key, period}, By: j.By, Token: TokenAt(row.Token), At: row.Heartbeat}, nil
 }
 
-// Record are the writes that say that key is done, by id, and that fail their commit unless name is held under token.
-func Record(name string, token Token, key, id string) []Write {
-	return []Write{good(name, token), record(name, token, key, id)}
+// Record are the writes that say that due is done, by id, and that fail their commit unless name is held under token.
+func Record(name string, token Token, due Due, id string) []Write {
+	return []Write{good(name, token), record(name, token, due, id)}
 }
 
-func record(name string, token Token, key, id string) Write {
-	said, _ := json.Marshal(doneJSON{key, id}) // strings: this can't fail
+func record(name string, token Token, due Due, id string) Write {
+	j := doneJSON{V: format, Key: due.Key, By: id}
+	if due.Period != 0 {
+		j.Period = due.Period.String()
+	}
+	said, _ := json.Marshal(j) // strings: this can't fail
 	return Write{Kind: Put, Name: name + doneSuffix, Set: []Cell{{ColHeartbeat, Now}, {ColToken, token.Time()}, {ColWriter, string(said)}}}
 }
 
-// Finish is Release that also records key as done, by id. It fails with ErrSuperseded if the token is not good any more:
+// Finish is Release that also records due as done, by id. It fails with ErrSuperseded if the token is not good any more:
 // nothing is recorded then, unless an earlier attempt did.
-func (t Table) Finish(ctx context.Context, token Token, name, key, id string) error {
-	writes := append(release(Hold{name, token}), record(name, token, key, id))
+func (t Table) Finish(ctx context.Context, token Token, name string, due Due, id string) error {
+	writes := append(release(Hold{name, token}), record(name, token, due, id))
 	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "finish", writes))
 }
-
-// doneUnder returns the lock that a row says of what was done.
-func doneUnder(key string) (string, bool) { return strings.CutSuffix(key, doneSuffix) }

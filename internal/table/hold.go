@@ -28,7 +28,12 @@ func (t Table) Release(ctx context.Context, token Token, names ...string) error 
 }
 
 func release(h Hold) []Write {
-	return []Write{good(h.Name, h.Token), {Kind: Delete, Name: h.Key()}, {Kind: Update, Name: h.Name, Set: released}}
+	return append(consume(h.Name, h.Token), Write{Kind: Update, Name: h.Name, Set: released})
+}
+
+// consume deletes the lease row, or the free row, of a token, and makes the commit fail unless it is there.
+func consume(name string, token Token) []Write {
+	return []Write{good(name, token), {Kind: Delete, Name: LeaseKey(name, token)}}
 }
 
 // released is what the row of a lock says after it was given back. Its token is the time of the release, which

@@ -73,9 +73,10 @@ func CheckKey(name string) error {
 	case leaseLike.MatchString(name):
 		return fmt.Errorf("lock name %q could be taken for the lease row of lock %q: it must not end in _ and 16 or more digits",
 			name, name[:strings.LastIndexByte(name, '_')])
-	case strings.HasSuffix(name, doneSuffix):
-		return fmt.Errorf("lock name %.64q could be taken for what was done last under lock %.64q: it must not end in %s",
-			name, strings.TrimSuffix(name, doneSuffix), doneSuffix)
+	}
+	if lock, ok := beside(name); ok {
+		return fmt.Errorf("lock name %.64q could be taken for a row beside that of lock %.64q: it must not end in %s, nor in %s",
+			name, lock, doneSuffix, brokenSuffix)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ const (
 	Released    State = "released"    // its last holder gave it back
 	Unconfirmed State = "unconfirmed" // it is claimed, and has no lease row that lets the claimant act
 	Orphaned    State = "orphaned"    // it has a lease row and no lock row, or its member has no row: somebody deleted that by hand
-	Unreadable  State = "unreadable"  // its lease row does not say how long the holder may act
+	Unreadable  State = "unreadable"  // its lease row does not say how long the holder may act, or in a newer format
 )
 
 // Listing is a lock as an operator sees it, with its lease row folded into it. A partition of a group is what its
@@ -39,7 +39,7 @@ func (l Listing) State() State {
 	switch {
 	case l.Unreadable != nil:
 		return Unreadable
-	case !l.Exists && len(l.Strays) > 0, l.Adrift:
+	case !l.Exists && len(l.Strays) > 0, l.Adrift: // of free rows nobody may act
 		return Orphaned
 	case !l.Exists:
 		return Free
@@ -75,7 +75,7 @@ func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, ti
 		name := row.Name
 		if lock, ok := lockOf(name); ok {
 			name = lock
-		} else if lock, ok := doneUnder(name); ok {
+		} else if lock, ok := beside(name); ok {
 			name = lock
 		}
 		if strings.HasPrefix(name, prefix) { // not the lease row alone, as that of a is with a_
@@ -109,9 +109,8 @@ func (t Table) ListOne(ctx context.Context, name string) (Listing, error) {
 		if err != nil {
 			return Listing{}, err
 		}
-		l := list([]string{name}, at, rows)[0]
-		if l.State() != Unconfirmed || about.Add(12*time.Hour).After(at) {
-			return l, nil
+		if !at.After(about.Add(12 * time.Hour)) {
+			return list([]string{name}, at, rows)[0], nil
 		}
 		about = at
 	}

@@ -145,7 +145,7 @@ func TestRowsOfGroupsAreNotPruned(t *testing.T) {
 		require.NoError(t, tab.Release(t.Context(), m.Token, m.Name))
 		time.Sleep(time.Hour)
 		before := store.Rows()
-		assert.Empty(t, prune(t, tab, 0))
+		assert.Empty(t, prune(t, tab, table.Ages{}))
 		assert.Equal(t, before, store.Rows())
 	})
 }

@@ -110,13 +110,15 @@ func resourceKind(err error) string {
 	return ""
 }
 
-// missing wraps an error of a commit in ErrMissing or ErrNotFound if it is one of these.
+// missing wraps an error of a commit in ErrMissing, ErrNotFound or ErrExists if it is one of these.
 func missing(err error) error {
 	switch {
 	case Missing(err):
 		return fmt.Errorf("%w: %w", ErrMissing, err)
 	case spanner.ErrCode(err) == codes.NotFound:
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	case spanner.ErrCode(err) == codes.AlreadyExists:
+		return fmt.Errorf("%w: %w", ErrExists, err)
 	}
 	return err
 }

@@ -18,20 +18,42 @@ type Observation struct {
 	Heartbeat time.Time // zero: released
 	Token     Token     // released: of no term, but the time of the release
 	Writer    string    // who claimed; "", or a successor: released, or leaving
+	Freed     time.Time // when it was released, if its free row was read at the same instant; zero: it has none that is known
+	Began     time.Time // when its holder claimed it by a free row, if the lease row was read at the same instant
 
 	// Promise is the holder's, if its lease row was read at the same instant.
 	Promise *Promise
 
 	// Strays are lease rows that no lock row goes with, by token, in a survey: the lock row is gone, or it
 	// is held under a token that has no lease row. Somebody changed that by hand, and a holder may not
-	// know yet.
-	Strays map[Token]Promise
+	// know yet. FreeStrays are free rows that no lock row goes with.
+	Strays     map[Token]Promise
+	FreeStrays []Token
 }
 
 // Confirmed tells a holder's row from a released one and from a bare claim. A claim writes its own commit
 // timestamp as token and heartbeat, and the confirmation is a later commit.
 func (o Observation) Confirmed() bool {
 	return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) != o.Token
+}
+
+// Bare tells a claim that was not confirmed.
+func (o Observation) Bare() bool { return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) == o.Token }
+
+// ReleasedAt is when a lock was released. Without its free row, of a lock that has one, it is some time before that.
+func (o Observation) ReleasedAt() time.Time {
+	if !o.Freed.IsZero() {
+		return o.Freed
+	}
+	return o.Token.Time()
+}
+
+// Since is when it came to what it is: when it was claimed or released. The token says so, unless its claimant has chosen it.
+func (o Observation) Since() time.Time {
+	if o.Began.IsZero() {
+		return o.ReleasedAt()
+	}
+	return o.Began
 }
 
 // Leaving tells a holder that has announced that it will give the lock up.
@@ -59,6 +81,16 @@ func (o Observation) Holder() string {
 // Observe reads the lock rows of the names, at one instant, in one RPC.
 func (t Table) Observe(ctx context.Context, names ...string) ([]Observation, error) {
 	return t.observe(ctx, "observe", Keys{Names: names}, names)
+}
+
+// Follow is Observe with the lease rows and the free rows of these tokens, one for each name, and of all later ones up to a day
+// after that time.
+func (t Table) Follow(ctx context.Context, at time.Time, since []Token, names ...string) ([]Observation, error) {
+	keys := Keys{Names: names}
+	for i, name := range names {
+		keys.Ranges = append(keys.Ranges, Range{From: LeaseKey(name, since[i]), To: LeaseKey(name, TokenAt(at.Add(24*time.Hour)))})
+	}
+	return t.observe(ctx, "observe", keys, names)
 }
 
 // Inspect is Observe with the lease rows of the tokens that were observed before.
@@ -121,16 +153,22 @@ func observation(name string, at time.Time, byName map[string]Row, rows []Row) (
 // observe makes an observation of rows. Leases are, among other rows, all lease rows of the lock that were read.
 func observe(name string, at time.Time, byName map[string]Row, leases []Row) (Observation, error) {
 	o := lockRow(name, at, byName)
+	if o.Exists && o.Heartbeat.IsZero() {
+		o.Freed = freedSince(byName[LeaseKey(name, o.Token)])
+	}
 	if o.Exists && !o.Confirmed() {
 		return o, nil
 	}
 	if leaseRow, ok := byName[LeaseKey(name, o.Token)]; ok && o.Exists {
 		p, err := decodePromise(leaseRow.Name, leaseRow.Writer)
 		o.Promise = &p
+		if p.Nonce != "" {
+			o.Began = leaseRow.Heartbeat
+		}
 		return o, err
 	}
 	var err error
-	o.Strays, err = strays(name, leases)
+	o.Strays, o.FreeStrays, err = strays(name, leases)
 	return o, err
 }
 
@@ -152,18 +190,23 @@ func withLeases(names []string, at time.Time) Keys {
 	return keys
 }
 
-func strays(name string, rows []Row) (map[Token]Promise, error) {
-	found := map[Token]Promise{}
+func strays(name string, rows []Row) (found map[Token]Promise, free []Token, err error) {
+	found = map[Token]Promise{}
 	for _, row := range rows {
-		if isLeaseKey(name, row.Name) {
-			p, err := decodePromise(row.Name, row.Writer)
-			if err != nil {
-				return nil, err
-			}
+		if !isLeaseKey(name, row.Name) {
+			continue
+		}
+		p, err := decodePromise(row.Name, row.Writer)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case p.Free:
+			free = append(free, tokenOf(row.Name))
+		default:
 			found[tokenOf(row.Name)] = p
 		}
 	}
-	return found, nil
+	return found, free, nil
 }
 
 func index(rows []Row) map[string]Row {

@@ -2,6 +2,7 @@ package table
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -28,6 +29,8 @@ type Promise struct {
 	ID    string        // the holder's; "": it is in the lock row
 	Value string        // what the holder published
 	Slots int           // the size of the semaphore that the lock is a slot of, or 0
+	Nonce string        // by which who claimed by a free row knows its own lease row
+	Free  bool          // there is no holder: the row is a free row, and the lease is the last holder's
 
 	Obeys     bool // the holder looks for requests to hand the lock over
 	Deference int  // how far its priority is below the highest, which is 0
@@ -43,6 +46,7 @@ type Promise struct {
 }
 
 type promiseJSON struct {
+	V         int    `json:"v,omitempty"` // its format
 	Lease     string `json:"lease,omitempty"`
 	ID        string `json:"id,omitempty"`
 	Value     string `json:"value,omitempty"`
@@ -53,10 +57,12 @@ type promiseJSON struct {
 	Since     Token  `json:"since,omitempty"`
 	With      string `json:"with,omitempty"`
 	For       string `json:"for,omitempty"`
+	Nonce     string `json:"nonce,omitempty"`
+	Free      bool   `json:"free,omitempty"`
 }
 
 func (p Promise) encode() string {
-	j := promiseJSON{p.Lease.String(), p.ID, p.Value, p.Slots, p.Obeys, p.Deference, p.Plan, p.Since, p.With, ""}
+	j := promiseJSON{format, p.Lease.String(), p.ID, p.Value, p.Slots, p.Obeys, p.Deference, p.Plan, p.Since, p.With, "", p.Nonce, p.Free}
 	if p.With != "" {
 		j.Lease, j.For = "", j.Lease
 	}
@@ -69,16 +75,23 @@ func (p Promise) Size() int { return len(p.encode()) }
 
 // decodePromise refuses what it can't read: a guess that is too short would make two holders.
 func decodePromise(key, s string) (Promise, error) {
-	p, err := parsePromise(s)
-	if err != nil {
+	p, err := parsePromise(key, s)
+	switch {
+	case errors.Is(err, ErrNewer):
+		return Promise{}, err
+	case err != nil:
 		return Promise{}, fmt.Errorf("lease row %q: %w: how long its holder may act is not known, so the lock stays taken: stop the holder, then delete the row", key, err)
 	}
 	return p, nil
 }
 
-func parsePromise(s string) (Promise, error) {
+func parsePromise(key, s string) (Promise, error) {
 	var j promiseJSON
-	if err := json.Unmarshal([]byte(s), &j); err != nil {
+	err := json.Unmarshal([]byte(s), &j) // what a newer version wrote may have other types
+	if newer := known(key, j.V); newer != nil {
+		return Promise{}, newer
+	}
+	if err != nil {
 		return Promise{}, fmt.Errorf("promise %q is not JSON such as {\"lease\":\"10s\"}: %w", s, err)
 	}
 	what, given := "lease", j.Lease
@@ -92,7 +105,7 @@ func parsePromise(s string) (Promise, error) {
 	if err != nil || lease <= 0 || lease > MaxLease {
 		return Promise{}, fmt.Errorf("promise %q has %s %q where a duration of at most %v was expected", s, what, given, MaxLease)
 	}
-	p := Promise{Lease: lease, ID: j.ID, Value: j.Value, Slots: j.Slots, Obeys: j.Obeys, Deference: min(max(j.Deference, 0), MaxDeference), Plan: j.Plan, Since: j.Since}
+	p := Promise{Lease: lease, ID: j.ID, Value: j.Value, Slots: j.Slots, Obeys: j.Obeys, Deference: min(max(j.Deference, 0), MaxDeference), Plan: j.Plan, Since: j.Since, Nonce: j.Nonce, Free: j.Free}
 	if what == "for" {
 		p.With = j.With
 	}

@@ -3,6 +3,7 @@ package table
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -10,10 +11,62 @@ import (
 
 const pruneBatch = 200 // locks in one transaction
 
-// Released yields the locks that were released at least older ago, by Spanner's clock, and have no lease
-// row, up to 200 at a time, in the order of their names. Members and partitions of groups are none of them: who is
-// over is told by a member's row.
-func (t Table) Released(ctx context.Context, older time.Duration) iter.Seq2[[]Observation, error] {
+// Ages say which locks are pruned, by Spanner's clock.
+type Ages struct {
+	Released time.Duration // those that were released at least that long ago
+
+	// Expired, unless it is zero, says that the rows of dead holders go too: of locks whose lease ended at least that long ago,
+	// and of claims as old that were not confirmed.
+	Expired time.Duration
+}
+
+// Check says why nothing can be pruned by these ages, or nil. A lease has at most MaxLease, and so has a lock delay: what
+// ended that long ago is waited for by no candidate that runs.
+func (a Ages) Check() error {
+	switch {
+	case a.Released < 0:
+		return fmt.Errorf("was released %v ago: the age must not be negative, and 24h is a good one", a.Released)
+	case a.Expired != 0 && a.Expired < MaxLease:
+		return fmt.Errorf("expired %v ago: the age must be at least %v, the longest lease, and 168h is a good one", a.Expired, MaxLease)
+	}
+	return nil
+}
+
+// are reports whether a row is one of a lock that may be old enough, for a first choice.
+func (a Ages) are(row Row, at time.Time) bool {
+	_, record := beside(row.Name)
+	if record || row.Token.IsZero() || leaseLike.MatchString(row.Name) || groupRow.MatchString(row.Name) {
+		return false
+	}
+	if row.Heartbeat.IsZero() {
+		return at.Sub(row.Token) >= a.Released
+	}
+	return a.Expired != 0 && at.Sub(row.Heartbeat) >= a.Expired
+}
+
+// end reports whether a lock, seen with all its lease rows, is old enough. One with another lease row than that of its
+// token was changed by hand: it is left to its next claim. So is one whose lease row can't be read.
+func (a Ages) end(row Row, at time.Time, byName map[string]Row, leases []Row) (Observation, bool) {
+	if !a.are(row, at) {
+		return Observation{}, false
+	}
+	o, err := observation(row.Name, at, byName, leases)
+	switch own := LeaseKey(o.Name, o.Token); {
+	case err != nil:
+		return o, false
+	case len(leases) == 0:
+		return o, true
+	case !o.Freed.IsZero():
+		return o, len(leases) == 1 && at.Sub(o.Freed) >= a.Released
+	case len(leases) > 1 || leases[0].Name != own || o.Promise == nil:
+		return o, false
+	}
+	return o, at.Sub(o.Heartbeat) >= o.Promise.Lease+a.Expired
+}
+
+// Prunable yields the locks that are old enough, up to 200 at a time, in the order of their names. Members and partitions
+// of groups are none of them: who is over is told by a member's row.
+func (t Table) Prunable(ctx context.Context, ages Ages) iter.Seq2[[]Observation, error] {
 	return func(yield func([]Observation, error) bool) {
 		for last, full := "", true; full; {
 			rows, at, err := t.Store.Read(ctx, "prune", Present, Keys{All: true, After: last, Limit: page})
@@ -23,12 +76,12 @@ func (t Table) Released(ctx context.Context, older time.Duration) iter.Seq2[[]Ob
 			}
 			var names []string
 			for _, row := range rows {
-				if last = row.Name; releasedFor(row, at, older) {
+				if last = row.Name; ages.are(row, at) {
 					names = append(names, row.Name)
 				}
 			}
 			for names := range slices.Chunk(names, pruneBatch) {
-				seen, err := t.prunable(ctx, at, older, names)
+				seen, err := t.prunable(ctx, at, ages, names)
 				if !yield(seen, err) || err != nil {
 					return
 				}
@@ -38,48 +91,49 @@ func (t Table) Released(ctx context.Context, older time.Duration) iter.Seq2[[]Ob
 	}
 }
 
-// prunable looks at the locks again, together with their lease rows. One that was released and has a lease
-// row was changed by hand: it is left to its next claim, which need not wait while the lock row is there.
-func (t Table) prunable(ctx context.Context, about time.Time, older time.Duration, names []string) ([]Observation, error) {
-	rows, at, err := t.Store.Read(ctx, "prune", Present, withLeases(names, about))
+// prunable looks at the locks again, together with their lease rows. One that was broken within the longest lease is left:
+// the holder may ask yet by whom it was released.
+func (t Table) prunable(ctx context.Context, about time.Time, ages Ages, names []string) ([]Observation, error) {
+	keys := withLeases(names, about)
+	for _, name := range names {
+		keys.Names = append(keys.Names, name+brokenSuffix)
+	}
+	rows, at, err := t.Store.Read(ctx, "prune", Present, keys)
 	if err != nil {
 		return nil, err
 	}
-	leased := map[string]bool{}
-	for _, row := range rows {
-		if lock, ok := lockOf(row.Name); ok {
-			leased[lock] = true
-		}
-	}
-	byName := index(rows)
+	byName, leases := index(rows), leasesOf(rows)
 	var seen []Observation
 	for _, name := range names {
-		if row, ok := byName[name]; ok && releasedFor(row, at, older) && !leased[name] {
-			seen = append(seen, Observation{Name: name, At: at, Exists: true, Token: TokenAt(row.Token)})
+		if broken, is := byName[name+brokenSuffix]; is && at.Sub(broken.Heartbeat) < MaxLease {
+			continue
+		}
+		if o, old := ages.end(byName[name], at, byName, leases[name]); old {
+			seen = append(seen, o)
 		}
 	}
 	return seen, nil
 }
 
-func releasedFor(row Row, at time.Time, older time.Duration) bool {
-	_, record := doneUnder(row.Name)
-	return !record && row.Heartbeat.IsZero() && !row.Token.IsZero() && at.Sub(row.Token) >= older && !leaseLike.MatchString(row.Name) && !groupRow.MatchString(row.Name)
-}
-
-// Prune deletes the rows of locks that are still released as they were seen, and returns how many it
-// deleted. A lock that is claimed meanwhile is left alone, which is no error: the claim changed its
-// token.
+// Prune deletes the rows of locks that still are as they were seen, and returns how many locks it deleted. A lock that is
+// claimed meanwhile is left alone, which is no error, and so is one whose holder is heard from: the claim has changed its
+// token, and the heartbeat its heartbeat.
 func (t Table) Prune(ctx context.Context, seen ...Observation) (int, error) {
 	var keys Keys
 	for _, o := range seen {
 		keys.Names = append(keys.Names, o.Name)
 	}
-	var writes []Write
+	pruned := 0
 	_, err := t.change(ctx, "prune", keys, func(rows map[string]Row) ([]Write, error) {
+		var writes []Write
+		pruned = 0
 		for _, o := range seen {
-			if row, ok := rows[o.Name]; ok && row.Heartbeat.IsZero() && TokenAt(row.Token) == o.Token {
-				writes = append(writes, Write{Kind: Delete, Name: o.Name})
+			if !o.Exists || !unchanged(o, rows) {
+				continue
 			}
+			writes = append(writes, Write{Kind: Delete, Name: o.Name}, Write{Kind: Delete, Name: o.Name + brokenSuffix})
+			writes = append(writes, drop(o)...) // the free row, too
+			pruned++
 		}
 		if writes == nil {
 			return nil, ErrChanged
@@ -99,5 +153,5 @@ func (t Table) Prune(ctx context.Context, seen ...Observation) (int, error) {
 	case err != nil:
 		return 0, err
 	}
-	return len(writes), nil
+	return pruned, nil
 }

@@ -2,7 +2,9 @@ package table_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,10 +21,10 @@ func release(t *testing.T, tab table.Table, name string) {
 	require.NoError(t, tab.Release(t.Context(), hold(t, tab, name, time.Hour), name))
 }
 
-// prune deletes what was released for older, and returns the names.
-func prune(t *testing.T, tab table.Table, older time.Duration) (names []string) {
+// prune deletes what is that old, and returns the names.
+func prune(t *testing.T, tab table.Table, ages table.Ages) (names []string) {
 	t.Helper()
-	for seen, err := range tab.Released(t.Context(), older) {
+	for seen, err := range tab.Prunable(t.Context(), ages) {
 		require.NoError(t, err)
 		n, err := tab.Prune(t.Context(), seen...)
 		require.NoError(t, err)
@@ -55,13 +57,13 @@ func TestOnlyLocksThatWereReleasedLongAgoArePruned(t *testing.T) {
 		require.NoError(t, tab.Release(t.Context(), long, "long"))
 		before := store.Rows()
 
-		assert.Equal(t, []string{"old"}, prune(t, tab, time.Hour))
+		assert.Equal(t, []string{"old"}, prune(t, tab, table.Ages{Released: time.Hour}))
 		after := store.Rows()
 		delete(before, "old")
 		assert.Equal(t, before, after)
 
 		time.Sleep(time.Hour + time.Millisecond)
-		assert.Equal(t, []string{"long", "withdrawn"}, prune(t, tab, time.Hour))
+		assert.Equal(t, []string{"long", "withdrawn"}, prune(t, tab, table.Ages{Released: time.Hour}))
 	})
 }
 
@@ -81,7 +83,7 @@ func TestEveryOldLockOfALargeTableIsPruned(t *testing.T) {
 				Set: []table.Cell{{Column: table.ColToken, Value: released}}})
 		}
 		require.NoError(t, store.Commit(t.Context(), "test", writes))
-		assert.Len(t, prune(t, tab, time.Hour), n/each+1)
+		assert.Len(t, prune(t, tab, table.Ages{Released: time.Hour}), n/each+1)
 		assert.Len(t, store.Rows(), n-n/each-1)
 	})
 }
@@ -94,7 +96,7 @@ func TestPruneLeavesALockThatWasClaimedMeanwhile(t *testing.T) {
 			tab := table.Table{Store: store}
 			release(t, tab, "a")
 			release(t, tab, "b")
-			for seen, err := range tab.Released(t.Context(), 0) {
+			for seen, err := range tab.Prunable(t.Context(), table.Ages{}) {
 				require.NoError(t, err)
 				require.Len(t, seen, 2)
 				switch again {
@@ -144,12 +146,195 @@ func TestPruneGoesOnBesideALockThatIsContended(t *testing.T) {
 			release(t, tab, fmt.Sprint(i))
 		}
 		release(t, tab, "busy")
-		for seen, err := range (table.Table{Store: contended{store}}).Released(t.Context(), 0) {
+		for seen, err := range (table.Table{Store: contended{store}}).Prunable(t.Context(), table.Ages{}) {
 			require.NoError(t, err)
 			n, err := table.Table{Store: contended{store}}.Prune(t.Context(), seen...)
 			require.NoError(t, err)
 			assert.Equal(t, 20, n)
 		}
 		assert.Len(t, store.Rows(), 1)
+	})
+}
+
+// The rows of a dead holder go when its lease has been over for long, and no other rows with them.
+func TestOnlyLocksThatExpiredLongAgoArePruned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memtable.Store{}
+		tab := table.Table{Store: store}
+		says := func(row, text string) {
+			t.Helper()
+			require.NoError(t, store.Commit(t.Context(), "by hand", []table.Write{{Kind: table.Put, Name: row, Set: []table.Cell{{Column: table.ColWriter, Value: text}}}}))
+		}
+		hold(t, tab, "a/brief", time.Second)
+		day := hold(t, tab, "a/day", 24*time.Hour)
+		claim(t, tab, "a/bare")
+		noLease := hold(t, tab, "a/no-lease-row", time.Second)
+		require.NoError(t, store.Commit(t.Context(), "by hand", []table.Write{{Kind: table.Delete, Name: table.LeaseKey("a/no-lease-row", noLease)}}))
+		hold(t, tab, "done", time.Second)
+		says("done!done", `{"done":"1"}`)
+		says(table.LeaseKey("garbled", hold(t, tab, "garbled", time.Second)), "?")
+		says(table.LeaseKey("newer", hold(t, tab, "newer", time.Second)), `{"v":2,"lease":"1s"}`)
+		hold(t, tab, "stray", time.Second)
+		says(table.LeaseKey("stray", 17), `{"lease":"1s"}`)
+		orphan := hold(t, tab, "orphan", time.Second)
+		require.NoError(t, store.Commit(t.Context(), "by hand", []table.Write{{Kind: table.Delete, Name: "orphan"}}))
+		hold(t, tab, table.SlotName("g", 0), time.Second)
+		hold(t, tab, table.PartitionName("g", "p"), time.Second)
+		alive := hold(t, tab, "alive", time.Second)
+
+		ages := table.Ages{Released: time.Hour, Expired: 24 * time.Hour}
+		time.Sleep(24*time.Hour - time.Millisecond)
+		assert.Empty(t, prune(t, tab, ages))
+		require.NoError(t, tab.Heartbeat(t.Context(), alive, "alive"))
+		time.Sleep(time.Second + 2*time.Millisecond)
+		assert.Empty(t, prune(t, tab, table.Ages{Released: time.Hour}), "only if that is asked for")
+		assert.Equal(t, []string{"a/bare", "a/brief", "a/no-lease-row", "done"}, prune(t, tab, ages))
+		assert.Contains(t, store.Rows(), "a/day", "its lease has just ended")
+		time.Sleep(24*time.Hour - time.Second)
+		assert.Equal(t, []string{"a/day"}, prune(t, tab, ages), "its lease ended a day ago")
+		assert.NotContains(t, store.Rows(), table.LeaseKey("a/day", day))
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"alive"}, prune(t, tab, ages))
+
+		time.Sleep(1000 * time.Hour)
+		assert.Empty(t, prune(t, tab, ages))
+		rows := store.Rows()
+		for _, name := range []string{"done!done", "garbled", "newer", "stray", table.LeaseKey("stray", 17), table.LeaseKey("orphan", orphan), table.SlotName("g", 0), table.PartitionName("g", "p")} {
+			assert.Contains(t, rows, name)
+		}
+		assert.Len(t, rows, 1+2+2+3+1+2+2)
+	})
+}
+
+// Who was silent for all that time finds nothing of its term, whatever it sends, or sent long ago.
+func TestATermThatIsPrunedIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memtable.Store{}
+		tab := table.Table{Store: store}
+		held, claimed := hold(t, tab, "held", time.Second), claim(t, tab, "claimed")
+		time.Sleep(25 * time.Hour)
+		seen, err := tab.Observe(t.Context(), "held")
+		require.NoError(t, err)
+		require.Len(t, prune(t, tab, table.Ages{Expired: 24 * time.Hour}), 2)
+		require.Empty(t, store.Rows())
+		for step, late := range map[string]func() error{
+			"heartbeat": func() error { return tab.Heartbeat(t.Context(), held, "held") },
+			"release":   func() error { return tab.Release(t.Context(), held, "held") },
+			"finish":    func() error { return tab.Finish(t.Context(), held, "held", table.Due{Key: "42"}, "me") },
+			"announce":  func() error { return tab.Announce(t.Context(), held, "held") },
+			"ask":       func() error { return tab.Ask(t.Context(), table.ByOperator, "held", held) },
+			"confirm":   func() error { return tab.Confirm(t.Context(), claimed, table.Promise{Lease: time.Second}, "claimed") },
+			"withdraw":  func() error { return tab.Withdraw(t.Context(), claimed, "claimed") },
+		} {
+			assert.ErrorIs(t, late(), table.ErrSuperseded, step)
+		}
+		_, err = tab.Claim(t.Context(), "late", seen...)
+		assert.ErrorIs(t, err, table.ErrChanged, "a claim of what was seen before")
+		require.Empty(t, store.Rows())
+		assert.Greater(t, hold(t, tab, "held", time.Second), held)
+	})
+}
+
+// A holder that is heard from, and a claim that is confirmed, while they are about to be pruned keep their rows.
+func TestPruneLeavesALockThatComesBackMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memtable.Store{}
+		tab := table.Table{Store: store}
+		beats, confirmed, taken := hold(t, tab, "beats", time.Second), claim(t, tab, "confirmed"), hold(t, tab, "taken", time.Second)
+		hold(t, tab, "silent", time.Second)
+		time.Sleep(25 * time.Hour)
+		for seen, err := range tab.Prunable(t.Context(), table.Ages{Expired: 24 * time.Hour}) {
+			require.NoError(t, err)
+			require.Len(t, seen, 4)
+			require.NoError(t, tab.Heartbeat(t.Context(), beats, "beats"))
+			require.NoError(t, tab.Confirm(t.Context(), confirmed, table.Promise{Lease: time.Second}, "confirmed"))
+			require.Greater(t, hold(t, tab, "taken", time.Second), taken)
+			before := store.Rows()
+			n, err := tab.Prune(t.Context(), seen...)
+			require.NoError(t, err)
+			assert.Equal(t, 1, n)
+			after := store.Rows()
+			assert.Len(t, after, len(before)-2)
+			for name, row := range after {
+				assert.Equal(t, before[name], row)
+			}
+			assert.NotContains(t, after, "silent")
+		}
+	})
+}
+
+func TestPruneRefusesAgesThatAreNotSafe(t *testing.T) {
+	assert.NoError(t, table.Ages{}.Check())
+	assert.NoError(t, table.Ages{Expired: 24 * time.Hour}.Check())
+	assert.ErrorContains(t, table.Ages{Expired: 24*time.Hour - 1}.Check(), "at least 24h0m0s, the longest lease")
+	assert.ErrorContains(t, table.Ages{Expired: -1}.Check(), "at least 24h0m0s")
+	assert.ErrorContains(t, table.Ages{Released: -1}.Check(), "must not be negative")
+}
+
+// The holder of a lock that an operator has released may ask, within its lease, who released it. With neither the row nor the
+// lock it would take the next claim for a proof that it did so itself.
+func TestALockThatWasBrokenIsPrunedAfterTheLongestLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := table.Table{Store: &memtable.Store{}}
+		token := hold(t, tab, "lock", time.Hour)
+		require.NoError(t, tab.Break(t.Context(), token, "lock"))
+		time.Sleep(time.Minute)
+		assert.Empty(t, prune(t, tab, table.Ages{}))
+		claim(t, tab, "lock")
+		own, err := tab.GivenBack(t.Context(), token, "", "lock")
+		require.NoError(t, err)
+		assert.False(t, own, "an operator released it")
+
+		release(t, tab, "lock")
+		time.Sleep(table.MaxLease)
+		assert.Equal(t, []string{"lock"}, prune(t, tab, table.Ages{}))
+	})
+}
+
+// A caller may stop between two batches, and nothing is read after an error.
+func TestPruneGoesOnlyAsFarAsItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memtable.Store{}
+		for i := range 500 {
+			release(t, table.Table{Store: store}, fmt.Sprint("lock", i))
+		}
+		time.Sleep(time.Hour)
+		link := &memtable.Link{Store: store}
+		tab := table.Table{Store: link}
+		next, stop := iter.Pull2(tab.Prunable(t.Context(), table.Ages{}))
+		seen, err, _ := next()
+		require.NoError(t, err)
+		require.NotEmpty(t, seen)
+		stop()
+		assert.Equal(t, 2, link.Counts()["prune"], "all rows, and the first batch")
+
+		reads, failed := 0, errors.New("no")
+		link.Refuse(func(string) error {
+			if reads++; reads > 1 {
+				return failed
+			}
+			return nil
+		})
+		var errs []error
+		for _, err := range tab.Prunable(t.Context(), table.Ages{}) {
+			errs = append(errs, err)
+		}
+		assert.Equal(t, []error{failed}, errs)
+	})
+}
+
+// A released lock has no lease row under its token, unless it is a free row. One that was put there by hand is left, with the
+// lock, to the next claim.
+func TestAReleasedLockWithALeaseRowIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memtable.Store{}
+		tab := table.Table{Store: store}
+		release(t, tab, "lock")
+		by := table.LeaseKey("lock", table.TokenAt(store.Rows()["lock"].Token))
+		require.NoError(t, store.Commit(t.Context(), "by hand", []table.Write{{Kind: table.Insert, Name: by, Set: []table.Cell{
+			{Column: table.ColHeartbeat, Value: table.Now}, {Column: table.ColWriter, Value: `{"lease":"1s"}`}}}}))
+		time.Sleep(time.Hour)
+		assert.Empty(t, prune(t, tab, table.Ages{}))
+		assert.Contains(t, store.Rows(), by)
 	})
 }

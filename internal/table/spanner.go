@@ -188,7 +188,7 @@ func overtaken(err error) bool {
 	case codes.Aborted, codes.AlreadyExists:
 		return true
 	}
-	return rowIsMissing(err)
+	return rowIsMissing(err) || Dropped(err)
 }
 
 type reader struct {
@@ -205,7 +205,7 @@ func (r *reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
 			return rows, nil
 		}
 	}
-	if spanner.ErrCode(err) == codes.Aborted {
+	if spanner.ErrCode(err) == codes.Aborted || Dropped(err) {
 		err = fmt.Errorf("%w: %w", ErrAborted, err)
 	}
 	return rows, err

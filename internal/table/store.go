@@ -15,6 +15,9 @@ var (
 	// nothing about any row.
 	ErrNotFound = errors.New("something was not found")
 
+	// ErrExists is what a commit fails with when it inserts a row that exists. Nothing of the commit was applied.
+	ErrExists = errors.New("row exists already")
+
 	// ErrAborted is what a transaction fails with when Spanner aborted it because another was first.
 	// Nothing was written.
 	ErrAborted = errors.New("transaction aborted")
@@ -28,8 +31,8 @@ type Store interface {
 	Read(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error)
 
 	// Commit applies the writes in their order, all or none, at least once: it may be applied again
-	// later, whatever was returned. It fails with ErrMissing if an Update finds no row, and with
-	// ErrNotFound if it can't be told whether that is why.
+	// later, whatever was returned. It fails with ErrMissing if an Update finds no row, with ErrNotFound
+	// if it can't be told whether that is why, and with ErrExists if an Insert finds one.
 	Commit(ctx context.Context, step string, writes []Write) error
 
 	// Transact runs fn in a serializable transaction, once, and commits the writes that it returns,
@@ -91,9 +94,12 @@ type Keys struct {
 	Busy   bool
 }
 
-// Skips reports whether a row is left out if Busy: that of a lock which was released, and is no part of a group. What
-// was a member's says whether its partitions are free.
+// Skips reports whether a row is left out if Busy: that of a lock which was released, with its free row, and is no part of a
+// group. What was a member's says whether its partitions are free.
 func (k Keys) Skips(row Row) bool {
+	if k.Busy && leaseLike.MatchString(row.Name) && !freedSince(row).IsZero() {
+		return true
+	}
 	return k.Busy && row.Heartbeat.IsZero() && !leaseLike.MatchString(row.Name) && !groupRow.MatchString(row.Name)
 }
 

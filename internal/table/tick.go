@@ -29,10 +29,28 @@ func (t Tick) Begin(now time.Time) time.Time {
 	return begin(t.Period).Add(t.Offset).UTC()
 }
 
+// BetterOffset returns the offset of a time that is close to the end of what counts as one time: a call for the same time
+// by another clock, a little earlier or later, would be for another one. It is for a Nearest tick, and reports false if the
+// time is far from the end. What is called more often than once a minute is no schedule's.
+func (t Tick) BetterOffset(now time.Time) (time.Duration, bool) {
+	left := t.Period/2 - now.Sub(t.Begin(now)).Abs()
+	if t.Period < time.Minute || left > min(t.Period/50, 5*time.Minute) {
+		return 0, false
+	}
+	grain := time.Second
+	if t.Period >= time.Hour {
+		grain = time.Minute
+	}
+	return now.Sub(Tick{Period: t.Period}.Begin(now)).Round(grain) % t.Period, true
+}
+
 // Key is that of the beginning that counts at a time.
 func (t Tick) Key(now time.Time) string { return t.Begin(now).Format(time.RFC3339) }
 
-func isTick(key string) bool {
-	at, err := time.Parse(time.RFC3339, key)
-	return err == nil && at.UTC().Format(time.RFC3339) == key
+func isTick(key string) bool { return timeOf(key).UTC().Format(time.RFC3339) == key }
+
+// timeOf is the beginning whose key it is, or, of a key that is no tick, the zero time.
+func timeOf(key string) time.Time {
+	at, _ := time.Parse(time.RFC3339, key)
+	return at
 }

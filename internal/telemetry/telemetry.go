@@ -197,19 +197,20 @@ func (t *Term) Over(why Reason) {
 	})
 }
 
-// gap reports how long nobody held what t holds, by Spanner's clock: since the release, or else the last heartbeat.
+// gap reports how long nobody held what t holds, by Spanner's clock: since the release, or else the last heartbeat. A claim
+// that was withdrawn is neither.
 func (w *Watch) gap(t *elect.Term) {
 	for i, name := range t.Names() {
 		at := slices.IndexFunc(w.seen, func(s elect.Sight) bool { return s.Name == name })
-		if at < 0 || !w.seen[at].Exists || !w.scope.Loop && !w.waited {
-			continue // nobody had it, or is known to have wanted it
-		}
-		sign := w.seen[at].Heartbeat
-		if sign.IsZero() {
-			sign = w.seen[at].Token.Time()
+		if at < 0 || w.seen[at].Last.IsZero() || !w.scope.Loop && !w.waited {
+			continue // nobody is known to have had it, or to have wanted it
 		}
 		lock := w.locks[min(i, len(w.locks)-1)]
-		w.meter.gap.Record(context.Background(), max(t.Token().Time().Sub(sign), 0).Seconds(), lock)
+		claimed := t.Token().Time()
+		if claimed.Before(w.seen[at].At) { // a token that the claimant has chosen
+			claimed = w.seen[at].At
+		}
+		w.meter.gap.Record(context.Background(), max(claimed.Sub(w.seen[at].Last), 0).Seconds(), lock)
 	}
 }
 

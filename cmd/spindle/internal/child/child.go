@@ -94,6 +94,7 @@ func Start(args, env []string, options ...Option) (*Child, error) {
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	for _, o := range options {
 		if err := o(c); err != nil {
+			c.unwatch()
 			return nil, err
 		}
 	}

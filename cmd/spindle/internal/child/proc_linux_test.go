@@ -36,6 +36,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == Behind {
 		pass()
 	}
+	if len(os.Args) > 2 && os.Args[1] == watching {
+		watchFor(os.Args[2])
+		os.Exit(0)
+	}
 	if os.Getenv(role) == "mortal" {
 		tellDeathSignal()
 		os.Exit(0)
@@ -80,18 +84,31 @@ func TestAProcessWithoutItsFirstThreadIsNotGone(t *testing.T) {
 }
 
 func TestAProcessIsToldFromALaterOneWithItsNumber(t *testing.T) {
-	pid := inGroup(t, exec.Command("sleep", "1000"))
-	v := vigil{group: pid, leader: born(pid)}
-	assert.False(t, v.strange())
-	v.leader = "17"
-	assert.True(t, v.strange())
-	assert.False(t, v.gone())
-	var acted bool
-	v.replies = os.Stderr
-	v.duty = func(a Act) { acted = true; assert.False(t, a.Gone()) }
-	v.act(Dead)
-	assert.True(t, acted)
-	assert.NoError(t, syscall.Kill(pid, 0), "a stranger was killed")
+	for name, of := range map[string]struct {
+		later bool
+		ended syscall.Signal // by the first of the watchdog's SIGKILL and the test's SIGTERM
+	}{
+		"it is killed":              {false, syscall.SIGKILL},
+		"a later one is no concern": {true, syscall.SIGTERM},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := exec.Command("sleep", "1000")
+			pid := inGroup(t, c)
+			v := vigil{group: pid, leader: born(pid), replies: os.Stderr}
+			if of.later {
+				v.leader = "17"
+			}
+			var acted bool
+			v.duty = func(Act) { acted = true }
+			v.act(Dead)
+			assert.True(t, acted)
+			require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
+			require.Eventually(t, func() bool { return groupGone(pid) }, 10*time.Second, time.Millisecond)
+			assert.Equal(t, !of.later, v.gone(), "whether it is known to be gone")
+			_ = c.Wait()
+			assert.Equal(t, of.ended, c.ProcessState.Sys().(syscall.WaitStatus).Signal())
+		})
+	}
 }
 
 // In the /proc of another pid namespace the numbers are those of other processes: a program would be taken for a

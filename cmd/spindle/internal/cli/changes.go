@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -77,7 +78,7 @@ func (s *story) note(before map[string]table.Listing, lock table.Listing) []chan
 	case lock.State() == table.Released && !known:
 		return nil // a slot that was in use once
 	case lock.State() == table.Released && was.Holder() != "":
-		text = parted(was, lock.Token.Time())
+		text = parted(was, lock.Since())
 	}
 	return []change{changed(when(was, lock), lock, text)}
 }
@@ -99,10 +100,8 @@ func parted(was table.Listing, end time.Time) string {
 
 func when(was, l table.Listing) time.Time {
 	switch s := l.State(); {
-	case (l.IsHeld() || s == table.Unconfirmed) && l.Token != was.Token:
-		return l.Token.Time()
-	case s == table.Released && l.Token != was.Token:
-		return l.Token.Time() // of the release
+	case (l.IsHeld() || s == table.Unconfirmed || s == table.Released) && l.Token != was.Token:
+		return l.Since()
 	case s == table.Expired:
 		return l.Heartbeat.Add(l.Promise.Lease)
 	}
@@ -133,6 +132,9 @@ func what(l table.Listing) string {
 	case table.Orphaned:
 		return "orphaned: somebody deleted its row"
 	case table.Unreadable:
+		if errors.Is(l.Unreadable, table.ErrNewer) {
+			return "unreadable: " + l.Unreadable.Error()
+		}
 		return "unreadable: its lease row does not say how long its holder may act"
 	}
 	if done := doneLine(l); done != "" {

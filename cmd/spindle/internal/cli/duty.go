@@ -93,7 +93,7 @@ func (x *execution) duty(a child.Act) {
 		return
 	}
 	defer db.Close()
-	_, err = elect.Insist(over, elect.SystemClock{}, x.lease, func(ctx context.Context) error {
+	err = elect.Insist(over, elect.SystemClock{}, x.lease, func(ctx context.Context) error {
 		return db.locks().Release(ctx, x.token, x.name)
 	})
 	switch {

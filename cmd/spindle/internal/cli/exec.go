@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/execcmd"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -68,7 +67,7 @@ Exit codes:
   126  CMD can't be run
   127  CMD was not found`
 
-// execution is one run of exec.
+// execution is one run of exec. It is the job of an execcmd.Exec.
 type execution struct {
 	competitor
 	lease   time.Duration
@@ -78,11 +77,8 @@ type execution struct {
 	once    once
 	args    []string
 
-	rival   elect.Candidate
-	asked   table.Request // that ended the last term, if any
-	told    bool          // the program did not end before it was told to
-	signals chan os.Signal
-	ended   os.Signal // the one that ends exec, if any
+	rival elect.Candidate
+	found narrator
 }
 
 func newExec(o *common) *cobra.Command {
@@ -110,7 +106,7 @@ func newExec(o *common) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			x.args = args
 			if !c.Flags().Changed("grace") {
-				x.grace = max(mostGrace(x.lease), 0)
+				x.grace = max(execcmd.MostGrace(x.lease), 0)
 			}
 			return x.run(c.Context())
 		},
@@ -143,8 +139,7 @@ func (x *execution) run(ctx context.Context) error {
 	if err := x.checkOnce(); err != nil {
 		return err
 	}
-	x.signals = make(chan os.Signal, 16)
-	signal.Notify(x.signals, passedOn...)
+	signals := execcmd.Signals()
 	db, err := x.open(spindle.ClientOptions(x.lease)...)
 	if err != nil {
 		return err
@@ -158,7 +153,7 @@ func (x *execution) run(ctx context.Context) error {
 	}
 	began := time.Now()
 	if x.doesOnce() {
-		x.once.retry.Max = x.lease / 3
+		x.beginOnce()
 		if err := x.glance(ctx); err != nil {
 			return err
 		}
@@ -166,193 +161,20 @@ func (x *execution) run(ctx context.Context) error {
 	if err := x.verify(ctx, db.client()); err != nil {
 		return err
 	}
-	waited := time.Since(began)
-	if most := mostGrace(x.lease); x.grace > most {
+	if most := execcmd.MostGrace(x.lease); x.grace > most {
 		x.complain("--grace %v is more than a quarter of the lease of %v: if the lock is lost, %s has %v to end", x.grace, x.lease, x.args[0], most)
 	}
-	for pause := time.Duration(0); ; {
-		t, err := x.compete(ctx, pause, x.wait-waited)
-		if err != nil {
-			return err
-		}
-		began, waited = time.Now(), 0
-		x.asked, x.told = "", false
-		err = x.hold(t)
-		var unable *child.StartError
-		switch {
-		case x.ended != nil || errors.As(err, &unable):
-			return err
-		case x.asked != "" && x.told:
-			x.say("%s was handed over; competing again", x.name)
-			pause = 0
-			continue
-		case !x.restart:
-			return err
-		case err != nil:
-			x.complain("%v; competing again", err)
-		default:
-			x.say("%s has ended; competing again", x.args[0])
-		}
-		pause = max(x.lease/3-time.Since(began), x.lease/30) // others have their turn
+	x.found.competitor = &x.competitor
+	e := execcmd.Exec{
+		Candidate: &x.rival, Job: x, Program: x.args[0], Grace: x.grace,
+		Wait: x.wait, Waited: time.Since(began), Trouble: x.trouble,
+		Once: x.doesOnce(), Handover: x.handover, Restart: x.restart,
+		Signals: signals, Say: x.say, Warn: x.complain,
 	}
-}
-
-// compete returns once the lock is held, or with the reason why it will not be. With --wait it gives up after limit.
-func (x *execution) compete(ctx context.Context, pause, limit time.Duration) (*elect.Term, error) {
-	c := &x.rival
-	ctx, stop := signal.NotifyContext(ctx, endings...)
-	defer stop()
-	if x.wait > 0 {
-		limited, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
-		ctx = limited
-	}
-	found := narrator{competitor: &x.competitor}
-	for elect.Sleep(ctx, c.Clock, pause); ; {
-		if why := x.givesUp(ctx); why != nil {
-			return nil, why
-		}
-		step := x.step(ctx)
-		if ctx.Err() == nil {
-			x.trouble = step.Err
-		}
-		var over *exit
-		switch {
-		case errors.As(step.Err, &over):
-			return nil, step.Err
-		case x.within(step):
-			return nil, fmt.Errorf("%s is held by the spindle that runs this command, which would wait for itself: it has the lock already", x.name)
-		case errors.Is(step.Err, table.ErrGroup):
-			return nil, fmt.Errorf("%s was not acquired: %w: take another name", x.name, step.Err)
-		case step.Term != nil && ctx.Err() != nil: // it came too late
-			return nil, errors.Join(x.givesUp(ctx), x.giveBack(step.Term, false))
-		case step.Term != nil:
-			x.token = step.Term.Token()
-			x.say("holding %s, token %v", x.name, step.Term.Token())
-			return step.Term, nil
-		case ctx.Err() != nil: // the look was interrupted
-		case x.try && step.Err != nil:
-			return nil, x.explain(fmt.Errorf("%s was not acquired: %w", x.name, step.Err))
-		case x.try:
-			return nil, &exit{notInTime, fmt.Errorf("%s was not acquired: %w", x.name, whyNot(step))}
-		default:
-			found.tell(step)
-			elect.Sleep(ctx, c.Clock, step.Pause)
-		}
-	}
-}
-
-// givesUp returns why the competition is over: a signal, or the end of ctx, which is that of the waiting.
-func (x *execution) givesUp(ctx context.Context) error {
-	for {
-		select {
-		case s := <-x.signals:
-			if ends(s) {
-				x.ended = s
-				return &exit{code: signalCode(s)}
-			}
-		default:
-			if ctx.Err() == nil {
-				return nil
-			}
-			err := fmt.Errorf("%s was not acquired in %v", x.name, x.wait)
-			if x.trouble != nil { // who holds it is not known
-				return x.explain(fmt.Errorf("%w: %w", err, x.trouble))
-			}
-			return &exit{notInTime, err}
-		}
-	}
-}
-
-func whyNot(step elect.Step) error {
-	if o := step.Seen[0]; o.Exists && o.Holder() != "" {
-		return fmt.Errorf("it is held by %s, token %v", show(o.Holder()), o.Token)
-	}
-	return errors.New("another was first")
-}
-
-// hold runs the program under the term, and then releases the lock.
-func (x *execution) hold(t *elect.Term) error {
-	t.Jeopardy = func(err error) {
-		x.complain("jeopardy: %s is still held, but only for %s unless a heartbeat gets through: %v", x.name, short(t.Left()), err)
-	}
-	t.Safe = func() { x.relieve("safe: heartbeats for %s get through again", x.name) }
-	stop, kept := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(kept)
-		if reason := t.Renew(x.lease/3, stop); reason != nil {
-			t.End(reason)
-		}
-	}()
-	r := x.work(t)
-	close(stop)
-	<-kept
-	defer func() { x.token = 0 }()
-	cause := context.Cause(t.Context())
-	if t.Held() {
-		err := x.giveBack(t, x.did(r))
-		switch {
-		case err != nil && x.did(r):
-			return x.unrecorded(err)
-		case err != nil:
-			x.complain("%v", err)
-		}
-		if x.asked != "" {
-			x.rival.GaveWay(t, err == nil, x.asked)
-		}
-	} else {
-		if cause == nil {
-			cause = elect.ErrExpired // the machine was suspended, and no timer has noticed yet
-		}
-		t.End(cause)
-		x.asked = "" // it is lost, and not handed over
-	}
-	switch {
-	case r.err != nil:
-		return codeOf(r.err)
-	case cause != nil && x.did(r):
-		return x.unrecorded(cause)
-	case cause != nil:
-		return &exit{lost, fmt.Errorf("%s was lost: %w", x.name, cause)}
-	case r.late:
-		return &exit{lost, fmt.Errorf("%s was lost: no heartbeat was acknowledged in time, so %s had to end", x.name, x.args[0])}
-	case r.code != 0:
-		return &exit{code: r.code}
+	if end := e.Run(ctx); end != (execcmd.End{}) {
+		return &exit{end.Code, end.Err}
 	}
 	return nil
-}
-
-// A result is how a program ended.
-type result struct {
-	code int
-	late bool  // it was told to end because the lock was nearly lost
-	err  error // why it was not started
-}
-
-// giveBack releases the lock, and in the same commit records what was to be done once, if it is done.
-func (x *execution) giveBack(t *elect.Term, done bool) error {
-	outcome := ""
-	if x.key != "" {
-		outcome = ": " + x.key + " is not done"
-	}
-	var err error
-	if done {
-		outcome = ": " + x.key + " is done"
-		err = t.Finish(context.Background(), errors.New("done"), x.key, x.id)
-	} else {
-		err = t.Release(context.Background(), errors.New("given back"))
-	}
-	switch {
-	case err == nil:
-		x.say("released %s%s", x.name, outcome)
-		return nil
-	case errors.Is(err, table.ErrSuperseded):
-		return fmt.Errorf("%s was taken away before it could be released", x.name)
-	case done && t.Recorded(context.Background(), x.key): // only the reply was lost, again and again
-		x.say("left %s to expire%s", x.name, outcome)
-		return nil
-	}
-	return fmt.Errorf("%s could not be released: %w", x.name, err)
 }
 
 func codeOf(err error) error {
@@ -363,66 +185,58 @@ func codeOf(err error) error {
 	return err
 }
 
-// work runs the program. It returns when the program's group is gone: at its own end, or before the term's.
-func (x *execution) work(t *elect.Term) (r result) {
-	if err := x.again(t); err != nil {
-		return result{err: err}
+// Try implements execcmd.Job.
+func (x *execution) Try(ctx context.Context) (elect.Step, *execcmd.End) {
+	step := x.step(ctx)
+	var over *exit
+	switch {
+	case errors.As(step.Err, &over):
+		return step, &execcmd.End{Code: over.code, Err: over.err}
+	case x.within(step):
+		return step, &execcmd.End{Code: failed, Err: fmt.Errorf("%s is held by the spindle that runs this command, which would wait for itself: it has the lock already", x.name)}
+	case errors.Is(step.Err, table.ErrGroup):
+		return step, &execcmd.End{Code: failed, Err: fmt.Errorf("%s was not acquired: %w: take another name", x.name, step.Err)}
+	case step.Term != nil, ctx.Err() != nil: // the look was interrupted
+		return step, nil
+	case x.try && errors.Is(step.Err, table.ErrNewer):
+		return step, &execcmd.End{Code: notInTime, Err: fmt.Errorf("%s was not acquired: it is held: %w", x.name, step.Err)}
+	case x.try && step.Err != nil:
+		return step, &execcmd.End{Code: failed, Err: x.explain(fmt.Errorf("%s was not acquired: %w", x.name, step.Err))}
+	case x.try:
+		return step, &execcmd.End{Code: notInTime, Err: fmt.Errorf("%s was not acquired: %w", x.name, whyNot(step))}
 	}
-	d := deadlines{lease: x.lease, grace: x.grace}
-	known := d.extend(time.Now(), t.Left())
-	c, err := child.Start(x.args, x.environment(t.Token()), child.Watched(known.Add(-d.margin()/2), x.watchdogEnvironment(),
-		watchdogCommand, "exec", x.db, x.table, x.name, x.id, x.lease.String(), t.Token().String()))
-	if err != nil {
-		return result{err: err}
-	}
-	tick := time.NewTicker(d.margin() / 4)
-	defer tick.Stop()
-	over := t.Context().Done()
-	p := x.parting(t)
-	defer p.cancel()
-	for {
-		select {
-		case <-c.Done():
-			r.code = c.Code()
-			return r
-		case s := <-x.signals:
-			if ends(s) {
-				x.ended = s
-				if x.handover && p.begin(s) {
-					x.say("leaving %s: %s gets %v when the other candidates know", x.name, x.args[0], s)
-					break
-				}
-				p.cancel() // who asks again means at once
-			}
-			c.Signal(s)
-		case by := <-p.asked:
-			if p.begin(terminationSignal) {
-				x.asked = by
-				x.say("asked to hand %s over: %s gets %v when the other candidates know", x.name, x.args[0], terminationSignal)
-			}
-		case s := <-p.known:
-			x.told = true
-			c.Signal(s)
-		case <-over:
-			over = nil
-			d.lose(time.Now())
-			x.complain("%s is lost: %v: ending %s, which is killed after %v", x.name, context.Cause(t.Context()), x.args[0], d.patience())
-		case <-tick.C:
-			if t.Context().Err() != nil {
-				break
-			}
-			if until := d.extend(time.Now(), t.Left()); until.After(known) {
-				known = until
-				c.Allow(until.Add(-d.margin() / 2))
-			}
-		}
-		switch d.due(time.Now()) {
-		case terminate:
-			r.late = true
-			c.Signal(terminationSignal)
-		case kill:
-			r.late = true
-			c.Kill()
-		}
-	}
+	x.found.tell(step)
+	return step, nil
 }
+
+func whyNot(step elect.Step) error {
+	if o := step.Seen[0]; o.Exists && o.Holder() != "" {
+		return fmt.Errorf("it is held by %s, token %v", show(o.Holder()), o.Token)
+	}
+	return errors.New("another was first")
+}
+
+// Begin implements execcmd.Job.
+func (x *execution) Begin(t *elect.Term) {
+	x.token = t.Token()
+	x.say("holding %s, token %v", x.name, t.Token())
+	t.Jeopardy = func(err error) {
+		x.complain("jeopardy: %s is still held, but only for %s unless a heartbeat gets through: %v", x.name, short(t.Left()), err)
+	}
+	t.Safe = func() { x.relieve("safe: heartbeats for %s get through again", x.name) }
+}
+
+// Over implements execcmd.Job.
+func (x *execution) Over() { x.token = 0 }
+
+// Start implements execcmd.Job.
+func (x *execution) Start(t *elect.Term, until time.Time) (execcmd.Program, error) {
+	return child.Start(x.args, x.environment(t.Token()), child.Watched(until, x.watchdogEnvironment(),
+		watchdogCommand, "exec", x.db, x.table, x.name, x.id, x.lease.String(), t.Token().String()))
+}
+
+// Done implements execcmd.Job.
+func (x *execution) Done() table.Due { return x.due() }
+
+// Explain implements execcmd.Job.
+func (x *execution) Explain(err error) error { return x.explain(err) }

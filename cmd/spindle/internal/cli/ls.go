@@ -21,7 +21,8 @@ const statesHelp = `The states, by Spanner's clock:
   released     its last holder gave it back
   unconfirmed  it is claimed, but the claimant may not act yet
   orphaned     somebody deleted its row, but not the lease row
-  unreadable   its lease row does not say how long the holder may act
+  unreadable   its lease row does not say how long the holder may act, or was
+               written by a newer version, so that only newer programs know
   free         only what was done last under it is known`
 
 func newLs(o *common) *cobra.Command {

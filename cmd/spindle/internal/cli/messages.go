@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -85,9 +86,13 @@ type narrator struct {
 }
 
 func (n *narrator) tell(step elect.Step) {
+	kind := spanner.ErrCode(step.Err).String() // the text differs in times and ids
+	if errors.Is(step.Err, table.ErrNewer) {
+		kind = "newer"
+	}
 	switch err := step.Err; {
-	case err != nil && spanner.ErrCode(err).String() != n.trouble: // the text differs in times and ids
-		n.trouble = spanner.ErrCode(err).String()
+	case err != nil && kind != n.trouble:
+		n.trouble = kind
 		n.complain("can't compete for %s, will try again: %v", n.name, n.explain(err))
 	case err == nil && n.trouble != "":
 		n.trouble = ""

@@ -4,23 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/execcmd"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/repeat"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 const onceHelp = `
 With --every or --once all machines may start CMD, from cron say, and one runs
-it: --every 24h once a day; --once KEY once for that key, and not for a smaller
-one after it (in the order of bytes: v9 is after v10). The others wait, and end
-with 0, or the code of --already, once it is done. It is done if CMD ends with
-exit code 0: the commit that releases the lock records that. If CMD fails, is
-killed, or loses the lock, the next exec that waits or is started runs it. CMD
-also gets SPINDLE_KEY, the key that it is run for.
+it: --every 24h once a day; --once KEY once for that key. The others wait, and
+end with 0, or the code of --already, once it is done. It is done if CMD ends
+with exit code 0: the commit that releases the lock records that. If CMD fails,
+is killed, or loses the lock, the next exec that waits or is started runs it.
+CMD also gets SPINDLE_KEY, the key that it is run for.
+
+Once a larger key is done, a smaller one is not run any more (in the order of
+bytes: v9 is after v10), and those who ask for it end as if it was done, whether
+it ever ran or not. So don't use --once for work that every key needs.
 
 The days or hours of --every are counted by Spanner's clock, whatever the clocks
 of the machines say. One ends when hardly any cron line fires, those of 24h at
@@ -35,6 +39,7 @@ type once struct {
 	tick    table.Tick // whose key it is, if the period is not zero
 	already int        // the exit code if it was done already
 	retry   elect.Backoff
+	pause   repeat.Pause
 }
 
 func (o *once) flags(f *pflag.FlagSet) {
@@ -42,7 +47,7 @@ func (o *once) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.named, "once", "", "run CMD once for this `key`, on one of the machines that ask")
 	f.DurationVar(&o.tick.Offset, "offset", 0, "when CMD is started, after 0:00 UTC (of Monday): a `time` in the middle of a period")
 	f.Lookup("offset").DefValue = "0, or 7m30s"
-	f.IntVar(&o.already, "already", 0, "exit with this `code`, such as 77, if it was done already")
+	f.IntVar(&o.already, "already", 0, "exit with this `code`, such as 77, if it was done already, or a larger key")
 	for _, name := range []string{"every", "once", "offset", "already"} {
 		_ = f.SetAnnotation(name, commandLineOnly, []string{}) // --every is something else to other commands
 	}
@@ -93,18 +98,13 @@ func usualOffset(period time.Duration) time.Duration {
 	return quarter / 2
 }
 
-// betterOffset is that of now, if now is so close to the end of a period that another machine's timer, for the same time,
-// may fire in another one. Else it is negative. What is started more often than once a minute is no timer's.
-func betterOffset(t table.Tick, now time.Time) time.Duration {
-	left := t.Period/2 - now.Sub(t.Begin(now)).Abs()
-	if t.Period < time.Minute || left > min(t.Period/50, 5*time.Minute) {
-		return -1
+// beginOnce sets how long it pauses between looks that fail, and before it runs what has failed elsewhere.
+func (x *execution) beginOnce() {
+	x.once.retry.Max = x.lease / 3
+	x.once.pause = repeat.Pause{Clock: x.rival.Clock}
+	if !x.try {
+		x.once.pause.Longest = repeat.Longest(x.lease)
 	}
-	grain := time.Second
-	if t.Period >= time.Hour {
-		grain = time.Minute
-	}
-	return now.Sub(table.Tick{Period: t.Period}.Begin(now)).Truncate(grain)
 }
 
 // glance is a first look at what was done last, which costs one RPC and nothing else if there is nothing to do. What
@@ -129,13 +129,20 @@ func (x *execution) choose(ctx context.Context) error {
 	key := x.once.named
 	if t := x.once.tick; t.Period != 0 {
 		key = t.Key(now)
-		if offset := betterOffset(t, now); offset >= 0 {
+		if offset, near := t.BetterOffset(now); near {
 			x.complain("%s: a period of --every %s ends at about this time: if a timer of another machine fires a little earlier or later, CMD runs twice. Give the time at which they fire: --offset %s", x.name, brief(t.Period), brief(offset))
 		}
 	}
 	x.key = key
+	x.once.pause.Asked(last, now)
+	if last.OtherPeriod(x.due()) {
+		x.say("%s: what was done last, %s, was of --every %s: it counts for times until it was recorded, and not for later ones", x.name, show(last.Key), brief(last.Period))
+	}
 	return x.unless(last, now)
 }
+
+// due is what is to be done, once its key is known.
+func (x *execution) due() table.Due { return table.Due{Key: x.key, Period: x.once.tick.Period} }
 
 // last reads what was done last, and the time by Spanner's clock.
 func (x *execution) last(ctx context.Context, bound table.Bound) (table.Done, time.Time, error) {
@@ -151,21 +158,19 @@ func (x *execution) last(ctx context.Context, bound table.Bound) (table.Done, ti
 	return last, now, err
 }
 
-// unless returns an exit if the key is done, or can't be compared with what was.
+// unless returns an exit if the key is done, was passed by a larger one, or can't be compared with what was done.
 func (x *execution) unless(last table.Done, now time.Time) error {
-	done, err := last.Covers(x.key)
+	err := last.Forbids(x.due())
 	switch {
-	case err != nil:
-		return &exit{failed, fmt.Errorf("%s: %w", x.name, err)}
-	case !done:
+	case err == nil:
 		return nil
+	case errors.Is(err, table.ErrDone):
+		x.say("%s: %s was done already, %s", x.name, x.key, whenDone(last, now))
+	case errors.Is(err, table.ErrPassed):
+		x.say("%s: %s is not run any more: %s, which is larger, was done %s. Whether %s ran is not known", x.name, x.key, show(last.Key), whenDone(last, now), x.key)
+	default:
+		return &exit{failed, fmt.Errorf("%s: %w", x.name, err)}
 	}
-	was := ""
-	if last.Key != x.key {
-		was = ": " + show(last.Key) + " was"
-	}
-	x.say("%s: %s was done already%s, %s", x.name, x.key, was, whenDone(last, now))
-	x.key = ""
 	return &exit{code: x.once.already}
 }
 
@@ -179,59 +184,24 @@ func (x *execution) step(ctx context.Context) elect.Step {
 			return elect.Step{Err: err, Pause: x.once.retry.Pause(x.rival.Clock)}
 		}
 	}
-	return x.rival.Try(ctx, func(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
-		claim, wait, err := elect.All(seen)
-		if claim == nil {
-			return nil, wait, err
-		}
-		last, now, err := x.last(ctx, table.Present)
-		if err == nil {
-			err = x.unless(last, now)
-		}
-		return claim, 0, err
-	}, 0)
+	look := func() (table.Done, time.Time, error) { return x.last(ctx, table.Present) }
+	return x.rival.Try(ctx, x.once.pause.Choose(look, x.unless), 0)
 }
 
 func (x *execution) doesOnce() bool { return x.once.named != "" || x.once.tick.Period != 0 }
 
-// again reads what was done last under the lock, where nobody else can record it any more: the last holder could until
-// its lease row was gone. It returns why the program is not to be started, if so.
-func (x *execution) again(t *elect.Term) error {
-	if !x.doesOnce() {
-		return nil
+// Due implements execcmd.Job. It reads what was done last under the lock, where nobody else can record it any more: the last
+// holder could until its lease row was gone.
+func (x *execution) Due(ctx context.Context) (*execcmd.End, error) {
+	last, now, err := x.last(ctx, table.Strong)
+	if err == nil {
+		err = x.unless(last, now)
 	}
-	ctx, stop := signal.NotifyContext(t.Context(), endings...)
-	defer stop()
-	for told := false; ; told = true {
-		last, now, err := x.last(ctx, table.Strong)
-		var over *exit
-		switch {
-		case t.Context().Err() != nil:
-			return &exit{lost, fmt.Errorf("%s was lost: %w", x.name, context.Cause(t.Context()))}
-		case err == nil:
-			return x.unless(last, now)
-		case errors.As(err, &over):
-			return err
-		case ctx.Err() != nil:
-			for s := range x.signals { // it comes here too
-				if ends(s) {
-					x.ended = s
-					return &exit{code: signalCode(s)}
-				}
-			}
-		case !told:
-			x.complain("%s is not started yet: %v", x.args[0], x.explain(err))
-		}
-		elect.Sleep(ctx, x.rival.Clock, x.once.retry.Pause(x.rival.Clock))
+	var over *exit
+	if errors.As(err, &over) {
+		return &execcmd.End{Code: over.code, Err: over.err}, nil
 	}
-}
-
-// did reports whether the program has done what it was to do once.
-func (x *execution) did(r result) bool { return x.key != "" && r.err == nil && r.code == 0 && !r.late }
-
-// unrecorded says that what was done is not known to be.
-func (x *execution) unrecorded(why error) error {
-	return &exit{failed, fmt.Errorf("%s: %s SUCCEEDED, BUT THAT %s IS DONE WAS NOT RECORDED: the next exec runs it again: %w", x.name, x.args[0], x.key, why)}
+	return nil, err
 }
 
 // doneLine says what was done last under a lock, if that is so.

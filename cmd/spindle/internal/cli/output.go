@@ -66,7 +66,7 @@ type lockJSON struct {
 func jsonOf(l table.Listing) lockJSON {
 	j := lockJSON{Name: l.Name, State: string(l.State()), Holder: l.Holder(), At: l.At.UTC()}
 	if l.Token != 0 {
-		since := l.Token.Time()
+		since := l.Since().UTC()
 		j.Token, j.Since = l.Token.String(), &since
 	}
 	if l.State() == table.Released {

@@ -10,17 +10,26 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/api/option"
+
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 func newPrune(o *common) *cobra.Command {
-	var older time.Duration
+	var ages table.Ages
 	var dryRun bool
 	c := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove the rows of locks that were released long ago",
 		Long: `Prune deletes the rows of locks that were released at least --older ago and not
 claimed since. Age counts from the release, by Spanner's clock. Locks that are
-held, claimed or expired are left alone, and so are the rows of groups.
+held, claimed or expired are left alone, and so are the rows of groups, and
+locks that an operator released within the last day.
+
+With --expired-older it also deletes the rows of locks whose lease ended at
+least that long ago, and of claims as old that were never confirmed: what killed
+processes leave behind under names that nobody asks for again. A holder that
+wakes up after that has lost its lock, and its fenced writes fail, as if another
+had taken over. The age must be 24h, the longest lease, or more.
 
 It is safe while candidates and holders run: a lock without a row is free, and
 its tokens still grow. Don't set --older below the longest lease: a candidate
@@ -29,25 +38,29 @@ is gone. What was done last (exec --every, --once) is kept, as it would be done
 again. To forget it, delete the row NAME!done.
 
 It works in batches. If it is interrupted, what it has deleted stays deleted.
-The --timeout is for each batch.
+The --timeout is for each request.
 ` + commonCodes,
 		Example: `  spindle prune --dry-run
-  spindle prune --older 168h`,
+  spindle prune --older 168h --expired-older 168h`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if older < 0 {
-				return misuse("--older %v: must not be negative", older)
+			switch {
+			case ages.Released < 0:
+				return misuse("--older %v: must not be negative", ages.Released)
+			case c.Flags().Changed("expired-older") && ages.Expired < table.MaxLease:
+				return misuse("--expired-older %v: must be at least %v, the longest lease; leave it out to keep what has expired", ages.Expired, table.MaxLease)
 			}
-			return prune(c.Context(), o, older, dryRun)
+			return prune(c.Context(), o, ages, dryRun)
 		},
 	}
-	c.Flags().DurationVar(&older, "older", 24*time.Hour, "prune locks that were released at least this `duration` ago")
+	c.Flags().DurationVar(&ages.Released, "older", 24*time.Hour, "prune locks that were released at least this `duration` ago")
+	c.Flags().DurationVar(&ages.Expired, "expired-older", 0, "prune locks, too, that expired at least this `duration` ago (default: none)")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the names, and delete nothing")
 	_ = c.Flags().SetAnnotation("dry-run", commandLineOnly, []string{})
 	return c
 }
 
-func prune(ctx context.Context, o *common, older time.Duration, dryRun bool) error {
+func prune(ctx context.Context, o *common, ages table.Ages, dryRun bool) error {
 	db, err := o.open(option.WithGRPCConnectionPool(1))
 	if err != nil {
 		return err
@@ -55,13 +68,13 @@ func prune(ctx context.Context, o *common, older time.Duration, dryRun bool) err
 	defer db.Close()
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	late := time.AfterFunc(o.timeout, func() { cancel(context.DeadlineExceeded) })
-	defer late.Stop()
+	return pruneIn(ctx, o, db.locks(), ages, dryRun)
+}
 
-	t, pruned := db.locks(), 0
-	for seen, err := range t.Released(ctx, older) {
+func pruneIn(ctx context.Context, o *common, t table.Table, ages table.Ages, dryRun bool) error {
+	t = patient(t, o.timeout)
+	pruned := 0
+	for seen, err := range t.Prunable(ctx, ages) {
 		n := len(seen)
 		switch {
 		case err == nil && dryRun:
@@ -74,14 +87,30 @@ func prune(ctx context.Context, o *common, older time.Duration, dryRun bool) err
 		if pruned += n; err != nil {
 			return stopped(ctx, o, pruned, err)
 		}
-		late.Reset(o.timeout)
+	}
+	which := fmt.Sprintf("%d locks, released at least %v ago", pruned, ages.Released)
+	if ages.Expired != 0 {
+		which += fmt.Sprintf(" or expired at least %v ago", ages.Expired)
 	}
 	if dryRun {
-		fmt.Fprintf(os.Stderr, "%d locks, released at least %v ago, would be pruned\n", pruned, older)
+		fmt.Fprintf(os.Stderr, "%s, would be pruned\n", which)
 		return nil
 	}
-	fmt.Printf("pruned %d locks, released at least %v ago\n", pruned, older)
+	fmt.Printf("pruned %s\n", which)
 	return nil
+}
+
+// patient is the table with a timeout for each request, however many there are.
+func patient(t table.Table, timeout time.Duration) table.Table {
+	return table.Table{Store: table.Via(func(ctx context.Context, _ string, do func(context.Context, table.Store) error) error {
+		limited, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		err := do(limited, t.Store)
+		if err != nil && limited.Err() != nil && ctx.Err() == nil {
+			return fmt.Errorf("no answer in %v: %w", timeout, limited.Err()) // the client's error does not tell
+		}
+		return err
+	})}
 }
 
 // stopped says how far pruning came, and why ctx ended: the client's error does not tell.

@@ -88,6 +88,8 @@ func breakable(l table.Listing, token table.Token) error {
 		return misuse("nothing was released: %s is held by the heartbeats of its member, and not by any of its own: %s", show(l.Name), instead(l))
 	case token <= 0:
 		return misuse("no term of %q given: name it with --token. spindle ls shows the present token", l.Name)
+	case errors.Is(l.Unreadable, table.ErrNewer):
+		return fmt.Errorf("nothing was released: %s: %w", show(l.Name), l.Unreadable)
 	case state == table.Orphaned:
 		return nil // the lease row may be of this token
 	case l.Token != token:
@@ -146,7 +148,7 @@ func breakLock(ctx context.Context, o *common, t table.Table, l table.Listing, t
 	name := l.Name
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	err := t.Release(ctx, token, name)
+	err := t.Break(ctx, token, name)
 	if errors.Is(err, table.ErrSuperseded) {
 		return fmt.Errorf("nothing was released: %d is not the present token of %s any more: it was released or superseded meanwhile", token, show(name))
 	}

@@ -11,22 +11,24 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/execcmd"
 	"github.com/spindle-lock/spindle/internal/subprocess"
 )
 
 // The exit codes. Exec has its program's too.
 const (
-	failed       = 1  // it could not be done
-	misused      = 2  // the command line is wrong
-	statusFree   = 3  // status: nobody holds it
-	statusElse   = 4  // status: another holds it
-	nobodyThere  = 3  // members: no member was heard from; ls: there is no such group
-	doctorFailed = 3  // doctor: something does not hold
-	nobodyLeads  = 3  // handover: nobody holds it
-	notObeyed    = 4  // handover: its holder does not obey requests
-	notTakenOver = 5  // handover: nobody else has taken it over
-	notInTime    = 75 // exec: not acquired in time; EX_TEMPFAIL
-	lost         = 76 // exec: the lock was lost
+	failed       = 1 // it could not be done
+	misused      = 2 // the command line is wrong
+	statusFree   = 3 // status: nobody holds it
+	statusElse   = 4 // status: another holds it
+	nobodyThere  = 3 // members: no member was heard from; ls: there is no such group
+	doctorFailed = 3 // doctor: something does not hold
+	nobodyLeads  = 3 // handover: nobody holds it
+	notObeyed    = 4 // handover: its holder does not obey requests
+	notTakenOver = 5 // handover: nobody else has taken it over
+
+	notInTime = execcmd.NotInTime // exec: not acquired in time
+	lost      = execcmd.Lost      // exec: the lock was lost
 )
 
 // An exit is an error with an exit code. One without an error is silent.

@@ -30,7 +30,7 @@ func lockEntry(l table.Listing) entry {
 func cells(l table.Listing) []string {
 	since, beat, lease, token := "-", "-", "-", "-"
 	if l.Token != 0 {
-		token, since = l.Token.String(), short(l.At.Sub(l.Token.Time()))
+		token, since = l.Token.String(), short(l.At.Sub(l.Since()))
 	}
 	if l.State() == table.Released {
 		token = "-" // it is no term's

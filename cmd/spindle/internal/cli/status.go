@@ -130,7 +130,7 @@ func sentence(l table.Listing) string {
 // standing says whether a lock is held.
 func standing(l table.Listing) string {
 	name, token := show(l.Name), l.Token
-	age, since := short(l.At.Sub(l.Heartbeat)), short(l.At.Sub(l.Token.Time()))
+	age, since := short(l.At.Sub(l.Heartbeat)), short(l.At.Sub(l.Since()))
 	switch l.State() {
 	case table.Held, table.Leaving:
 		s := fmt.Sprintf("%s is held by %s", name, show(l.Holder()))

@@ -10,6 +10,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
+func at(s float64) time.Time { return time.Unix(0, 0).Add(time.Duration(s * float64(time.Second))) }
+
 func held(name, holder string, token, heartbeat time.Time, lease time.Duration) table.Listing {
 	return table.Listing{Observation: table.Observation{Name: name, At: heartbeat, Exists: true, Heartbeat: heartbeat,
 		Token: table.TokenAt(token), Writer: holder, Promise: &table.Promise{Lease: lease}}}
@@ -24,7 +26,9 @@ func TestALeaseIsABarThatRunsOut(t *testing.T) {
 	assert.Equal(t, "nightly  web-7   100000000         ██████████████████ 10s", line(1000))
 	assert.Equal(t, "nightly  web-7   100000000         █████████········· 5.0s", line(1005))
 	assert.Equal(t, "nightly  web-7   100000000         expired 2.0s ago", line(1012))
-	for _, line := range w.picture(p, now, []change{{At: at(103), Name: "nightly", State: table.Held, Text: "held by web-7"}}, at(1000)) {
+	drawn := w.picture(p, now, []change{{At: at(103), Name: "nightly", State: table.Held, Text: "held by web-7"}}, at(1000))
+	assert.Len(t, drawn, 6)
+	for _, line := range drawn {
 		assert.LessOrEqual(t, length(line), 80)
 	}
 }

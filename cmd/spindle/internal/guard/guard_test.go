@@ -104,6 +104,11 @@ func (w *world) start(name string, change ...func(*Guard)) *site {
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
 	go func() { defer close(s.done); g.Run(ctx) }()
+	w.t.Cleanup(func() { // what a test has left that failed
+		s.Mend()
+		s.set(func() { s.sick, s.hang, s.broken, s.turnOn, s.turnOff = false, false, 0, 0, 0 })
+		s.end()
+	})
 	return s
 }
 
@@ -190,6 +195,14 @@ func (w *world) until(name string) time.Duration {
 	return time.Since(start)
 }
 
+// gone waits for a machine not to be active any more.
+func (w *world) gone(name string) {
+	w.t.Helper()
+	for start := time.Now(); w.who() == name; time.Sleep(time.Millisecond) {
+		require.Less(w.t, time.Since(start), time.Hour, "%s stays active", name)
+	}
+}
+
 // pair starts machine a, and b once a is active.
 func (w *world) pair() (a, b *site) {
 	a = w.start("a")
@@ -224,9 +237,7 @@ func TestALockThatWasReleasedIsActivatedAtOnce(t *testing.T) {
 
 // idle is for how long no machine is active, from when a is not.
 func (w *world) idle(a, b string) time.Duration {
-	for w.who() == a {
-		time.Sleep(time.Millisecond)
-	}
+	w.gone(a)
 	return w.until(b)
 }
 
@@ -316,7 +327,9 @@ func TestALockIsNotReleasedOverAServiceThatCannotBeDeactivated(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.pair()
 		a.set(func() { a.broken = 2; a.sick = true })
-		assert.Greater(t, w.until("b"), lease)
+		took := w.until("b")
+		assert.Greater(t, took, lease)
+		assert.Less(t, took, lease+2*renew+2*renew, "a check, the first attempt, the lease and the confirmation")
 		a.end()
 		b.end()
 	})
@@ -349,6 +362,82 @@ func TestAnActiveMachineIsAsPatientWithItsHealthCheckAsItWasTold(t *testing.T) {
 	})
 }
 
+// A service that is unhealthy on standby, as one may be there that depends on the active one, is not given up for that once
+// it is active.
+func TestChecksThatFailedOnStandbyDoNotCountWhenActive(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		patient := func(g *Guard) { g.Unhealthy, g.Confirm = 8, 6 }
+		a := w.start("a", patient)
+		w.until("a")
+		b := w.start("b", patient)
+		time.Sleep(10 * time.Second)
+		a.Cut()
+		time.Sleep(lease + renew) // b has it, and waits
+		_, before := b.seen()
+		b.set(func() { b.sick = true })
+		w.until("b")
+		_, standby := b.seen()
+		require.GreaterOrEqual(t, len(standby)-len(before), 3, "so many checks have failed on standby")
+		require.Less(t, len(standby)-len(before), 8)
+		active := func() []Role { _, all := b.seen(); return all[len(standby):] }
+		for len(active()) < 7 {
+			time.Sleep(time.Millisecond)
+			require.Equal(t, "b", w.who(), "after %v", active())
+		}
+		b.set(func() { b.sick = false })
+		assert.Equal(t, slices.Repeat([]Role{Active}, 7), active())
+		a.Mend()
+		time.Sleep(time.Minute)
+		assert.Equal(t, "b", w.who(), "seven of eight have failed")
+		b.set(func() { b.sick = true })
+		began := time.Now()
+		w.until("a")
+		assert.Greater(t, time.Since(began), 6*renew)
+		a.end()
+		b.end()
+	})
+}
+
+// What does not work here may work elsewhere: the others have a lease to take over.
+func TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease(t *testing.T) {
+	for name, fails := range map[string]func(a *site){
+		"an unhealthy service": func(a *site) { a.sick = true },
+		"a check that hangs":   func(a *site) { a.hang = true },
+	} {
+		inWorld(t, func(t *testing.T, w *world) {
+			a := w.start("a")
+			w.until("a")
+			a.set(func() { fails(a) })
+			w.gone("a")
+			a.set(func() { a.sick, a.hang = false, false })
+			alone := w.until("a")
+			assert.GreaterOrEqual(t, alone, lease-10*time.Millisecond, name)
+			assert.Less(t, alone, lease+renew, name)
+			a.end()
+		})
+	}
+	inWorld(t, func(t *testing.T, w *world) { // a service that can't be activated
+		a := w.start("a", func(g *Guard) { g.Activation, g.Service.(*site).turnOn = renew, time.Hour })
+		w.until("a")
+		w.gone("a")
+		alone := w.until("a")
+		assert.GreaterOrEqual(t, alone, lease-10*time.Millisecond)
+		assert.Less(t, alone, lease+renew)
+		a.end()
+	})
+	inWorld(t, func(t *testing.T, w *world) { // a lock that was lost says nothing of the service
+		a := w.start("a")
+		w.until("a")
+		before, _ := a.seen()
+		require.NoError(t, table.Table{Store: &w.store}.Release(t.Context(), table.TokenAt(w.store.Rows()["lock"].Token), "lock"))
+		time.Sleep(2 * renew)
+		after, _ := a.seen()
+		assert.Equal(t, before+1, after, "it was deactivated")
+		assert.Equal(t, "a", w.who(), "and is active again at once")
+		a.end()
+	})
+}
+
 // What a watchdog is told must neither let it deactivate a service whose lock is held, nor leave that active
 // once the lock is lost.
 func TestAServiceIsAllowedWhatIsLeftOfItsTerm(t *testing.T) {
@@ -365,6 +454,7 @@ func TestAServiceIsAllowedWhatIsLeftOfItsTerm(t *testing.T) {
 		assert.LessOrEqual(t, allowed(), lease)
 		a.Cut()
 		w.until("b")
+		assert.Greater(t, allowed(), -2*renew-200*time.Millisecond)
 		assert.Less(t, allowed(), -2*renew, "another waits for the confirmation after the end of what was allowed")
 		a.Mend()
 		a.end()
@@ -381,7 +471,9 @@ func TestAnUnsettledLockIsNotReleased(t *testing.T) {
 		time.Sleep(lease + renew/4) // b has it, and waits
 		b.end()
 		c := w.start("c")
-		assert.Greater(t, w.until("c"), lease)
+		took := w.until("c")
+		assert.Greater(t, took, lease)
+		assert.Less(t, took, lease+2*renew+200*time.Millisecond)
 		a.Mend()
 		a.end()
 		c.end()

@@ -86,7 +86,7 @@ func (h *history) meet(l table.Listing, first bool) *lock {
 	k := &lock{id: h.ids, known: l.At}
 	k.Name = l.Name
 	if first && l.Exists && l.Token != 0 {
-		k.known = l.Token.Time()
+		k.known = l.Since()
 	}
 	h.ids++
 	h.locks[l.Name] = k
@@ -114,8 +114,9 @@ func (k *lock) follow(l table.Listing, first bool) touch {
 			t.tail += k.begin(now, first)
 		}
 	case k.State() == table.Released && l.State() == table.Released && k.Token != l.Token:
-		t.tail = k.begin(term{from: k.At, to: l.Token.Time(), end: missed, over: true, seen: k.At, count: 1}, first)
+		t.tail = k.begin(term{from: k.At, to: l.Since(), end: missed, over: true, seen: k.At, count: 1}, first)
 	}
+	t.tail = min(t.tail, len(k.terms)) // the one that ended may be among those that were merged
 	k.judge(l)
 	t.whole = t.whole || t.tail > 0
 	return t

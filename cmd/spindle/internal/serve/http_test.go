@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -175,6 +176,56 @@ func TestAPageIsToldWhatWasDoneLast(t *testing.T) {
 	assert.Empty(t, told.Problem+told.Done, "somebody deleted it")
 }
 
+// shows is what a page has of the terms of a lock, after a frame.
+func shows(terms []termWire, l lockWire) []termWire {
+	if l.All {
+		return l.Terms
+	}
+	kept := slices.DeleteFunc(slices.Clone(terms), func(t termWire) bool {
+		return slices.ContainsFunc(l.Terms, func(changed termWire) bool { return changed.Key == t.Key })
+	})
+	return append(kept, l.Terms...)
+}
+
+// A page that was opened before has the same terms as one that is opened now, however many there were: older ones are
+// merged.
+func TestTermsThatWereMergedReachThePagesThatAreOpen(t *testing.T) {
+	for name, between := range map[string]func(r *rows, seconds float64){
+		"released between two holders": func(r *rows, seconds float64) {
+			r.rows = []table.Row{{Name: "job", Token: at(seconds)}}
+		},
+		"from holder to holder": nil,
+	} {
+		r := &rows{at: at(1), rows: held("job", "first", "", at(0), at(0.5))}
+		s, web := onAPage(t, r)
+		p := openTab(t, web.URL)
+		var first snapshotFrame
+		p.next(t, "snapshot", &first)
+		terms := first.Locks[0].Terms
+		look := func(seconds float64) {
+			r.at = at(seconds)
+			require.NoError(t, s.Look(t.Context()))
+			var f lookFrame
+			p.next(t, "look", &f)
+			require.Len(t, f.Locks, 1)
+			terms = shows(terms, f.Locks[0])
+		}
+		for i := range 3 * maxTerms {
+			now := float64(i + 2)
+			if between != nil {
+				between(r, now)
+				look(now + 0.1)
+			}
+			r.rows = held("job", fmt.Sprint("h", i%3), "", at(now+0.2), at(now+0.3))
+			look(now + 0.4)
+			k := s.history.locks["job"]
+			require.Equal(t, k.wire(len(k.terms)).Terms, terms, "%s: after %d terms", name, i+2)
+		}
+		assert.Less(t, len(terms), maxTerms+1)
+		assert.Greater(t, len(terms), maxTerms/2)
+	}
+}
+
 // TestManyPagesCostOneRead: pages share a look, its frame, and the snapshot between two looks.
 func TestManyPagesCostOneRead(t *testing.T) {
 	r := &rows{at: at(1), rows: held("job", "a", "here", at(0), at(0.5))}
@@ -271,6 +322,28 @@ func TestAGroupIsCounted(t *testing.T) {
 	assert.Equal(t, []string{"spindle_table_group_members 1\n", "spindle_table_group_partitions 4\n", "spindle_table_group_partitions_without_holder 2\n"}, told)
 }
 
+// A scrape before the first look, or while every look fails, must not take the table for one that is read: an alert waits
+// for spindle_table_up to be 0.
+func TestATableThatWasNeverReadIsNotUp(t *testing.T) {
+	r := &rows{rows: held("job", "a", "here", time.Now(), time.Now().Add(time.Millisecond)), err: errors.New("away")}
+	s := serverOn(r)
+	scrape := func() string {
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return w.Body.String()
+	}
+	for looks := range 3 {
+		text := scrape()
+		assert.Contains(t, text, "spindle_table_up{table=\"locktable\"} 0\n", "after %d looks that failed", looks)
+		assert.NotContains(t, text, "spindle_lock_")
+		assert.NotContains(t, text, "spindle_table_locks")
+		require.Error(t, s.Look(t.Context()))
+	}
+	r.err = nil
+	require.NoError(t, s.Look(t.Context()))
+	assert.Contains(t, scrape(), "spindle_table_up{table=\"locktable\"} 1\n")
+}
+
 // TestWhatIsOutOfDateIsNotSaid: if the table can't be read, the metrics say that and nothing of locks, and so does
 // healthz.
 func TestWhatIsOutOfDateIsNotSaid(t *testing.T) {
@@ -320,7 +393,10 @@ func TestWhatIsOutOfDateIsNotSaid(t *testing.T) {
 func TestOnlyThisMachinesNamesAreAnswered(t *testing.T) {
 	h := OnlyFor([]string{"locks.example"}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for host, want := range map[string]int{"127.0.0.1:8117": 200, "localhost:8117": 200, "[::1]:8117": 200, "LOCALHOST": 200,
-		"locks.example": 200, "evil.example:8117": 421, "localhost.evil.example": 421, "": 421} {
+		"locks.example": 200, "locks.example:8117": 200, "Locks.Example": 200,
+		"evil.example:8117": 421, "evillocks.example": 421, "evillocks.example:8117": 421, "evil.locks.example": 421, "example": 421,
+		"locks.example.evil.example": 421, "locks.exampleevil": 421, "locks.example@evil.example": 421,
+		"localhost.evil.example": 421, "evillocalhost": 421, "127.0.0.1.evil.example": 421, "": 421} {
 		r := httptest.NewRequest(http.MethodGet, "/events", nil)
 		r.Host = host
 		w := httptest.NewRecorder()

@@ -39,7 +39,7 @@ type term struct {
 func termIn(l table.Listing) (t term, ok bool) {
 	switch l.State() {
 	case table.Held, table.Leaving, table.Expired, table.Unreadable:
-		t = term{token: l.Token, holder: l.Holder(), from: l.Token.Time(), count: 1}
+		t = term{token: l.Token, holder: l.Holder(), from: l.Since(), count: 1}
 		t.goesOn(l)
 		return t, true
 	}
@@ -68,7 +68,7 @@ func (t *term) ends(was, l table.Listing) {
 	if t.end == expired {
 		return
 	}
-	t.to = l.Token.Time() // of the release, or of the next claim
+	t.to = l.Since() // of the release, or of the next claim
 	switch {
 	case !l.Exists:
 		t.to, t.end = l.At, deleted

@@ -1,4 +1,4 @@
-package cli
+package execcmd
 
 import (
 	"testing"
@@ -7,9 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-var start = time.Unix(0, 0)
-
-func at(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+func at(s float64) time.Time { return time.Unix(0, 0).Add(time.Duration(s * float64(time.Second))) }
 
 func TestAProgramIsKilledBeforeTheDeadlineHoweverLongTheGrace(t *testing.T) {
 	for _, grace := range []time.Duration{0, time.Second, time.Hour} {
@@ -19,9 +17,9 @@ func TestAProgramIsKilledBeforeTheDeadlineHoweverLongTheGrace(t *testing.T) {
 		for now := at(0); killed.IsZero(); now = now.Add(10 * time.Millisecond) {
 			d.extend(now, at(9.9).Sub(now))
 			switch d.due(now) {
-			case terminate:
+			case late:
 				told = now
-			case kill:
+			case overdue:
 				killed = now
 			}
 		}
@@ -47,21 +45,21 @@ func TestALockThatWasTakenAwayLeavesTheProgramItsGrace(t *testing.T) {
 	d := deadlines{lease: 10 * time.Second, grace: time.Second}
 	d.extend(at(0), 9900*time.Millisecond)
 	d.lose(at(3))
-	assert.Equal(t, terminate, d.due(at(3)))
+	assert.Equal(t, late, d.due(at(3)))
 	assert.Equal(t, nothing, d.due(at(3.9)))
-	assert.Equal(t, kill, d.due(at(4.1)))
+	assert.Equal(t, overdue, d.due(at(4.1)))
 }
 
 func TestAProgramThatSleptThroughTheDeadlineIsKilledAtOnce(t *testing.T) {
 	d := deadlines{lease: 10 * time.Second, grace: time.Hour}
 	d.extend(at(0), 9900*time.Millisecond)
-	assert.Equal(t, kill, d.due(at(60)))
+	assert.Equal(t, overdue, d.due(at(60)))
 }
 
 func TestATerminationIsNotTakenBack(t *testing.T) {
 	d := deadlines{lease: 10 * time.Second, grace: time.Hour}
 	d.extend(at(0), 9900*time.Millisecond)
-	assert.Equal(t, terminate, d.due(at(7)))
+	assert.Equal(t, late, d.due(at(7)))
 	d.extend(at(7.1), 9900*time.Millisecond)
-	assert.Equal(t, kill, d.due(at(9.5)))
+	assert.Equal(t, overdue, d.due(at(9.5)))
 }

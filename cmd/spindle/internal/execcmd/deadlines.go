@@ -1,4 +1,4 @@
-package cli
+package execcmd
 
 import "time"
 
@@ -11,23 +11,14 @@ type deadlines struct {
 	kill  time.Time // when the program is killed, once it was told to end
 }
 
-// An action is what to do to the program. Killing is repeated.
-type action int
-
-const (
-	nothing action = iota
-	terminate
-	kill
-)
-
 // margin is how much time is left for killing a group, even if this process is scheduled late.
 func (d *deadlines) margin() time.Duration { return min(d.lease/20, time.Second) }
 
 // patience is the time between the two signals.
-func (d *deadlines) patience() time.Duration { return min(d.grace, mostGrace(d.lease)) }
+func (d *deadlines) patience() time.Duration { return min(d.grace, MostGrace(d.lease)) }
 
-// mostGrace leaves the program alone until two heartbeats in a row have failed.
-func mostGrace(lease time.Duration) time.Duration { return lease / 4 }
+// MostGrace leaves the program alone until two heartbeats in a row have failed.
+func MostGrace(lease time.Duration) time.Duration { return lease / 4 }
 
 // extend notes for how long the lock is still held, and returns until when. A deadline moves forward only by
 // more than the time between reading two clocks.
@@ -45,8 +36,9 @@ func (d *deadlines) lose(now time.Time) {
 	}
 }
 
-// due says what to do now. Once the program was told to end, there is no way back.
-func (d *deadlines) due(now time.Time) action {
+// due says whether the program must be told to end now, or killed: late or overdue. It says overdue again and again. Once the
+// program was told to end, there is no way back.
+func (d *deadlines) due(now time.Time) happening {
 	last := d.until.Add(-d.margin())
 	switch {
 	case !d.kill.IsZero() && last.Before(d.kill):
@@ -56,13 +48,13 @@ func (d *deadlines) due(now time.Time) action {
 		if now.Before(d.kill) {
 			return nothing
 		}
-		return kill
+		return overdue
 	case !now.Before(last):
 		d.kill = last
-		return kill
+		return overdue
 	case !now.Before(last.Add(-d.patience())):
 		d.kill = last
-		return terminate
+		return late
 	}
 	return nothing
 }

@@ -1,0 +1,138 @@
+package child
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/trial"
+)
+
+// watching is the first argument of a watchdog of these tests. What follows is a file, in which it writes that it acts.
+const watching = "watching"
+
+func watchFor(file string) {
+	Watch(func(a Act) {
+		if err := os.WriteFile(file, []byte(strconv.Itoa(int(a.Why))), 0o600); err != nil {
+			panic(err)
+		}
+	})
+}
+
+// unable are programs that can't be run, with the exit codes that a shell has for them.
+func unable(t *testing.T) map[string]int {
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), mode))
+		return path
+	}
+	return map[string]int{
+		write("notes", "not a program", 0o600):                     CannotRun,
+		write("garbage", "\x00\x01\x02", 0o700):                    CannotRun,
+		write("no-interpreter", "#!/no/such/interpreter\n", 0o700): NotFound,
+		filepath.Join(dir, "missing"):                              NotFound,
+		"no-such-program-in-path":                                  NotFound,
+		dir:                                                        CannotRun,
+	}
+}
+
+func TestAProgramThatCanNotBeRunLeavesNoProcess(t *testing.T) {
+	for path, code := range unable(t) {
+		acted := filepath.Join(t.TempDir(), "acted")
+		trial.NothingLeft(t, func() {
+			_, err := Start([]string{path}, os.Environ(), Watched(time.Now().Add(time.Hour), os.Environ(), watching, acted))
+			var unable *StartError
+			require.ErrorAs(t, err, &unable, path)
+			assert.Equal(t, code, unable.Code, path)
+		})
+		assert.NoFileExists(t, acted, "%s: the watchdog has acted as if this process was dead", path)
+	}
+}
+
+// A guard's watchdog outlives the commands that it watches, and those that can't be started too.
+func TestAWatchdogOutlivesAProgramThatCanNotBeRun(t *testing.T) {
+	for path := range unable(t) {
+		acted := filepath.Join(t.TempDir(), "acted")
+		trial.NothingLeft(t, func() {
+			dog, err := StartWatchdog(time.Now().Add(time.Hour), os.Environ(), []string{watching, acted})
+			require.NoError(t, err)
+			_, err = Start([]string{path}, os.Environ(), WatchedBy(dog))
+			require.Error(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			assert.NoError(t, dog.Finish(ctx), path)
+		})
+		text, err := os.ReadFile(acted)
+		require.NoError(t, err)
+		assert.Equal(t, strconv.Itoa(int(Told)), string(text))
+	}
+}
+
+func TestAnOptionThatFailsLeavesNoWatchdog(t *testing.T) {
+	failing := func(*Child) error { return errors.New("it can't be had") }
+	trial.NothingLeft(t, func() {
+		_, err := Start([]string{"true"}, os.Environ(), Watched(time.Now().Add(time.Hour), os.Environ(), watching, "/dev/null"), failing)
+		assert.ErrorContains(t, err, "it can't be had")
+	})
+}
+
+func TestAProgramThatHasEndedLeavesNothing(t *testing.T) {
+	acted := filepath.Join(t.TempDir(), "acted")
+	for program, code := range map[string]int{"exit 0": 0, "exit 3": 3, "kill -KILL $$": 137, "sleep 1000 & exit 4": 4} {
+		trial.NothingLeft(t, func() {
+			c, err := Start([]string{"sh", "-c", program}, os.Environ(), Watched(time.Now().Add(time.Hour), os.Environ(), watching, acted))
+			require.NoError(t, err)
+			<-c.Done()
+			assert.Equal(t, code, c.Code(), program)
+		})
+	}
+	assert.NoFileExists(t, acted)
+}
+
+// echo is a process in a group of its own that says what it is told.
+func echo(t *testing.T) (pid int, lives func() bool) {
+	c := exec.Command("cat")
+	in, err := c.StdinPipe()
+	require.NoError(t, err)
+	out, err := c.StdoutPipe()
+	require.NoError(t, err)
+	pid = inGroup(t, c)
+	answers := bufio.NewReader(out)
+	return pid, func() bool {
+		_, _ = in.Write([]byte("hello\n"))
+		line, _ := answers.ReadString('\n')
+		return strings.TrimSpace(line) == "hello"
+	}
+}
+
+// The number of a group that has ended is given to another group, in time.
+func TestAWatchdogSparesAStrangersGroupWithTheNumberOfItsOwn(t *testing.T) {
+	replies, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer replies.Close()
+	for _, why := range []Reason{Told, Dead, Late} {
+		group, lives := echo(t)
+		acted := false
+		v := vigil{group: group, leader: "of another process", replies: replies, duty: func(Act) { acted = true }}
+		v.act(why)
+		assert.True(t, acted, "its duty is done")
+		assert.True(t, lives(), "a stranger was killed")
+
+		v.leader = born(group)
+		v.act(why)
+		assert.False(t, lives(), "its own group is killed")
+		require.Eventually(t, func() bool { return syscall.Kill(-group, 0) != nil || groupGone(group) }, 10*time.Second, time.Millisecond)
+	}
+}

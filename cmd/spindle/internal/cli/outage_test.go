@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// complaints are the messages on the standard error while f runs, each a line.
+func complaints(f func()) []string {
+	var out bytes.Buffer
+	before := stderr
+	stderr = &journal{out: &out, format: format{json: true}}
+	defer func() { stderr = before }()
+	f()
+	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+}
+
+var away = status.Error(codes.Unavailable, "the database is away")
+
+// An outage of hours is one line, however many looks fail, and the next outage is another.
+func TestAnOutageIsOneLineInWatch(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	looks := make(chan look)
+	w := &watching{common: &common{db: "projects/p/instances/i/databases/d", table: "locktable"}}
+	said := complaints(func() {
+		done := make(chan error)
+		var lines bytes.Buffer
+		go func() { done <- w.print(ctx, &paper{Writer: &lines}, looks) }()
+		now := 100.
+		well := func() {
+			looks <- look{locks: []table.Listing{held("x", "a", at(100), at(now), time.Second)}, at: at(now)}
+		}
+		well()
+		for range 2 {
+			for range 100 {
+				looks <- look{err: away}
+			}
+			for range 100 {
+				now++
+				well()
+			}
+		}
+		stop()
+		assert.NoError(t, <-done)
+		assert.Equal(t, 1, strings.Count(lines.String(), "\n"), "the lock is held all the time: %s", lines.String())
+	})
+	assert.Len(t, said, 2)
+	for _, line := range said {
+		assert.Contains(t, line, "can't read the locks, will try again: ")
+	}
+}
+
+// A candidate that waits through an outage says so once, and once that it is over. Each holder is named once.
+func TestAnOutageIsTwoLinesOfACandidate(t *testing.T) {
+	sight := func(token table.Token) []elect.Sight {
+		return []elect.Sight{{Observation: table.Observation{Name: "job", Exists: true, Heartbeat: at(101), Token: token, Writer: "a"}, Free: time.Second}}
+	}
+	n := narrator{competitor: &competitor{common: &common{}, name: "job"}}
+	said := complaints(func() {
+		for range 2 {
+			for range 100 {
+				n.tell(elect.Step{Err: away})
+			}
+			for range 100 {
+				n.tell(elect.Step{Seen: sight(7)})
+			}
+		}
+		n.tell(elect.Step{Err: away})
+		n.tell(elect.Step{Err: status.Error(codes.PermissionDenied, "no")})
+		n.tell(elect.Step{Seen: sight(8)})
+	})
+	const trouble, over = "can't compete for job, will try again", "competing for job again"
+	want := []string{trouble, over, "held by a, token 7", trouble, over, trouble, trouble, over, "held by a, token 8"}
+	if assert.Len(t, said, len(want), "%q", said) {
+		for i := range want {
+			assert.Contains(t, said[i], want[i])
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package execcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// wait is one competition for the lock, which ends with one event. Its methods that await uses also work if it is nil.
+type wait struct {
+	deadline time.Time       // or zero
+	ctx      context.Context // ends at the deadline
+	cancel   context.CancelFunc
+	withdraw context.CancelFunc // ends the competition, but for a claim that is under way
+	over     bool               // isOver has said so
+}
+
+// ends is closed when the wait is over, until isOver has said so.
+func (w *wait) ends() <-chan struct{} {
+	if w == nil || w.over {
+		return nil
+	}
+	return w.ctx.Done()
+}
+
+// isOver reports once that the wait is over.
+func (w *wait) isOver() bool {
+	if w == nil || w.over {
+		return false
+	}
+	w.over = w.ctx.Err() != nil || !w.deadline.IsZero() && !time.Now().Before(w.deadline) // its timer may be late
+	return w.over
+}
+
+// end is for nil too: what says that exec can't go on may come under the lock.
+func (w *wait) end() *wait {
+	if w != nil {
+		w.withdraw()
+		w.cancel()
+	}
+	return nil
+}
+
+// compete competes for the lock until it is held, exec must end, or the wait is withdrawn.
+func (r *runner) compete(how deed) {
+	pause, limit := time.Duration(0), r.Wait
+	switch how {
+	case compete:
+		limit -= r.Waited
+	case competeAtOnce:
+		r.Say("%s was handed over; competing again", r.name())
+	case competeLater:
+		r.tellAgain()
+		pause = max(r.lease()/3-time.Since(r.began), r.lease()/30) // others have their turn
+	}
+	ctx := r.begin(limit)
+	go func() { r.events <- r.acquire(ctx, pause) }()
+}
+
+// begin begins a wait, and returns the ctx of what is done for it.
+func (r *runner) begin(limit time.Duration) (ctx context.Context) {
+	w := &wait{}
+	if r.Wait == 0 {
+		w.ctx, w.cancel = context.WithCancel(r.ctx)
+	} else {
+		w.deadline = time.Now().Add(limit)
+		w.ctx, w.cancel = context.WithDeadline(r.ctx, w.deadline)
+	}
+	ctx, w.withdraw = context.WithCancel(w.ctx)
+	r.wait = w
+	return ctx
+}
+
+func (r *runner) tellAgain() {
+	if o := r.m.last; o.code() == 0 {
+		r.Say("%s has ended; competing again", r.Program)
+	} else {
+		r.Warn("%v; competing again", r.end(o))
+	}
+}
+
+func (r *runner) acquire(ctx context.Context, pause time.Duration) event {
+	for {
+		elect.Sleep(ctx, r.Candidate.Clock, pause)
+		if ctx.Err() != nil {
+			return event{what: withdrawn, err: r.trouble}
+		}
+		step, end := r.Job.Try(ctx)
+		switch {
+		case step.Term != nil:
+			r.trouble = nil
+			return event{what: elected, term: step.Term}
+		case end != nil:
+			return event{what: unable, end: *end}
+		case ctx.Err() == nil: // else the look was interrupted
+			r.trouble = step.Err
+		}
+		pause = step.Pause
+	}
+}
+
+// end says how exec ends with an outcome.
+func (r *runner) end(o outcome) End {
+	var err error
+	switch o.why {
+	case told:
+		return o.End
+	case tooLate:
+		err = fmt.Errorf("%s was not acquired in %v", r.name(), r.Wait)
+		switch {
+		case errors.Is(o.err, table.ErrNewer): // which counts as held
+			err = fmt.Errorf("%w: it is held: %w", err, o.err)
+		case o.err != nil:
+			err = r.Job.Explain(fmt.Errorf("%w: %w", err, o.err))
+		}
+	case wasLost:
+		err = fmt.Errorf("%s was lost: %w", r.name(), o.err)
+	case hadToEnd:
+		err = fmt.Errorf("%s was lost: no heartbeat was acknowledged in time, so %s had to end", r.name(), r.Program)
+	case notRecorded:
+		err = fmt.Errorf("%s: %s SUCCEEDED, BUT THAT %s IS DONE WAS NOT RECORDED: the next exec runs it again: %w", r.name(), r.Program, r.Job.Done().Key, o.err)
+	}
+	return End{o.code(), err}
+}

@@ -1,0 +1,180 @@
+package execcmd
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// A Job is what is done with the lock. Its methods are called one at a time.
+type Job interface {
+	// Try looks at the lock once, and claims it if it can. An End says that exec must end with that.
+	Try(ctx context.Context) (elect.Step, *End)
+	// Due asks, under the lock, whether what is to be done once is still to be done. An End says that exec must end with
+	// that; if it has no error, it was done already. An error is tried again.
+	Due(ctx context.Context) (*End, error)
+	// Begin is called when the lock is held, before the first heartbeat; Over once the lock is released or lost.
+	Begin(t *elect.Term)
+	Over()
+	// Start starts the program. It must be gone at that time, even if this process is stopped or killed, unless its Allow
+	// gives it more. What no attempt can start is a child.StartError.
+	Start(t *elect.Term, until time.Time) (Program, error)
+	// Done is what is recorded when the program succeeds, or nothing: it has no key.
+	Done() table.Due
+	// Explain adds to an error of the database how to mend it.
+	Explain(err error) error
+}
+
+// A Program runs, with all that it has started.
+type Program interface {
+	Done() <-chan struct{} // closed when nothing of it is left
+	Code() int             // its exit code, once Done is closed
+	Signal(s os.Signal)
+	Kill()
+	Allow(until time.Time)
+}
+
+// Exec runs a program while a lock is held.
+type Exec struct {
+	Candidate *elect.Candidate
+	Job       Job
+	Program   string // its name
+	Grace     time.Duration
+	Wait      time.Duration    // for the lock; 0: for ever
+	Waited    time.Duration    // of Wait, before Run
+	Trouble   error            // why the last look before Run failed
+	Once      bool             // Due is asked
+	Handover  bool             // an end is announced, and requests are obeyed
+	Restart   bool             // the program is run again
+	Signals   <-chan os.Signal // see Signals
+
+	Say  func(format string, args ...any) // what happens
+	Warn func(format string, args ...any) // what went wrong
+}
+
+// Signals returns those that exec obeys, or passes on to the program. They do not end this process any more.
+func Signals() <-chan os.Signal {
+	c := make(chan os.Signal, 16)
+	signal.Notify(c, passedOn...)
+	return c
+}
+
+// Run competes for the lock, and runs the program while it is held. It returns once nothing of the program is left, and the
+// lock is released or lost. The end of ctx ends the wait for the lock.
+func (x *Exec) Run(ctx context.Context) End {
+	r := &runner{Exec: x, ctx: ctx, events: make(chan event), trouble: x.Trouble}
+	r.m = machine{once: x.Once, handover: x.Handover, restart: x.Restart}
+	r.handle(event{what: begun})
+	for r.m.phase != ended {
+		for _, e := range r.await() {
+			r.heed(e)
+		}
+		if r.program != nil {
+			r.handle(event{what: r.program.due(time.Now())})
+		}
+	}
+	return r.end(r.m.last)
+}
+
+// runner is one run of exec: the machine, and what goes on beside it.
+type runner struct {
+	*Exec
+	m      machine
+	ctx    context.Context
+	events chan event
+
+	trouble error     // why the last look failed
+	wait    *wait     // while exec competes, or nil
+	term    *holding  // while the lock is held, or nil
+	began   time.Time // of the last term
+	program *process  // while it runs, or nil
+}
+
+// await waits for an event. A signal, and the end of the wait, come before what else has happened by then: the program must
+// not start after them.
+func (r *runner) await() (all []event) {
+	var last event
+	select {
+	case s := <-r.Signals:
+		all = append(all, got(s))
+	case <-r.wait.ends():
+	case last = <-r.events:
+	case <-r.program.ends():
+		last = event{what: exited, code: r.program.Code()}
+	case <-r.program.ticks():
+		r.program.extend(r.term)
+	}
+	for len(r.Signals) > 0 {
+		all = append(all, got(<-r.Signals))
+	}
+	if r.wait.isOver() {
+		all = append(all, event{what: waitOver})
+	}
+	return append(all, last)
+}
+
+func got(s os.Signal) event {
+	if ends(s) {
+		return event{what: ending, signal: s}
+	}
+	return event{what: signaled, signal: s}
+}
+
+// heed notes what has begun or ended, and passes the event on to the machine.
+func (r *runner) heed(e event) {
+	switch e.what {
+	case elected:
+		r.term, r.began = hold(e.term), time.Now()
+		r.wait = r.wait.end()
+	case withdrawn, unable:
+		r.wait = r.wait.end()
+	case exited:
+		r.program = r.program.end()
+	}
+	r.handle(e)
+}
+
+// handle does what an event asks for, and handles what comes of that.
+func (r *runner) handle(e event) {
+	for _, a := range r.m.on(e) {
+		r.handle(r.do(a))
+	}
+}
+
+func (r *runner) do(a action) event {
+	switch a.do {
+	case compete, competeAtOnce, competeLater:
+		r.compete(a.do)
+	case withdraw:
+		r.wait.withdraw()
+	case keep:
+		r.keep()
+	case check:
+		r.check()
+	case start:
+		return r.start()
+	case heedRequests:
+		r.heedRequests()
+	case announce:
+		r.announce(a.signal)
+	case pass:
+		r.program.Signal(a.signal)
+	case limit:
+		r.limit()
+	case kill:
+		r.program.Kill()
+	case release, releaseUndone, recordDone:
+		return r.release(a.do)
+	case abandon:
+		r.abandon()
+	}
+	return event{}
+}
+
+func (r *runner) name() string { return r.Candidate.Names[0] }
+
+func (r *runner) lease() time.Duration { return r.Candidate.Promise.Lease }

@@ -1,0 +1,103 @@
+package execcmd
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+	"github.com/spindle-lock/spindle/internal/elect"
+)
+
+// process is the program while it runs. Its methods that are for a select do nothing if it is nil.
+type process struct {
+	Program
+	deadlines
+	allowed time.Time // the deadline that its watchdog knows
+	tick    *time.Ticker
+}
+
+func (p *process) ends() <-chan struct{} {
+	if p == nil {
+		return nil
+	}
+	return p.Done()
+}
+
+func (p *process) ticks() <-chan time.Time {
+	if p == nil {
+		return nil
+	}
+	return p.tick.C
+}
+
+func (p *process) end() *process {
+	p.tick.Stop()
+	return nil
+}
+
+// start starts the program under a term that is still held.
+func (r *runner) start() event {
+	t := r.term
+	if !t.Held() {
+		return event{what: lost, err: t.cause()}
+	}
+	p := &process{deadlines: deadlines{lease: r.lease(), grace: r.Grace}}
+	p.allowed = p.deadlines.extend(time.Now(), t.Left())
+	var err error
+	p.Program, err = r.Job.Start(t.Term, p.allowed.Add(-p.margin()/2))
+	var never *child.StartError
+	switch {
+	case errors.As(err, &never):
+		return event{what: unable, end: End{never.Code, err}}
+	case err != nil:
+		return event{what: notStarted, end: End{Failed, err}}
+	}
+	p.tick = time.NewTicker(p.margin() / 4)
+	r.program = p
+	return event{what: started}
+}
+
+// extend lets the program run for as long as the lock is held by now.
+func (p *process) extend(t *holding) {
+	if t.Context().Err() != nil {
+		return
+	}
+	if until := p.deadlines.extend(time.Now(), t.Left()); until.After(p.allowed) {
+		p.allowed = until
+		p.Allow(until.Add(-p.margin() / 2))
+	}
+}
+
+// limit gives the program its grace, and no more.
+func (r *runner) limit() {
+	r.program.lose(time.Now())
+	r.Warn("%s is lost: %v: ending %s, which is killed after %v", r.name(), r.m.turn.lost, r.Program, r.program.patience())
+}
+
+// check asks whether the program is still to be run, until that is known or the term is over.
+func (r *runner) check() {
+	r.during(func(h *holding) event {
+		clock, retry := r.Candidate.Clock, elect.Backoff{Max: r.lease() / 3}
+		for told := false; ; told = true {
+			end, err := r.Job.Due(h.ctx)
+			switch {
+			case h.ctx.Err() != nil:
+				return event{}
+			case end != nil:
+				return event{what: foundBy(end), end: *end}
+			case err == nil:
+				return event{what: due}
+			case !told:
+				r.Warn("%s is not started yet: %v", r.Program, r.Job.Explain(err))
+			}
+			elect.Sleep(h.ctx, clock, retry.Pause(clock))
+		}
+	})
+}
+
+func foundBy(end *End) happening {
+	if end.Err == nil {
+		return done
+	}
+	return unable
+}

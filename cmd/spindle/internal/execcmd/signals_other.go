@@ -1,0 +1,20 @@
+//go:build !unix
+
+package execcmd
+
+import (
+	"os"
+	"syscall"
+)
+
+var (
+	endings  = []os.Signal{os.Interrupt}
+	passedOn = endings
+)
+
+// Nothing runs here that could be sent it.
+const terminationSignal = syscall.SIGTERM
+
+func ends(os.Signal) bool { return true }
+
+func signalCode(os.Signal) int { return 130 }

@@ -1,0 +1,131 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// verdict is what a check makes of what a probe found.
+func verdict(found string, err error) Verdict {
+	e := &exam{made: map[string]Check{}}
+	return e.check(context.Background(), probe{run: func(*exam, context.Context) (string, error) { return found, err }}).Verdict
+}
+
+// A clock is ok only if it is known not to run a hundredth too slow: what could not be measured is not ok.
+func TestAClockIsOkIfItIsKnownNotToBeTooSlow(t *testing.T) {
+	for _, c := range []struct {
+		drift, within float64
+		want          Verdict
+	}{
+		{0, 0, OK}, {0.01, 0, OK}, {0.0101, 0, Failed}, {-0.01, 0, OK}, {-0.0101, 0, Warning},
+		{0, 0.0099, OK}, {0, 0.0101, Note}, {0, 1, Note},
+		{0.005, 0.0049, OK}, {0.005, 0.0051, Note},
+		{-0.005, 0.0099, OK}, {-0.005, 0.0101, Note}, {-0.005, 0.5, Note},
+		{0.02, 0.0099, Failed}, {0.02, 0.0101, Note}, {0.05, 0.03, Failed}, {0.05, 0.05, Note},
+		{-0.02, 0.0099, Warning}, {-0.02, 0.0101, Note}, {-0.05, 0.03, Warning}, {-0.05, 0.05, Note},
+	} {
+		found, err := Clock{Drift: c.drift, Within: c.within}.judge()
+		assert.Equal(t, c.want, verdict(found, err), "%+v", c)
+	}
+}
+
+func TestTimestampsGrowAndAreStoredAsTheyWereReturned(t *testing.T) {
+	last := time.Date(2026, 5, 1, 12, 0, 0, 123456000, time.UTC)
+	for _, c := range []struct {
+		at, stored time.Duration // after the last
+		want       Verdict
+	}{
+		{time.Microsecond, time.Microsecond, OK}, {time.Second, time.Second, OK},
+		{0, 0, Failed}, {-time.Microsecond, -time.Microsecond, Failed}, {-time.Hour, -time.Hour, Failed},
+		{time.Microsecond + 1, time.Microsecond + 1, Failed}, {time.Second - 1, time.Second - 1, Failed},
+		{time.Microsecond, 2 * time.Microsecond, Failed}, {2 * time.Microsecond, time.Microsecond, Failed}, {time.Microsecond, 0, Failed},
+	} {
+		assert.Equal(t, c.want, verdict("", follows(last, last.Add(c.at), last.Add(c.stored))), "%+v", c)
+	}
+	assert.Equal(t, OK, verdict("", follows(time.Time{}, last, last)), "the first of all")
+}
+
+func TestReadsAdvanceWhileNothingIsWritten(t *testing.T) {
+	for _, c := range []struct {
+		on, worst       time.Duration
+		present, strong Verdict
+	}{
+		{idle, 0, OK, OK}, {idle / 2, 0, OK, OK}, {time.Hour, 0, OK, OK},
+		{idle/2 - 1, 0, Failed, Note}, {0, 0, Failed, Note}, {-idle, 0, Failed, Note},
+		{idle, time.Nanosecond, OK, Failed}, {idle, time.Second, OK, Failed}, {idle, time.Second + 1, Warning, Failed},
+		{0, time.Minute, Failed, Failed},
+	} {
+		found, err := advances(c.on, c.worst)
+		assert.Equal(t, c.present, verdict(found, err), "present: %+v", c)
+		found, err = isStrong(c.on, c.worst)
+		assert.Equal(t, c.strong, verdict(found, err), "strong: %+v", c)
+	}
+}
+
+func TestTokensGrowAndFencedCommitsComeBeforeTheClaimThatSupersedesThem(t *testing.T) {
+	for later, want := range map[table.Token]Verdict{-1: Failed, 0: Failed, 1: OK, 1000: OK} {
+		assert.Equal(t, want, verdict("", larger(500, 500+later)), "a token %d after the first", later)
+		assert.Equal(t, want, verdict("", landedBefore(500+later, 500, 400)), "a claim %d after a fenced commit", later)
+	}
+	for _, c := range []struct {
+		landed, refused int
+		want            Verdict
+	}{{0, 0, NotChecked}, {0, 10, NotChecked}, {1, 0, OK}, {1, 10, OK}} {
+		found, err := raced(c.landed, c.refused)
+		assert.Equal(t, c.want, verdict(found, err), "%+v", c)
+	}
+}
+
+// What may pass says nothing about an assumption, and is no reason to stop using the database. What may not pass does.
+func TestWhatMayPassIsNotCheckedAndNotFailed(t *testing.T) {
+	for _, code := range []codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.Internal, codes.ResourceExhausted,
+		codes.PermissionDenied, codes.Unauthenticated} {
+		assert.Equal(t, NotChecked, verdict("", status.Error(code, "not now")), "%v", code)
+	}
+	for _, code := range []codes.Code{codes.NotFound, codes.FailedPrecondition, codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented, codes.DataLoss} {
+		assert.Equal(t, Failed, verdict("", status.Error(code, "never")), "%v", code)
+	}
+	assert.Equal(t, NotChecked, verdict("", table.ErrNoTimestamp), "that is a check of its own")
+	assert.Equal(t, Failed, verdict("", errors.New("anything else")))
+	assert.Equal(t, OK, verdict("it holds", nil))
+}
+
+// A check is made if those that it needs did not fail. A schema that may not be read is no reason to stop.
+func TestACheckWhoseNeedIsNotMetIsNotMade(t *testing.T) {
+	for need, met := range map[string]map[Verdict]bool{
+		checkTable:      {OK: true, Note: true, Warning: true, NotChecked: true, Failed: false},
+		checkTimestamps: {OK: true, Note: true, Warning: true, NotChecked: false, Failed: false},
+	} {
+		for v, made := range met {
+			e := &exam{recorder: &recorder{}, made: map[string]Check{need: {Verdict: v}}}
+			missing := e.missing(probe{needs: []string{need}})
+			assert.Equal(t, made, missing == "", "%s is %s", need, v)
+		}
+	}
+	for n, made := range map[int]bool{0: true, 1: false} {
+		e := &exam{recorder: &recorder{unanswered: n}, made: map[string]Check{}}
+		assert.Equal(t, made, e.missing(probe{needs: []string{checkReplies}}) == "", "%d commits without a timestamp", n)
+		e = &exam{recorder: &recorder{denied: make([]denial, n)}, made: map[string]Check{}}
+		assert.Equal(t, made, e.missing(probe{needs: []string{checkPermissions}}) == "", "%d denials", n)
+	}
+}
+
+func TestRoundTripsAreTheMedianAndTheSlowest(t *testing.T) {
+	trips := func(n int) (all []time.Duration) {
+		for i := range n {
+			all = append(all, time.Duration(n-i)*time.Millisecond)
+		}
+		return all
+	}
+	assert.Equal(t, RoundTrip{P50: time.Millisecond, P99: time.Millisecond, N: 1}, roundTripOf(trips(1)))
+	assert.Equal(t, RoundTrip{P50: 15 * time.Millisecond, P99: 30 * time.Millisecond, N: 30}, roundTripOf(trips(30)), "the slowest, if there are few")
+	assert.Equal(t, RoundTrip{P50: 50 * time.Millisecond, P99: 99 * time.Millisecond, N: 100}, roundTripOf(trips(100)))
+}

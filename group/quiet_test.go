@@ -1,0 +1,60 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// What is logged as a warning is for somebody to look at: members that come and go are not.
+func TestMembersThatComeAndGoWithNothingWrongAreWarnedOfNowhere(t *testing.T) {
+	for name, opts := range map[string][]spindle.Option{"at once": nil, "with handovers": {spindle.WithHandover()}} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(c *cluster) {
+				ps := []*process{c.start("a", Numbered(20), opts...), c.start("b", Numbered(20), opts...)}
+				c.until(20*lease, "two to share", spreadOver(20, ps...))
+				ps = append(ps, c.start("c", Numbered(20), opts...))
+				c.until(20*lease, "three to share", spreadOver(20, ps...))
+				c.end(ps[0])
+				c.until(20*lease, "the others to share", spreadOver(20, ps[1:]...))
+				c.sleep(10 * lease)
+				c.end(ps[1:]...)
+				for _, p := range ps {
+					assert.NotContains(t, p.log.String(), "level=WARN")
+					assert.NotContains(t, p.log.String(), "level=ERROR")
+				}
+			})
+		})
+	}
+}
+
+func TestAViewHasTheMembersInTheOrderOfTheirSlotsAndWhatNobodyHas(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		var ps []*process
+		for i := range 12 {
+			ps = append(ps, c.start(fmt.Sprint(12-i), Numbered(24)))
+		}
+		c.until(20*lease, "all to share", spreadOver(24, ps...))
+		r, err := table.Table{Store: c.store}.Roster(context.Background(), "orders", table.Scope{All: true})
+		require.NoError(t, err)
+		var slots []int
+		for _, m := range viewOf(r).Members {
+			slots = append(slots, m.Slot)
+		}
+		assert.Len(t, slots, len(ps))
+		assert.True(t, slices.IsSorted(slots), slots)
+		assert.Empty(t, viewOf(r).Nobody)
+		c.end(ps...)
+		r, err = table.Table{Store: c.store}.Roster(context.Background(), "orders", table.Scope{All: true})
+		require.NoError(t, err)
+		assert.Empty(t, viewOf(r).Members)
+		assert.Len(t, viewOf(r).Nobody, 24, "which were given back")
+	})
+}

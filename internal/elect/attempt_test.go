@@ -1,0 +1,56 @@
+package elect
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// A server that hangs costs an attempt and no lease: with a short lease a part of it, so that there is a next attempt, and
+// with a long one some seconds.
+func TestAnAttemptThatHangsLeavesTimeForTheNext(t *testing.T) {
+	for of, most := range map[time.Duration]time.Duration{9 * time.Second: 4500 * time.Millisecond, 24 * time.Hour: 10 * time.Second} {
+		t.Run(of.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &memtable.Store{}
+				var mu sync.Mutex
+				longest := map[string]time.Duration{}
+				c := candidate("c", table.Via(func(ctx context.Context, step string, send func(context.Context, table.Store) error) error {
+					until, limited := ctx.Deadline()
+					assert.True(t, limited, step)
+					mu.Lock()
+					longest[step] = max(longest[step], time.Until(until))
+					mu.Unlock()
+					return send(ctx, store)
+				}), "m")
+				c.Promise.Lease = of
+				c.Promise.Obeys = true
+				step := c.Try(t.Context(), All, 0)
+				require.NotNil(t, step.Term)
+				stop, kept := make(chan struct{}), make(chan error, 1)
+				go func() { kept <- step.Term.Renew(of/10, stop) }()
+				require.NoError(t, table.Table{Store: store}.Ask(t.Context(), table.ByOperator, "m", step.Term.Token()))
+				require.NotEmpty(t, step.Term.Requested(t.Context()))
+				step.Term.Announce(t.Context())
+				close(stop)
+				require.NoError(t, <-kept)
+				require.NoError(t, step.Term.Release(t.Context(), nil))
+				for step, limit := range longest {
+					assert.LessOrEqual(t, limit, most, step)
+					assert.GreaterOrEqual(t, limit, min(of/4, most), step)
+				}
+				for _, step := range []string{"observe", "claim", "confirm", "heartbeat", "asked", "announce", "release"} {
+					assert.Contains(t, longest, step)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,111 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"google.golang.org/grpc/codes"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// errLate says that a claim was acknowledged when its term would have been over.
+var errLate = errors.New("it was acknowledged too late to hold anything")
+
+// freeClaim is the claim of what was seen by the free rows, if the candidate uses them and all have one.
+func (c *Candidate) freeClaim(seen []table.Observation) (table.FreeClaim, bool) {
+	if !c.FreeRows {
+		return table.FreeClaim{}, false
+	}
+	p := c.Promise
+	p.Nonce = strconv.FormatInt(int64(c.Clock.Random(math.MaxInt64)), 36)
+	return table.NewFreeClaim(c.ID, p, seen...)
+}
+
+// claimFree sends one blind commit until its outcome is known, and returns the instant that the deadline of the term counts
+// from: that before the first attempt, as any of them may be the one that was applied. Until an attempt was acknowledged, or the claim's own nonce was read, nothing is
+// done under the token: another claimant may have chosen the same.
+func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Instant, error) {
+	running := context.WithoutCancel(ctx)
+	sent := c.Clock.Now()
+	late := func() bool { return c.Clock.Now().Since(sent) >= Limit(c.Promise.Lease) }
+	retry := Backoff{First: c.Promise.Lease / 200, Max: c.Promise.Lease / 10}
+	for {
+		err := c.try(running, func(ctx context.Context) error { return c.Table.ClaimFree(ctx, claim) })
+		if err == nil && !late() {
+			return sent, nil
+		}
+		if Lasting(err) && !errors.Is(err, table.ErrMissing) { // a free row is missing if another was first
+			return sent, fmt.Errorf("claim: %w", err)
+		}
+		if err == nil {
+			err = errLate
+		} else {
+			won, beat, told := c.told(running, claim)
+			switch {
+			case won:
+				return beat, nil
+			case First(told):
+				return sent, fmt.Errorf("claim: %w: %w", table.ErrChanged, err)
+			case Lasting(told):
+				return sent, fmt.Errorf("claim: its outcome is not known: %w", told)
+			}
+		}
+		if !late() {
+			Sleep(ctx, c.Clock, retry.Pause(c.Clock))
+		}
+		if ctx.Err() != nil || late() {
+			c.giveUp(running, claim)
+			return sent, fmt.Errorf("claim: its outcome is not known: %w", err)
+		}
+	}
+}
+
+// told finds out whether a claim has won: a heartbeat was acknowledged then, which was sent at beat. An error for which First
+// is true says that it is lost. With any other, or none, the claim is open, or nothing is known.
+func (c *Candidate) told(ctx context.Context, claim table.FreeClaim) (won bool, beat Instant, err error) {
+	switch outcome, err := c.outcome(ctx, claim); {
+	case err != nil || outcome == table.Open:
+		return false, beat, err
+	case outcome == table.Lost:
+		return false, beat, table.ErrChanged
+	}
+	beat = c.Clock.Now()
+	err = c.try(ctx, func(ctx context.Context) error { return c.Table.Heartbeat(ctx, claim.Token, claim.Names()...) })
+	return err == nil, beat, err
+}
+
+func (c *Candidate) outcome(ctx context.Context, claim table.FreeClaim) (outcome table.Outcome, err error) {
+	err = c.try(ctx, func(ctx context.Context) error {
+		outcome, err = c.Table.Outcome(ctx, claim)
+		return err
+	})
+	return outcome, err
+}
+
+// giveUp sees to it that a claim is not applied any more, or gives back what it has got.
+func (c *Candidate) giveUp(ctx context.Context, claim table.FreeClaim) {
+	c.insist(ctx, func(ctx context.Context) error {
+		retracted := c.Table.Retract(ctx, claim)
+		if !errors.Is(retracted, table.ErrChanged) {
+			return retracted
+		}
+		switch outcome, err := c.Table.Outcome(ctx, claim); {
+		case err != nil:
+			return err
+		case outcome == table.Won:
+			return c.Table.ReleaseFree(ctx, claim.Token, c.Promise.Lease, claim.Names()...)
+		case outcome == table.Open:
+			return retracted
+		}
+		return nil
+	})
+}
+
+// refusedTime reports whether err may say that Spanner refuses the time that a claim has chosen: nothing was applied.
+func refusedTime(err error) bool { return spanner.ErrCode(err) == codes.FailedPrecondition }

@@ -1,0 +1,295 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// quick is a candidate that uses free rows, on a link of its own.
+func quick(id string, store table.Store) (*Candidate, *memtable.Link) {
+	link := &memtable.Link{Store: store}
+	c := candidate(id, link, "lock")
+	c.FreeRows = true
+	return c, link
+}
+
+// given is a table with a lock that was released with a free row.
+func given(t *testing.T) *memtable.Store {
+	store := &memtable.Store{}
+	c, _ := quick("first", store)
+	step := c.Try(t.Context(), All, lease/3)
+	require.NotNil(t, step.Term)
+	require.NoError(t, step.Term.Release(t.Context(), errors.New("given back")))
+	return store
+}
+
+// isFree says that the lock can be claimed by its free row, and that nothing else is left of it.
+func isFree(t *testing.T, store *memtable.Store) {
+	t.Helper()
+	row := store.Rows()["lock"]
+	assert.Zero(t, row.Heartbeat)
+	assert.Len(t, store.Rows(), 2)
+	assert.Contains(t, store.Rows()[table.LeaseKey("lock", table.TokenAt(row.Token))].Writer, `"free":true`)
+}
+
+func TestAReleasedLockIsTakenInThreeRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, link := quick("a", given(t))
+		for range 3 {
+			time.Sleep(time.Millisecond)
+			step := c.Try(t.Context(), All, lease/3)
+			require.NotNil(t, step.Term)
+			require.NoError(t, step.Term.Release(t.Context(), errors.New("given back")))
+			assert.Equal(t, map[string]int{"observe": 1, "claim": 1, "release": 1}, link.Counts())
+		}
+	})
+}
+
+// A waiter finds the release and the free row in one look.
+func TestAWaiterTakesAReleasedLockInTwoRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := given(t)
+		holder, _ := quick("holder", store)
+		waiter, link := quick("waiter", store)
+		for range 3 {
+			held := holder.Try(t.Context(), All, lease/3)
+			require.NotNil(t, held.Term)
+			require.Nil(t, waiter.Try(t.Context(), All, lease/3).Term)
+			require.NoError(t, held.Term.Release(t.Context(), errors.New("given back")))
+			link.Counts()
+			step := waiter.Try(t.Context(), All, lease/3)
+			require.NotNil(t, step.Term)
+			assert.Equal(t, map[string]int{"observe": 1, "claim": 1}, link.Counts())
+			require.NoError(t, step.Term.Release(t.Context(), errors.New("given back")))
+		}
+	})
+}
+
+func TestALostMessageOfAClaimCostsNoLease(t *testing.T) {
+	for name, fault := range map[string]func(*memtable.Link){
+		"request lost": func(l *memtable.Link) { l.Lose(memtable.Once("claim"), nil) },
+		"reply lost":   func(l *memtable.Link) { l.Lose(nil, memtable.Once("claim")) },
+		"sent again":   func(l *memtable.Link) { l.Again(memtable.Once("claim")) },
+		"unavailable": func(l *memtable.Link) {
+			once := memtable.Once("claim")
+			l.Refuse(func(step string) error {
+				if once(step) {
+					return status.Error(codes.Unavailable, "try again")
+				}
+				return nil
+			})
+		},
+		"reply lost, and the first read": func(l *memtable.Link) { l.Lose(memtable.Once("outcome"), memtable.Once("claim")) },
+		"answered late": func(l *memtable.Link) {
+			once := memtable.Once("claim")
+			l.After(func(step string) {
+				if once(step) {
+					time.Sleep(lease / 5)
+				}
+			})
+		},
+		"reply lost, and a heartbeat": func(l *memtable.Link) { l.Lose(memtable.Once("heartbeat"), memtable.Once("claim")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := given(t)
+				c, link := quick("a", store)
+				fault(link)
+				start := time.Now()
+				step := c.Try(t.Context(), All, lease/3)
+				require.NotNil(t, step.Term, "%v", step.Err)
+				defer step.Term.End(nil)
+				assert.Less(t, time.Since(start), lease)
+				assert.True(t, step.Term.Held())
+				o, err := c.Table.Observe(t.Context(), "lock")
+				require.NoError(t, err)
+				assert.Equal(t, step.Term.Token(), o[0].Token)
+				assert.LessOrEqual(t, time.Now().Add(step.Term.Left()), o[0].Heartbeat.Add(Limit(lease)), "its deadline is before the end of its lease")
+			})
+		})
+	}
+}
+
+// Spanner's error for a free row that is gone is that of a row that does not exist, as for good. It is none for good here.
+func TestAClaimWhoseFreeRowIsGoneIsOnlyLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := given(t)
+		a, _ := quick("a", store)
+		b, link := quick("b", store)
+		seen, err := b.Look(t.Context())
+		require.NoError(t, err)
+		step := a.Try(t.Context(), All, lease/3)
+		require.NotNil(t, step.Term)
+		defer step.Term.End(nil)
+		link.Refuse(refusingStep("claim", fmt.Errorf("%w: %w", table.ErrMissing, status.Error(codes.NotFound, "Row [lock_0946684800000003] in table locktable is missing. Row cannot be updated."))))
+		_, err = b.Claim(t.Context(), seen...)
+		require.True(t, First(err), "%v", err)
+	})
+}
+
+// Nor does a claim go on where there is no table any more.
+func TestAClaimEndsWhereThereIsNoTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, link := quick("a", given(t))
+		seen, err := c.Look(t.Context())
+		require.NoError(t, err)
+		gone := status.Error(codes.NotFound, "Table not found: locktable")
+		link.Refuse(func(string) error { return fmt.Errorf("%w: %w", table.ErrMissing, gone) })
+		_, err = c.Claim(t.Context(), seen...)
+		require.ErrorIs(t, err, gone)
+		assert.True(t, Lasting(err))
+		assert.Equal(t, map[string]int{"observe": 1, "claim": 1, "outcome": 1}, link.Counts())
+	})
+}
+
+// refusingStep answers one step with an error.
+func refusingStep(step string, err error) func(string) error {
+	return func(s string) error {
+		if s == step {
+			return err
+		}
+		return nil
+	}
+}
+
+// Of two that look at one instant, and so choose one token, the one whose claim is refused holds nothing, and sends nothing
+// under that token. They may be of one process: a claim that it has left behind, and its next.
+func TestAClaimThatWasLostIsNotTakenForTheOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := given(t)
+		a, _ := quick("id", store)
+		b, link := quick("id", store)
+		seenA, err := a.Look(t.Context())
+		require.NoError(t, err)
+		seenB, err := b.Look(t.Context())
+		require.NoError(t, err)
+		seenB[0].At = seenA[0].At
+		term, err := a.Claim(t.Context(), seenA...)
+		require.NoError(t, err)
+		defer term.End(nil)
+		none, err := b.Claim(t.Context(), seenB...)
+		require.Nil(t, none)
+		assert.True(t, First(err), "%v", err)
+		assert.Equal(t, map[string]int{"observe": 1, "claim": 1, "outcome": 1}, link.Counts())
+		seenB, err = b.Look(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, term.Token(), seenB[0].Token)
+		assert.Greater(t, seenB[0].Free, lease/2, "it is not its own last term")
+	})
+}
+
+// A claim is not held whose acknowledgement came when its lease was over.
+func TestAClaimThatIsAcknowledgedTooLateIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := given(t)
+		c, link := quick("a", store)
+		once := memtable.Once("claim")
+		link.After(func(step string) {
+			if once(step) {
+				time.Sleep(Limit(lease))
+			}
+		})
+		step := c.Try(t.Context(), All, lease/3)
+		assert.Nil(t, step.Term)
+		require.ErrorIs(t, step.Err, errLate)
+		isFree(t, store)
+	})
+}
+
+// Whenever the caller stops waiting, nothing of its claim is left, and nothing comes of what is under way.
+func TestAClaimThatIsGivenUpLeavesTheLockFree(t *testing.T) {
+	for name, fault := range map[string]func(*memtable.Link){
+		"requests lost": func(l *memtable.Link) { l.Lose(func(step string) bool { return step == "claim" }, nil) },
+		"replies lost, and all reads": func(l *memtable.Link) {
+			l.Lose(memtable.Once("outcome"), func(step string) bool { return step == "claim" })
+		},
+		"requests lost, and a retract": func(l *memtable.Link) {
+			l.Lose(func(step string) bool { return step == "claim" }, memtable.Once("retract"))
+		},
+		"requests lost, and a retract's": func(l *memtable.Link) {
+			retract := memtable.Once("retract")
+			l.Lose(func(step string) bool { return step == "claim" || retract(step) }, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := given(t)
+				c, link := quick("a", store)
+				fault(link)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				var late []table.Write
+				c.Table.Store = table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+					return call(ctx, recording{link, step, &late})
+				})
+				step := c.Try(ctx, All, lease/3)
+				require.Nil(t, step.Term)
+				require.Error(t, step.Err)
+				isFree(t, store)
+				require.ErrorIs(t, store.Commit(t.Context(), "late", late), table.ErrMissing)
+				isFree(t, store)
+			})
+		})
+	}
+}
+
+// recording keeps what a claim writes.
+type recording struct {
+	table.Store
+	step  string
+	claim *[]table.Write
+}
+
+func (r recording) Commit(ctx context.Context, step string, writes []table.Write) error {
+	if step == "claim" {
+		*r.claim = writes
+	}
+	return r.Store.Commit(ctx, step, writes)
+}
+
+// Spanner refuses a token that is newer than its present: then the steps are taken that need none.
+func TestALockIsClaimedWhoseTokenSpannerRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, link := quick("a", given(t))
+		once := memtable.Once("claim")
+		link.Refuse(func(step string) error {
+			if once(step) {
+				return status.Error(codes.FailedPrecondition, "Cannot write timestamps in the future")
+			}
+			return nil
+		})
+		step := c.Try(t.Context(), All, lease/3)
+		require.NotNil(t, step.Term, "%v", step.Err)
+		step.Term.End(nil)
+		assert.Equal(t, map[string]int{"observe": 1, "claim": 2, "confirm": 1}, link.Counts())
+	})
+}
+
+// A lock row that was deleted by hand while a claim is under way stops nobody.
+func TestALockWhoseRowIsDeletedUnderAClaimIsClaimedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := given(t)
+		c, _ := quick("a", store)
+		seen, err := c.Look(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Delete, Name: "lock"}}))
+		_, err = c.Claim(t.Context(), seen...)
+		require.True(t, First(err), "%v", err)
+		step := c.Try(t.Context(), All, lease/3)
+		require.NotNil(t, step.Term, "%v", step.Err)
+		step.Term.End(nil)
+		assert.Len(t, store.Rows(), 2, "the free row is gone")
+	})
+}

@@ -1,0 +1,347 @@
+package fence_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle/internal/fence"
+	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/telemetry"
+)
+
+const (
+	token  = table.Token(1795294355747585)
+	leaseA = "a_1795294355747585"
+	leaseB = "b_1795294355747585"
+	own    = "a row of the caller"
+)
+
+// behind is a fence of these locks.
+func behind(db *spanner.Client, names ...string) fence.Fence {
+	return fence.Fence{Table: table.Spanner{DB: db, Table: "locktable"}, Names: names, Token: token,
+		About: telemetry.Scope{Table: "locktable", Locks: names}, Wrap: func(err error) error { return fmt.Errorf("wrapped: %w", err) }}
+}
+
+// write is what the caller wants to land. It is refused if the caller's row is missing.
+func write() []*spanner.Mutation {
+	return []*spanner.Mutation{spanner.Update("register", []string{"id", "value"}, []any{own, "1"})}
+}
+
+// within is fn of a transaction that reads at first, and then writes.
+func within(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+	if _, err := txn.ReadRow(ctx, "register", spanner.Key{own}, []string{"id", "value"}); err != nil && spanner.ErrCode(err) != codes.NotFound {
+		return err
+	}
+	return txn.BufferWrite(write())
+}
+
+// ways to write behind a fence.
+var ways = map[string]func(context.Context, fence.Fence) (time.Time, error){
+	"Apply": func(ctx context.Context, f fence.Fence) (time.Time, error) { return f.Apply(ctx, write()) },
+	"Apply at least once": func(ctx context.Context, f fence.Fence) (time.Time, error) {
+		return f.Apply(ctx, write(), spanner.ApplyAtLeastOnce())
+	},
+	"a transaction": func(ctx context.Context, f fence.Fence) (time.Time, error) {
+		return f.ReadWriteTransaction(ctx, func(_ context.Context, txn *spanner.ReadWriteTransaction) error { return txn.BufferWrite(write()) })
+	},
+	"a transaction that reads": func(ctx context.Context, f fence.Fence) (time.Time, error) {
+		return f.ReadWriteTransaction(ctx, within)
+	},
+}
+
+func inEachWay(t *testing.T, f func(t *testing.T, try func(context.Context, fence.Fence) (time.Time, error))) {
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) { f(t, way) })
+	}
+}
+
+func TestAWriteLandsWhileEveryLockIsHeld(t *testing.T) {
+	inEachWay(t, func(t *testing.T, try func(context.Context, fence.Fence) (time.Time, error)) {
+		s, db := serve(t, leaseA, leaseB, own)
+		for _, names := range [][]string{{"a"}, {"a", "b"}} {
+			s.commits = nil
+			at, err := try(t.Context(), behind(db, names...))
+			require.NoError(t, err)
+			assert.WithinDuration(t, time.Now(), at, time.Minute)
+			require.Len(t, s.commits, 1)
+			sent := s.commits[0].GetMutations()
+			require.Len(t, sent, len(names)+1)
+			for i, name := range names { // before what the caller writes, which they must not be blamed on
+				assert.Equal(t, "locktable", sent[i].GetUpdate().GetTable())
+				assert.Equal(t, []string{"name"}, sent[i].GetUpdate().GetColumns(), "nothing but the key")
+				assert.Equal(t, name+"_1795294355747585", sent[i].GetUpdate().GetValues()[0].GetValues()[0].GetStringValue())
+			}
+			assert.Equal(t, "register", sent[len(names)].GetUpdate().GetTable())
+		}
+		for _, r := range s.reads {
+			assert.NotEqual(t, "locktable", r.GetTable(), "a write that lands costs no read")
+		}
+	})
+}
+
+// What Spanner says of a commit that it refuses is one reason of several. The lease rows tell whether the fence is one of them.
+func TestARefusedWriteIsFencedExactlyIfALockIsLost(t *testing.T) {
+	refused := map[string]error{
+		"the row that is missing": nil,
+		"a missing row":           status.Error(codes.NotFound, "Row [x] in table register is missing. Row cannot be updated."),
+		"a row that exists":       status.Error(codes.AlreadyExists, "Row [x] in table register already exists"),
+		"a failed precondition":   status.Error(codes.FailedPrecondition, "a foreign key"),
+		"a value out of range":    status.Error(codes.OutOfRange, "a check"),
+		"an invalid argument":     status.Error(codes.InvalidArgument, "a value"),
+	}
+	inEachWay(t, func(t *testing.T, try func(context.Context, fence.Fence) (time.Time, error)) {
+		for what, err := range refused {
+			s, db := serve(t, leaseA, leaseB)
+			s.commit = func(int) error { return err }
+			code := codes.NotFound
+			if err != nil {
+				code = status.Code(err)
+			}
+			at, err := try(t.Context(), behind(db, "a", "b"))
+			assert.Zero(t, at, what)
+			assert.NotErrorIs(t, err, fence.ErrFenced, "%s: both locks are held", what)
+			assert.Equal(t, code, spanner.ErrCode(err), what)
+			assert.NotContains(t, err.Error(), "wrapped", what)
+
+			s.remove(leaseB)
+			at, err = try(t.Context(), behind(db, "a", "b"))
+			assert.Zero(t, at, what)
+			require.ErrorIs(t, err, fence.ErrFenced, "%s: one lock is lost", what)
+			assert.ErrorContains(t, err, "wrapped: token 1795294355747585: fenced", what)
+			assert.Equal(t, code, spanner.ErrCode(err), "%s: it says too what Spanner said", what)
+
+			last := s.reads[len(s.reads)-1]
+			assert.True(t, last.GetTransaction().GetSingleUse().GetReadOnly().GetStrong(), "an older snapshot may show the lease row still")
+			assert.Len(t, last.GetKeySet().GetKeys(), 2)
+		}
+	})
+}
+
+// A transaction that Spanner aborts runs again. Whatever the earlier attempts came to, the last one says what has happened.
+func TestOnlyTheLastAttemptOfATransactionCounts(t *testing.T) {
+	theirs := status.Error(codes.NotFound, "of the caller")
+	for first, abort := range map[string]func(s *server) (fn func() error){
+		"at its commit": func(s *server) func() error {
+			s.commit = func(attempt int) error {
+				if attempt == 1 {
+					s.rows = map[string]bool{}
+					return aborted()
+				}
+				return nil
+			}
+			return func() error { return nil }
+		},
+		"at a read": func(s *server) func() error {
+			reads := 0
+			s.read = func(read string) error {
+				if reads++; reads == 1 {
+					s.rows = map[string]bool{}
+					return aborted()
+				}
+				return nil
+			}
+			return func() error { return nil }
+		},
+		"by the caller": func(s *server) func() error {
+			runs := 0
+			return func() error {
+				if runs++; runs == 1 {
+					s.remove(leaseA)
+					return aborted()
+				}
+				return nil
+			}
+		},
+	} {
+		for _, last := range []error{nil, theirs} {
+			s, db := serve(t, leaseA, own)
+			more, runs := abort(s), 0
+			at, err := behind(db, "a").ReadWriteTransaction(t.Context(), func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+				runs++
+				if runs > 1 && last != nil {
+					return last
+				}
+				if err := more(); err != nil {
+					return err
+				}
+				return within(ctx, txn)
+			})
+			assert.Zero(t, at, first)
+			assert.Equal(t, 2, runs, "aborted %s", first)
+			if last == nil {
+				assert.ErrorIs(t, err, fence.ErrFenced, "aborted %s, and then refused", first)
+				assert.Equal(t, 1, fences(s), "aborted %s: each attempt has the fence", first)
+				continue
+			}
+			assert.ErrorIs(t, err, theirs, "aborted %s, and then of the caller", first)
+			assert.NotErrorIs(t, err, fence.ErrFenced, "aborted %s, and then of the caller", first)
+		}
+	}
+}
+
+// fences is how many the last commit has.
+func fences(s *server) (n int) {
+	for _, m := range s.commits[len(s.commits)-1].GetMutations() {
+		if m.GetUpdate().GetTable() == "locktable" {
+			n++
+		}
+	}
+	return n
+}
+
+// A commit that is refused at the end of its time is told as any: to ask takes a time of its own.
+func TestAWriteThatIsRefusedAsItsCtxEndsIsFenced(t *testing.T) {
+	inEachWay(t, func(t *testing.T, try func(context.Context, fence.Fence) (time.Time, error)) {
+		s, _ := serve(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		late := option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(
+			func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				err := invoke(ctx, method, req, reply, cc, opts...)
+				if _, is := req.(*sppb.CommitRequest); is {
+					cancel() // the reply has come
+				}
+				return err
+			}))
+		_, err := try(ctx, behind(s.client(t, spanner.ClientConfig{}, late), "a"))
+		require.Error(t, ctx.Err())
+		assert.ErrorIs(t, err, fence.ErrFenced)
+	})
+}
+
+// If nothing tells whether a lock is lost, the error says that, and what Spanner said of the write.
+func TestARefusalThatIsNotUnderstoodIsNotCalledFenced(t *testing.T) {
+	inEachWay(t, func(t *testing.T, try func(context.Context, fence.Fence) (time.Time, error)) {
+		s, db := serve(t)
+		s.read = func(table string) error {
+			if table == "locktable" {
+				return status.Error(codes.PermissionDenied, "not for you")
+			}
+			return nil
+		}
+		_, err := try(t.Context(), behind(db, "a"))
+		assert.NotErrorIs(t, err, fence.ErrFenced)
+		assert.Equal(t, codes.NotFound, spanner.ErrCode(err))
+		assert.ErrorContains(t, err, "whether it was fenced is not known: wrapped: ")
+		assert.ErrorContains(t, err, "not for you")
+	})
+}
+
+// An error that says nothing of what is in the database is no reason to ask.
+func TestAWriteThatWasNotRefusedIsNotCalledFenced(t *testing.T) {
+	inEachWay(t, func(t *testing.T, try func(context.Context, fence.Fence) (time.Time, error)) {
+		for _, code := range []codes.Code{codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.DeadlineExceeded} {
+			s, db := serve(t)
+			s.commit = func(int) error { return status.Error(code, "no") }
+			_, err := try(t.Context(), behind(db, "a"))
+			assert.Equal(t, code, spanner.ErrCode(err))
+			assert.NotErrorIs(t, err, fence.ErrFenced, "%v", code)
+			for _, r := range s.reads {
+				assert.NotEqual(t, "locktable", r.GetTable(), "%v", code)
+			}
+		}
+	})
+}
+
+func TestAWriteThatIsAnsweredWithoutATimestampHasNotLanded(t *testing.T) {
+	inEachWay(t, func(t *testing.T, try func(context.Context, fence.Fence) (time.Time, error)) {
+		s, db := serve(t, leaseA, own)
+		s.silent = true
+		at, err := try(t.Context(), behind(db, "a"))
+		assert.Zero(t, at)
+		assert.ErrorIs(t, err, table.ErrNoTimestamp)
+		assert.NotErrorIs(t, err, fence.ErrFenced)
+	})
+}
+
+// What is known without Spanner is said without it.
+func TestATokenThatIsNoneIsRefusedWithoutARequest(t *testing.T) {
+	inEachWay(t, func(t *testing.T, try func(context.Context, fence.Fence) (time.Time, error)) {
+		s, db := serve(t, leaseA, own)
+		for _, none := range []table.Token{0, -1} {
+			f := behind(db, "a")
+			f.Token = none
+			_, err := try(t.Context(), f)
+			assert.ErrorIs(t, err, fence.ErrFenced, "%v", none)
+			assert.ErrorContains(t, err, "wrapped", "%v", none)
+			f.Wrap, f.Table.DB = nil, nil
+			_, err = try(t.Context(), f)
+			assert.ErrorIs(t, err, fence.ErrFenced, "of no lock: %v", none)
+		}
+		_, err := try(t.Context(), behind(nil, "a"))
+		assert.NotErrorIs(t, err, fence.ErrFenced)
+		assert.ErrorContains(t, err, "wrapped: this lock table is in memory")
+		assert.Empty(t, s.commits)
+		assert.Empty(t, s.begins)
+		assert.Empty(t, s.reads)
+	})
+}
+
+// Once for each write that was refused, with its reason, and not at all for what was not.
+func TestAFencedWriteIsReportedOnce(t *testing.T) {
+	for how, try := range ways {
+		r := fleet.NewReports()
+		s, db := serve(t, leaseA, own)
+		f := behind(db, "a", "b")
+		f.About.Meters, f.About.Tracers = r.Meters, r.Tracers
+		s.rows[leaseB] = true
+		_, err := try(t.Context(), f)
+		require.NoError(t, err)
+		s.remove(own)
+		_, err = try(t.Context(), f)
+		require.Error(t, err)
+		assert.Empty(t, r.Metrics(t), how)
+		assert.Empty(t, r.Spans(), how)
+		s.remove(leaseB)
+		_, err = try(t.Context(), f)
+		require.ErrorIs(t, err, fence.ErrFenced)
+		assert.Equal(t, map[string]float64{"fenced{lock=a}": 1, "fenced{lock=b}": 1}, r.Metrics(t), how)
+		require.Equal(t, []string{"fence!"}, r.Spans(), how)
+		assert.Equal(t, err.Error(), r.Ended()[0].Status().Description, how)
+	}
+}
+
+// The name of a table stands in SQL as it is. One that is no identifier makes a statement that Spanner refuses, and a commit
+// to a table that is not there is no fenced one.
+func TestATableThatIsNoneFencesNothing(t *testing.T) {
+	for dialect, want := range map[databasepb.DatabaseDialect]string{
+		databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL: "UPDATE locktable SET writer = writer WHERE name = @p1",
+		databasepb.DatabaseDialect_POSTGRESQL:          "UPDATE locktable SET writer = writer WHERE name = $1",
+	} {
+		f := behind(nil, "a")
+		assert.Equal(t, spanner.Statement{SQL: want, Params: map[string]any{"p1": leaseA}}, f.Statement(dialect))
+		for _, name := range []string{"", "a b", "a;DROP TABLE b", "`a`", "1a", "a.b.c"} {
+			f.Table.Table = name
+			assert.Equal(t, spanner.Statement{}, f.Statement(dialect), "%q", name)
+		}
+	}
+	inEachWay(t, func(t *testing.T, try func(context.Context, fence.Fence) (time.Time, error)) {
+		s, db := serve(t)
+		gone := status.Error(codes.NotFound, "Table not found: locktable")
+		s.commit = func(int) error { return gone }
+		s.read = func(name string) error {
+			if name == "locktable" {
+				return gone
+			}
+			return nil
+		}
+		_, err := try(t.Context(), behind(db, "a"))
+		assert.NotErrorIs(t, err, fence.ErrFenced)
+		assert.ErrorContains(t, err, "whether it was fenced is not known")
+		assert.True(t, table.Missing(err) || errors.Is(err, table.ErrMissing))
+	})
+}

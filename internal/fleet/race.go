@@ -1,0 +1,5 @@
+//go:build race
+
+package fleet
+
+const raced = true // by the race detector, under which all takes five times as long

@@ -1,0 +1,83 @@
+// Package repeat is the pause before work that failed is run again, by one of those who wait for it.
+package repeat
+
+import (
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Pause keeps the callers that wait for work from running it back to back while it fails. Each time that one of them sees
+// that the lock was given back and that nothing was recorded, it leaves the lock alone for a while, which doubles from an
+// eighth of the longest on. A caller that comes after the failure does not pause, nor does one that has waited for the lease
+// of a holder that was killed.
+type Pause struct {
+	Clock   elect.Clock
+	Longest time.Duration // zero: there is no pause
+
+	asked    time.Time   // since when it waits, by Spanner's clock
+	recorded table.Token // of what was done last
+	held     bool        // the lock was seen to be held since
+	released time.Time   // when the lock was released that was seen last
+	failures int
+	since    elect.Instant
+	left     time.Duration // from since on
+}
+
+// Longest is the longest pause of locks with that lease.
+func Longest(lease time.Duration) time.Duration { return min(lease/10, time.Second) }
+
+// Asked begins the wait, with what was done last and the time of that.
+func (p *Pause) Asked(last table.Done, now time.Time) { p.asked, p.recorded = now, last.Token }
+
+// Choose chooses the lock if it is free and no pause is left, unless what was done last forbids it. Looking at that is an RPC.
+func (p *Pause) Choose(look func() (table.Done, time.Time, error), forbids func(table.Done, time.Time) error) elect.Choose {
+	return func(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
+		claim, wait, err := elect.All(seen)
+		if claim == nil {
+			p.held = true
+			return nil, wait, err
+		}
+		if left := p.remains(); left > 0 {
+			return nil, left, nil
+		}
+		last, now, err := look()
+		if err == nil {
+			err = forbids(last, now)
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		if p.failed(seen[0], last) {
+			p.begin()
+			return nil, p.left, nil
+		}
+		return claim, 0, nil
+	}
+}
+
+// failed reports whether a holder gave the lock back while this one waited, and recorded nothing.
+func (p *Pause) failed(s elect.Sight, last table.Done) bool {
+	given := s.Exists && !s.Lapsed && !s.ReleasedAt().Equal(p.released) && (p.held || s.ReleasedAt().After(p.asked))
+	failed := given && last.Token == p.recorded
+	p.released, p.recorded = s.ReleasedAt(), last.Token
+	if given && !failed {
+		p.failures = 0
+	}
+	return failed && p.Longest > 0
+}
+
+// begin begins a pause. A half of it is at random, so that not all who wait go on at one instant.
+func (p *Pause) begin() {
+	pause := p.Longest / 8 << min(p.failures, 3)
+	p.failures++
+	p.since, p.left = p.Clock.Now(), pause/2+p.Clock.Random(pause/2+1)
+}
+
+func (p *Pause) remains() time.Duration {
+	if p.left == 0 {
+		return 0
+	}
+	return p.left - p.Clock.Now().Since(p.since)
+}

@@ -1,0 +1,113 @@
+package table_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// counting counts reads.
+type counting struct {
+	*memtable.Store
+	reads int
+}
+
+func (c *counting) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	c.reads++
+	return c.Store.Read(ctx, step, bound, keys)
+}
+
+// leased are the tokens of the lease rows that an observation has found.
+func leased(all ...table.Observation) (found []table.Token) {
+	for _, o := range all {
+		found = slices.AppendSeq(found, maps.Keys(o.Strays))
+		if o.Promise != nil {
+			found = append(found, o.Token)
+		}
+	}
+	return found
+}
+
+// The local clock bounds the keys that are read, and nothing else. A machine whose clock is a day off finds every lease row,
+// with one read more at most. Otherwise it would take a lock that another holds, or show it as free.
+func TestWhatIsFoundDoesNotDependOnTheLocalClock(t *testing.T) {
+	for _, off := range []time.Duration{-25 * time.Hour, -13 * time.Hour, -11 * time.Hour, 0, 11 * time.Hour, 25 * time.Hour} {
+		t.Run(off.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &counting{Store: &memtable.Store{Ahead: func() time.Duration { return -off }}}
+				reads := 1
+				if off < -12*time.Hour {
+					reads = 2
+				}
+				for what, step := range finders(t, table.Table{Store: store}) {
+					store.reads = 0
+					assert.ElementsMatch(t, step.rows, step.find(), what)
+					assert.Equal(t, reads, store.reads, "reads of %s", what)
+				}
+			})
+		})
+	}
+}
+
+// finder is a step that has to find the lease rows of these tokens.
+type finder struct {
+	rows []table.Token
+	find func() []table.Token
+}
+
+// finders are the steps that read lease rows whose tokens they don't know. Of three locks, and of three partitions, one is
+// held, one has lost its lock row, and the lock row of one names another token than its lease row.
+func finders(t *testing.T, tab table.Table) map[string]finder {
+	locks := map[string]table.Token{}
+	for _, name := range []string{"held", "orphan", "torn"} {
+		locks[name] = hold(t, tab, name, time.Hour)
+	}
+	member := join(t, tab, 0, "m", time.Hour)
+	token := take(t, tab, member, time.Hour, "held", "orphan", "torn")
+	var partitions []string
+	for _, p := range []string{"held", "orphan", "torn"} {
+		name := table.PartitionName("orders", p)
+		partitions, locks[name] = append(partitions, name), token
+	}
+	drop(t, tab, "orphan", partitions[1])
+	for _, torn := range []string{"torn", partitions[2]} {
+		for _, column := range []string{table.ColToken, table.ColHeartbeat} {
+			require.NoError(t, tab.Store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Update, Name: torn, Set: []table.Cell{{Column: column, Value: table.Now}}}}))
+		}
+	}
+	roster := func(s table.Scope) (found []table.Token) {
+		r, err := tab.Roster(t.Context(), "orders", s)
+		require.NoError(t, err)
+		for _, name := range partitions {
+			found = append(found, leased(r.Partitions[name].Observation)...)
+		}
+		return append(found, leased(r.Members[member.Name])...)
+	}
+	all := map[string]finder{
+		"Survey": {[]table.Token{locks["held"], locks["orphan"], locks["torn"]}, func() []table.Token {
+			seen, err := tab.Survey(t.Context(), time.Now(), "held", "orphan", "torn")
+			require.NoError(t, err)
+			return leased(seen...)
+		}},
+		"Roster": {[]table.Token{token, token, token, member.Token}, func() []table.Token {
+			return roster(table.Scope{Members: true, Survey: partitions})
+		}},
+	}
+	for name, held := range locks {
+		all["ListOne of "+name] = finder{[]table.Token{held}, func() []table.Token {
+			one, err := tab.ListOne(t.Context(), name)
+			require.NoError(t, err)
+			return leased(one.Observation)
+		}}
+	}
+	return all
+}

@@ -1,0 +1,263 @@
+package table_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+const freeLease = 10 * time.Second
+
+// ground is a table with locks that were released with free rows.
+type ground struct {
+	testing.TB
+	store *memtable.Store
+	table.Table
+}
+
+func released(t testing.TB, names ...string) ground {
+	store := &memtable.Store{}
+	g := ground{t, store, table.Table{Store: store}}
+	for _, name := range names {
+		seen, err := g.Survey(t.Context(), time.Now(), name)
+		require.NoError(t, err)
+		token, err := g.Claim(t.Context(), "first", seen...)
+		require.NoError(t, err)
+		require.NoError(t, g.Confirm(t.Context(), token, table.Promise{Lease: freeLease}, name))
+		require.NoError(t, g.ReleaseFree(t.Context(), token, freeLease, name))
+	}
+	return g
+}
+
+// claim is one of what can be seen now.
+func (g ground) claim(nonce string, names ...string) table.FreeClaim {
+	g.Helper()
+	claim, ok := table.NewFreeClaim(nonce, table.Promise{Lease: freeLease, Nonce: nonce}, g.look(names...)...)
+	require.True(g, ok)
+	return claim
+}
+
+func (g ground) look(names ...string) []table.Observation {
+	g.Helper()
+	seen, err := g.Survey(g.Context(), time.Now(), names...)
+	require.NoError(g, err)
+	return seen
+}
+
+func (g ground) outcome(c table.FreeClaim) table.Outcome {
+	g.Helper()
+	outcome, err := g.Outcome(g.Context(), c)
+	require.NoError(g, err)
+	return outcome
+}
+
+// rowsOf are how many lease rows and free rows there are.
+func (g ground) rowsOf(name string) (n int) {
+	for key := range g.store.Rows() {
+		if len(key) == len(table.LeaseKey(name, 0)) && key[:len(name)+1] == name+"_" {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAReleasedLockIsClaimedByOneCommit(t *testing.T) {
+	g := released(t, "a", "b")
+	before := g.look("a", "b")
+	claim := g.claim("me", "a", "b")
+	require.NoError(t, g.ClaimFree(t.Context(), claim))
+	for i, o := range g.look("a", "b") {
+		assert.True(t, o.Confirmed(), "its heartbeat is later than its token")
+		assert.Equal(t, claim.Token, o.Token)
+		assert.Greater(t, o.Token, before[i].Token, "tokens grow")
+		assert.Less(t, o.Token, table.TokenAt(o.Heartbeat), "and are older than their commit")
+		require.NotNil(t, o.Promise)
+		assert.Equal(t, freeLease, o.Promise.Lease)
+		assert.Equal(t, 1, g.rowsOf(o.Name), "the free row is consumed")
+	}
+	require.NoError(t, g.Heartbeat(t.Context(), claim.Token, "a", "b"))
+	require.NoError(t, g.ReleaseFree(t.Context(), claim.Token, freeLease, "a", "b"))
+	for _, o := range g.look("a", "b") {
+		assert.Equal(t, claim.Token+1, o.Token)
+		assert.False(t, o.Freed.IsZero())
+		assert.Equal(t, 1, g.rowsOf(o.Name))
+	}
+}
+
+// Of those that look at one instant, all choose the same token, and one wins. The others must not take its row for theirs.
+func TestOneOfThoseThatChooseTheSameTokenWins(t *testing.T) {
+	g := released(t, "a")
+	seen := g.look("a")
+	var claims []table.FreeClaim
+	for i := range 3 {
+		claim, ok := table.NewFreeClaim("id", table.Promise{Lease: freeLease, Nonce: fmt.Sprint(i)}, seen...)
+		require.True(t, ok)
+		claims = append(claims, claim)
+		assert.Equal(t, table.Open, g.outcome(claim))
+	}
+	require.Equal(t, claims[0].Token, claims[1].Token)
+	require.NoError(t, g.ClaimFree(t.Context(), claims[1]))
+	for i, claim := range claims {
+		require.ErrorIs(t, g.ClaimFree(t.Context(), claim), table.ErrMissing, "a free row is used once, also by the same claim")
+		assert.Equal(t, i == 1, g.outcome(claim) == table.Won)
+		assert.Equal(t, i != 1, g.outcome(claim) == table.Lost)
+	}
+}
+
+// Whatever leaves the state in which a lock was released makes a claim of that state come to nothing, however late it lands.
+func TestALateClaimComesToNothing(t *testing.T) {
+	ctx := context.Background()
+	for name, leave := range map[string]func(g ground, o table.Observation) error{
+		"claimed by a transaction": func(g ground, o table.Observation) error {
+			_, err := g.Claim(ctx, "elector", o)
+			return err
+		},
+		"claimed by its free row, and released": func(g ground, o table.Observation) error {
+			claim := g.claim("other", "a")
+			if err := g.ClaimFree(ctx, claim); err != nil {
+				return err
+			}
+			return g.ReleaseFree(ctx, claim.Token, freeLease, "a")
+		},
+		"retracted": func(g ground, o table.Observation) error { return g.Retract(ctx, g.claim("other", "a")) },
+		"pruned": func(g ground, o table.Observation) error {
+			_, err := g.Prune(ctx, o)
+			return err
+		},
+		"deleted by hand, and claimed by a transaction": func(g ground, _ table.Observation) error {
+			if err := g.store.Commit(ctx, "operator", []table.Write{{Kind: table.Delete, Name: "a"}}); err != nil {
+				return err
+			}
+			_, err := g.Claim(ctx, "elector", g.look("a")...)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := released(t, "a")
+			claim := g.claim("late", "a")
+			require.NoError(t, leave(g, g.look("a")[0]))
+			assert.Equal(t, table.Lost, g.outcome(claim))
+			before := g.store.Rows()
+			require.ErrorIs(t, g.ClaimFree(ctx, claim), table.ErrMissing)
+			require.ErrorIs(t, g.Retract(ctx, claim), table.ErrChanged)
+			assert.Equal(t, before, g.store.Rows())
+			assert.LessOrEqual(t, g.rowsOf("a"), 1)
+		})
+	}
+}
+
+func TestARetractedClaimLeavesTheLockFreeSinceItWasReleased(t *testing.T) {
+	g := released(t, "a", "b")
+	before := g.look("a", "b")
+	claim := g.claim("me", "a", "b")
+	require.NoError(t, g.Retract(t.Context(), claim))
+	after := g.look("a", "b")
+	assert.Equal(t, before[0].Freed, after[0].Freed)
+	assert.Equal(t, before[0].Token+1, after[0].Token)
+	assert.Equal(t, before[1].Token, after[1].Token, "one of them is enough")
+	require.NoError(t, g.ClaimFree(t.Context(), g.claim("other", "a", "b")))
+}
+
+// Rows that somebody made by hand are in nobody's way for long.
+func TestARowMadeByHandDoesNotStopAReleasedLock(t *testing.T) {
+	ctx := context.Background()
+	stray := func(g ground, token table.Token) {
+		require.NoError(g, g.store.Commit(ctx, "operator", []table.Write{{Kind: table.Insert, Name: table.LeaseKey("a", token), Set: []table.Cell{{Column: table.ColWriter, Value: "by hand"}}}}))
+	}
+	t.Run("where the claim would have its lease row", func(t *testing.T) {
+		g := released(t, "a")
+		claim := g.claim("me", "a")
+		stray(g, claim.Token)
+		require.ErrorIs(t, g.ClaimFree(ctx, claim), table.ErrExists)
+		assert.Equal(t, table.Lost, g.outcome(claim), "another look finds another token")
+	})
+	t.Run("where a retracted claim would leave its free row", func(t *testing.T) {
+		g := released(t, "a")
+		claim := g.claim("me", "a")
+		stray(g, g.look("a")[0].Token+1)
+		require.NoError(t, g.Retract(ctx, claim))
+		assert.Equal(t, table.Lost, g.outcome(claim))
+		assert.Zero(t, g.look("a")[0].Heartbeat)
+	})
+	t.Run("where a release would leave its free row", func(t *testing.T) {
+		g := released(t, "a")
+		claim := g.claim("me", "a")
+		require.NoError(t, g.ClaimFree(ctx, claim))
+		stray(g, claim.Token+1)
+		require.NoError(t, g.ReleaseFree(ctx, claim.Token, freeLease, "a"))
+		assert.Zero(t, g.look("a")[0].Heartbeat)
+	})
+}
+
+// What can't be claimed by free rows is left to a transaction.
+func TestOnlyLocksWithFreeRowsAreClaimedWithout(t *testing.T) {
+	g := released(t, "a", "b")
+	claim, ok := table.NewFreeClaim("id", table.Promise{Lease: freeLease, Nonce: "1"}, append(g.look("a"), g.look("absent")...)...)
+	assert.False(t, ok, "a lock that has no row: %v", claim)
+
+	token := table.TokenAt(time.Now().Add(time.Hour))
+	require.NoError(t, g.store.Commit(t.Context(), "operator", []table.Write{
+		{Kind: table.Insert, Name: table.LeaseKey("b", token), Set: []table.Cell{{Column: table.ColHeartbeat, Value: table.Now}, {Column: table.ColWriter, Value: `{"lease":"10s","free":true}`}}},
+		{Kind: table.Update, Name: "b", Set: []table.Cell{{Column: table.ColToken, Value: token.Time()}}}}))
+	claim, ok = table.NewFreeClaim("id", table.Promise{Lease: freeLease, Nonce: "1"}, g.look("b")...)
+	assert.False(t, ok, "a token of the future: %v", claim)
+
+	claimed := g.claim("me", "a")
+	require.NoError(t, g.ClaimFree(t.Context(), claimed))
+	_, ok = table.NewFreeClaim("id", table.Promise{Lease: freeLease, Nonce: "1"}, g.look("a")...)
+	assert.False(t, ok, "a lock that is held")
+	require.NoError(t, g.Release(t.Context(), claimed.Token, "a"))
+	_, ok = table.NewFreeClaim("id", table.Promise{Lease: freeLease, Nonce: "1"}, g.look("a")...)
+	assert.False(t, ok, "a lock that was released without a free row")
+}
+
+// A process that takes the steps of an election sees what it has always seen.
+func TestAFreeRowIsNoHolder(t *testing.T) {
+	g := released(t, "a")
+	listed, err := g.ListOne(t.Context(), "a")
+	require.NoError(t, err)
+	assert.Equal(t, table.Released, listed.State())
+	busy, _, err := g.List(t.Context(), "", false)
+	require.NoError(t, err)
+	assert.Empty(t, busy, "nobody holds it, and nothing is wrong")
+	for _, row := range g.store.Rows() {
+		assert.True(t, table.Keys{All: true, Busy: true}.Skips(row), "no row is kept of idle locks: %v", row)
+	}
+
+	require.NoError(t, g.store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Delete, Name: "a"}}))
+	seen := g.look("a")
+	assert.Empty(t, seen[0].Strays)
+	assert.Len(t, seen[0].FreeStrays, 1)
+	listed, err = g.ListOne(t.Context(), "a")
+	require.NoError(t, err)
+	assert.Equal(t, table.Free, listed.State())
+	_, err = g.Claim(t.Context(), "elector", seen...)
+	require.NoError(t, err)
+	assert.Zero(t, g.rowsOf("a"))
+}
+
+func TestPruneDeletesAReleasedLockWithItsFreeRow(t *testing.T) {
+	g := released(t, "a")
+	prunable := func(age time.Duration) (names []string) {
+		for seen, err := range g.Prunable(t.Context(), table.Ages{Released: age}) {
+			require.NoError(t, err)
+			for _, o := range seen {
+				names = append(names, o.Name)
+				pruned, err := g.Prune(t.Context(), o)
+				require.NoError(t, err)
+				assert.Equal(t, 1, pruned)
+			}
+		}
+		return names
+	}
+	assert.Empty(t, prunable(time.Hour))
+	assert.Equal(t, []string{"a"}, prunable(0))
+	assert.Empty(t, g.store.Rows())
+}

@@ -1,0 +1,79 @@
+package table_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// A member that frees what nobody acts on, of a partition whose lock row somebody deleted, leaves the lease rows of the other
+// members: they may act on it still, and their fences hold.
+func TestAMemberFreesNothingOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memtable.Store{}
+		tab, name := table.Table{Store: store}, table.PartitionName("orders", "p")
+		own, other := join(t, tab, 0, "own", time.Minute), join(t, tab, 1, "other", time.Minute)
+		stray := func(m table.Hold) string {
+			token := take(t, tab, m, time.Minute, "p")
+			drop(t, tab, name)
+			return table.LeaseKey(name, token)
+		}
+		mine := stray(own)
+		row := store.Rows()[mine]
+		drop(t, tab, mine)
+		theirs := stray(other)
+		require.NoError(t, store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Insert, Name: mine, Set: []table.Cell{
+			{Column: table.ColHeartbeat, Value: row.Heartbeat}, {Column: table.ColToken, Value: row.Token}, {Column: table.ColWriter, Value: row.Writer}}}}))
+		r, err := tab.Roster(t.Context(), "orders", table.Scope{Survey: []string{name}})
+		require.NoError(t, err)
+		require.Len(t, r.Partitions[name].Strays, 2)
+		require.NoError(t, tab.Settle(t.Context(), own, r.Partitions[name].Observation))
+		assert.NotContains(t, store.Rows(), mine)
+		assert.Contains(t, store.Rows(), theirs)
+	})
+}
+
+// What a transaction reads again finds the lease rows of an hour after the look. A claim that comes later gives nothing, or it
+// would pass by the holder of a lock whose row somebody deleted.
+func TestAClaimLongAfterItsLookGivesNothing(t *testing.T) {
+	const name = "orders/partition/p"
+	for how, attempt := range map[string]func(t *testing.T, tab table.Table, m table.Hold, o table.Observation) error{
+		"Claim": func(t *testing.T, tab table.Table, _ table.Hold, o table.Observation) error {
+			_, err := tab.Claim(t.Context(), "me", o)
+			return err
+		},
+		"Take": func(t *testing.T, tab table.Table, m table.Hold, o table.Observation) error {
+			_, _, err := tab.Take(t.Context(), m, o)
+			return err
+		},
+	} {
+		for after, free := range map[time.Duration]bool{55 * time.Minute: true, 2 * time.Hour: false} {
+			synctest.Test(t, func(t *testing.T) {
+				tab := table.Table{Store: &memtable.Store{}}
+				own, other := join(t, tab, 0, "own", 24*time.Hour), join(t, tab, 1, "other", 24*time.Hour)
+				look := func() table.Observation {
+					seen, err := tab.Survey(t.Context(), time.Now(), name)
+					require.NoError(t, err)
+					return seen[0]
+				}
+				seen := look()
+				time.Sleep(after)
+				if free {
+					assert.NoError(t, attempt(t, tab, own, seen), "%s after %v", how, after)
+					drop(t, tab, name)
+					seen = look()
+					time.Sleep(after)
+				}
+				take(t, tab, other, 24*time.Hour, "p")
+				drop(t, tab, name)
+				assert.ErrorIs(t, attempt(t, tab, own, seen), table.ErrChanged, "%s after %v, and another has it", how, after)
+			})
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package telemetry_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/otel/codes"
+	grpc "google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/telemetry"
+)
+
+const lease = 10 * time.Second
+
+var errStopped = errors.New("stopped")
+
+// handOver is the life of a candidate that wins the lock at once, and hands it over.
+func handOver(link *memtable.Link, r *fleet.Reports) {
+	ctx := context.Background()
+	w := telemetry.Scope{Meters: r.Meters, Tracers: r.Tracers, Table: "locktable", Locks: []string{"a"}, Loop: true}.Watch()
+	defer w.Close()
+	c := elect.Candidate{Table: w.Table(table.Table{Store: link}), Clock: elect.SystemClock{}, Names: []string{"a"}, ID: "me", Promise: table.Promise{Lease: lease, ID: "me"}}
+	step := c.Try(ctx, elect.All, time.Second)
+	w.Tried(step)
+	if step.Term == nil {
+		return
+	}
+	term := w.Elected(step.Term)
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- step.Term.Renew(lease/10, stop) }()
+	term.Leaving(ctx)
+	step.Term.Announce(step.Term.Context())
+	close(stop)
+	if lost := <-ended; lost != nil {
+		step.Term.End(lost)
+		term.Over(telemetry.ReasonOf(lost, telemetry.Stopped))
+		return
+	}
+	term.Over(telemetry.Stopped)
+	_ = step.Term.Release(ctx, errStopped)
+}
+
+// A span says at its end what came of what it is about: a step, an election, or a handover, which is done only once the lock
+// was released. Each span that began has ended, also if the term ended in between.
+func TestASpanSaysAtItsEndWhatCameOfIt(t *testing.T) {
+	no := status.Error(grpc.PermissionDenied, "no")
+	never := func(step string) func(*memtable.Link) {
+		return func(l *memtable.Link) { l.Refuse(fleet.Refusing(step, no)) }
+	}
+	once := func(step string) func(*memtable.Link) {
+		return func(l *memtable.Link) {
+			first := memtable.Once(step)
+			l.Refuse(func(s string) error {
+				if first(s) {
+					return no
+				}
+				return nil
+			})
+		}
+	}
+	after := func(step string, f func(*memtable.Link)) func(*memtable.Link) {
+		return func(l *memtable.Link) {
+			first := memtable.Once(step)
+			l.After(func(s string) {
+				if first(s) {
+					f(l)
+				}
+			})
+		}
+	}
+	deleted := func(l *memtable.Link) {
+		for name := range l.Store.(*memtable.Store).Rows() {
+			_ = l.Store.Commit(context.Background(), "operator", []table.Write{{Kind: table.Delete, Name: name}})
+		}
+	}
+	taken := func(l *memtable.Link) {
+		other := table.Table{Store: l.Store}
+		seen, _ := other.Observe(context.Background(), "a")
+		_, _ = other.Claim(context.Background(), "another", seen...)
+	}
+	const elected = "election elected [observe done claim done confirm done]"
+	for what, c := range map[string]struct {
+		fault func(*memtable.Link)
+		spans []string
+		why   string // the handover failed
+	}{
+		"nothing fails":               {func(*memtable.Link) {}, []string{elected, "handover [announce done release done]"}, ""},
+		"no look succeeds":            {never("observe"), []string{"observe failed!"}, ""},
+		"no claim succeeds":           {never("claim"), []string{"election failed! [observe done claim failed!]"}, ""},
+		"another was first":           {after("observe", taken), []string{"election overtaken [observe done claim overtaken]"}, ""},
+		"no confirmation succeeds":    {never("confirm"), []string{"election failed! [observe done claim done confirm failed! withdraw done]"}, ""},
+		"an announcement fails":       {once("announce"), []string{elected, "handover [announce failed! announce done release done]"}, ""},
+		"a release fails":             {once("release"), []string{elected, "handover [announce done release failed! release done]"}, ""},
+		"a release gets no answer":    {func(l *memtable.Link) { l.Lose(nil, memtable.Once("release")) }, []string{elected, "handover [announce done release failed! release superseded]"}, ""},
+		"no release succeeds":         {never("release"), []string{elected, "handover! [announce done release failed!]"}, "not released"},
+		"the lock is lost meanwhile":  {after("announce", deleted), []string{elected, "handover! [announce done]"}, "superseded"},
+		"the term expires meanwhile":  {after("announce", (*memtable.Link).Cut), []string{elected, "handover! [announce done release failed!]", "heartbeat failed!"}, "not released"},
+		"a heartbeat fails meanwhile": {once("heartbeat"), []string{elected, "handover [announce done release done]", "heartbeat failed!"}, ""},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, l := fleet.NewReports(), &memtable.Link{Store: &memtable.Store{}}
+				c.fault(l)
+				handOver(l, r)
+				assert.Equal(t, c.spans, spans(r))
+				for _, s := range r.Ended() {
+					if s.Name() == "spindle.handover" {
+						assert.Equal(t, c.why, s.Status().Description)
+					} else if s.Status().Code == codes.Error {
+						assert.Len(t, s.Events(), 1, "what the error of %s was", s.Name())
+					}
+				}
+			})
+		})
+	}
+}
+
+// spans are those of r, with one of several releases that failed.
+func spans(r *fleet.Reports) []string {
+	all := r.Spans()
+	for i := range all {
+		for strings.Contains(all[i], "release failed! release failed!") {
+			all[i] = strings.ReplaceAll(all[i], "release failed! release failed!", "release failed!")
+		}
+	}
+	return all
+}

@@ -1,0 +1,49 @@
+package trial
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// NothingLeft fails if a process, an open file or a goroutine is left of what f does.
+func NothingLeft(t *testing.T, f func()) {
+	t.Helper()
+	processes, files, goroutines := children(t), opened(t), goleak.IgnoreCurrent()
+	f()
+	require.Eventually(t, func() bool { return children(t) <= processes }, 10*time.Second, time.Millisecond, "a process is left")
+	require.Eventually(t, func() bool { return opened(t) <= files }, 10*time.Second, time.Millisecond, "a file is left open")
+	NoLeak(t, goroutines)
+}
+
+// children is how many processes this one has started and not waited for.
+func children(t *testing.T) (n int) {
+	paths, err := filepath.Glob("/proc/[0-9]*/stat")
+	require.NoError(t, err)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		var state string
+		var parent int
+		_, err = fmt.Sscan(string(text[bytes.LastIndexByte(text, ')')+1:]), &state, &parent)
+		require.NoError(t, err)
+		if parent == os.Getpid() {
+			n++
+		}
+	}
+	return n
+}
+
+func opened(t *testing.T) int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(entries)
+}

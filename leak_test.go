@@ -1,0 +1,202 @@
+package spindle_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// site is a process with one lock, whose calls are to leave nothing behind.
+type site struct {
+	*fleet.Fleet
+	*fleet.Machine
+	remains *fleet.Remains
+	ctx     *fleet.Context // of Run
+	hangs   atomic.Bool    // its work, once it is told to stop
+}
+
+func (s *site) work(ctx context.Context, _ spindle.Token) {
+	<-ctx.Done()
+	if s.hangs.Load() {
+		time.Sleep(3 * fleet.Lease / 2)
+	}
+}
+
+// trouble is something that goes wrong until it is well again.
+type trouble struct {
+	name  string
+	begin func(*site)
+}
+
+func troubles() []trouble {
+	all := []trouble{
+		{"nothing", func(*site) {}},
+		{"an outage", func(s *site) { s.Link.Cut() }},
+		{"a ctx that has ended", func(s *site) { s.remains.Ctx.End() }},
+		{"work that hangs", func(s *site) { s.hangs.Store(true) }},
+	}
+	for _, sick := range fleet.Troubles(3*fleet.Lease/2, "observe", "promise", "claim", "confirm", "withdraw", "heartbeat", "announce", "release", "released", "asked", "ask") {
+		all = append(all, trouble{sick.Name, func(s *site) { sick.Begin(s.Link) }})
+	}
+	return all
+}
+
+// recover ends all troubles.
+func (s *site) recover() {
+	s.Link.Heal()
+	s.Link.Mend()
+	s.hangs.Store(false)
+}
+
+// calls are those of a Lock, by a process that leads. Trouble begins with trouble.
+var calls = map[string]func(s *site, ctx context.Context, trouble func()) error{
+	"Run": func(s *site, _ context.Context, trouble func()) error {
+		trouble()
+		s.ctx.End()
+		err := <-s.Done
+		again := s.run()
+		for errors.Is(again, spindle.ErrRunning) { // its work has not returned
+			time.Sleep(fleet.Lease)
+			again = s.run()
+		}
+		return errors.Join(err, again)
+	},
+	"StepDown": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		return s.StepDown(ctx)
+	},
+	"StepDown while a heartbeat hangs": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		time.Sleep(fleet.Lease/3 + fleet.Lease/50)
+		return s.StepDown(ctx)
+	},
+	"RequestHandover": func(s *site, ctx context.Context, trouble func()) error {
+		token := s.Token()
+		trouble()
+		_, err := s.RequestHandover(ctx, token)
+		return err
+	},
+	"Leader": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		_, err := s.Leader(ctx)
+		return err
+	},
+	"Wait for the next term": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		s.lose()
+		_, err := s.Wait(ctx)
+		return err
+	},
+	"WaitElected": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		s.lose()
+		_, err := s.WaitElected(ctx)
+		return err
+	},
+}
+
+// run begins, or begins again, with a ctx of its own.
+func (s *site) run() error {
+	s.ctx = fleet.NewContext()
+	s.Stop = s.ctx.End
+	s.T.Cleanup(s.ctx.End)
+	return s.Lock.Run(s.ctx, s.Done)
+}
+
+// kept is what the calls have left behind, with the callbacks on Run's ctx.
+func (s *site) kept() map[string]int {
+	kept := s.remains.Kept(s.T)
+	kept["callbacks on Run's ctx"] = s.ctx.Callbacks()
+	return kept
+}
+
+// call makes a call, whose ctx ends if it takes longer than that.
+func (s *site) call(limit time.Duration, f func(*site, context.Context, func()) error, trouble func()) error {
+	done := make(chan error, 1)
+	go func() { done <- f(s, s.remains.Ctx, trouble) }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(limit):
+		s.remains.Ctx.End()
+		return <-done
+	}
+}
+
+// settle lets time pass until what was late is over, and it leads again.
+func (s *site) settle() {
+	s.T.Helper()
+	time.Sleep(4 * fleet.Lease)
+	synctest.Wait()
+	require.True(s.T, s.Has(), "it does not lead again")
+}
+
+// lose takes the lock away, and waits until that is known.
+func (s *site) lose() {
+	s.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(s.Token())})
+	time.Sleep(fleet.Lease)
+	synctest.Wait()
+}
+
+// Whatever goes wrong with a call, once all is well again it leaves behind what it found: no goroutine, no callback, no row.
+func TestACallThatFailsLeavesNothingBehind(t *testing.T) {
+	for name, opts := range map[string][]spindle.Option{
+		"":                nil,
+		" with handovers": {spindle.WithHandover()},
+	} {
+		failed := map[string]int{}
+		for call, f := range calls {
+			for _, trouble := range troubles() {
+				for _, limit := range fleet.Some(fleet.Lease/5, 4*fleet.Lease) {
+					fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+						s := &site{Fleet: b, remains: fleet.NewRemains()}
+						s.Machine = b.Machine("a", s.remains.Options(append(opts, spindle.WithLeader(s.work))...)...)
+						require.NoError(t, s.run())
+						s.settle()
+						before := s.kept()
+						err := s.call(limit, f, func() { trouble.begin(s) })
+						if err != nil {
+							failed[call]++
+						}
+						s.recover()
+						s.settle()
+						assert.Equal(t, before, s.kept(), "%s%s, %s, limit %v: %v", call, name, trouble.name, limit, err)
+
+						s.remains.Ctx = fleet.NewContext()
+						err = s.call(time.Hour, f, func() {})
+						if call != "RequestHandover" || opts != nil {
+							assert.NoError(t, err, "again: %s%s, %s", call, name, trouble.name)
+						}
+						s.settle()
+						assert.Equal(t, before, s.kept(), "again: %s%s, %s", call, name, trouble.name)
+						b.End(s.Machine)
+						assert.Equal(t, map[string]int{"callbacks on Run's ctx": 0}, s.kept())
+						assertReleased(t, b)
+					})
+				}
+			}
+		}
+		for call := range calls {
+			assert.NotZero(t, failed[call], "%s%s never failed: nothing was shown", call, name)
+		}
+	}
+}
+
+// assertReleased says that there is one row, of a lock that was released.
+func assertReleased(t *testing.T, b *fleet.Fleet) {
+	t.Helper()
+	rows := b.Store.Rows()
+	assert.Len(t, rows, 1)
+	assert.True(t, rows[fleet.Name].Heartbeat.IsZero(), "%v", rows)
+	assert.Empty(t, rows[fleet.Name].Writer)
+}

@@ -1,0 +1,419 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+const leakLease = 10 * time.Second
+
+// site is a process whose calls are to leave nothing behind.
+type site struct {
+	*bed
+	*process
+	remains *fleet.Remains
+
+	mutex     *Mutex
+	set       *Set
+	semaphore *Semaphore
+	once      *Once
+	keys      int
+}
+
+const permits = 2
+
+func newSite(b *bed) *site {
+	s := &site{bed: b, process: b.process(), remains: fleet.NewRemains()}
+	opts := s.options(s.remains.Options(spindle.WithLease(leakLease)))
+	s.mutex = New(nil, "locktable", "m", opts...)
+	s.set = All(nil, "locktable", []string{"a", "b"}, opts...)
+	s.semaphore = NewSemaphore(nil, "locktable", "s", permits, opts...)
+	s.once = NewOnce(nil, "locktable", "o", opts...)
+	return s
+}
+
+// key is one that was not done.
+func (s *site) key() Key {
+	s.keys++
+	return KeyOf(string(rune('a' + s.keys)))
+}
+
+// kept is what the calls have left behind, with the queues of the process.
+func (s *site) kept() map[string]int {
+	kept := s.remains.Kept(s.T)
+	queues.Lock()
+	defer queues.Unlock()
+	for key, q := range queues.byKey {
+		if strings.HasPrefix(key, s.mutex.contender.where()+" ") {
+			kept["queue of "+key] = q.users
+		}
+	}
+	return kept
+}
+
+// call makes a call, whose ctx ends if it takes longer than that.
+func (s *site) call(limit time.Duration, f func(*site, context.Context, func()) error, trouble func()) error {
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() { done <- err }() // also if it fails the test
+		err = f(s, s.remains.Ctx, trouble)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(limit):
+		s.remains.Ctx.End()
+		return <-done
+	}
+}
+
+var (
+	errFails = errors.New("fn fails")
+	errPanic = errors.New("fn panics")
+)
+
+// hanging is long enough that a heartbeat is under way, if heartbeats hang.
+const hanging = leakLease/3 + leakLease/20
+
+func (s *site) work(err error) func(context.Context) error {
+	return func(context.Context) error {
+		time.Sleep(hanging)
+		if err == errPanic {
+			panic(err)
+		}
+		return err
+	}
+}
+
+func (s *site) run(err error) func(context.Context, Run) error {
+	return func(ctx context.Context, _ Run) error { return s.work(err)(ctx) }
+}
+
+func unlock(ctx context.Context, l interface{ Unlock(context.Context) error }, err error) error {
+	if err != nil {
+		return err
+	}
+	return l.Unlock(ctx)
+}
+
+func release(ctx context.Context, p *Permit, err error) error {
+	if p == nil {
+		return err
+	}
+	return p.Release(ctx)
+}
+
+// calls are those of the package. Trouble begins with trouble. What they take, they give back.
+var calls = map[string]func(s *site, ctx context.Context, trouble func()) error{
+	"Lock": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		return unlock(ctx, s.mutex, s.mutex.Lock(ctx))
+	},
+	"TryLock": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		had, err := s.mutex.TryLock(ctx)
+		if !had {
+			return err
+		}
+		return s.mutex.Unlock(ctx)
+	},
+	"Unlock": func(s *site, ctx context.Context, trouble func()) error {
+		require.NoError(s.T, s.mutex.Lock(ctx))
+		trouble()
+		return s.mutex.Unlock(ctx)
+	},
+	"Unlock while a heartbeat hangs": func(s *site, ctx context.Context, trouble func()) error {
+		require.NoError(s.T, s.mutex.Lock(ctx))
+		trouble()
+		time.Sleep(hanging)
+		return s.mutex.Unlock(ctx)
+	},
+	"Unlock late": func(s *site, ctx context.Context, trouble func()) error {
+		require.NoError(s.T, s.mutex.Lock(ctx))
+		trouble()
+		time.Sleep(2 * leakLease)
+		return s.mutex.Unlock(ctx)
+	},
+	"Lock in line": func(s *site, ctx context.Context, trouble func()) error {
+		require.NoError(s.T, s.mutex.Lock(ctx))
+		trouble()
+		soon, cancel := context.WithTimeout(ctx, hanging)
+		defer cancel()
+		return errors.Join(unlock(ctx, s.set, s.set.Lock(soon)), s.blocked(s.mutex.Lock(soon)), s.mutex.Unlock(ctx))
+	},
+	"Do": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		return Do(ctx, s.mutex, s.work(nil))
+	},
+	"Do that fails": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		return s.expected(errFails, Do(ctx, s.mutex, s.work(errFails)))
+	},
+	"Do that panics": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		return s.expected(errPanic, recovered(func() error { return Do(ctx, s.mutex, s.work(errPanic)) }))
+	},
+	"Do with a permit": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		return Do(ctx, s.semaphore, s.work(nil))
+	},
+	"Do with a permit that panics": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		return s.expected(errPanic, recovered(func() error { return Do(ctx, s.semaphore, s.work(errPanic)) }))
+	},
+	"Do of a set in Do": func(s *site, ctx context.Context, trouble func()) error {
+		return Do(ctx, s.mutex, func(ctx context.Context) error {
+			trouble()
+			return Do(ctx, s.set, s.work(nil))
+		})
+	},
+	"TryDo": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		_, err := TryDo(ctx, s.set, s.work(nil))
+		return err
+	},
+	"TryDo with a permit": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		_, err := TryDo(ctx, s.semaphore, s.work(nil))
+		return err
+	},
+	"Set.Lock": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		return unlock(ctx, s.set, s.set.Lock(ctx))
+	},
+	"Acquire": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		p, err := s.semaphore.Acquire(ctx)
+		return release(ctx, p, err)
+	},
+	"TryAcquire": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		p, _, err := s.semaphore.TryAcquire(ctx)
+		return release(ctx, p, err)
+	},
+	"Release": func(s *site, ctx context.Context, trouble func()) error {
+		p, err := s.semaphore.Acquire(ctx)
+		require.NoError(s.T, err)
+		trouble()
+		time.Sleep(hanging)
+		return p.Release(ctx)
+	},
+	"Acquire and never Release what is lost": func(s *site, ctx context.Context, trouble func()) error {
+		p, err := s.semaphore.Acquire(ctx)
+		require.NoError(s.T, err)
+		trouble()
+		select {
+		case <-p.Lost():
+			return ErrLost
+		case <-time.After(2 * leakLease):
+			return p.Release(ctx)
+		}
+	},
+	"Acquire in line": func(s *site, ctx context.Context, trouble func()) error {
+		p, err := s.semaphore.Acquire(ctx)
+		require.NoError(s.T, err)
+		q, err := s.semaphore.Acquire(ctx)
+		require.NoError(s.T, err)
+		trouble()
+		soon, cancel := context.WithTimeout(ctx, hanging)
+		defer cancel()
+		third, err := s.semaphore.Acquire(soon)
+		if err == nil { // one of the two was lost
+			err = third.Release(ctx)
+		} else {
+			err = s.blocked(err)
+		}
+		return errors.Join(err, p.Release(ctx), q.Release(ctx))
+	},
+	"Once.Do": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		_, err := s.once.Do(ctx, s.key(), s.run(nil))
+		return err
+	},
+	"Once.Do that fails": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		_, err := s.once.Do(ctx, s.key(), s.run(errFails))
+		return s.expected(errFails, err)
+	},
+	"Once.Do that panics": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		return s.expected(errPanic, recovered(func() error {
+			_, err := s.once.Do(ctx, s.key(), s.run(errPanic))
+			return err
+		}))
+	},
+	"Once.TryDo": func(s *site, ctx context.Context, trouble func()) error {
+		trouble()
+		_, err := s.once.TryDo(ctx, s.key(), s.run(nil))
+		return err
+	},
+}
+
+// expected is what went wrong beside that.
+func (s *site) expected(one, err error) error {
+	if joined, several := err.(interface{ Unwrap() []error }); several && errors.Is(err, one) && len(joined.Unwrap()) == 1 || err == one {
+		return nil
+	}
+	return err
+}
+
+// blocked is what went wrong with one that was to wait in vain.
+func (s *site) blocked(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return errors.Join(errors.New("it did not wait"), err)
+}
+
+// recovered returns what f panics with.
+func recovered(f func() error) (err error) {
+	defer func() {
+		if said := recover(); said != nil {
+			err = said.(error)
+		}
+	}()
+	return f()
+}
+
+// takeAll takes everything that there is at once, and gives it back.
+func (s *site) takeAll() {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*leakLease)
+	defer cancel()
+	require.NoError(s.T, s.mutex.Lock(ctx))
+	require.NoError(s.T, s.set.Lock(ctx))
+	var all []*Permit
+	for range permits {
+		p, err := s.semaphore.Acquire(ctx)
+		require.NoError(s.T, err)
+		all = append(all, p)
+	}
+	_, err := s.once.Do(ctx, s.key(), succeed)
+	require.NoError(s.T, err)
+	for _, p := range all {
+		require.NoError(s.T, p.Release(ctx))
+	}
+	require.NoError(s.T, s.set.Unlock(ctx))
+	require.NoError(s.T, s.mutex.Unlock(ctx))
+}
+
+// breakAll deletes all lease rows: whatever is held is lost.
+func (s *site) breakAll() {
+	for name := range s.store.Rows() {
+		if strings.Contains(name, "_") {
+			assert.NoError(s.T, s.store.Commit(context.Background(), "operator", []table.Write{{Kind: table.Delete, Name: name}}))
+		}
+	}
+}
+
+// holdAll makes another process hold what is free, until it gives that back.
+func (s *site) holdAll() (giveBack func()) {
+	var back []func(context.Context) error
+	ctx, other := context.Background(), s.bed.process()
+	for _, name := range []string{"m", "a", "o"} {
+		m := other.mutex(name)
+		if had, _ := m.TryLock(ctx); had {
+			back = append(back, m.Unlock)
+		}
+	}
+	for range permits {
+		if p, had, _ := other.semaphore("s", permits).TryAcquire(ctx); had {
+			back = append(back, p.Release)
+		}
+	}
+	return func() {
+		for _, f := range back {
+			assert.NoError(s.T, f(ctx))
+		}
+	}
+}
+
+// trouble begins something, and returns what ends it.
+type trouble struct {
+	name  string
+	begin func(*site) (end func())
+}
+
+func troubles() []trouble {
+	all := []trouble{
+		{"nothing", func(*site) func() { return func() {} }},
+		{"an outage", func(s *site) func() { s.Link.Cut(); return s.Link.Mend }},
+		{"a ctx that has ended", func(s *site) func() { s.remains.Ctx.End(); return func() {} }},
+		{"locks that are broken", func(s *site) func() { time.AfterFunc(leakLease/10, s.breakAll); return func() {} }},
+		{"another process", (*site).holdAll},
+	}
+	for _, how := range memtable.Sicknesses {
+		all = append(all, trouble{fmt.Sprint("looks ", how, " once it holds"), func(s *site) func() {
+			s.Link.After(func(step string) {
+				if step == "confirm" {
+					s.Link.Sicken("observe", how, 3*leakLease/2)
+				}
+			})
+			return func() { s.Link.After(nil); s.Link.Heal() }
+		}})
+	}
+	for _, sick := range fleet.Troubles(3*leakLease/2, "observe", "promise", "claim", "confirm", "withdraw", "heartbeat", "release", "released", "done", "finish") {
+		all = append(all, trouble{sick.Name, func(s *site) func() { sick.Begin(&s.Link); return s.Link.Heal }})
+	}
+	return all
+}
+
+// Whatever goes wrong with a call, once all is well again it has left nothing behind: no goroutine, no callback, no place in
+// a queue, no slot, and no row but those of locks that were released.
+func TestACallThatFailsLeavesNothingBehind(t *testing.T) {
+	failed := map[string]int{}
+	for call, f := range calls {
+		for _, trouble := range troubles() {
+			for _, limit := range fleet.Some(time.Second, hanging+time.Second, 4*leakLease) {
+				inVirtualTime(t, func(b *bed) {
+					s := newSite(b)
+					var end atomic.Pointer[func()]
+					err := s.call(limit, f, func() { heal := trouble.begin(s); end.Store(&heal) })
+					if err != nil {
+						failed[call]++
+					}
+					if heal := end.Load(); heal != nil {
+						(*heal)()
+					}
+					time.Sleep(5 * leakLease)
+					kept := s.kept()
+					assert.Empty(t, kept, "%s, %s, limit %v: %v", call, trouble.name, limit, err)
+					s.takeAll()
+					s.remains.Ctx = fleet.NewContext()
+					assert.NoError(t, s.call(time.Hour, f, func() {}), "again: %s, %s", call, trouble.name)
+					time.Sleep(time.Minute)
+					assert.Empty(t, s.kept(), "again: %s, %s", call, trouble.name)
+					b.assertReleased()
+				})
+			}
+		}
+	}
+	for call := range maps.Keys(calls) {
+		assert.NotZero(t, failed[call], "%s never failed: nothing was shown", call)
+	}
+}
+
+// assertReleased says that every row is that of a lock that was released, or of what was done.
+func (b *bed) assertReleased() {
+	b.Helper()
+	for name, row := range b.store.Rows() {
+		if !strings.HasSuffix(name, "!done") {
+			assert.True(b, row.Heartbeat.IsZero() && row.Writer == "" || isFree(row), "%s: %v", name, row)
+		}
+	}
+}

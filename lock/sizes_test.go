@@ -1,0 +1,220 @@
+package lock
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/options"
+)
+
+// The tests of this file are about processes that give one semaphore different sizes, as in a rolling update.
+
+func TestInARollingUpdateEachVersionGetsPermitsAndNeverMoreThanTheLargestHold(t *testing.T) {
+	for _, sizes := range [][]int{{4, 6}, {6, 4}, {2, 4, 6}, {1, 9}} {
+		t.Run(fmt.Sprint(sizes), func(t *testing.T) {
+			inVirtualTime(t, func(b *bed) {
+				ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
+				defer cancel()
+				var mu sync.Mutex
+				got, holding, most := map[int]int{}, 0, 0
+				var all sync.WaitGroup
+				for i := range 4 * len(sizes) {
+					size := sizes[i%len(sizes)]
+					p := b.process()
+					p.takes = 5 * time.Millisecond
+					s := p.semaphore("s", size)
+					all.Go(func() {
+						for ctx.Err() == nil {
+							slot, err := s.Acquire(ctx)
+							if err != nil {
+								assert.ErrorIs(t, err, context.DeadlineExceeded)
+								return
+							}
+							mu.Lock()
+							got[size]++
+							holding++
+							most = max(most, holding)
+							mu.Unlock()
+							time.Sleep(100 * time.Millisecond)
+							mu.Lock()
+							holding--
+							mu.Unlock()
+							assert.NoError(t, slot.Release(b.Context()))
+							time.Sleep(50 * time.Millisecond)
+						}
+					})
+				}
+				all.Wait()
+				largest := 0
+				for _, size := range sizes {
+					assert.Greater(t, got[size], 5, "permits of size %d", size)
+					largest = max(largest, size)
+				}
+				assert.LessOrEqual(t, most, largest)
+			})
+		})
+	}
+}
+
+func TestWhileASmallerSizeHoldsNoSlotBeyondItIsTaken(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		for _, size := range []int{5, 4} { // each takes its last slot
+			p := b.process()
+			p.clock = &stepping{}
+			_, err := p.semaphore("s", size).Acquire(b.Context())
+			require.NoError(t, err)
+		}
+		large := b.process().semaphore("s", 6)
+		for range 3 {
+			slot, ok, err := large.TryAcquire(b.Context())
+			require.NoError(t, err)
+			require.True(t, ok)
+			assert.Less(t, slot.slot, "s/slot/0004")
+		}
+		_, ok, err := large.TryAcquire(b.Context())
+		assert.NoError(t, err, "that another gives it another size is no error")
+		assert.False(t, ok, "all slots of the smallest size are taken")
+		ctx, cancel := within1s(b.Context())
+		defer cancel()
+		_, err = large.Acquire(ctx)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "another process gives this semaphore 4 slots, and this one 6")
+	})
+}
+
+func TestSlotsBeyondASmallerSizeAreNotTakenAgain(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		large := b.process().semaphore("s", 6)
+		var held []*Permit
+		for range 6 {
+			slot, err := large.Acquire(b.Context())
+			require.NoError(t, err)
+			held = append(held, slot)
+		}
+		small := b.process().semaphore("s", 4)
+		waiting := make(chan *Permit)
+		go func() {
+			slot, err := small.Acquire(b.Context())
+			assert.NoError(t, err)
+			waiting <- slot
+		}()
+		release := func(name string) {
+			for _, slot := range held {
+				if slot.slot == name {
+					require.NoError(t, slot.Release(b.Context()))
+				}
+			}
+		}
+		release("s/slot/0000")
+		<-waiting
+		release("s/slot/0005")
+		_, ok, err := large.TryAcquire(b.Context())
+		require.NoError(t, err)
+		assert.False(t, ok, "a slot that a holder does not know is left alone")
+		release("s/slot/0001")
+		slot, ok, err := large.TryAcquire(b.Context())
+		require.NoError(t, err)
+		require.True(t, ok)
+		assert.Equal(t, "s/slot/0001", slot.slot)
+	})
+}
+
+// Both look at a time when nobody holds a slot, and the larger size chooses one that the smaller does not know.
+func TestASlotThatAHolderDoesNotKnowIsGivenBackForOneThatItKnows(t *testing.T) {
+	for _, try := range []bool{false, true} {
+		inVirtualTime(t, func(b *bed) {
+			small, large := b.process(), b.process()
+			large.clock = &stepping{} // it chooses the last slot
+			large.After(func(step string) {
+				if step == "claim" {
+					large.After(nil)
+					_, err := small.semaphore("s", 3).Acquire(b.Context())
+					assert.NoError(t, err)
+				}
+			})
+			s := large.semaphore("s", 5)
+			slot, ok, err := (*Permit)(nil), true, error(nil)
+			if try {
+				slot, ok, err = s.TryAcquire(b.Context())
+			} else {
+				slot, err = s.Acquire(b.Context())
+			}
+			require.NoError(t, err)
+			require.True(t, ok)
+			assert.Less(t, slot.slot, "s/slot/0003")
+			assert.NotZero(t, slot.Token())
+			assert.Zero(t, b.store.Rows()["s/slot/0004"].Heartbeat, "given back")
+			assert.Len(t, heldSlots(b), 2)
+		})
+	}
+}
+
+// heldSlots are the lease rows of slots.
+func heldSlots(b *bed) (rows []string) {
+	for name, row := range b.store.Rows() {
+		if strings.HasPrefix(name, "s/slot/") && strings.Contains(name, "_") && !isFree(row) {
+			rows = append(rows, name)
+		}
+	}
+	return rows
+}
+
+func TestASizeThatOthersDoNotShareIsLoggedOnce(t *testing.T) {
+	for _, size := range []int{5, maxSlots} { // it holds its last slot, which the smaller does not look at
+		inVirtualTime(t, func(b *bed) {
+			var lines bytes.Buffer
+			logs := func(c *options.Config) { c.Log = slog.New(slog.NewTextHandler(&lines, nil)) }
+			large, small := b.process(), b.process()
+			large.clock, small.clock = &stepping{}, &stepping{}
+			first, err := large.semaphore("s", size, spindle.WithID("large")).Acquire(b.Context())
+			require.NoError(t, err)
+			s := small.semaphore("s", 3)
+			logs(&s.contender.config)
+			for range 10 {
+				slot, err := s.Acquire(b.Context())
+				require.NoError(t, err, "its slot is known to both")
+				require.NoError(t, slot.Release(b.Context()))
+			}
+			assert.Equal(t, 1, strings.Count(lines.String(), "level=WARN"), lines.String())
+			assert.Contains(t, lines.String(), fmt.Sprintf("lock=s id=%s slots=3 theirs=%d holder=large", s.contender.config.ID, size))
+			require.NoError(t, first.Release(b.Context()))
+			_, err = b.process().semaphore("s", 4).Acquire(b.Context())
+			require.NoError(t, err)
+			_, _, err = s.TryAcquire(b.Context())
+			require.NoError(t, err)
+			assert.Equal(t, 2, strings.Count(lines.String(), "level=WARN"), "and another size once more")
+		})
+	}
+}
+
+func TestACrashedHolderOfASmallerSizeIsMindedForItsLease(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		crashed, large := b.process(), b.process()
+		_, err := crashed.semaphore("s", 1).Acquire(b.Context())
+		require.NoError(t, err)
+		crashed.Cut()
+		start := time.Now()
+		s := large.semaphore("s", 2)
+		_, ok, err := s.TryAcquire(b.Context())
+		require.NoError(t, err)
+		assert.False(t, ok, "the only slot that both know is taken")
+		for range 2 {
+			_, err = s.Acquire(b.Context())
+			require.NoError(t, err)
+		}
+		assert.InDelta(t, 10, time.Since(start).Seconds(), 0.5, "a lease")
+		_, ok, err = s.TryAcquire(b.Context())
+		assert.NoError(t, err)
+		assert.False(t, ok)
+	})
+}

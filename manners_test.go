@@ -1,0 +1,247 @@
+package spindle_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Candidates of one lock are considerate: these tests count who looks, who asks and who follows whom. Each count has a lower
+// and an upper bound.
+
+// StepDown waits for a release that takes long, since that has an end, and says what came of it.
+func TestAReleaseThatHangsIsNotTakenForWorkThatHangs(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		var returned time.Time
+		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+			<-ctx.Done()
+			time.Sleep(fleet.Lease / 2)
+			returned = time.Now()
+		}))
+		a.Link.Lose(func(step string) bool { return step == "release" }, nil)
+		err := a.StepDown(context.Background())
+		assert.ErrorContains(t, err, "left to expire")
+		assert.NotContains(t, err.Error(), "has not returned")
+		assert.GreaterOrEqual(t, time.Since(returned), fleet.Lease/2, "it was to hang for long enough")
+		assert.LessOrEqual(t, time.Since(returned), fleet.Lease)
+		b.End(a)
+	})
+}
+
+// stalling is a clock that one goroutine waits at, as if it were not scheduled: the one that reads it for the nth time.
+type stalling struct {
+	elect.SystemClock
+	until atomic.Int64 // n; not positive: none
+	stall time.Duration
+}
+
+func (c *stalling) Now() elect.Instant {
+	if c.until.Add(-1) == 0 {
+		time.Sleep(c.stall)
+	}
+	return c.SystemClock.Now()
+}
+
+// Whichever goroutine is slow, a term that is lost is not announced to be leaving afterwards.
+func TestATermThatWasLostIsNotSaidToBeLeaving(t *testing.T) {
+	said, unsaid := 0, 0
+	for n := range 12 {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			clock := &stalling{stall: 2 * fleet.Lease}
+			a := b.Start("a", func(c *options.Config) { c.Clock = clock })
+			b.Until(fleet.Lease, a.Has)
+			token := a.Token()
+			clock.until.Store(int64(n))
+			done := stepDown(context.Background(), a)
+			synctest.Wait()
+			b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(token)})
+			assert.Error(t, <-done)
+			time.Sleep(3 * fleet.Lease)
+			lost, leaving := false, false
+			for _, ev := range a.Seen.All() {
+				if ev.Token != token {
+					continue
+				}
+				lost = lost || ev.Kind == spindle.Lost
+				if ev.Kind == spindle.Leaving {
+					leaving = true
+					assert.False(t, lost, "reading %d: %s", n, a.Seen.Kinds())
+				}
+			}
+			assert.True(t, lost)
+			if leaving {
+				said++
+			} else {
+				unsaid++
+			}
+			b.End(a)
+		})
+	}
+	assert.NotZero(t, said)
+	assert.NotZero(t, unsaid, "no goroutine was slow enough")
+}
+
+// The loop of a holder that was suspended has not noticed yet that its deadline has passed.
+func TestNobodyIsElectedPastItsDeadline(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a")
+		first := a.Token()
+		soon, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		token, err := a.WaitElected(soon)
+		require.NoError(t, err)
+		assert.Equal(t, first, token)
+
+		a.Clock.Mono.Add(int64(fleet.Lease)) // it was suspended
+		token, err = a.WaitElected(soon)
+		if soon.Err() == nil {
+			token, err = a.WaitElected(soon)
+		}
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Zero(t, token)
+		token, err = a.WaitElected(context.Background())
+		require.NoError(t, err)
+		assert.Greater(t, token, first)
+		assert.Equal(t, a.Token(), token)
+		b.End(a)
+	})
+}
+
+// What an operator asked for says nothing about those of higher priority: they are heeded as before.
+func TestAPreferenceIsHeededAfterAnOperatorsRequest(t *testing.T) {
+	for range 5 {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			a := b.Start("a", spindle.WithHandover(), spindle.WithPriority(1))
+			h, err := b.Machine("operator").RequestHandover(context.Background(), a.Token())
+			require.NoError(t, err)
+			require.Equal(t, "a", h.To.ID, "nobody else is there")
+			c := b.Start("c", spindle.WithHandover())
+			took := b.Until(20*fleet.Lease, c.Has)
+			assert.GreaterOrEqual(t, took, 3*fleet.Lease, "it asks once it is known to be well")
+			assert.LessOrEqual(t, took, 5*fleet.Lease, "a poll, a look for requests, and an announcement later")
+			b.End(a, c)
+		})
+	}
+}
+
+// A release is found at once if it comes soon. Nobody goes on to look so often for a leader whose work hangs.
+func TestFollowersOfALeaderThatLeavesForLongLookEverMoreSeldom(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		finish := make(chan struct{})
+		a := b.Start("a", spindle.WithLeader(func(context.Context, spindle.Token) { <-finish }))
+		followers := []*fleet.Machine{b.Start("c"), b.Start("d"), b.Start("e")}
+		looks := func() (fewest, most int) {
+			fewest = 1 << 30
+			for _, m := range followers {
+				n := m.Link.Counts()["observe"]
+				fewest, most = min(fewest, n), max(most, n)
+			}
+			return fewest, most
+		}
+		done := stepDown(context.Background(), a)
+		time.Sleep(fleet.Lease / 3)
+		looks()
+		time.Sleep(2 * fleet.Lease / 3)
+		fewest, most := looks()
+		assert.GreaterOrEqual(t, most, 60, "the successor, each hundredth of the lease")
+		assert.LessOrEqual(t, most, 80)
+		assert.GreaterOrEqual(t, fewest, 6, "the others, each tenth")
+		assert.LessOrEqual(t, fewest, 16)
+		time.Sleep(fleet.Lease)
+		looks()
+		time.Sleep(10 * fleet.Lease)
+		fewest, most = looks()
+		assert.LessOrEqual(t, most, 60, "each twentieth of how long it has left, and then each poll")
+		assert.GreaterOrEqual(t, fewest, 30, "each poll at least")
+		assert.Error(t, <-done)
+		close(finish)
+		b.End(append(followers, a)...)
+	})
+}
+
+// successor is who is named to follow the leaving holder, or "".
+func successor(b *fleet.Fleet) string {
+	seen, err := table.Table{Store: b.Store}.Observe(context.Background(), fleet.Name)
+	require.NoError(b.T, err)
+	if id, named := seen[0].Successor(); named {
+		return id
+	}
+	return ""
+}
+
+// The successor looks most often, and so it gets the lock. Of several priorities it has the highest.
+func TestTheSuccessorOfALeavingLeaderHasTheHighestPriority(t *testing.T) {
+	won := 0
+	const rounds = 20
+	for range rounds {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			a := b.Start("a")
+			lows := []*fleet.Machine{b.Start("l1", spindle.WithPriority(0)), b.Start("l2", spindle.WithPriority(5)), b.Start("l3", spindle.WithPriority(8))}
+			high := b.Start("high")
+			time.Sleep(time.Minute + rand.N(fleet.Lease))
+			done := stepDown(context.Background(), a)
+			named := map[string]bool{}
+			b.Until(fleet.Lease, func() bool { named[successor(b)] = true; return !a.Has() })
+			assert.Equal(t, map[string]bool{"": true, "high": true}, named, "nobody before the first look, and high from then on")
+			require.NoError(t, <-done)
+			b.Until(fleet.Lease/3, func() bool { return high.Has() || lows[0].Has() || lows[1].Has() || lows[2].Has() })
+			if high.Has() {
+				won++
+			}
+			b.End(append(lows, a, high)...)
+		})
+	}
+	assert.GreaterOrEqual(t, won, 14, "of %d: it looks ten times as often", rounds)
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) { // without a high one, the lock is as soon taken
+		a, low := b.Start("a"), b.Start("low", spindle.WithPriority(0))
+		done := stepDown(context.Background(), a)
+		b.Until(fleet.Lease, func() bool { assert.Empty(t, successor(b)); return !a.Has() })
+		require.NoError(t, <-done)
+		b.Until(2*fleet.Lease/50+time.Millisecond, low.Has)
+		b.End(a, low)
+	})
+}
+
+// Who could not confirm does not ask a leader to give the lock up for it: not before it has been well for three leases.
+func TestACandidateThatCanNotConfirmDoesNotAsk(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		c := b.Machine("c", spindle.WithHandover())
+		var failed atomic.Int64
+		c.Link.Refuse(func(step string) error {
+			if step != "confirm" {
+				return nil
+			}
+			failed.Store(time.Now().UnixNano())
+			return errors.New("no space")
+		})
+		b.Run(c)
+		time.Sleep(time.Minute) // it looks, claims and rests, again and again
+		a := b.Start("a", spindle.WithHandover(), spindle.WithPriority(1))
+		b.Until(3*fleet.Lease, a.Has)
+		c.Link.Counts()
+		b.Until(10*fleet.Lease, func() bool { return c.Link.Counts()["ask"] > 0 })
+		since := time.Since(time.Unix(0, failed.Load()))
+		assert.GreaterOrEqual(t, since, 3*fleet.Lease)
+		assert.LessOrEqual(t, since, 4*fleet.Lease)
+		time.Sleep(time.Hour)
+		c.Link.Counts()
+		time.Sleep(24 * time.Hour)
+		asked := c.Link.Counts()["ask"]
+		assert.GreaterOrEqual(t, asked, 20, "once in a term, and a is deaf for up to an hour")
+		assert.LessOrEqual(t, asked, 60)
+		b.End(a, c)
+	})
+}

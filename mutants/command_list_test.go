@@ -1,0 +1,115 @@
+//go:build mutants
+
+package mutants
+
+import "slices"
+
+const (
+	childGo        = "cmd/spindle/internal/child/child.go"
+	childWatchGo   = "cmd/spindle/internal/child/watch.go"
+	execGo         = "cmd/spindle/internal/execcmd/exec.go"
+	execMachineGo  = "cmd/spindle/internal/execcmd/machine.go"
+	execAcquireGo  = "cmd/spindle/internal/execcmd/acquire.go"
+	execProgramGo  = "cmd/spindle/internal/execcmd/program.go"
+	execReleaseGo  = "cmd/spindle/internal/execcmd/release.go"
+	guardGo        = "cmd/spindle/internal/guard/guard.go"
+	guardMachineGo = "cmd/spindle/internal/guard/machine.go"
+	serveHTTPGo    = "cmd/spindle/internal/serve/http.go"
+	serveHistoryGo = "cmd/spindle/internal/serve/history.go"
+	serveMetricsGo = "cmd/spindle/internal/serve/metrics.go"
+	cliGuardGo     = "cmd/spindle/internal/cli/guard.go"
+	cliPruneGo     = "cmd/spindle/internal/cli/prune.go"
+	cliWatchGo     = "cmd/spindle/internal/cli/watch.go"
+	doctorReadsGo  = "doctor/reads.go"
+	doctorProbesGo = "doctor/probes.go"
+)
+
+var (
+	childMutants = of("./cmd/spindle/internal/child",
+		one("a watchdog of a program that can't be run is kept", "TestAProgramThatCanNotBeRunLeavesNoProcess", childGo,
+			"err = startError(args[0], <-started)\n\t}\n\tif err != nil {\n\t\tc.unwatch()\n", "err = startError(args[0], <-started)\n\t}\n\tif err != nil {\n"),
+		one("a watchdog is kept when an option fails", "TestAnOptionThatFailsLeavesNoWatchdog", childGo,
+			"\t\t\tc.unwatch()\n\t\t\treturn nil, err\n", "\t\t\treturn nil, err\n"),
+		one("a watchdog that kills a stranger's group", "TestAWatchdogSparesAStrangersGroupWithTheNumberOfItsOwn", childWatchGo,
+			"\tif !v.strange() {", "\tif true {"),
+	)
+
+	execMutants = of("./cmd/spindle/internal/execcmd",
+		one("a program that starts though its lock came too late", "TestAProgramDoesNotStartOnceTheWaitIsOver", execMachineGo,
+			"if m.phase == leaving { // it came too late", "if false {"),
+		one("a claim comes before the signal of the same instant", "TestASignalAndTheWaitsEndComeBeforeAClaim", execGo,
+			"for len(r.Signals) > 0 {", "for false {"),
+		one("a claim comes before the wait's end of the same instant", "TestASignalAndTheWaitsEndComeBeforeAClaim", execGo,
+			"if r.wait.isOver() {", "if r.wait.isOver() && last.what == nothing {"),
+		one("a wait that ends when its timer runs", "TestAProgramDoesNotStartOnceTheWaitIsOver", execAcquireGo,
+			" || !w.deadline.IsZero() && !time.Now().Before(w.deadline)", ""),
+		one("the wait's end hides a signal", "TestASignalAtTheEndOfTheWaitIsASignal", execMachineGo,
+			"case m.signal != nil && !t.exited:", "case m.signal != nil && !t.exited && !t.tooLate:"),
+		one("a lock that is lost during a handover is handed over", "TestALockThatIsLostDuringAHandoverIsNotHandedOver", execMachineGo,
+			"return m.turn.gaveWay && m.turn.lost == nil", "return m.turn.gaveWay"),
+		one("a handover that is announced again at the second signal", "TestTheFirstSignalIsAnnouncedAndTheSecondPassedOnAtOnce", execMachineGo,
+			"if m.handover && m.phase == running {", "if m.handover {"),
+		one("a lock that is lost before the start waits for a signal", "TestWhileItAsksWhatIsDueExecNoticesALossAndASignal", execMachineGo,
+			"\tcase lost:\n\t\treturn m.abandon(e.err)\n", ""),
+		one("a program that starts under a lock that is lost", "TestAProgramDoesNotStartUnderALockThatIsLost", execProgramGo,
+			"if !t.Held() {", "if false {"),
+		one("a lock that is lost when its program ends was held", "TestAProgramThatEndsAfterASuspensionHasLostTheLock", execReleaseGo,
+			"if !h.Held() {", "if false {"),
+		one("a program that had to end has done it", "TestOnlyAProgramThatSucceedsByItselfHasDoneIt", execMachineGo,
+			"m.turn.code == 0 && !m.turn.late", "m.turn.code == 0"),
+		one("a watchdog that knows only the first deadline", "TestTheWatchdogKnowsUntilWhenTheLockIsHeld", execProgramGo,
+			"\t\tp.Allow(until.Add(-p.margin() / 2))\n", ""),
+		one("a program that has all of the lease after a loss", "TestAProgramIsGoneBeforeTheNextOneStarts", execProgramGo,
+			"\tr.program.lose(time.Now())\n", ""),
+		one("a lock that is released before its program has ended", "TestNoOrderOfEventsStartsAProgramTooLateOrLeavesOne", execMachineGo,
+			"\t\tm.turn.late = true\n\t\treturn m.stop(kill, nil)\n", "\t\tm.turn.late = true\n\t\treturn m.giveUp()\n"),
+	)
+
+	guardMutants = of("./cmd/spindle/internal/guard",
+		one("checks that failed on standby count when active", "TestChecksThatFailedOnStandbyDoNotCountWhenActive", guardGo,
+			"if err == nil || role != s.role {", "if err == nil {"),
+		one("an unhealthy machine competes again at once", "TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease", guardMachineGo,
+			"\tcase unhealthy:\n\t\tm.failed = true\n", "\tcase unhealthy:\n"),
+		one("a machine where the activation fails competes again at once", "TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease", guardMachineGo,
+			"\t\t\treturn nil // it was ended\n\t\t}\n\t\tm.failed = true\n", "\t\t\treturn nil // it was ended\n\t\t}\n"),
+		one("an unsettled lock is released", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", guardMachineGo,
+			"\tcase unsettled:\n\t\tactions = append(actions, abandon)\n", "\tcase unsettled:\n\t\tactions = append(actions, release)\n"),
+		one("a service that is activated after a stop", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", guardMachineGo,
+			"\t\tcase m.stopping:\n\t\t\treturn m.giveUp()\n", ""),
+	)
+
+	serveMutants = of("./cmd/spindle/internal/serve",
+		one("a host that ends like an allowed one", "TestOnlyThisMachinesNamesAreAnswered", serveHTTPGo,
+			"return strings.EqualFold(h, host) })", "return strings.HasSuffix(strings.ToLower(host), strings.ToLower(h)) })"),
+		one("merged terms don't reach the open pages", "TestTermsThatWereMergedReachThePagesThatAreOpen", serveHistoryGo,
+			"k.terms[len(older):]...)\n\treturn len(k.terms)\n", "k.terms[len(older):]...)\n\treturn 1\n"),
+		one("more terms change than there are", "TestTermsThatWereMergedReachThePagesThatAreOpen", serveHistoryGo,
+			"\tt.tail = min(t.tail, len(k.terms)) // ", "\t// "),
+		one("a table that was never read is up", "TestATableThatWasNeverReadIsNotUp", serveMetricsGo,
+			"if s.looked.IsZero() || s.stale() != nil {", "if s.stale() != nil {"),
+	)
+
+	cliMutants = of("./cmd/spindle/internal/cli",
+		one("watch complains at every look that fails", "TestAnOutageIsOneLineInWatch", cliWatchGo,
+			"ctx.Err() == nil && !failing:", "ctx.Err() == nil:"),
+		one("the timeout of prune is for all requests", "TestALargeTableIsPrunedThroughASlowProxy", cliPruneGo,
+			"\tt = patient(t, o.timeout)\n", "\tt = patient(t, o.timeout)\n\tctx, cancel := context.WithTimeout(ctx, o.timeout)\n\tdefer cancel()\n"),
+		one("a request of prune without a timeout", "TestARequestOfPruneThatIsNotAnsweredEndsIt", cliPruneGo,
+			"\tt = patient(t, o.timeout)\n", ""),
+		one("a guard that leaves its watchdog", "TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted", cliGuardGo,
+			"if dog := g.watchdog(); dog != nil {", "if dog := g.watchdog(); dog != nil && g.failures < 0 {"),
+	)
+
+	doctorMutants = of("./doctor",
+		one("a clock that could not be measured is ok", "TestAClockIsOkIfItIsKnownNotToBeTooSlow", doctorReadsGo,
+			"c.Within <= maxDrift && c.Drift+c.Within <= maxDrift", "c.Within <= 100*maxDrift"),
+		one("a clock that may be too slow is ok", "TestAClockIsOkIfItIsKnownNotToBeTooSlow", doctorReadsGo,
+			"c.Within <= maxDrift && c.Drift+c.Within <= maxDrift", "c.Within <= maxDrift"),
+		one("commit timestamps that repeat are in order", "TestTimestampsGrowAndAreStoredAsTheyWereReturned", doctorProbesGo,
+			"case !at.After(last):", "case at.Before(last):"),
+		one("strong reads that are a little behind", "TestReadsAdvanceWhileNothingIsWritten", doctorReadsGo,
+			"case worst > 0:\n\t\treturn \"\", broken(\"a strong", "case worst > time.Second:\n\t\treturn \"\", broken(\"a strong"),
+	)
+
+	commandMutants = slices.Concat(childMutants, execMutants, guardMutants, serveMutants, cliMutants, doctorMutants)
+)

@@ -1,0 +1,52 @@
+//go:build mutants
+
+package mutants
+
+const (
+	brokenGo  = "internal/table/broken.go"
+	requestGo = "request.go"
+	elector   = "TestALeaderWhoseHeartbeatsFailGivesWay"
+	longLease = "TestALongLeaseDoesNotMakeAFailureExpensive"
+)
+
+var electorMutants = of(".",
+	// What is sick gives way.
+	one("a term that expired is claimed again before others may", elector, memoryGo,
+		"case r.unkept != 0 && o.Token == r.unkept:", "case r.delay < 0:"),
+	one("who can't keep the lock lets nobody go first", elector, candidateGo,
+		"c.yields = t.lease / 3", "c.yields = 0"),
+	one("who reclaims claims its expired term again at once", "TestALeaderWhoseWorkChokesItsHeartbeatsGivesWay", memoryGo,
+		"case r.unkept != 0 && o.Token == r.unkept:", "case r.unkept != 0 && o.Token == r.unkept && !r.reclaim:"),
+	one("a preference counts from before the own term", "TestAPreferredCandidateWaitsThreeLeasesAfterItsOwnTerm", electGo,
+		"\tc.deferred.well = Instant{} // that it can look says nothing of a term of its own\n", ""),
+	one("a head start by the own lease", "TestTheBetterOfTwoFollowersLeadsWhateverTheirLeases", memoryGo,
+		"return min(m.paceOr(r.lease)/50, longestSpread)", "return min(r.lease/50, longestSpread)"),
+	one("a head start without an end", "TestAHeadStartIsASecondAtMost", memoryGo,
+		"return min(m.paceOr(r.lease)/50, longestSpread)", "return m.paceOr(r.lease) / 50"),
+	one("the lease counts from the read before the confirmation", "TestASlowNetworkCanKeepAShortLease", electGo,
+		"\t\twrites, err := fn(ctx, r)\n\t\ts.sent()\n", "\t\ts.sent()\n\t\twrites, err := fn(ctx, r)\n"),
+
+	// What fails is tried again within seconds.
+	one("a first pause without an end", longLease, clockGo,
+		"min(first, longestFirstPause)", "first"),
+	one("pauses without an end", longLease, clockGo,
+		", b.Max, longestPause)", ", b.Max)"),
+	one("a request waits for one answer as long as its caller", "TestARequestSurvivesALostMessage", requestGo,
+		"attempt, cancel := context.WithTimeout(ctx, elect.Attempt(lease))", "attempt, cancel := context.WithCancel(ctx)"),
+
+	// What was said is exact.
+	one("a refused release is a loss", "TestAReleaseThatWasSentAgainIsNoLoss", termGo,
+		" && t.released(ctx):", " && false:"),
+	one("a lock that was broken was released", "TestAReleaseAfterTheLockWasBrokenIsALoss", brokenGo,
+		" || TokenAt(byName[name+brokenSuffix].Token) >= token {", " {"),
+	one("a withdrawn claim is a release", "TestTheGapOfAHandoverIsAtLeastTheTimeWithoutAHolder", requestGo,
+		"o.Heartbeat.IsZero() && o.Writer == \"\" && !f.free", "o.Heartbeat.IsZero() && !f.free"),
+	one("the gap metric counts from a withdrawn claim", "TestTheGapCountsFromTheLastHolder", memoryGo,
+		"\t} else if !m.taken {\n\t\tm.last", "\t} else if o.Heartbeat.IsZero() {\n\t\tm.last"),
+	one("claims that never succeed are healthy", "TestClaimsThatNeverSucceedAreSaidAndUnhealthy", stepGo,
+		"if c.contests >= lostInARow {", "if c.contests < 0 {"),
+	one("a function that hangs after a request is healthy", "TestALeaderFunctionThatHangsAfterARequestIsSaidAndIsUnhealthy", healthGo,
+		"hung > age {", "hung < 0 {"),
+	one("a prune leaves the row of a lock that was broken", "TestAPrunedLockLeavesNoRow", "internal/table/prune.go",
+		", Write{Kind: Delete, Name: o.Name + brokenSuffix})", ")"),
+)

@@ -1,0 +1,86 @@
+//go:build mutants
+
+package mutants
+
+import "slices"
+
+const (
+	fenceGo       = "internal/fence/fence.go"
+	fenceReportGo = "internal/telemetry/fence.go"
+	rosterGo      = "internal/table/roster.go"
+	listGo        = "internal/table/list.go"
+	spanGo        = "internal/telemetry/span.go"
+)
+
+// What the fence promises, what the steps on the table find, and what spans say.
+var fenceMutants = slices.Concat(fencedMutants, foundMutants, spanMutants)
+
+var fencedMutants = of("./internal/fence",
+	one("an aborted attempt hides that a later one is fenced", "TestOnlyTheLastAttemptOfATransactionCounts", fenceGo,
+		"\t\t\tif refused = txn.BufferWrite(f.Mutations()); refused == nil {\n\t\t\t\trefused = fn(ctx, txn)\n\t\t\t}\n\t\t\treturn refused\n",
+		"\t\t\terr := txn.BufferWrite(f.Mutations())\n\t\t\tif err == nil {\n\t\t\t\terr = fn(ctx, txn)\n\t\t\t}\n\t\t\tif err != nil {\n\t\t\t\trefused = err\n\t\t\t}\n\t\t\treturn err\n"),
+	one("an error of fn is taken for the fence's", "TestOnlyTheLastAttemptOfATransactionCounts", fenceGo,
+		"\tif refused != nil {\n\t\treturn at, err // fn's own error is never about the fence\n\t}\n", ""),
+	one("a ctx that has ended asks no more", "TestAWriteThatIsRefusedAsItsCtxEndsIsFenced", fenceGo,
+		"context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)", "context.WithTimeout(ctx, 2*time.Second)"),
+	one("the caller's isolation level", "TestTheCallersOptionsDoNotWeakenTheFence", fenceGo,
+		"opts = append(slices.Clip(opts), spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE))",
+		"opts = slices.Concat([]spanner.ApplyOption{spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE)}, opts)"),
+	one("the client's isolation level", "TestTheCallersOptionsDoNotWeakenTheFence", fenceGo,
+		"spanner.TransactionOptions{IsolationLevel: sppb.TransactionOptions_SERIALIZABLE})", "spanner.TransactionOptions{})"),
+	one("the caller's slice is written to", "TestWhatTheCallerGivesIsLeftAsItIs", fenceGo,
+		"append(slices.Clip(opts), ", "append(opts, "),
+	one("the caller's rows before the fence", "TestAWriteLandsWhileEveryLockIsHeld", fenceGo,
+		"append(f.Mutations(), ms...)", "slices.Concat(ms, f.Mutations())"),
+	one("only a missing row is a refusal", "TestARefusedWriteIsFencedExactlyIfALockIsLost", fenceGo,
+		"case codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange, codes.InvalidArgument:", "case codes.NotFound:"),
+	one("whatever is refused is fenced", "TestARefusedWriteIsFencedExactlyIfALockIsLost", fenceGo,
+		"\tcase good:\n", "\tcase good && f.Token <= 0:\n"),
+	one("one lock of several is enough", "TestARefusedWriteIsFencedExactlyIfALockIsLost", holdGo,
+		"return len(rows) == len(names), err", "return len(rows) > 0, err"),
+	one("the present tells whether a lock is lost", "TestARefusedWriteIsFencedExactlyIfALockIsLost", holdGo,
+		"t.Store.Read(ctx, \"good\", Strong, keys)", "t.Store.Read(ctx, \"good\", Present, keys)"),
+	one("what can't be asked is fenced", "TestARefusalThatIsNotUnderstoodIsNotCalledFenced", fenceGo,
+		"\tcase readErr != nil:\n\t\treturn fmt.Errorf(\"%w (whether it was fenced is not known: %w)\", err, f.Wrap(readErr))\n", "\tcase readErr != nil:\n"),
+	one("a transaction without a timestamp has landed", "TestAWriteThatIsAnsweredWithoutATimestampHasNotLanded", fenceGo,
+		"return table.Acknowledged(resp.CommitTs, err)", "return resp.CommitTs, err"),
+	one("the zero token is asked for", "TestATokenThatIsNoneIsRefusedWithoutARequest", fenceGo,
+		"\tcase f.Token <= 0:\n\t\treturn f.fenced(ctx, began, nil)\n", "\tcase f.Token < 0:\n\t\treturn f.fenced(ctx, began, nil)\n"),
+	one("fenced for one of several locks", "TestAFencedWriteIsReportedOnce", fenceReportGo,
+		"range s.Locks {", "range s.Locks[:1] {"),
+	one("the name of a table that is SQL", "TestATableThatIsNoneFencesNothing", spannerGo,
+		"\tif CheckTable(s.Table) != nil {\n\t\treturn spanner.Statement{}\n\t}\n", ""),
+)
+
+var foundMutants = of("./internal/table",
+	one("others' stray rows settled", "TestAMemberFreesNothingOfAnother", memberGo,
+		"\t\tif o.Strays[token].With == member.Key() {\n", "\t\tif true {\n"),
+	one("a take hours after its look", "TestAClaimLongAfterItsLookGivesNothing", memberGo,
+		"if err == nil && at.After(seen[0].At.Add(recent)) {", "if false {"),
+	one("a claim hours after its look", "TestAClaimLongAfterItsLookGivesNothing", claimGo,
+		"if err == nil && at.After(seen[0].At.Add(recent)) {", "if false {"),
+	one("a group read by a clock that is behind", "TestWhatIsFoundDoesNotDependOnTheLocalClock", rosterGo,
+		"if !at.After(about.Add(12 * time.Hour)) {", "if true {"),
+	one("a lock read by a clock that is behind", "TestWhatIsFoundDoesNotDependOnTheLocalClock", listGo,
+		"if !at.After(about.Add(12 * time.Hour)) {", "if true {"),
+	one("a lock read again only without a lease row", "TestWhatIsFoundDoesNotDependOnTheLocalClock", listGo,
+		"\t\tif !at.After(about.Add(12 * time.Hour)) {\n\t\t\treturn list([]string{name}, at, rows)[0], nil\n\t\t}\n",
+		"\t\tif l := list([]string{name}, at, rows)[0]; l.State() != Unconfirmed || !at.After(about.Add(12*time.Hour)) {\n\t\t\treturn l, nil\n\t\t}\n"),
+	one("a survey by a clock that is behind", "TestWhatIsFoundDoesNotDependOnTheLocalClock", observeGo,
+		"if err != nil || !observed[0].At.After(about.Add(12*time.Hour)) {", "if true {"),
+	one("a record without a key is none", "TestARecordThatCanNotBeReadIsNotTakenForNone", doneGo,
+		" || j.Key == \"\" {", " {"),
+	one("times of other zones are ticks", "TestOnlyTicksAreComparedWithTicks", tickGo,
+		"return timeOf(key).UTC().Format(time.RFC3339) == key", "return !timeOf(key).IsZero()"),
+)
+
+var spanMutants = of("./internal/telemetry",
+	one("a release that failed ends the handover", "TestASpanSaysAtItsEndWhatCameOfIt", spanGo,
+		"c.step == \"release\" && c.code == codes.OK && ", "c.step == \"release\" && "),
+	one("a handover that came to nothing is done", "TestASpanSaysAtItsEndWhatCameOfIt", spanGo,
+		"\t\tw.handover.SetStatus(otelcodes.Error, why)\n", ""),
+	one("an election that failed was overtaken", "TestASpanSaysAtItsEndWhatCameOfIt", spanGo,
+		"\tcase step.Err != nil:\n\t\tw.election.SetAttributes(keyOutcome.String(\"failed\"))\n\t\tfail(w.election, step.Err)\n", ""),
+	one("steps that failed are done", "TestASpanSaysAtItsEndWhatCameOfIt", spanGo,
+		"c.code != codes.OK {\n\t\tfail(span, c.err)\n\t}", "false {\n\t\tfail(span, c.err)\n\t}"),
+)

@@ -1,0 +1,72 @@
+//go:build mutants
+
+package mutants
+
+import "slices"
+
+const (
+	tableFreeGo = "internal/table/free.go"
+	storeGo     = "internal/table/store.go"
+	electFreeGo = "internal/elect/free.go"
+	oneCommit   = "TestAReleasedLockIsClaimedByOneCommit"
+	lateClaim   = "TestALateClaimComesToNothing"
+	lostMessage = "TestALostMessageOfAClaimCostsNoLease"
+)
+
+var freeMutants = slices.Concat(
+	of("./internal/table",
+		one("a claim by a free row leaves it", oneCommit, tableFreeGo,
+			"consume(o.Name, o.Token)...)", "consume(o.Name, o.Token)[0])"),
+		one("a claim by a free row does not need it", lateClaim, tableFreeGo,
+			"consume(o.Name, o.Token)...)", "consume(o.Name, o.Token)[1])"),
+		one("a nonce is not compared", "TestOneOfThoseThatChooseTheSameTokenWins", tableFreeGo,
+			"err == nil && p.Nonce == c.promise.Nonce && !p.Free", "err == nil && !p.Free"),
+		one("a token that does not grow", oneCommit, tableFreeGo, "max(last+1, ", "max(last, "),
+		one("a token of the future is followed by another", "TestOnlyLocksWithFreeRowsAreClaimedWithout", tableFreeGo,
+			"o.Freed.IsZero() || o.Token >= TokenAt(o.At)", "o.Freed.IsZero()"),
+		one("a claim is open though a row is in its way", "TestARowMadeByHandDoesNotStopAReleasedLock", tableFreeGo,
+			"held || now.Freed.IsZero()", "now.Freed.IsZero()"),
+		one("a retracted claim may be applied yet", lateClaim, tableFreeGo,
+			"append(consume(h.Name, h.Token),\n", "append(consume(h.Name, h.Token)[:1],\n"),
+		one("a lock is free since a claim was retracted", "TestARetractedClaimLeavesTheLockFreeSinceItWasReleased", tableFreeGo,
+			"c.promise.Lease, o.Freed))", "c.promise.Lease, Now))"),
+		one("a row in the way of a free row keeps the lock from being released", "TestARowMadeByHandDoesNotStopAReleasedLock", tableFreeGo,
+			"if !errors.Is(err, ErrExists) {", "if true {"),
+		one("a row in the way of a free row keeps a claim from being retracted", "TestARowMadeByHandDoesNotStopAReleasedLock", tableFreeGo,
+			"if errors.Is(err, ErrExists) { // a row", "if false { // a row"),
+		one("a free row is a holder's", "TestAFreeRowIsNoHolder", observeGo, "case p.Free:", "case false:"),
+		one("free rows outlive the lock row", "TestAFreeRowIsNoHolder", claimGo, "slices.Concat(slices.Sorted(maps.Keys(o.Strays)), o.FreeStrays)", "slices.Sorted(maps.Keys(o.Strays))"),
+		one("prune leaves free rows", "TestPruneDeletesAReleasedLockWithItsFreeRow", pruneGo,
+			"\t\t\twrites = append(writes, drop(o)...) // the free row, too\n", "\t\t\tif !o.Heartbeat.IsZero() {\n\t\t\t\twrites = append(writes, drop(o)...)\n\t\t\t}\n"),
+		one("free rows of idle locks are kept in memory", "TestAFreeRowIsNoHolder", storeGo,
+			"!freedSince(row).IsZero()", "row.Name == \"\""),
+		one("prune goes on though its caller has stopped", "TestPruneGoesOnlyAsFarAsItsCaller", pruneGo,
+			"if !yield(seen, err) || err != nil {", "if !yield(seen, err) && err != nil {"),
+		one("prune deletes the trace of an operator's release at once", "TestALockThatWasBrokenIsPrunedAfterTheLongestLease", pruneGo,
+			"is && at.Sub(broken.Heartbeat) < MaxLease", "is && at.Before(broken.Heartbeat)"),
+		one("prune goes by the token of a lock that has a free row", "TestPruneDeletesAReleasedLockWithItsFreeRow", pruneGo,
+			"len(leases) == 1 && at.Sub(o.Freed) >= a.Released", "false")),
+	of("./internal/elect",
+		one("the deadline of a claim by a free row counts from the reply", lostMessage, electFreeGo,
+			"\t\t\treturn sent, nil\n", "\t\t\treturn c.Clock.Now(), nil\n"),
+		one("a claim that was not acknowledged is the own last term", "TestAClaimThatWasLostIsNotTakenForTheOwn", electFreeGo,
+			"\tsent := c.Clock.Now()\n\tlate", "\tc.own = claim.Token\n\tsent := c.Clock.Now()\n\tlate"),
+		one("all claims of a process have one nonce", "TestAClaimThatWasLostIsNotTakenForTheOwn", electFreeGo,
+			"p.Nonce = strconv.FormatInt(int64(c.Clock.Random(math.MaxInt64)), 36)", "_, p.Nonce = strconv.FormatInt(int64(c.Clock.Random(math.MaxInt64)), 36), c.ID"),
+		one("a heartbeat under a token whose nonce was not read", "TestAClaimThatWasLostIsNotTakenForTheOwn", electFreeGo,
+			"\tcase outcome == table.Lost:\n\t\treturn false, beat, table.ErrChanged\n", ""),
+		one("a claim is held however late it is acknowledged", "TestAClaimThatIsAcknowledgedTooLateIsGivenBack", electFreeGo,
+			"if err == nil && !late() {", "if err == nil {"),
+		one("a claim that is given up may be applied yet", "TestAClaimThatIsGivenUpLeavesTheLockFree", electFreeGo,
+			"\t\t\tc.giveUp(running, claim)\n", ""),
+		one("a claim that is given up stays applied", "TestAClaimThatIsGivenUpLeavesTheLockFree", electFreeGo,
+			"\t\tcase outcome == table.Won:\n\t\t\treturn c.Table.ReleaseFree(ctx, claim.Token, c.Promise.Lease, claim.Names()...)\n", ""),
+		one("a free row that is gone is an error for good", "TestAClaimWhoseFreeRowIsGoneIsOnlyLate", electFreeGo,
+			"if Lasting(err) && !errors.Is(err, table.ErrMissing) {", "if Lasting(err) {"),
+		one("a claim goes on without a table", "TestAClaimEndsWhereThereIsNoTable", electFreeGo,
+			"\t\t\tcase Lasting(told):\n\t\t\t\treturn sent, fmt.Errorf(\"claim: its outcome is not known: %w\", told)\n", ""),
+		one("a token that Spanner refuses is a failure", "TestALockIsClaimedWhoseTokenSpannerRefuses", electGo,
+			"case !refusedTime(err):", "default:"),
+		one("a waiter looks twice at what was released", "TestAWaiterTakesAReleasedLockInTwoRequests", candidateGo,
+			"\tif !c.FreeRows {\n\t\treturn c.Table.Observe", "\tif true {\n\t\treturn c.Table.Observe")),
+)

@@ -1,0 +1,58 @@
+//go:build mutants
+
+package mutants
+
+import "slices"
+
+const leaks = "TestACallThatFailsLeavesNothingBehind"
+
+var leaksMutants = slices.Concat(
+	of(".",
+		one("an end of Run is listened for after the term", leaks, handoverGo,
+			"defer context.AfterFunc(ctx, hurry)()", "context.AfterFunc(ctx, hurry)"),
+		one("a Run that has ended is a candidate for OpenTelemetry", leaks, runGo,
+			"\te.watch.Close()\n", ""),
+		one("a release that hangs is work that hangs", "TestAReleaseThatHangsIsNotTakenForWorkThatHangs", handoverGo,
+			"\t\t\tif closed(x.returned) {\n\t\t\t\tcontinue // the release takes long, and has an end\n\t\t\t}\n", ""),
+		one("a term that was lost is said to be leaving", "TestATermThatWasLostIsNotSaidToBeLeaving", handoverGo,
+			"\tif v.term != t {\n\t\treturn // lost meanwhile\n\t}\n", ""),
+		one("the gap counts from whatever was freed last", "TestTheGapOfAHandoverCountsFromTheRelease", requestGo,
+			"o.Heartbeat.IsZero() && o.Writer == \"\" && !f.free", "o.Heartbeat.IsZero()"),
+		one("elected past the deadline", "TestNobodyIsElectedPastItsDeadline", seenGo,
+			"func(*view) (has bool) {\n\t\thas, token = l.HasLock()\n\t\treturn has\n", "func(v *view) (has bool) {\n\t\tif has = v.term != nil; has {\n\t\t\ttoken = Token(v.term.Token())\n\t\t}\n\t\treturn has\n"),
+		one("an operator's request makes a holder deaf", "TestAPreferenceIsHeededAfterAnOperatorsRequest", electHandoverGo,
+			"c.deferred.spurned = asked == table.ByPreference", "c.deferred.spurned = asked != \"\""),
+		one("followers look as often however long a leader leaves", "TestFollowersOfALeaderThatLeavesForLongLookEverMoreSeldom", electHandoverGo,
+			"\t\tif since > lease {\n\t\t\tevery = max(every, since/20)\n\t\t}\n", ""),
+		one("a successor that looks as seldom as the others", "TestFollowersOfALeaderThatLeavesForLongLookEverMoreSeldom", electHandoverGo,
+			"every = lease / 100", "every = lease / 10"),
+		one("a low priority names itself the successor", "TestTheSuccessorOfALeavingLeaderHasTheHighestPriority", electHandoverGo,
+			" && c.Promise.Deference == 0 && ", " && "),
+		one("who could not confirm asks all the same", "TestACandidateThatCanNotConfirmDoesNotAsk", electGo,
+			"\tc.deferred.well = Instant{} // that it can look says nothing of a term of its own\n", ""),
+	),
+	of("./internal/elect",
+		one("a term that was kept for long is one more that was not kept", "TestATermThatWasKeptForLongBeginsANewRow", candidateGo,
+			"\t\tc.expired = 0\n", ""),
+		one("who claimed without an answer claims again once its own lease has passed", "TestClaimsThatAreNeverAnsweredKeepTheLockFromNobody", stepGo,
+			"if c.disown(ctx, seen) {", "if false {"),
+		one("a bare claim ends a contest", "TestThoseWhoLoseClaimsSpreadMoreUntilSomebodyHoldsTheLock", stepGo,
+			"return s.Confirmed() && s.Free > 0 }) {\n\t\tc.contests = 0", "return s.Free > 0 }) {\n\t\tc.contests = 0"),
+		one("a contest never ends", "TestThoseWhoLoseClaimsSpreadMoreUntilSomebodyHoldsTheLock", stepGo,
+			"return s.Confirmed() && s.Free > 0 }) {\n\t\tc.contests = 0", "return s.Confirmed() && s.Free > 0 }) {\n\t\tc.contests += 0"),
+	),
+	of("./lock",
+		one("who fails to acquire keeps the slot chosen", leaks, semaphoreGo,
+			"\tcase err != nil:\n\t\tk.quit()\n\t\treturn nil, false, s.contender.wrap", "\tcase err != nil:\n\t\treturn nil, false, s.contender.wrap"),
+		one("a lost permit keeps its slot chosen", leaks, seekGo,
+			"\t\t\tcontext.AfterFunc(t.Context(), k.quit)\n", ""),
+		one("a term that is left to expire is never over for OpenTelemetry", leaks, heldGo,
+			" h.term.End(errGivenBack); h.seen.Over(telemetry.Released) }()", " h.term.End(errGivenBack) }()"),
+		one("an Unlock that fails keeps the turn", leaks, mutexGo,
+			"\tt.queue.done()\n\tif err != nil {", "\tif err == nil {\n\t\tt.queue.done()\n\t}\n\tif err != nil {"),
+		one("the ctx of work that has ended goes on", leaks, doGo,
+			"\t\tdeaf()\n\t\tend(nil)\n", "\t\tdeaf()\n"),
+		one("a permit that is not agreed on is left to expire", leaks, seekGo,
+			"if p.held.leave() {", "if false {"),
+	),
+)

@@ -1,0 +1,58 @@
+//go:build mutants
+
+package mutants
+
+import "slices"
+
+const (
+	tickGo  = "internal/table/tick.go"
+	pauseGo = "internal/repeat/pause.go"
+)
+
+// onceMutants are of work that is done once, and of the mutex that it is done under.
+var onceMutants = slices.Concat(pauseMutants, of("./lock",
+	one("a release that records nothing", "TestEachTickIsDoneOnceHoweverWrongTheClocksAre", tableFreeGo,
+		"[]Write{record(name, token, due, id)}, name)", "nil, name)"),
+	one("a record of its own after the release", "TestEachTickIsDoneOnceHoweverWrongTheClocksAre", tableFreeGo,
+		"\treturn t.releaseFree(ctx, \"finish\", token, lease, []Write{record(name, token, due, id)}, name)\n",
+		"\tif err := t.ReleaseFree(ctx, token, lease, name); err != nil {\n\t\treturn err\n\t}\n\treturn t.Store.Commit(ctx, \"finish\", []Write{record(name, token, due, id)})\n"),
+	one("a smaller key is said to be done", "TestAKeyThatNeverRanIsNotSaidToBeDone", doneGo,
+		`return fmt.Errorf("key %q is not run any more, and it is not known whether it ran: %w: %q", due.Key, ErrPassed, d.Key)`, "return ErrDone"),
+	one("a smaller key is run after a larger one", "TestAKeyIsDoneOnceAndASmallerOneIsNotRunAnyMore", doneGo,
+		"case due.Key > d.Key,", "case due.Key != d.Key,"),
+	one("a warning at each call close to the end of a period", "TestACallCloseToTheEndOfAPeriodIsWarnedOfOnce", onceGo,
+		"\t\to.edge.Do(func() {\n", "\t\tnew(sync.Once).Do(func() {\n"),
+	one("no warning just before the end of a period", "TestACallCloseToTheEndOfAPeriodIsWarnedOfOnce", tickGo,
+		"now.Sub(t.Begin(now)).Abs()", "now.Sub(t.Begin(now))"),
+	one("a shorter schedule waits for the larger key of the last one", "TestAShorterPeriodTakesEffectAtOnce", doneGo,
+		"d.OtherPeriod(due) && d.At", "false && d.At"),
+	one("a record without its period", "TestAShorterPeriodTakesEffectAtOnce", doneGo,
+		"\t\tj.Period = due.Period.String()\n", ""),
+	one("a larger key from before the run is taken for a later one", "TestALargerKeyFromBeforeTheRunDoesNotSayThatItWasRecorded", termGo,
+		" && t.released(ctx):", " && !t.released(ctx):"),
+	one("no warning of a wait that begins behind a lost lock", "TestAWaitBehindALostLockSaysWhatIsToBeUnlocked", mutexGo,
+		"\t\th.warnOfWaiting()\n", "\t\t_ = h\n"),
+	one("no warning of waits from before the loss", "TestAWaitBehindALostLockSaysWhatIsToBeUnlocked", heldGo,
+		"\t\t\ts.config.Clock.AfterFunc(s.config.Lease, h.overdue)\n", ""),
+	one("a lost lock that is unlocked is warned of", "TestAWaitThatALossEndsIsNotWarnedOf", heldGo,
+		"s.config.Clock.AfterFunc(s.config.Lease, h.overdue)", "h.overdue()"),
+	one("a ctx that had ended before leaves the lock to expire", "TestALockIsGivenBackThoughCtxHadEndedBefore", heldGo,
+		", ctx.Err() != nil && h.work(ctx) == nil:", ":"),
+	one("a shutdown that waits for long", "TestAnUnlockAfterTheEndOfCtxDoesNotWaitForLong", heldGo,
+		"context.WithTimeout(on, lateGiveBack)", "context.WithTimeout(on, longestGiveBack)"),
+	one("failing work is run back to back", "TestFailingWorkIsNotRunBackToBackByThoseWhoWait", pauseGo,
+		"\t\tif p.failed(seen[0], last) {\n", "\t\tif p.failed(seen[0], last) && false {\n"),
+	one("no pause in the queue of a process", "TestFailingWorkIsNotRunBackToBackByThoseWhoWait", pauseGo,
+		"(p.held || s.ReleasedAt().After(p.asked))", "p.held"),
+	one("one that comes after the failure waits", "TestFailingWorkIsNotRunBackToBackByThoseWhoWait", pauseGo,
+		" && (p.held || s.ReleasedAt().After(p.asked))", ""),
+	one("a pause after what was done", "TestWhoWaitsForASmallerKeyRunsAtOnceWhenThatIsDone", pauseGo,
+		"given && last.Token == p.recorded", "given"),
+))
+
+var pauseMutants = of("./internal/repeat",
+	one("pauses that don't grow", "TestAPauseGrowsFromFailureToFailureUntilSomethingIsDone", pauseGo,
+		"p.Longest / 8 << min(p.failures, 3)", "p.Longest / 8"),
+	one("a pause after a holder that was killed", "TestNobodyPausesWithoutAFailure", pauseGo,
+		"s.Exists && !s.Lapsed &&", "s.Exists &&"),
+)

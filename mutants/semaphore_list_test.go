@@ -1,0 +1,74 @@
+//go:build mutants
+
+package mutants
+
+import "slices"
+
+const (
+	formatGo = "internal/table/format.go"
+	pruneGo  = "internal/table/prune.go"
+)
+
+// What processes of different sizes and versions say to one another, and what they leave behind.
+var semaphoreMutants = slices.Concat(sizeMutants, newerMutants, pruneMutants)
+
+var sizeMutants = of("./lock",
+	one("a withdrawal that is tried once", "TestAClaimThatCtxLeftBehindIsWithdrawnHoweverOftenThatIsAborted", electGo,
+		"return Insist(ctx, c.Clock, Attempt(c.Promise.Lease), free)", "return free(ctx)"),
+	one("semaphores that do not look at each other", "TestASlotThatAHolderDoesNotKnowIsGivenBackForOneThatItKnows", seekGo,
+		"known, err := k.isKnown(ctx, p, try)", "known, err := true, error(nil)"),
+	one("a slot that a holder does not know is handed out", "TestASlotThatAHolderDoesNotKnowIsGivenBackForOneThatItKnows", seekGo,
+		"return p.slot < slot(k.name, k.limit), nil", "return true, nil"),
+	one("a slot that is not handed out is kept", "TestASlotThatAHolderDoesNotKnowIsGivenBackForOneThatItKnows", seekGo,
+		"\t\tif p.held.leave() {", "\t\tif false {"),
+	one("only slots of the largest size", "TestWhileASmallerSizeHoldsNoSlotBeyondItIsTaken", semaphoreGo,
+		"common = min(common, size)", "common = max(common, size)"),
+	one("only slots of the last size that was seen", "TestWhileASmallerSizeHoldsNoSlotBeyondItIsTaken", semaphoreGo,
+		"common = min(common, size)", "common = size"),
+	one("another size is logged each time", "TestASizeThatOthersDoNotShareIsLoggedOnce", semaphoreGo,
+		"if _, said := s.others.LoadOrStore(o.Promise.Slots, true); !said {", "if s.others.Store(o.Promise.Slots, true); true {"),
+	one("holders of high slots not seen", "TestASizeThatOthersDoNotShareIsLoggedOnce", semaphoreGo,
+		"\"/slot/9999_9999999999999999\"", "\"/slot/0002_9999999999999999\""),
+	one("other locks taken for slots", "TestASemaphoreMindsOnlyItsSlots", semaphoreGo,
+		"return ok && len(digits) == 4 &&", "return ok || len(digits) == 4 &&"),
+	one("a mutex taken for a semaphore of another size", "TestASemaphoreMindsOnlyItsSlots", semaphoreGo,
+		"if size := o.Promise.Slots; size > 0 && size != len(s.slots) {", "if size := o.Promise.Slots; size != len(s.slots) {"),
+	one("TryAcquire that waits out an outage", "TestTryAcquireWaitsForNoOutage", seekGo,
+		"case try || elect.Lasting(err)", "case elect.Lasting(err)"),
+	one("a slot that was lost is handed out", "TestAcquireGoesOnWhenASlotIsLostBeforeItIsHandedOut", seekGo,
+		"if known && p.Token() != 0 {", "if known || p.Token() == 0 {"),
+)
+
+var newerMutants = slices.Concat(
+	of("./internal/table",
+		one("a row of a newer version is read", "TestALeaseRowOfANewerVersionSaysSo", formatGo,
+			"if v <= format {", "if v <= 2*format {"),
+		one("a record of a newer version is one of this", "TestARecordOfANewerVersionSaysSo", doneGo,
+			"if newer := known(row.Name, j.V); newer != nil {", "if newer := known(row.Name, 0*j.V); newer != nil {"),
+	),
+	of("./lock",
+		one("a lock of a newer version is an error", "TestALockOfANewerVersionIsWaitedFor", contenderGo,
+			"if !errors.Is(err, table.ErrNewer) || permanent(err) {", "if true {"),
+		one("a slot is kept while that of a newer version is there", "TestASlotOfANewerVersionIsWaitedFor", seekGo,
+			"elect.Lasting(err) || errors.Is(err, table.ErrNewer) || ctx.Err() != nil:", "elect.Lasting(err) || ctx.Err() != nil:"),
+	),
+	of("./group",
+		one("a partition of a newer version is taken", "TestWhenAPartitionCanBeTaken", freeGo,
+			"case errors.Is(j.roster.Unreadable[o.Name], table.ErrNewer):", "case errors.Is(nil, table.ErrNewer):"),
+	),
+)
+
+var pruneMutants = of("./internal/table",
+	one("expired rows that are pruned unasked", "TestOnlyLocksThatExpiredLongAgoArePruned", pruneGo,
+		"return a.Expired != 0 && at.Sub(row.Heartbeat) >= a.Expired", "return at.Sub(row.Heartbeat) >= a.Expired"),
+	one("age without the lease", "TestOnlyLocksThatExpiredLongAgoArePruned", pruneGo,
+		">= o.Promise.Lease+a.Expired", ">= a.Expired"),
+	one("rows that somebody changed by hand are pruned", "TestOnlyLocksThatExpiredLongAgoArePruned", pruneGo,
+		"case len(leases) > 1 || leases[0].Name != own || o.Promise == nil:", "case own == \"\" || o.Promise == nil:"),
+	one("a holder that comes back is pruned", "TestPruneLeavesALockThatComesBackMeanwhile", pruneGo,
+		"if !o.Exists || !unchanged(o, rows) {", "if !o.Exists || TokenAt(rows[o.Name].Token) != o.Token {"),
+	one("the lease row of an expired lock stays", "TestATermThatIsPrunedIsOver", pruneGo,
+		"\t\t\twrites = append(writes, drop(o)...) // the free row, too\n", "\t\t\tif o.Heartbeat.IsZero() {\n\t\t\t\twrites = append(writes, drop(o)...)\n\t\t\t}\n"),
+	one("any age is safe", "TestPruneRefusesAgesThatAreNotSafe", pruneGo,
+		"case a.Expired != 0 && a.Expired < MaxLease:", "case a.Expired != 0 && a.Expired < MaxLease/2:"),
+)

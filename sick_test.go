@@ -1,0 +1,179 @@
+package spindle_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/memtable"
+)
+
+// tally is how long each of some machines led, in how many terms.
+type tally struct {
+	led   map[string]time.Duration
+	terms map[string]int
+	total time.Duration
+}
+
+// lead lets time pass, and tallies who leads each second or so. There are never two leaders.
+func lead(b *fleet.Fleet, d time.Duration, ms ...*fleet.Machine) tally {
+	const every = 997 * time.Millisecond
+	n := tally{led: map[string]time.Duration{}, terms: map[string]int{}}
+	last := spindle.Token(0)
+	for ; n.total < d; n.total += every {
+		time.Sleep(every)
+		synctest.Wait()
+		leaders := 0
+		for _, m := range ms {
+			leads, token := m.HasLock()
+			if !leads {
+				continue
+			}
+			leaders++
+			n.led[m.Settings().ID] += every
+			if token != last {
+				n.terms[m.Settings().ID]++
+				last = token
+			}
+		}
+		require.LessOrEqual(b.T, leaders, 1)
+	}
+	return n
+}
+
+// share is what part of the time one of them led.
+func (n tally) share(ids ...string) float64 {
+	var sum time.Duration
+	for _, id := range ids {
+		sum += n.led[id]
+	}
+	return float64(sum) / float64(n.total)
+}
+
+// A machine that can win the lock and not keep it, as no heartbeat of its gets through, leaves it to others.
+func TestALeaderWhoseHeartbeatsFailGivesWay(t *testing.T) {
+	for _, preferred := range []bool{false, true} {
+		for _, how := range memtable.Sicknesses {
+			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+				opts := []spindle.Option{spindle.WithHandover()}
+				if preferred {
+					opts = append(opts, spindle.WithPriority(1))
+				}
+				sick := b.Start("sick", spindle.WithHandover())
+				c, d := b.Start("c", opts...), b.Start("d", opts...)
+				sick.Link.Sicken("heartbeat", how, 4*time.Second)
+				n := lead(b, 6*time.Hour, sick, c, d)
+				assert.GreaterOrEqual(t, n.share("c", "d"), 0.95, "preferred %v, %s: %v", preferred, how, n)
+				sick.Link.Heal()
+				b.End(sick, c, d)
+				time.Sleep(time.Minute) // for what is late
+			})
+		}
+	}
+}
+
+// The first heartbeats get through: until the work fills the client, or the processor.
+func TestALeaderWhoseWorkChokesItsHeartbeatsGivesWay(t *testing.T) {
+	for _, opts := range [][]spindle.Option{nil, {spindle.WithReclaim()}} {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			var choked atomic.Bool
+			a := b.Machine("a", append(opts, spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+				time.Sleep(fleet.Lease)
+				choked.Store(true)
+				<-ctx.Done()
+				choked.Store(false)
+			}))...)
+			a.Link.Lose(func(step string) bool { return choked.Load() && step == "heartbeat" }, nil)
+			b.Run(a)
+			c, d := b.Start("c"), b.Start("d")
+			n := lead(b, time.Hour, a, c, d)
+			assert.GreaterOrEqual(t, n.share("c", "d"), 0.95, "%v", n)
+			b.End(a, c, d)
+		})
+	}
+}
+
+// What gives way to others does not wait for others that are not there.
+func TestALoneCandidateIsElectedAgainAfterEachOutage(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a")
+		for range 5 {
+			time.Sleep(fleet.Lease)
+			a.Link.Cut()
+			time.Sleep(2 * fleet.Lease)
+			a.Link.Mend()
+			took := b.Until(fleet.Lease, a.Has)
+			assert.LessOrEqual(t, took, 2*fleet.Lease/3, "an attempt that was lost, and a pause")
+		}
+		b.End(a)
+	})
+}
+
+// From a look at a free lock to an acknowledged confirmation are some requests. A term counts from the last of them.
+func TestASlowNetworkCanKeepAShortLease(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		slow := memtable.NewLocking(b.Store)
+		slow.OneWay = 150 * time.Millisecond
+		a := b.Machine("a", spindle.WithLease(time.Second))
+		a.Link.Store = slow
+		b.Run(a)
+		b.Until(10*time.Second, a.Has)
+		_, age, _ := a.Lock.Seen()
+		assert.LessOrEqual(t, age, 2*slow.OneWay+5*time.Millisecond, "from before the commit that confirmed it")
+		assert.GreaterOrEqual(t, age, slow.OneWay)
+		n := lead(b, 10*time.Minute, a)
+		assert.Equal(t, 1, n.terms["a"])
+		b.End(a)
+	})
+}
+
+// A lease of hours does not make what is tried again come hours later.
+func TestALongLeaseDoesNotMakeAFailureExpensive(t *testing.T) {
+	for _, lease := range []time.Duration{10 * time.Second, time.Hour, 24 * time.Hour} {
+		for _, step := range []string{"observe", "claim", "confirm", "heartbeat", "release", "ask"} {
+			t.Run(lease.String()+"/"+step, func(t *testing.T) {
+				fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+					a := b.Machine("a", spindle.WithLease(lease), spindle.WithHandover())
+					var sent []time.Time
+					a.Link.Refuse(func(s string) error {
+						if s == step {
+							if sent = append(sent, time.Now()); len(sent) <= 8 {
+								return errors.New("unavailable")
+							}
+						}
+						return nil
+					})
+					b.Run(a)
+					b.Until(2*time.Minute, a.Has)
+					switch step {
+					case "heartbeat":
+						time.Sleep(lease - lease/10)
+					case "release":
+						a.Stop()
+						<-a.Done
+					case "ask":
+						limited, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+						_, _ = a.RequestHandover(limited, a.Token())
+						cancel()
+					}
+					synctest.Wait()
+					require.GreaterOrEqual(t, len(sent), 9, "it was tried until it succeeded")
+					for i := 1; i < 9; i++ {
+						assert.LessOrEqual(t, sent[i].Sub(sent[i-1]), min(time.Second<<(i-1), 10*time.Second), "pause %d", i)
+					}
+					assert.GreaterOrEqual(t, sent[8].Sub(sent[0]), min(lease/10, 10*time.Second), "and not without a pause")
+					b.End(slices.DeleteFunc([]*fleet.Machine{a}, func(*fleet.Machine) bool { return step == "release" })...)
+				})
+			})
+		}
+	}
+}
