@@ -10,7 +10,9 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,6 +48,10 @@ func TestMain(m *testing.M) {
 
 // patience is how long a script waits for anything.
 const patience = 30 * time.Second
+
+// budget is how long a script may take. What runs still then is made to say where it is, and is killed: a process that
+// never ends would hide which script it belongs to.
+const budget = 3 * time.Minute
 
 // TestScripts runs the command as at a terminal. Each script has a database of its own, with the lock
 // table, in SPINDLE_DB, and beside those of testscript the commands that are below.
@@ -107,12 +113,30 @@ func setUp(env *testscript.Env) error {
 	env.Setenv("PROXY", p.Addr())
 	unique := strings.TrimPrefix(strings.Split(path, "/")[3], "spindle-")
 	env.Setenv("UNIQUE", unique)
+	overtime := time.AfterFunc(budget, func() { abort("UNIQUE=" + unique) })
+	env.T().(interface{ Cleanup(func()) }).Cleanup(func() { overtime.Stop() })
 	env.Defer(func() {
 		_ = e.DropDatabase(context.Background(), "projects/mine/instances/of-"+unique+"/databases/locks") // if the script made it
 	})
 	env.Setenv("SPINDLE_EMULATOR", os.Getenv("SPINDLE_EMULATOR"))
 	env.Setenv("GORACE", os.Getenv("GORACE"))
 	return nil
+}
+
+// abort ends all processes that have a variable in their environment; those in Go print their goroutines first.
+func abort(variable string) {
+	for _, sig := range []syscall.Signal{syscall.SIGABRT, syscall.SIGCONT, syscall.SIGKILL} {
+		environments, _ := filepath.Glob("/proc/[0-9]*/environ")
+		for _, path := range environments {
+			b, _ := os.ReadFile(path)
+			if n, err := strconv.Atoi(strings.Split(path, "/")[2]); err == nil && slices.Contains(strings.Split(string(b), "\x00"), variable) {
+				_ = syscall.Kill(n, sig)
+			}
+		}
+		if sig == syscall.SIGCONT {
+			time.Sleep(3 * time.Second) // they print
+		}
+	}
 }
 
 // until waits for a file to match: until REGEXP FILE.
