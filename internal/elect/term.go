@@ -257,6 +257,9 @@ func Insist(ctx context.Context, clock Clock, lease time.Duration, free func(con
 func (t *Term) released(ctx context.Context) (yes bool) {
 	_ = Insist(ctx, t.clock, t.lease, func(ctx context.Context) (err error) {
 		yes, err = t.table.GivenBack(ctx, t.token, t.reclaims, t.names...)
+		if Lasting(err) { // there is no table any more, say
+			return nil
+		}
 		return err
 	})
 	return yes

@@ -2,12 +2,15 @@ package elect
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle/internal/memtable"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -62,5 +65,23 @@ func TestAReleaseThatIsNotAnsweredIsTriedAgain(t *testing.T) {
 		require.NotNil(t, term)
 		require.NoError(t, store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Delete, Name: table.LeaseKey("m", term.Token())}}))
 		assert.ErrorIs(t, term.Release(t.Context(), nil), table.ErrSuperseded, "it was lost before the first attempt")
+	})
+}
+
+func TestAReleaseAsksNothingOfATableThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := &memtable.Link{Store: &memtable.Store{}}
+		term := candidate("a", link, "m").Try(t.Context(), All, lease/3).Term
+		require.NotNil(t, term)
+		gone := status.Error(codes.NotFound, "Database not found: projects/p/instances/i/databases/d")
+		link.Refuse(func(step string) error {
+			if step == "release" {
+				return fmt.Errorf("%w: %w", table.ErrMissing, gone)
+			}
+			return gone
+		})
+		start := time.Now()
+		assert.Error(t, term.Release(t.Context(), nil))
+		assert.Less(t, time.Since(start), lease/10)
 	})
 }
