@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -80,28 +81,25 @@ func (s *contender) fence(token spindle.Token, names ...string) fence.Fence {
 		Wrap: func(err error) error { return s.wrap("fence", err) }}
 }
 
-// candidate competes for names. They change hands often, so it uses free rows.
-func (s *contender) candidate(w *telemetry.Watch, names ...string) elect.Candidate {
-	c := s.config.Candidate(w.Table(s.table), names...)
+// candidate competes for names, in line. They change hands often, so it uses free rows.
+func (s *contender) candidate(l *line, names ...string) elect.Candidate {
+	c := s.config.Candidate(table.Table{Store: l}, names...)
 	c.FreeRows = true
 	return c
 }
 
-// acquire looks until it can claim what is chosen. It makes one attempt if try is set, and returns no
-// term if that finds the locks taken.
-//
-// Pauses are about an eighth of what has been waited: a lock that is given back is taken within a tenth
-// of the time that its next holder has waited for it, and a long wait is not paid for with many reads.
+// acquire looks until it can claim what is chosen, in its turn: see line. It makes one attempt if try is set, and returns no
+// term if that finds the locks taken, or others before it. Who finds that and may wait puts a ticket into the queues, unless
+// its place is taken by another goroutine of the process.
 func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elect.Choose, try bool, w *waiting) (*elect.Term, error) {
-	start := s.config.Clock.Now()
 	for ctx.Err() == nil {
-		step := s.attempt(ctx, c, choose, s.pause(start), w.watch)
+		step := s.attempt(ctx, c, choose, s.patience(), w.watch)
 		if step.Term != nil {
 			return step.Term, nil
 		}
 		byNewer := s.heldByNewer(step.Err)
 		if step.Seen != nil || byNewer {
-			w.seen = step.Seen
+			w.seen, w.before = step.Seen, w.line.place()
 		}
 		switch {
 		case ctx.Err() != nil: // the error is that of ctx
@@ -115,9 +113,52 @@ func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elec
 		case !step.Rests:
 			w.last = step.Err
 		}
-		elect.Sleep(ctx, s.config.Clock, step.Pause)
+		pause := step.Pause
+		if step.Seen != nil && step.Err == nil {
+			if err := s.attend(ctx, w); err != nil && w.last == nil {
+				w.last = err
+			}
+			pause = min(pause, w.line.pause(lastChange(step.Seen)))
+		}
+		elect.Sleep(ctx, s.config.Clock, pause)
 	}
 	return nil, w.ended(ctx, s.config.Clock)
+}
+
+// attend keeps the waiter's place in the queues, if it has the turn in its process. What fails is tried again after the next
+// look.
+func (s *contender) attend(ctx context.Context, w *waiting) error {
+	if w.inLine != nil && !w.inLine() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, elect.Attempt(s.config.Lease))
+	defer cancel()
+	if err := w.line.attend(ctx, w.queue.id(s.config.Clock)); err != nil {
+		return fmt.Errorf("queue: %w", err)
+	}
+	return nil
+}
+
+// lastChange is how long ago one of the locks changed hands.
+func lastChange(seen []elect.Sight) time.Duration {
+	ago := time.Duration(math.MaxInt64)
+	for _, s := range seen {
+		ago = min(ago, s.At.Sub(s.Since()))
+	}
+	return ago
+}
+
+// inOrder chooses what choose does, once nobody is before it in the queues.
+func inOrder(l *line, choose elect.Choose) elect.Choose {
+	return func(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
+		claim, wait, err := choose(seen)
+		if claim != nil {
+			if wait = l.turn(seen); wait > 0 {
+				claim = nil
+			}
+		}
+		return claim, wait, err
+	}
 }
 
 // heldByNewer reports whether err is that of a lock whose rows a newer version of this program has written. Such a lock is
@@ -153,8 +194,5 @@ func (s *contender) attempt(ctx context.Context, c *elect.Candidate, choose elec
 	}
 }
 
-// pause is the patience of one that has waited since start.
-func (s *contender) pause(start elect.Instant) time.Duration {
-	pause := min(max(s.config.Clock.Now().Since(start)/8, 2*time.Millisecond), s.config.Lease/10)
-	return pause/2 + s.config.Clock.Random(pause)
-}
+// patience is the longest pause between two looks.
+func (s *contender) patience() time.Duration { return min(s.config.Lease/10, time.Second) }

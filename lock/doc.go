@@ -12,12 +12,14 @@
 // A wait ends with its ctx. A claim that is under way then is given back in the background, in a few round trips. If the
 // process ends before that, the claim is in the way of others for a lease.
 //
-// Goroutines of one process queue first come, first served, and one of them at a time asks Spanner. Free slots
-// of a Semaphore are taken side by side. Between processes no order is promised, nor that a Set gets its
-// turn while others keep taking parts of it.
+// Processes take turns, first come, first served: who has to wait puts a ticket into the table, and the goroutines of one
+// process, which queue first come, first served among themselves, share its turns. A process that has died, or is slow, is
+// passed after a moment. A Set is passed by others until it is first for all its locks. An elector and the command wait in no
+// queue: they take a lock when they find it free.
 //
 // The files: mutex.go, set.go and semaphore.go are the three; do.go runs a function under one. once.go is Once,
-// and key.go its keys. contender.go is how they compete for locks, held.go how they hold them. queue.go is the
-// queue of a process; seek.go and slots.go are how its goroutines take slots side by side. name.go has names made
-// of parts. How a lock is won and kept is in internal/elect.
+// and key.go its keys. contender.go is how they compete for locks, line.go the place of a waiter among the processes,
+// held.go how they hold them. queue.go is the queue of a process; seek.go and slots.go are how its goroutines take slots side
+// by side. name.go has names made of parts. How a lock is won and kept is in internal/elect, and whose turn it is in
+// internal/fair.
 package lock

@@ -29,11 +29,17 @@ func permanent(err error) bool {
 
 // waiting is what the error of a wait says that ctx ended: how long, for whom, and what went wrong last.
 type waiting struct {
-	since elect.Instant
-	seen  []elect.Sight
-	also  func(seen []elect.Sight) string // what else what was seen says, or nil
-	last  error
-	watch *telemetry.Watch
+	since  elect.Instant
+	seen   []elect.Sight
+	before int                             // in the queue, when it looked last
+	also   func(seen []elect.Sight) string // what else what was seen says, or nil
+	last   error
+	watch  *telemetry.Watch
+	ticket table.Ticket // what its tickets say
+	beside []string     // further rows that it reads
+	queue  *queue
+	line   *line
+	inLine func() bool // it has the turn in its process; nil: it has
 }
 
 func (w *waiting) ended(ctx context.Context, c elect.Clock) error {
@@ -46,7 +52,21 @@ func (w *waiting) ended(ctx context.Context, c elect.Clock) error {
 	if w.also != nil {
 		by += w.also(w.seen)
 	}
+	by += w.place()
 	return fmt.Errorf("not acquired in %v: %w%s", waited, why, by)
+}
+
+// place says how many were before it in the queue.
+func (w *waiting) place() string {
+	switch {
+	case w.before == 0:
+		return ""
+	case w.before == 1:
+		return " (another process was before this one in the queue)"
+	case w.before < table.MostTickets:
+		return fmt.Sprintf(" (%d other processes were before this one in the queue)", w.before)
+	}
+	return fmt.Sprintf(" (at least %d other processes were before this one in the queue)", w.before)
 }
 
 // ended is ctx's error, with the cause if that says more: such as ErrLost, in Do.

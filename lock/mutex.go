@@ -53,6 +53,7 @@ type mutex struct {
 type turn struct {
 	*held
 	queue *queue
+	line  *line
 }
 
 // Lock blocks until the lock is held or ctx ends. The error then wraps ctx's and says who holds the lock.
@@ -136,17 +137,21 @@ func (m *mutex) inProcess() string {
 }
 
 func (m *mutex) hold(ctx context.Context, q *queue, choose elect.Choose, try bool, w *waiting) (*turn, error) {
-	c := m.contender.candidate(w.watch, m.names...)
+	w.queue = q
+	m.contender.stand(w, q.ticket, m.names...)
+	c := m.contender.candidate(w.line, m.names...)
 	w.since = c.Clock.Now()
-	term, err := m.contender.acquire(ctx, &c, choose, try, w)
+	term, err := m.contender.acquire(ctx, &c, inOrder(w.line, choose), try, w)
 	if term == nil {
+		w.line.handOn(q)
 		q.done()
 		if err != nil {
 			err = m.contender.wrap("lock", err)
 		}
 		return nil, err
 	}
-	t := &turn{m.contender.keep(term, w.watch), q}
+	q.ticket = table.Ticket{} // the claim has deleted it
+	t := &turn{m.contender.keep(term, w.watch), q, w.line}
 	q.holds.Store(t.held)
 	m.now.Store(t)
 	return t, nil
@@ -174,6 +179,9 @@ func (m *mutex) take(ctx context.Context, try bool) (*work, error) {
 func (m *mutex) unlock(ctx context.Context, t *turn, done table.Due) error {
 	if t == nil || !t.leave() {
 		return m.contender.wrap("unlock", ErrNotHeld)
+	}
+	if t.queue.isWanted() {
+		t.line.goToTheEnd(t.queue)
 	}
 	err := t.giveBack(ctx, done)
 	m.now.Store(nil)

@@ -84,7 +84,7 @@ func (r Run) Done() []*spanner.Mutation { return r.done }
 // ErrPassed says nothing about the key.
 //
 // With a ctx of the work of a Do that holds a lock of this name, it is ErrHeld. It takes one RPC if the key is done, and
-// six beside those of fn if it runs: nine the first time.
+// five beside those of fn if it runs: eight the first time.
 func (o *Once) Do(ctx context.Context, key Key, fn func(ctx context.Context, run Run) error) (ran bool, err error) {
 	return o.do(ctx, key, false, fn)
 }
@@ -103,8 +103,8 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 	if err != nil {
 		return false, unlessDone(err)
 	}
-	w := &waiting{}
-	t, err := o.mutex.lock(ctx, o.unlessForbidden(ctx, wanted, &pause, w), try, w)
+	w := &waiting{ticket: table.Ticket{Key: wanted.Key}, beside: []string{table.DoneRow(o.name())}}
+	t, err := o.mutex.lock(ctx, unlessForbidden(wanted, &pause, w), try, w)
 	switch {
 	case err != nil:
 		return false, unlessDone(err)
@@ -114,6 +114,8 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 			by = fmt.Sprintf(" (%v)", w.last)
 		} else if w.seen == nil {
 			by = o.mutex.inProcess()
+		} else if by == "" {
+			by = w.place()
 		}
 		return false, o.mutex.contender.wrap("once", fmt.Errorf("%w: key %q%s", ErrBusy, wanted.Key, by))
 	}
@@ -237,8 +239,19 @@ func (o *Once) look(ctx context.Context, bound table.Bound, w *telemetry.Watch) 
 	return w.Table(c.table).Done(ctx, bound, o.name())
 }
 
-// unlessForbidden chooses the lock if it is free, unless the key is not to be run any more by then.
-func (o *Once) unlessForbidden(ctx context.Context, wanted table.Due, pause *repeat.Pause, w *waiting) elect.Choose {
-	return pause.Choose(func() (table.Done, time.Time, error) { return o.look(ctx, table.Present, w.watch) },
-		func(last table.Done, _ time.Time) error { return last.Forbids(wanted) })
+// unlessForbidden chooses the lock if it is free, unless the key is not to be run any more: each look reads what was done, so
+// that all who wait for a key leave as soon as it is.
+func unlessForbidden(wanted table.Due, pause *repeat.Pause, w *waiting) elect.Choose {
+	forbids := func(last table.Done, _ time.Time) error { return last.Forbids(wanted) }
+	choose := pause.Choose(func() (table.Done, time.Time, error) { return w.line.done() }, forbids)
+	return func(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
+		last, at, err := w.line.done()
+		if err == nil {
+			err = forbids(last, at)
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		return choose(seen)
+	}
 }

@@ -2,8 +2,12 @@ package lock
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"sync/atomic"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // queues lets the goroutines of this process compete for a lock in the order in which they came.
@@ -18,6 +22,11 @@ type queue struct {
 	turn  chan struct{}        // has room for one: Go serves blocked senders in the order in which they came
 	holds atomic.Pointer[held] // what is held in this turn; of a mutex
 	slots slots
+
+	// The place of this process among the others. It belongs to the goroutine that has the turn, and goes from one to the next.
+	nonce  string
+	ticket table.Ticket // of no nonce: it has none
+	forget func()       // deletes the ticket from the table
 }
 
 // join returns the queue of that key, to be left once.
@@ -33,12 +42,32 @@ func join(key string) *queue {
 	return q
 }
 
+// leave forgets the queue if nobody is left in it, and its place among the processes.
 func (q *queue) leave() {
 	queues.Lock()
 	defer queues.Unlock()
-	if q.users--; q.users == 0 {
-		delete(queues.byKey, q.key)
+	if q.users--; q.users > 0 {
+		return
 	}
+	delete(queues.byKey, q.key)
+	if q.ticket.Nonce != "" {
+		go q.forget()
+	}
+}
+
+// id tells the tickets of this process. It is for the goroutine that has the turn.
+func (q *queue) id(c elect.Clock) string {
+	if q.nonce == "" {
+		q.nonce = strconv.FormatInt(int64(c.Random(1<<62)), 36)
+	}
+	return q.nonce
+}
+
+// isWanted reports whether others of this process wait for their turn.
+func (q *queue) isWanted() bool {
+	queues.Lock()
+	defer queues.Unlock()
+	return q.users > 1
 }
 
 // inTurn is what is held by the one of this process whose turn it is, or nil, and how many wait behind it.

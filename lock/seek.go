@@ -33,8 +33,10 @@ var errFull = errors.New("no slot is free")
 func (s *Semaphore) seek() *seeker {
 	q := join(s.contender.queue())
 	k := &seeker{Semaphore: s, queue: q, pick: pick{of: &q.slots}}
-	k.waiting.watch = s.contender.about.Watch()
-	k.candidate = s.contender.candidate(k.waiting.watch, s.slots...)
+	k.waiting.watch, k.waiting.queue, k.waiting.inLine = s.contender.about.Watch(), q, k.turn.Load
+	k.waiting.ticket = table.Ticket{Slots: len(s.slots)}
+	s.contender.stand(&k.waiting, table.Ticket{}, queueOf(s.name))
+	k.candidate = s.contender.candidate(k.waiting.line, s.slots...)
 	k.candidate.Promise.Slots = len(s.slots)
 	k.waiting.since, k.waiting.also = k.candidate.Clock.Now(), k.reason
 	k.quit = sync.OnceFunc(func() {
@@ -47,12 +49,16 @@ func (s *Semaphore) seek() *seeker {
 
 func (k *seeker) line(ctx context.Context) bool {
 	in := k.queue.wait(ctx)
+	if in {
+		k.waiting.line.takeOver(k.queue)
+	}
 	k.turn.Store(in)
 	return in
 }
 
 func (k *seeker) pass() {
 	if k.turn.CompareAndSwap(true, false) {
+		k.waiting.line.handOn(k.queue)
 		k.queue.next()
 	}
 }
@@ -60,6 +66,7 @@ func (k *seeker) pass() {
 // acquire returns a slot that is held, and that all know who hold one. Any other slot is given back, and it looks again.
 // So it does if the slot is lost meanwhile, unless try is set.
 func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
+	retry := elect.Backoff{Max: k.contender.patience()}
 	for {
 		k.candidate = k.candidate.Again()
 		t, err := k.contender.acquire(ctx, &k.candidate, k.choose, try, &k.waiting)
@@ -72,6 +79,8 @@ func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 		case t == nil: // another process was first at that slot: others may be free
 			continue
 		}
+		k.waiting.line.served()
+		k.pass()
 		p := &Permit{held: k.contender.keep(t, k.waiting.watch), slot: t.Names()[0], quit: k.quit}
 		known, err := k.isKnown(ctx, p, try)
 		if known && p.Token() != 0 {
@@ -97,7 +106,7 @@ func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 			}
 		}
 		if byNewer {
-			elect.Sleep(ctx, k.contender.config.Clock, k.contender.pause(k.waiting.since))
+			elect.Sleep(ctx, k.contender.config.Clock, retry.Pause(k.contender.config.Clock))
 		}
 	}
 }
@@ -121,7 +130,7 @@ func (k *seeker) isKnown(ctx context.Context, p *Permit, try bool) (bool, error)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.held.over, cancel)()
-	start := k.contender.config.Clock.Now()
+	retry := elect.Backoff{Max: k.contender.patience()}
 	for {
 		holders, err := k.holders(ctx)
 		switch {
@@ -131,29 +140,40 @@ func (k *seeker) isKnown(ctx context.Context, p *Permit, try bool) (bool, error)
 		case try || elect.Lasting(err) || errors.Is(err, table.ErrNewer) || ctx.Err() != nil:
 			return false, fmt.Errorf("who holds the other slots is not known: %w", err)
 		}
-		elect.Sleep(ctx, k.contender.config.Clock, k.contender.pause(start))
+		elect.Sleep(ctx, k.contender.config.Clock, retry.Pause(k.contender.config.Clock))
 	}
 }
 
-// choose takes any slot that is free and that all holders know, but for those that others of this process have chosen.
+// choose takes a slot that is free and that all know who hold one or wait for one, but for those that others of this process
+// have chosen. One that has a ticket keeps its turn in the process until its claim has deleted that.
 func (k *seeker) choose(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
+	common := min(k.common(holdersOf(seen)), k.waiting.line.slots(len(k.slots)), cmp.Or(k.limit, maxSlots))
+	k.limit = 0
+	free := slices.DeleteFunc(slices.Clone(seen), func(o elect.Sight) bool { return o.Free > 0 || o.Name >= slot(k.name, common) })
+	chosen, wait, ok := k.pick.from(free, k.waiting.line.slot)
+	switch {
+	case ok && !k.waiting.line.isQueued():
+		k.pass()
+		return []elect.Sight{chosen}, 0, nil
+	case ok:
+		return []elect.Sight{chosen}, 0, nil
+	case !k.turn.Load():
+		return nil, 0, errFull
+	case wait == 0:
+		wait = k.untilFree(seen)
+	}
+	return nil, wait, nil
+}
+
+// untilFree is how long it is until one of the slots can be free.
+func (k *seeker) untilFree(seen []elect.Sight) time.Duration {
 	wait := k.contender.config.Lease
 	for _, o := range seen {
 		if o.Free > 0 {
 			wait = min(wait, o.Free)
 		}
 	}
-	common := min(k.common(holdersOf(seen)), cmp.Or(k.limit, maxSlots))
-	k.limit = 0
-	free := slices.DeleteFunc(slices.Clone(seen), func(o elect.Sight) bool { return o.Free > 0 || o.Name >= slot(k.name, common) })
-	if chosen, ok := k.pick.from(free, k.contender.config.Clock); ok {
-		k.pass()
-		return []elect.Sight{chosen}, 0, nil
-	}
-	if k.turn.Load() {
-		return nil, wait, nil
-	}
-	return nil, 0, errFull
+	return wait
 }
 
 // holdersOf are the slots that are held, of those that were seen.

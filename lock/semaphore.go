@@ -53,6 +53,9 @@ func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...spi
 
 func slot(name string, i int) string { return fmt.Sprintf("%s/slot/%04d", name, i) }
 
+// queueOf is the queue of all slots of a semaphore.
+func queueOf(name string) string { return name + "/slot/" }
+
 // isSlot tells the slots of a semaphore of whatever size from locks whose names are between them.
 func (s *Semaphore) isSlot(name string) bool {
 	digits, ok := strings.CutPrefix(name, s.name+"/slot/")

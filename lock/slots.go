@@ -22,21 +22,24 @@ type pick struct {
 	over bool
 }
 
-// from chooses one of the free slots that nobody else in this process has, in place of the one that it
-// chose before. It reports false if there is none.
-func (p *pick) from(free []elect.Sight, c elect.Clock) (elect.Sight, bool) {
+// from chooses one of the free slots that nobody else in this process has, in place of the one that it chose before: the one
+// that which says. It reports false if there is none, or it has to wait for as long as that says.
+func (p *pick) from(free []elect.Sight, which func([]elect.Sight) (int, time.Duration, bool)) (elect.Sight, time.Duration, bool) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
 	delete(p.of.taken, p.slot)
 	p.slot = ""
 	free = slices.DeleteFunc(slices.Clone(free), func(s elect.Sight) bool { return p.of.taken[s.Name] })
 	if p.over || len(free) == 0 {
-		return elect.Sight{}, false
+		return elect.Sight{}, 0, false
 	}
-	chosen := free[c.Random(time.Duration(len(free)))]
-	p.slot = chosen.Name
+	i, wait, ok := which(free)
+	if !ok {
+		return elect.Sight{}, wait, false
+	}
+	p.slot = free[i].Name
 	p.of.taken[p.slot] = true
-	return chosen, true
+	return free[i], 0, true
 }
 
 // drop leaves the slot to the others of this process. A look that ctx left behind chooses none any more.

@@ -86,7 +86,7 @@ var mutants = []mutant{
 	one("promise of an earlier holder", "one holder", memoryGo,
 		"if m.holder != token {", "if m.promise == nil {"),
 	one("expiry by the local clock", "one holder", candidateGo,
-		"max(m.freeIn(o, c.rules()), ", "max(m.freeIn(o, c.rules())+o.At.Sub(time.Unix(0, c.Clock.Now().Wall)), "),
+		"free := m.freeIn(o, c.rules())\n", "free := m.freeIn(o, c.rules()) + o.At.Sub(time.Unix(0, c.Clock.Now().Wall))\n"),
 	one("own token rule for every token", "one holder", memoryGo,
 		"case o.Token == r.own && r.own != 0 &&", "case r.own != 0 &&"),
 	one("reclaim of everybody's", "one holder", memoryGo,

@@ -49,9 +49,10 @@ func (c *Candidate) Again() Candidate {
 // Sight is one lock as it was seen.
 type Sight struct {
 	table.Observation
-	Free   time.Duration // how long after the observation the lock can be claimed: now, if not positive
-	Lapsed bool          // whoever had it did not give it back, and may not know yet that it is over
-	Last   time.Time     // when it was last known to be held: the last heartbeat of a holder, or its release; zero: not known
+	Free    time.Duration // how long after the observation the lock can be claimed: now, if not positive
+	FreeFor time.Duration // how long it could be claimed when it was observed, as far as its rows tell
+	Lapsed  bool          // whoever had it did not give it back, and may not know yet that it is over
+	Last    time.Time     // when it was last known to be held: the last heartbeat of a holder, or its release; zero: not known
 }
 
 // Look observes all locks at one instant. It takes one RPC; another for holders that were not seen before,
@@ -75,7 +76,8 @@ func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
 			return nil, fmt.Errorf("observe: lock %q %w", o.Name, table.ErrGroup)
 		}
 		c.recognise(o, m, began)
-		sights[i] = Sight{Observation: o, Free: max(m.freeIn(o, c.rules()), c.restLeft()), Lapsed: m.lapsed(o), Last: m.last}
+		free := m.freeIn(o, c.rules())
+		sights[i] = Sight{Observation: o, Free: max(free, c.restLeft()), FreeFor: max(-free, 0), Lapsed: m.lapsed(o), Last: m.last}
 	}
 	return sights, nil
 }

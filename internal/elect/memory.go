@@ -110,7 +110,7 @@ func (m *memory) promiseOf(token table.Token) *table.Promise {
 func (m *memory) freeIn(o table.Observation, r rules) time.Duration {
 	switch {
 	case !o.Exists && m.feared == 0:
-		return 0 // nobody had it, or its last holder gave it back
+		return m.absent.Sub(o.At) // nobody had it, or its last holder gave it back
 	case !o.Exists:
 		return m.absent.Add(m.feared + r.delay + m.head(r)).Sub(o.At)
 	case o.Heartbeat.IsZero():

@@ -63,7 +63,7 @@ func (d Done) Forbids(due Due) error {
 	switch {
 	case d.Key == "":
 		return nil
-	case isTick(d.Key) != isTick(due.Key):
+	case !Comparable(d.Key, due.Key):
 		return fmt.Errorf("key %q can't be compared with what was done last, %q: %w: use another name for it", due.Key, d.Key, ErrUnordered)
 	case due.Key == d.Key:
 		return ErrDone
@@ -95,12 +95,23 @@ func CheckDone(key string) error {
 
 // Done reads what was done last under a lock, and the snapshot's timestamp: see Bound.
 func (t Table) Done(ctx context.Context, bound Bound, name string) (Done, time.Time, error) {
-	rows, at, err := t.Store.Read(ctx, "done", bound, Keys{Names: []string{name + doneSuffix}})
-	if err != nil || len(rows) == 0 {
+	rows, at, err := t.Store.Read(ctx, "done", bound, Keys{Names: []string{DoneRow(name)}})
+	if err != nil {
 		return Done{}, at, err
 	}
-	d, err := decodeDone(rows[0])
+	d, err := DoneIn(rows)
 	return d, at, err
+}
+
+// DoneRow is the key of the row that says what was done last under a lock.
+func DoneRow(name string) string { return name + doneSuffix }
+
+// DoneIn is what the first of the rows says, or nothing if there is none.
+func DoneIn(rows []Row) (Done, error) {
+	if len(rows) == 0 {
+		return Done{}, nil
+	}
+	return decodeDone(rows[0])
 }
 
 // decodeDone refuses what it can't read: taken for nothing, it would be done again.

@@ -68,6 +68,8 @@ func CheckKey(name string) error {
 		return fmt.Errorf("lock name is empty: give it a name of 1 to %d bytes", MaxName)
 	case len(name) > MaxName:
 		return fmt.Errorf("lock name %.32q... has %d bytes: at most %d are allowed", name, len(name), MaxName)
+	case IsTicket(name):
+		return fmt.Errorf("lock name %q could be taken for the place of one that waits for a lock: it must not begin with %s", name, ticketPrefix)
 	case !utf8.ValidString(name):
 		return fmt.Errorf("lock name %q is not valid UTF-8: Spanner would refuse it", name)
 	case leaseLike.MatchString(name):

@@ -4,6 +4,7 @@
 //   - store.go: what the protocol asks of Spanner, as an interface; spanner.go answers it
 //   - promise.go: what a holder writes into its lease row; format.go: rows of newer versions
 //   - observe.go, claim.go, hold.go: the steps, in the order of docs/protocol.md
+//   - ticket.go: who waits for a lock, for those who take turns
 //   - missing.go: what an error says about rows; list.go: what an operator sees of the table
 //   - prune.go: how rows that nobody needs are removed
 //

@@ -49,6 +49,9 @@ func (t Tick) Key(now time.Time) string { return t.Begin(now).Format(time.RFC333
 
 func isTick(key string) bool { return timeOf(key).UTC().Format(time.RFC3339) == key }
 
+// Comparable reports whether one of two keys is after the other: both are ticks, or none is.
+func Comparable(a, b string) bool { return isTick(a) == isTick(b) }
+
 // timeOf is the beginning whose key it is, or, of a key that is no tick, the zero time.
 func timeOf(key string) time.Time {
 	at, _ := time.Parse(time.RFC3339, key)

@@ -1,0 +1,173 @@
+package fair
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+const grace = 200 * time.Millisecond
+
+var now = time.UnixMicro(1_000_000_000)
+
+func chance(time.Duration) time.Duration { return 0 }
+
+func ticket(at int) table.Ticket {
+	return table.Ticket{Queue: "m", Time: table.Token(at), Nonce: fmt.Sprint("n", at), Grace: grace, Beat: now.Add(-time.Hour)}
+}
+
+func line(own table.Ticket, others ...table.Ticket) Line {
+	return Line{Own: own, Tickets: others, At: now}
+}
+
+func set(at int, ready time.Duration) table.Ticket {
+	t := ticket(at)
+	t.Set, t.Ready, t.Beat = true, true, now.Add(-ready)
+	return t
+}
+
+func keyed(at int, key string) table.Ticket {
+	t := ticket(at)
+	t.Key = key
+	return t
+}
+
+func TestFirstComeFirstServed(t *testing.T) {
+	a, b, c := ticket(1), ticket(2), ticket(3)
+	assert.Equal(t, 0, line(a, a, b, c).Place())
+	assert.Equal(t, 2, line(c, a, b, c).Place())
+	assert.Equal(t, 3, line(table.Ticket{}, a, b, c).Place(), "one that has no ticket comes last")
+	twin := a
+	twin.Nonce = "n0"
+	assert.Equal(t, 1, line(a, twin, a).Place(), "of one instant, all agree who is first")
+	assert.Equal(t, 0, line(twin, twin, a).Place())
+	old := a
+	old.Nonce = c.Nonce
+	assert.Equal(t, 0, line(c, old, c).Place(), "nobody waits for a ticket of its own process")
+}
+
+func TestTheHeadWaitsForNobodyAndTheOthersForItsGrace(t *testing.T) {
+	a, b, c := ticket(1), ticket(2), ticket(3)
+	assert.Zero(t, line(a, a, b).Wait(0, chance))
+	assert.Equal(t, grace, line(b, a, b).Wait(0, chance))
+	assert.Equal(t, 50*time.Millisecond, line(b, a, b).Wait(150*time.Millisecond, chance))
+	assert.LessOrEqual(t, line(b, a, b).Wait(grace, chance), time.Duration(0))
+	slow := a
+	slow.Grace = time.Second
+	assert.Equal(t, time.Second, line(b, slow, b).Wait(0, chance), "as long as it asks for")
+	two := line(c, a, b, c).Wait(0, chance)
+	assert.Greater(t, two, grace)
+	assert.Less(t, two, 2*grace, "not the graces of all")
+}
+
+// After many deaths those who live wait for a few graces, and not for each.
+func TestManyDeadCostAFewGraces(t *testing.T) {
+	var dead []table.Ticket
+	for i := range table.MostTickets {
+		dead = append(dead, ticket(i+1))
+	}
+	l := line(ticket(1000), dead...)
+	l.End = dead[len(dead)-1].Row()
+	assert.True(t, l.Beyond())
+	assert.Equal(t, table.MostTickets, l.Place())
+	assert.Less(t, l.Wait(0, chance), 6*grace)
+	assert.Equal(t, grace, l.Wait(0, func(d time.Duration) time.Duration { return d })-l.Wait(0, chance), "chance decides among those beyond")
+	l.Own = ticket(5)
+	assert.False(t, l.Beyond(), "its ticket is gone, and would be among those that were read")
+}
+
+func TestASetIsWaitedForOnlyOnceItIsFirstEverywhere(t *testing.T) {
+	own := ticket(5)
+	idle := set(1, 0)
+	idle.Ready = false
+	assert.Equal(t, 0, line(own, idle, own).Place())
+	assert.Equal(t, 1, line(own, set(1, 0), own).Place())
+	assert.Equal(t, 4*grace, line(own, set(1, 0), own).Wait(time.Hour, chance), "nobody passes it, however long the lock is free")
+	assert.Equal(t, 0, line(own, set(1, 4*grace), own).Place(), "it has not been heard from")
+	assert.Empty(t, line(own, idle, set(2, time.Hour), own).Before(), "and nobody deletes its ticket")
+}
+
+func TestSmallerKeysGoFirst(t *testing.T) {
+	one, two := keyed(9, "1"), keyed(2, "2")
+	assert.Equal(t, 0, line(one, two, one).Place(), "though it came later: after the larger key it would not be run")
+	assert.Equal(t, 1, line(two, two, one).Place())
+	same := keyed(3, "2")
+	assert.Equal(t, 1, line(same, two, same).Place(), "of one key, who came first")
+	mutex := ticket(5)
+	assert.Equal(t, 1, line(mutex, two, mutex, one).Place(), "to one that has no key, keys are nothing")
+	tick := keyed(1, "2026-11-21T03:00:00Z")
+	assert.Equal(t, 1, line(two, tick, two).Place(), "a tick and another key can't be compared")
+	assert.Equal(t, 0, line(table.Ticket{Key: "1"}, two).Place(), "without a ticket, too")
+}
+
+// Whoever is at the k-th place takes the k-th free slot: no two at one.
+func TestWaitersTakeDifferentSlots(t *testing.T) {
+	a, b, c := ticket(1), ticket(2), ticket(3)
+	all := []table.Ticket{a, b, c}
+	free := []time.Duration{0, 0}
+	for i, own := range all {
+		slot, passed, wait, ok := line(own, all...).Slot(free)
+		assert.Equal(t, i < 2, ok)
+		if ok {
+			assert.Equal(t, i, slot)
+			assert.Zero(t, passed)
+		} else {
+			assert.Equal(t, grace, wait)
+		}
+	}
+	slot, passed, _, ok := line(c, all...).Slot([]time.Duration{grace + time.Millisecond, 0})
+	assert.True(t, ok, "one of those before has let its chance go by")
+	assert.Equal(t, 0, slot)
+	assert.Equal(t, 1, passed)
+	_, _, wait, ok := line(c, all...).Slot([]time.Duration{grace / 4, 0})
+	assert.False(t, ok)
+	assert.Equal(t, 3*grace/4, wait)
+	_, _, _, ok = line(a, all...).Slot(nil)
+	assert.False(t, ok)
+}
+
+// Somebody may always go on: among all who live and look at one instant, one has no wait once the graces are over.
+func TestSomebodyGoesOn(t *testing.T) {
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var all []table.Ticket
+		for i := range 1 + r.IntN(8) {
+			x := ticket(1 + r.IntN(5))
+			x.Nonce = fmt.Sprint(i)
+			switch r.IntN(4) {
+			case 0:
+				x = set(int(x.Time), time.Duration(r.IntN(3))*2*grace)
+				x.Nonce = fmt.Sprint(i)
+			case 1:
+				x.Key = fmt.Sprint(r.IntN(3))
+			}
+			all = append(all, x)
+		}
+		goes := false
+		for _, own := range all {
+			goes = goes || line(own, all...).Wait(4*grace, chance) <= 0
+		}
+		assert.True(t, goes, "seed %d", seed)
+	}
+}
+
+func TestThePaceOfAWaiter(t *testing.T) {
+	p := Pace{Lease: 10 * time.Second, RoundTrip: 5 * time.Millisecond}
+	assert.Equal(t, 2*time.Millisecond, p.Pause(0, 0))
+	assert.Equal(t, 10*time.Millisecond, p.Pause(0, 160*time.Millisecond), "a sixteenth")
+	assert.Equal(t, 100*time.Millisecond, p.Pause(0, time.Hour))
+	assert.Equal(t, 30*time.Millisecond, p.Pause(1, 240*time.Millisecond))
+	assert.Equal(t, time.Second, p.Pause(31, time.Hour))
+	assert.Equal(t, 215*time.Millisecond, p.Grace())
+	short := Pace{Lease: time.Second, RoundTrip: 300 * time.Millisecond}
+	assert.Equal(t, 10*time.Millisecond, short.Pause(0, time.Hour))
+	assert.Equal(t, 920*time.Millisecond, short.Grace(), "who is slow asks for more")
+	for place := range 40 {
+		assert.LessOrEqual(t, p.Pause(place, time.Second), p.Pause(place+1, time.Second))
+	}
+}

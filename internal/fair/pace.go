@@ -1,0 +1,28 @@
+package fair
+
+import "time"
+
+// Pace is what the pauses of a waiter depend on.
+type Pace struct {
+	Lease     time.Duration // its own
+	RoundTrip time.Duration // of its last look
+}
+
+// Pause is the time from one look to the next of one at that place in the queue of a lock that has been held for so long. Who
+// is first takes a lock within a sixteenth of the time that it was held; the others only have to know when they are next.
+func (p Pace) Pause(place int, held time.Duration) time.Duration {
+	head := min(max(held/16, 2*time.Millisecond), p.longest())
+	if place == 0 {
+		return head
+	}
+	behind := head + time.Duration(place)*max(head, min(2*p.RoundTrip, 10*time.Millisecond))
+	return min(behind, max(min(p.Lease/10, time.Second), head))
+}
+
+// Grace is how long those behind a waiter are to leave a free lock to it: it may be about to look, and its claim on its way.
+func (p Pace) Grace() time.Duration { return 2*p.longest() + 3*p.RoundTrip }
+
+// longest is the longest pause of one at the head.
+func (p Pace) longest() time.Duration {
+	return min(max(p.Lease/100, 2*time.Millisecond), 100*time.Millisecond)
+}

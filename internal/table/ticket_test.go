@@ -1,0 +1,120 @@
+package table
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func rowOf(t Ticket) Row {
+	w := t.Put()
+	row := Row{Name: w.Name, Heartbeat: time.UnixMicro(7)}
+	for _, c := range w.Set {
+		if c.Column == ColWriter {
+			row.Writer = c.Value.(string)
+		}
+	}
+	return row
+}
+
+func TestATicketIsReadAsItWasWritten(t *testing.T) {
+	long := strings.Repeat("ü", MaxName/2)
+	for _, queue := range []string{"m", "a/b", "a%2Fb", "#", "s/slot/", long} {
+		want := Ticket{Queue: queue, Time: 1_700_000_000_000_000, Nonce: "n1", ID: "host/1", Grace: 215 * time.Millisecond, Key: "3", Slots: 4, Set: true, Ready: true, Beat: time.UnixMicro(7)}
+		row := rowOf(want)
+		assert.LessOrEqual(t, len(row.Name), MaxKey+100)
+		assert.True(t, IsTicket(row.Name))
+		assert.Equal(t, []Ticket{want}, Tickets(queue, []Row{row}))
+		r := Waiting(queue, "")
+		assert.True(t, r.From < row.Name && row.Name < r.To)
+		assert.Error(t, CheckName(row.Name), "no lock has such a name")
+	}
+}
+
+// The queue of one name is never read with that of another, whatever is in the names.
+func TestQueuesOfNamesAreApart(t *testing.T) {
+	names := []string{"a", "a/", "a/1", "a/1/2", "a%2F1", "ab", "A", "!wait/a", "a\x00", "a#"}
+	for _, one := range names {
+		for _, other := range names {
+			row := rowOf(Ticket{Queue: other, Time: 5, Nonce: "n"})
+			r := Waiting(one, "")
+			within := r.From <= row.Name && row.Name <= r.To
+			assert.Equal(t, one == other, within, "%q among those of %q", other, one)
+			assert.Len(t, Tickets(one, []Row{row}), map[bool]int{true: 1}[one == other])
+		}
+	}
+}
+
+// What somebody has written by hand delays nobody for longer than any ticket, and is not taken for what it is not.
+func TestNonsenseInATicketIsPassedSoon(t *testing.T) {
+	good := rowOf(Ticket{Queue: "m", Time: 5, Nonce: "n", Grace: time.Second})
+	for what, row := range map[string]Row{
+		"no ticket":           {Name: "!wait/m/x"},
+		"no nonce":            {Name: "!wait/m/0000000000000005/"},
+		"letters in the time": {Name: "!wait/m/00000000000000a5/n"},
+		"another queue":       {Name: "!wait/n/0000000000000005/n"},
+	} {
+		assert.Empty(t, Tickets("m", []Row{row}), what)
+	}
+	for what, writer := range map[string]string{"empty": "", "no JSON": "{", "types": `{"grace":5}`, "no time": `{"grace":"soon"}`, "newer": `{"v":99,"grace":"1h"}`} {
+		got := Tickets("m", []Row{{Name: good.Name, Writer: writer}})
+		if assert.Len(t, got, 1, what) {
+			assert.Equal(t, defaultGrace, got[0].Grace, what)
+		}
+	}
+	for grace, want := range map[string]time.Duration{"1h": MaxGrace, "-5s": time.Millisecond, "0s": time.Millisecond, "1s": time.Second} {
+		got := Tickets("m", []Row{{Name: good.Name, Writer: fmt.Sprintf(`{"grace":%q,"slots":-3,"ready":true}`, grace)}})
+		assert.Equal(t, want, got[0].Grace)
+		assert.Zero(t, got[0].Slots)
+		assert.False(t, got[0].Ready, "it is no set's")
+	}
+}
+
+// counting is a Store that has some rows, and counts what it returns.
+type counting struct {
+	Store
+	rows  []Row
+	reads int
+	most  int
+}
+
+func (c *counting) Read(_ context.Context, _ string, _ Bound, keys Keys) (found []Row, _ time.Time, _ error) {
+	c.reads++
+	for _, row := range c.rows {
+		in := false
+		for _, name := range keys.Names {
+			in = in || row.Name == name
+		}
+		for _, r := range keys.Ranges {
+			in = in || r.From <= row.Name && row.Name <= r.To
+		}
+		if in && (keys.Limit == 0 || len(found) < keys.Limit) {
+			found = append(found, row)
+		}
+	}
+	c.most = max(c.most, len(found))
+	return found, time.UnixMicro(9), nil
+}
+
+func TestALookAtALongQueueIsBounded(t *testing.T) {
+	s := &counting{}
+	for i := range 10_000 {
+		s.rows = append(s.rows, rowOf(Ticket{Queue: "m", Time: Token(i + 1), Nonce: "n"}))
+	}
+	s.rows = append(s.rows, Row{Name: "m"})
+	rows, at, err := ReadQueues(context.Background(), s, "observe", Present, Keys{Names: []string{"m"}}, Waiting("m", ""))
+	assert.NoError(t, err)
+	assert.Equal(t, time.UnixMicro(9), at)
+	assert.Equal(t, 3, s.reads)
+	assert.Less(t, s.most, 300)
+	assert.Contains(t, rows, Row{Name: "m"}, "the lock is read, whatever waits for it")
+	assert.Len(t, Tickets("m", rows), MostTickets)
+
+	s.reads = 0
+	_, _, _ = ReadQueues(context.Background(), s, "observe", Present, Keys{Names: []string{"m"}}, Waiting("m", s.rows[31].Name))
+	assert.Equal(t, 1, s.reads, "up to the last that was read before")
+}

@@ -1,0 +1,327 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// The tests of this file let processes take turns in virtual time, on a model of Spanner's locks at five milliseconds for each
+// round trip.
+
+// fairground is a table, and those who take turns at it.
+type fairground struct {
+	*testing.T
+	rows    *memtable.Store
+	spanner *memtable.Locking
+	ctx     context.Context
+	stop    context.CancelFunc
+	all     sync.WaitGroup
+
+	mu    sync.Mutex
+	turns map[string]int             // of each process
+	waits map[string][]time.Duration // of its turns
+	idle  []time.Duration            // between two turns of whoever
+	left  map[string]time.Time       // when each lock was given back last
+	reads int
+}
+
+func takingTurns(t *testing.T, f func(g *fairground)) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &fairground{T: t, rows: &memtable.Store{}, turns: map[string]int{}, waits: map[string][]time.Duration{}, left: map[string]time.Time{}}
+		g.spanner = memtable.NewLocking(g.rows)
+		g.ctx, g.stop = context.WithCancel(context.Background())
+		f(g)
+		g.stop()
+		g.all.Wait()
+		time.Sleep(time.Hour)
+		assert.Empty(t, g.tickets(), "no ticket is left")
+	})
+}
+
+// far is a way to the table that takes longer.
+type far struct {
+	table.Store
+	g     *fairground
+	takes time.Duration
+}
+
+func (f far) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	f.g.mu.Lock()
+	f.g.reads++
+	f.g.mu.Unlock()
+	time.Sleep(f.takes / 2)
+	rows, at, err := f.Store.Read(ctx, step, bound, keys)
+	time.Sleep(f.takes / 2)
+	return rows, at, err
+}
+
+func (f far) Commit(ctx context.Context, step string, writes []table.Write) error {
+	time.Sleep(f.takes / 2)
+	err := f.Store.Commit(ctx, step, writes)
+	time.Sleep(f.takes / 2)
+	return err
+}
+
+// options are those of a process.
+func (g *fairground) options(process string, takes time.Duration) []spindle.Option {
+	return []spindle.Option{silent, func(c *options.Config) { c.Store, c.Process = far{g.spanner, g, takes}, g.Name()+" "+process }}
+}
+
+func (g *fairground) mutex(process, name string) *Mutex {
+	return New(nil, "locktable", name, g.options(process, 0)...)
+}
+
+// tickets are all that are in the table.
+func (g *fairground) tickets() (keys []string) {
+	rows, _, err := g.rows.Read(context.Background(), "test", table.Present, table.Keys{All: true, Prefix: "!wait/"})
+	require.NoError(g, err)
+	for _, row := range rows {
+		keys = append(keys, row.Name)
+	}
+	return keys
+}
+
+type locking interface {
+	Lock(context.Context) error
+	Unlock(context.Context) error
+}
+
+// loop takes turns until the end.
+func (g *fairground) loop(process string, m locking, hold time.Duration) {
+	g.all.Go(func() {
+		for {
+			began := time.Now()
+			if m.Lock(g.ctx) != nil {
+				return
+			}
+			g.mu.Lock()
+			g.turns[process]++
+			g.waits[process] = append(g.waits[process], time.Since(began))
+			if last, ok := g.left["m"]; ok {
+				g.idle = append(g.idle, time.Since(last))
+			}
+			g.mu.Unlock()
+			time.Sleep(hold)
+			g.mu.Lock()
+			g.left["m"] = time.Now()
+			g.mu.Unlock()
+			if m.Unlock(context.Background()) != nil {
+				g.Error("it was lost")
+			}
+		}
+	})
+}
+
+// run lets them for so long, and returns the fewest and the most turns of a process, and the longest wait.
+func (g *fairground) run(d time.Duration) (least, most int, longest time.Duration) {
+	time.Sleep(d)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	least = 1 << 30
+	for process, n := range g.turns {
+		least, most = min(least, n), max(most, n)
+		longest = max(longest, slices.Max(g.waits[process]))
+	}
+	slices.Sort(g.idle)
+	if len(g.idle) > 0 {
+		g.Logf("turns %d to %d, longest wait %v; idle %v median, %v of 95%%, %v most; %d reads a second", least, most, longest,
+			g.idle[len(g.idle)/2], g.idle[len(g.idle)*95/100], g.idle[len(g.idle)-1], g.reads*int(time.Second)/int(d))
+	}
+	return least, most, longest
+}
+
+func TestProcessesTakeTurns(t *testing.T) {
+	for _, c := range []struct {
+		processes  int
+		hold, time time.Duration
+		rounds     int
+	}{{10, 20 * time.Millisecond, 20 * time.Second, 2}, {10, 500 * time.Millisecond, 40 * time.Second, 2}, {3, 20 * time.Millisecond, 20 * time.Second, 2}, {100, 500 * time.Millisecond, 2 * time.Minute, 2}} {
+		t.Run(fmt.Sprint(c.processes, " of ", c.hold), func(t *testing.T) {
+			takingTurns(t, func(g *fairground) {
+				for i := range c.processes {
+					p := fmt.Sprint("process ", i)
+					g.loop(p, g.mutex(p, "m"), c.hold)
+				}
+				least, most, longest := g.run(c.time)
+				assert.LessOrEqual(t, most-least, 2)
+				assert.Len(t, g.turns, c.processes, "everybody has a turn")
+				round := time.Duration(c.processes) * (c.hold + 20*time.Millisecond)
+				assert.Less(t, longest, time.Duration(c.rounds)*round)
+			})
+		})
+	}
+}
+
+// A process has the turns of one, however many of its goroutines wait.
+func TestAProcessOfManyGoroutinesHasTheTurnsOfOne(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		for i := range 3 {
+			p := fmt.Sprint("process ", i)
+			for range 20 {
+				g.loop(p, g.mutex(p, "m"), 20*time.Millisecond)
+			}
+		}
+		g.loop("alone", g.mutex("alone", "m"), 20*time.Millisecond)
+		g.run(20 * time.Second)
+		all := 0
+		for _, n := range g.turns {
+			all += n
+		}
+		assert.InDelta(t, 0.25, float64(g.turns["alone"])/float64(all), 0.025)
+	})
+}
+
+func TestASlowWaiterHasItsTurns(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		for i := range 19 {
+			p := fmt.Sprint("process ", i)
+			g.loop(p, g.mutex(p, "m"), 100*time.Millisecond)
+		}
+		g.loop("slow", New(nil, "locktable", "m", g.options("slow", 300*time.Millisecond)...), 100*time.Millisecond)
+		_, most, _ := g.run(time.Minute + 40*time.Second)
+		assert.GreaterOrEqual(t, float64(g.turns["slow"]), 0.8*float64(most), "its turns, of %d", most)
+	})
+}
+
+// dead puts tickets of processes into a queue that have died.
+func (g *fairground) dead(n int, queue string) {
+	var writes []table.Write
+	for i := range n {
+		dead := table.Ticket{Queue: queue, Time: table.TokenAt(time.Now()) + table.Token(i), Nonce: fmt.Sprint("dead", i), ID: "dead", Grace: 215 * time.Millisecond}
+		writes = append(writes, dead.Put())
+	}
+	require.NoError(g, g.rows.Commit(context.Background(), "test", writes))
+}
+
+func TestDeadWaitersCostLittle(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		g.dead(300, "m")
+		for i := range 10 {
+			p := fmt.Sprint("process ", i)
+			g.loop(p, g.mutex(p, "m"), 20*time.Millisecond)
+		}
+		g.run(time.Minute)
+		all := 0
+		for _, n := range g.turns {
+			all += n
+		}
+		t.Logf("%d turns in the first minute", all)
+		assert.GreaterOrEqual(t, all, 300)
+	})
+}
+
+func TestTryLockPassesNobody(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		holder, waiter, other := g.mutex("holder", "m"), g.mutex("waiter", "m"), g.mutex("other", "m")
+		require.NoError(t, holder.Lock(g.ctx))
+		locked := make(chan error, 1)
+		go func() { locked <- waiter.Lock(g.ctx) }()
+		time.Sleep(2 * time.Second)
+		require.NoError(t, holder.Unlock(g.ctx))
+		ok, err := other.TryLock(g.ctx)
+		require.NoError(t, err)
+		assert.False(t, ok, "another waits")
+		require.NoError(t, <-locked)
+		require.NoError(t, waiter.Unlock(g.ctx))
+		ok, err = other.TryLock(g.ctx)
+		require.NoError(t, err)
+		assert.True(t, ok, "nobody waits any more")
+		require.NoError(t, other.Unlock(g.ctx))
+	})
+}
+
+func TestAWaiterThatGivesUpLeavesTheQueueAndSaysItsPlace(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		holder := g.mutex("holder", "m")
+		require.NoError(t, holder.Lock(g.ctx))
+		var all sync.WaitGroup
+		ctx, cancel := context.WithTimeout(g.ctx, 5*time.Second)
+		defer cancel()
+		for i := range 3 {
+			time.Sleep(100 * time.Millisecond)
+			all.Go(func() {
+				err := g.mutex(fmt.Sprint("waiter ", i), "m").Lock(ctx)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.ErrorContains(t, err, "held:")
+				switch i {
+				case 0:
+					assert.NotContains(t, err.Error(), "in the queue")
+				case 1:
+					assert.ErrorContains(t, err, "another process was before this one in the queue")
+				case 2:
+					assert.ErrorContains(t, err, "2 other processes were before this one in the queue")
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		assert.Len(t, g.tickets(), 3)
+		all.Wait()
+		time.Sleep(time.Second)
+		assert.Empty(t, g.tickets())
+		require.NoError(t, holder.Unlock(g.ctx))
+	})
+}
+
+// A set waits for its locks without keeping them from others, until nothing but their holders is before it.
+func TestASetGetsItsTurnAndLeavesNoLockIdleForLong(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		names := []string{"a", "b", "c"}
+		for _, name := range names {
+			for i := range 20 {
+				p := fmt.Sprint("process ", name, i)
+				g.loop(p, g.mutex(p, name), 2*time.Second)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		set := All(nil, "locktable", names, g.options("set", 0)...)
+		for range 3 {
+			began := time.Now()
+			require.NoError(t, set.Lock(g.ctx))
+			took := time.Since(began)
+			t.Logf("the set waited for %v", took)
+			assert.Less(t, took, 2*20*(2*time.Second+20*time.Millisecond), "two rounds")
+			time.Sleep(2 * time.Second)
+			require.NoError(t, set.Unlock(g.ctx))
+		}
+	})
+}
+
+func TestWaitersOfASemaphoreTakeTheirTurns(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		for i := range 10 {
+			p := fmt.Sprint("process ", i)
+			s := NewSemaphore(nil, "locktable", "s", 3, g.options(p, 0)...)
+			g.loop(p, &slotLock{s, nil}, 100*time.Millisecond)
+		}
+		least, most, longest := g.run(40 * time.Second)
+		assert.LessOrEqual(t, most-least, most/10+2)
+		assert.Less(t, longest, 3*4*130*time.Millisecond)
+		assert.Greater(t, least, 40)
+	})
+}
+
+// slotLock is a semaphore as a lock.
+type slotLock struct {
+	*Semaphore
+	permit *Permit
+}
+
+func (p *slotLock) Lock(ctx context.Context) (err error) {
+	p.permit, err = p.Acquire(ctx)
+	return err
+}
+
+func (p *slotLock) Unlock(ctx context.Context) error { return p.permit.Release(ctx) }

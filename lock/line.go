@@ -1,0 +1,360 @@
+package lock
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/fair"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// line is one waiter's place in the queues of the locks that it wants, among the processes. It is the Store of its candidate:
+// each look reads the tickets too, and a claim deletes its own and those that it passes, at no request more.
+//
+// The waiter's goroutine asks and changes it. An attempt that ctx has left behind may do so a last time: hence the mutex.
+type line struct {
+	table.Store
+	clock  elect.Clock
+	lease  time.Duration
+	queues []string
+	beside []string     // further rows that each look reads: they are none of the lock's
+	ticket table.Ticket // what its tickets say, but for the queue
+
+	mu      sync.Mutex
+	own     table.Ticket  // of no nonce: it has none
+	missing int           // looks in a row that did not find it
+	touched time.Time     // when it was last seen to be first in all its queues, and has said so
+	ends    []string      // up to which row of each queue the look reads
+	seen    []fair.Line   // by the last look, one for each queue; nil: nothing was seen
+	rows    []table.Row   // of beside
+	at      time.Time     // of the last look, by Spanner's clock,
+	ended   elect.Instant // and when its answer was there
+	took    time.Duration
+	free    map[string]since // since when each lock was seen to be free
+	wait    time.Duration    // how long it leaves a free lock to others
+	leaves  []table.Write    // of the next claim
+	requeue []table.Write    // of the release
+}
+
+type since struct {
+	token table.Token
+	at    time.Time
+}
+
+// stand puts a waiter into the queues of what it wants, where its process has that ticket if it is in them already.
+func (s *contender) stand(w *waiting, own table.Ticket, queues ...string) {
+	w.ticket.ID, w.ticket.Set = s.config.ID, len(queues) > 1
+	w.line = &line{Store: w.watch.Table(s.table).Store, clock: s.config.Clock, lease: s.config.Lease, queues: queues, beside: w.beside,
+		ticket: w.ticket, own: own, ends: make([]string, len(queues)), free: map[string]since{}}
+}
+
+// Read implements table.Store.
+func (l *line) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	if step != "observe" {
+		return l.Store.Read(ctx, step, bound, keys)
+	}
+	began := l.clock.Now()
+	keys.Names = slices.Concat(keys.Names, l.beside)
+	rows, at, err := table.ReadQueues(ctx, l.Store, step, bound, keys, l.ranges()...)
+	if err != nil {
+		return nil, at, err
+	}
+	return l.learn(rows, at, began), at, nil
+}
+
+// ranges are the keys of the tickets that a look reads: up to the last one that was read before, if there were many.
+func (l *line) ranges() (all []table.Range) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, q := range l.queues {
+		l.ends[i] = ""
+		if l.seen != nil && len(l.seen[i].Tickets) == table.MostTickets {
+			l.ends[i] = l.seen[i].End
+		}
+		all = append(all, table.Waiting(q, l.ends[i]))
+	}
+	return all
+}
+
+// learn takes in what a look has read, and returns the rows that it was for.
+func (l *line) learn(rows []table.Row, at time.Time, began elect.Instant) []table.Row {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen, l.rows, l.wait, l.at, l.ended = nil, nil, 0, at, l.clock.Now()
+	l.took = l.ended.Ran(began)
+	for i, q := range l.queues {
+		tickets, end := table.Tickets(q, rows), l.ends[i]
+		if len(tickets) >= table.MostTickets {
+			tickets = tickets[:table.MostTickets]
+			end = tickets[table.MostTickets-1].Row()
+		}
+		l.seen = append(l.seen, fair.Line{Own: l.self(q), Tickets: tickets, End: end, At: at})
+	}
+	var others []table.Row
+	for _, row := range rows {
+		switch {
+		case slices.Contains(l.beside, row.Name):
+			l.rows = append(l.rows, row)
+		case !table.IsTicket(row.Name):
+			others = append(others, row)
+		}
+	}
+	return others
+}
+
+// self is its own ticket, or, if it has none, what it would say.
+func (l *line) self(queue string) table.Ticket {
+	self := l.ticket
+	self.Queue, self.Time, self.Nonce = queue, l.own.Time, l.own.Nonce
+	return self
+}
+
+// Commit implements table.Store.
+func (l *line) Commit(ctx context.Context, step string, writes []table.Write) error {
+	return l.Store.Commit(ctx, step, slices.Concat(writes, l.further(step)))
+}
+
+// Transact implements table.Store.
+func (l *line) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+	return l.Store.Transact(ctx, step, func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+		writes, err := fn(ctx, r)
+		return slices.Concat(writes, l.further(step)), err
+	})
+}
+
+// further is what a commit does to the queues.
+func (l *line) further(step string) []table.Write {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch step {
+	case "claim":
+		return l.leaves
+	case "release", "finish":
+		return l.requeue
+	}
+	return nil
+}
+
+// turn is how long it has to leave locks that are free to others: not at all, if not positive. The claim that follows then
+// deletes the tickets of those that it passes, and its own.
+func (l *line) turn(seen []elect.Sight) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wait = 0
+	for i, q := range l.seen {
+		l.wait = max(l.wait, q.Wait(l.freeFor(seen[i]), l.clock.Random))
+	}
+	if l.wait <= 0 {
+		l.leaves = nil
+		for _, q := range l.seen {
+			l.leave(q.Before())
+		}
+		l.leave(nil)
+	}
+	return l.wait
+}
+
+// leave adds to the next claim that it deletes these tickets, and its own.
+func (l *line) leave(passed []table.Ticket) {
+	for _, t := range append(passed, l.tickets()...) {
+		if w := t.Delete(); !slices.ContainsFunc(l.leaves, func(other table.Write) bool { return other.Name == w.Name }) {
+			l.leaves = append(l.leaves, w)
+		}
+	}
+}
+
+// slot is for a semaphore: which of the free slots is its own, or how long it has to wait. Chance decides for those who come
+// while nobody waits: they don't know of each other.
+func (l *line) slot(free []elect.Sight) (slot int, wait time.Duration, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q := l.seen[0]
+	times := make([]time.Duration, len(free))
+	for i, s := range free {
+		times[i] = l.freeFor(s)
+	}
+	slot, passed, wait, ok := q.Slot(times)
+	if ok {
+		l.leaves = nil
+		l.leave(q.Before()[:passed])
+		if l.own.Nonce == "" {
+			slot = int(l.clock.Random(time.Duration(len(free))))
+		}
+	}
+	l.wait = wait
+	return slot, wait, ok
+}
+
+// freeFor is how long a lock has been free: as its rows say, or since it was first seen to be, if that is longer.
+func (l *line) freeFor(s elect.Sight) time.Duration {
+	known, ok := l.free[s.Name]
+	if !ok || known.token != s.Token {
+		known = since{s.Token, s.At}
+		l.free[s.Name] = known
+	}
+	return max(s.FreeFor, s.At.Sub(known.at))
+}
+
+// place is how many were before it when it looked last, in the longest of its queues.
+func (l *line) place() (place int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, q := range l.seen {
+		place = max(place, q.Place())
+	}
+	return place
+}
+
+// done is what was done last under a lock, at the time of the last look.
+func (l *line) done() (table.Done, time.Time, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d, err := table.DoneIn(l.rows)
+	return d, l.at, err
+}
+
+// slots is the smallest size that those who wait give a semaphore, or n.
+func (l *line) slots(n int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.seen[0].Tickets {
+		if t.Slots > 0 {
+			n = min(n, t.Slots)
+		}
+	}
+	return n
+}
+
+// isQueued reports whether it has a ticket.
+func (l *line) isQueued() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.own.Nonce != ""
+}
+
+// pause is the time to its next look, after one of locks that had changed hands that long before.
+func (l *line) pause(ago time.Duration) time.Duration {
+	place := l.place()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	pause := elect.Jitter(l.clock, l.pace().Pause(place, ago))
+	if l.wait > 0 {
+		pause = min(pause, l.wait)
+	}
+	return pause
+}
+
+func (l *line) pace() fair.Pace { return fair.Pace{Lease: l.lease, RoundTrip: l.took} }
+
+// tickets are its own, one for each queue.
+func (l *line) tickets() (own []table.Ticket) {
+	if l.own.Nonce == "" {
+		return nil
+	}
+	for _, q := range l.queues {
+		t := l.own
+		t.Queue = q
+		own = append(own, t)
+	}
+	return own
+}
+
+// attend writes what the last look says is to be written: its ticket, if it has none, or if others have passed it; that it is
+// first in all its queues; and that tickets of its process which are none any more are gone. A ticket that others pass
+// again and again is followed by a new one: else who can queue and not claim would cost each turn its grace.
+func (l *line) attend(ctx context.Context, nonce string) error {
+	t := table.Table{Store: l.Store}
+	return t.Queue(ctx, l.due(nonce)...)
+}
+
+// due are the writes that attend makes.
+func (l *line) due(nonce string) (writes []table.Write) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.seen == nil {
+		return nil
+	}
+	has, first := true, true
+	for _, q := range l.seen {
+		has = has && (q.Has() || q.Beyond())
+		first = first && len(q.Before()) == 0 && !q.Beyond()
+		for _, t := range q.Tickets {
+			if t.Nonce == nonce && !t.Same(l.own) {
+				writes = append(writes, t.Delete())
+			}
+		}
+	}
+	l.own.Ready = l.ticket.Set && first
+	switch {
+	case l.own.Nonce == "", !has && l.missing >= 3:
+		l.take(nonce, table.TokenAt(l.at))
+	case !has:
+		l.missing++
+	case l.own.Key != l.ticket.Key: // of another goroutine of the process
+		l.own.Key = l.ticket.Key
+	case l.own.Ready && l.at.Sub(l.touched) >= l.own.Grace:
+		l.touched = l.at
+	default:
+		return writes
+	}
+	for _, t := range l.tickets() {
+		writes = append(writes, t.Put())
+	}
+	return writes
+}
+
+// take gives it a ticket of that time.
+func (l *line) take(nonce string, at table.Token) {
+	l.own = l.ticket
+	l.own.Time, l.own.Nonce, l.own.Grace = at, nonce, min(l.pace().Grace(), table.MaxGrace)
+	l.missing = 0
+}
+
+// goToTheEnd makes the commit of the release put a new ticket at the end of the queue, for the next goroutine of the process,
+// which has it from here. What that one is to do is not known. The time is Spanner's, as it went on since the last look: by the
+// clock that nobody sets.
+func (l *line) goToTheEnd(q *queue) {
+	l.mu.Lock()
+	l.take(q.id(l.clock), table.TokenAt(l.at.Add(l.clock.Now().Ran(l.ended))))
+	l.own.Key = ""
+	for _, t := range l.tickets() {
+		l.requeue = append(l.requeue, t.Put())
+	}
+	l.mu.Unlock()
+	l.handOn(q)
+}
+
+// takeOver is for the next goroutine of the process, which has the ticket of the last.
+func (l *line) takeOver(q *queue) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.own, l.missing = q.ticket, 0
+}
+
+// served is after a claim, which has deleted its ticket.
+func (l *line) served() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.own = table.Ticket{}
+}
+
+// handOn leaves its ticket to the next goroutine of its process, or to the one that leaves the queue last.
+func (l *line) handOn(q *queue) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q.ticket = l.own
+	t := table.Table{Store: l.Store}
+	var writes []table.Write
+	for _, own := range l.tickets() {
+		writes = append(writes, own.Delete())
+	}
+	q.forget = func() {
+		ctx, cancel := context.WithTimeout(context.Background(), elect.Attempt(l.lease))
+		defer cancel()
+		// A ticket that stays costs those behind it its grace, once.
+		_ = elect.Insist(ctx, l.clock, l.lease, func(ctx context.Context) error { return t.Queue(ctx, writes...) })
+	}
+}
