@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -36,6 +37,7 @@ type fairground struct {
 	idle  []time.Duration            // between two turns of whoever
 	left  map[string]time.Time       // when each lock was given back last
 	reads int
+	again *rand.Rand // nil: no commit that queues is applied again
 }
 
 func takingTurns(t *testing.T, f func(g *fairground)) {
@@ -71,6 +73,11 @@ func (f far) Read(ctx context.Context, step string, bound table.Bound, keys tabl
 func (f far) Commit(ctx context.Context, step string, writes []table.Write) error {
 	time.Sleep(f.takes / 2)
 	err := f.Store.Commit(ctx, step, writes)
+	f.g.mu.Lock()
+	if step == "queue" && f.g.again != nil && f.g.again.IntN(5) == 0 {
+		time.AfterFunc(time.Duration(f.g.again.IntN(3000))*time.Millisecond, func() { _ = f.Store.Commit(context.WithoutCancel(ctx), step, writes) })
+	}
+	f.g.mu.Unlock()
 	time.Sleep(f.takes / 2)
 	return err
 }

@@ -1,0 +1,411 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// The tests of this file are about the tickets of those who die, give up, are slow, or are not what they seem to be.
+
+// await lets somebody wait for a lock until ctx ends, and returns what came of it. It unlocks at the end.
+func (g *fairground) await(ctx context.Context, m locking) <-chan error {
+	locked := make(chan error, 1)
+	g.all.Go(func() {
+		err := m.Lock(ctx)
+		locked <- err
+		<-g.ctx.Done()
+		_ = m.Unlock(context.Background()) // unless the test did
+	})
+	return locked
+}
+
+// stays puts a waiter into the queue, which then has n tickets.
+func (g *fairground) stays(m locking, n int) <-chan error {
+	locked := g.await(g.ctx, m)
+	time.Sleep(500 * time.Millisecond)
+	require.Len(g, g.tickets(), n)
+	return locked
+}
+
+func (g *fairground) delete(key string) {
+	require.NoError(g, g.rows.Commit(context.Background(), "operator", []table.Write{{Kind: table.Delete, Name: key}}))
+}
+
+// cutOff is a way to the table that ends.
+type cutOff struct {
+	table.Store
+	off bool
+}
+
+func (c *cutOff) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	if c.off {
+		<-ctx.Done()
+		return nil, time.Time{}, ctx.Err()
+	}
+	return c.Store.Read(ctx, step, bound, keys)
+}
+
+func (c *cutOff) Commit(ctx context.Context, step string, writes []table.Write) error {
+	if c.off {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return c.Store.Commit(ctx, step, writes)
+}
+
+// Whoever dies at the head of the queue costs the next its grace, once.
+func TestAWaiterThatDiesAtTheHeadCostsItsGrace(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		holder := g.mutex("holder", "m")
+		require.NoError(t, holder.Lock(g.ctx))
+		link := &cutOff{Store: g.spanner}
+		dead, cancel := context.WithCancel(g.ctx)
+		g.await(dead, New(nil, "locktable", "m", silent, func(c *options.Config) { c.Store, c.Process = link, "dead" }))
+		time.Sleep(500 * time.Millisecond)
+		next := g.stays(g.mutex("next", "m"), 2)
+		link.off = true
+		free := time.Now()
+		require.NoError(t, holder.Unlock(g.ctx))
+		require.NoError(t, <-next)
+		t.Logf("taken after %v", time.Since(free))
+		assert.Less(t, time.Since(free), 250*time.Millisecond+50*time.Millisecond)
+		assert.Greater(t, time.Since(free), 200*time.Millisecond, "it is left to the first")
+		assert.Empty(t, g.tickets(), "both are gone")
+		cancel()
+	})
+}
+
+func TestAWaiterWhoseTicketIsGonePutsItAgainThreeTimes(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		holder := g.mutex("holder", "m")
+		require.NoError(t, holder.Lock(g.ctx))
+		next := g.stays(g.mutex("next", "m"), 1)
+		first := g.tickets()[0]
+		for range 3 {
+			g.delete(first)
+			time.Sleep(500 * time.Millisecond)
+			assert.Equal(t, []string{first}, g.tickets(), "its place is kept")
+		}
+		g.delete(first)
+		time.Sleep(500 * time.Millisecond)
+		again := g.tickets()
+		require.Len(t, again, 1)
+		assert.NotEqual(t, first, again[0], "who can queue and not claim goes to the end")
+		require.NoError(t, holder.Unlock(g.ctx))
+		require.NoError(t, <-next)
+	})
+}
+
+// A commit that is applied again brings a ticket back. Its process deletes it when it comes again, others pass it.
+func TestTicketsThatComeBackCostLittle(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		g.again = rand.New(rand.NewPCG(1, 2))
+		for i := range 10 {
+			p := fmt.Sprint("process ", i)
+			g.loop(p, g.mutex(p, "m"), 100*time.Millisecond)
+		}
+		least, most, _ := g.run(2 * time.Minute)
+		assert.Greater(t, least, 40)
+		assert.Less(t, most-least, most/5)
+		g.again = nil
+		g.stop()
+		g.all.Wait()
+		for _, key := range g.tickets() {
+			g.delete(key)
+		}
+	})
+}
+
+// Waits that end after two seconds, of which a fifth leaves its ticket behind.
+func TestImpatientWaitersCostLittle(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		r := rand.New(rand.NewPCG(1, 3))
+		var mu sync.Mutex
+		turns := 0
+		for i := range 20 {
+			store := &forgetful{Store: g.spanner}
+			m := New(nil, "locktable", "m", silent, func(c *options.Config) { c.Store, c.Process = store, fmt.Sprint(t.Name(), i) })
+			g.all.Go(func() {
+				for g.ctx.Err() == nil {
+					ctx, cancel := context.WithTimeout(g.ctx, 2*time.Second)
+					mu.Lock()
+					store.forgets = r.IntN(5) == 0
+					mu.Unlock()
+					if m.Lock(ctx) == nil {
+						mu.Lock()
+						turns++
+						mu.Unlock()
+						time.Sleep(200 * time.Millisecond)
+						_ = m.Unlock(context.Background())
+					}
+					cancel()
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		t.Logf("%d turns in a minute", turns)
+		assert.Greater(t, turns, 150, "of 300 at most")
+		g.stop()
+		g.all.Wait()
+		time.Sleep(time.Minute)
+		for _, key := range g.tickets() {
+			g.delete(key)
+		}
+	})
+}
+
+// forgetful loses some of the deletions of its tickets.
+type forgetful struct {
+	table.Store
+	forgets bool
+}
+
+func (f *forgetful) Commit(ctx context.Context, step string, writes []table.Write) error {
+	if step == "queue" && f.forgets && writes[0].Kind == table.Delete {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return f.Store.Commit(ctx, step, writes)
+}
+
+// Whenever ctx ends: no ticket stays, and no lock.
+func TestAWaitThatEndsAtAnyInstantLeavesNothing(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		for after := time.Millisecond; after < 80*time.Millisecond; after += time.Millisecond {
+			for _, held := range []bool{true, false} {
+				holder, waiter := g.mutex("holder", "m"), g.mutex("waiter", "m")
+				require.NoError(t, holder.Lock(g.ctx))
+				ctx, cancel := context.WithTimeout(g.ctx, after)
+				locked := g.await(ctx, waiter)
+				if !held {
+					time.Sleep(min(after, 20*time.Millisecond))
+					require.NoError(t, holder.Unlock(g.ctx))
+				}
+				if err := <-locked; err == nil {
+					require.NoError(t, waiter.Unlock(g.ctx))
+				} else {
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+				}
+				cancel()
+				time.Sleep(500 * time.Millisecond)
+				assert.Empty(t, g.tickets(), "after %v", after)
+				if held {
+					require.NoError(t, holder.Unlock(g.ctx))
+				}
+				ok, err := holder.TryLock(g.ctx)
+				require.NoError(t, err)
+				require.True(t, ok, "after %v", after)
+				require.NoError(t, holder.Unlock(g.ctx))
+			}
+		}
+	})
+}
+
+// off is a clock that is days off, and is set now and then.
+type off struct {
+	elect.SystemClock
+	by func() time.Duration
+}
+
+func (c off) Now() elect.Instant {
+	i := c.SystemClock.Now()
+	i.Wall += int64(c.by())
+	return i
+}
+
+func TestTheClockOfAWaiterDoesNotMatter(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		for i, by := range []time.Duration{0, 0, 0, 26 * time.Hour, -26 * time.Hour} {
+			p := fmt.Sprint("process ", i)
+			opts := append(g.options(p, 0), func(c *options.Config) { c.Clock = off{by: func() time.Duration { return by }} })
+			for range 2 { // who goes to the end of the queue goes there by Spanner's clock
+				g.loop(p, New(nil, "locktable", "m", opts...), 50*time.Millisecond)
+			}
+		}
+		least, most, _ := g.run(time.Minute)
+		assert.LessOrEqual(t, most-least, 2)
+	})
+}
+
+// An elector takes a lock when it finds it free, whoever waits; those who wait go on after it.
+func TestAnElectorAndWaitersLiveOnOneLock(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		for i := range 3 {
+			p := fmt.Sprint("process ", i)
+			g.loop(p, g.mutex(p, "m"), 500*time.Millisecond)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		led := make(chan struct{}, 1)
+		elector := spindle.New(nil, "locktable", "m", append(g.options("elector", 0), spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+			led <- struct{}{}
+			<-ctx.Done()
+		}))...)
+		require.NoError(t, elector.Run(ctx, done))
+		select {
+		case <-led:
+		case <-time.After(10 * time.Minute):
+			t.Error("it never finds the lock free")
+		}
+		cancel()
+		require.NoError(t, <-done)
+		g.mu.Lock()
+		clear(g.turns)
+		g.mu.Unlock()
+		least, most, _ := g.run(20 * time.Second)
+		assert.Len(t, g.turns, 3)
+		assert.LessOrEqual(t, most-least, 2)
+	})
+}
+
+// All who wait for one key leave as soon as it is done, wherever they are in the queue.
+func TestThoseWhoWaitForAKeyLeaveAsSoonAsItIsDone(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		runs, last := 0, time.Time{}
+		for i := range 50 {
+			all.Go(func() {
+				o := NewOnce(nil, "locktable", "nightly", g.options(fmt.Sprint("process ", i), 0)...)
+				ran, err := o.Do(g.ctx, KeyOf("1"), func(context.Context, Run) error {
+					time.Sleep(10 * time.Second)
+					return nil
+				})
+				assert.NoError(t, err)
+				mu.Lock()
+				defer mu.Unlock()
+				if ran {
+					runs++
+				}
+				last = time.Now()
+			})
+		}
+		start := time.Now()
+		all.Wait()
+		assert.Equal(t, 1, runs)
+		assert.Less(t, last.Sub(start), 12*time.Second, "one turn for each would take longer")
+	})
+}
+
+// A smaller key is not passed by a larger one that has waited for longer: it would not be run any more.
+func TestASmallerKeyIsNotPassedByALargerOne(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		holder := g.mutex("holder", "nightly")
+		require.NoError(t, holder.Lock(g.ctx))
+		var all sync.WaitGroup
+		for _, key := range []string{"3", "2", "1"} {
+			all.Go(func() {
+				ran, err := NewOnce(nil, "locktable", "nightly", g.options("process "+key, 0)...).Do(g.ctx, KeyOf(key), func(context.Context, Run) error {
+					time.Sleep(100 * time.Millisecond)
+					return nil
+				})
+				assert.NoError(t, err, key)
+				assert.True(t, ran, key)
+			})
+			time.Sleep(500 * time.Millisecond)
+		}
+		require.NoError(t, holder.Unlock(g.ctx))
+		all.Wait()
+	})
+}
+
+// While processes give a semaphore different sizes, those who wait count too: nobody takes a slot that one of them does not know.
+func TestAWaiterOfASmallerSizeIsHeeded(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		small := NewSemaphore(nil, "locktable", "s", 1, g.options("small", 0)...)
+		large := NewSemaphore(nil, "locktable", "s", 3, g.options("large", 0)...)
+		first, err := small.Acquire(g.ctx)
+		require.NoError(t, err)
+		other := NewSemaphore(nil, "locktable", "s", 1, g.options("other", 0)...)
+		waits := make(chan *Permit, 1)
+		g.all.Go(func() {
+			p, err := other.Acquire(g.ctx)
+			assert.NoError(t, err)
+			waits <- p
+		})
+		time.Sleep(time.Second)
+		require.NoError(t, first.Release(g.ctx))
+		_, ok, err := large.TryAcquire(g.ctx)
+		require.NoError(t, err)
+		assert.False(t, ok, "the only slot that all know is another's next")
+		require.NoError(t, (<-waits).Release(g.ctx))
+	})
+}
+
+// Free slots are not left to those who wait for one in their turn.
+func TestTryAcquireTakesASlotThatNobodyWaitsFor(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		var all sync.WaitGroup
+		for i := range 10 {
+			all.Go(func() {
+				s := NewSemaphore(nil, "locktable", "s", 100, g.options(fmt.Sprint("process ", i), 0)...)
+				p, ok, err := s.TryAcquire(g.ctx)
+				assert.NoError(t, err)
+				if assert.True(t, ok) {
+					assert.NoError(t, p.Release(g.ctx))
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// A ticket that somebody has made by hand, or a queue of thousands, stops nobody.
+func TestNonsenseInTheQueueStopsNobody(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		var writes []table.Write
+		for _, key := range []string{"!wait/m/", "!wait/m/x", "!wait/m/0000000000000001/x", "!wait/m/9999999999999999/y", "!wait/m/0000000000000002/a/b"} {
+			writes = append(writes, table.Write{Kind: table.Put, Name: key, Set: []table.Cell{{Column: table.ColWriter, Value: "nonsense"}}})
+		}
+		require.NoError(t, g.rows.Commit(g.ctx, "operator", writes))
+		g.dead(3000, "m")
+		start := time.Now()
+		m := g.mutex("m", "m")
+		for range 3 {
+			require.NoError(t, m.Lock(g.ctx))
+			require.NoError(t, m.Unlock(g.ctx))
+		}
+		assert.Less(t, time.Since(start), 30*time.Second)
+		for _, key := range g.tickets() {
+			g.delete(key)
+		}
+	})
+}
+
+// A waiter whose tickets can't be written waits as one that has none: it is given the lock when nobody else wants it.
+func TestAWaiterThatCanNotQueueGetsTheLockInTheEnd(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		holder := g.mutex("holder", "m")
+		require.NoError(t, holder.Lock(g.ctx))
+		store := refusing{g.spanner}
+		locked := g.await(g.ctx, New(nil, "locktable", "m", silent, func(c *options.Config) { c.Store, c.Process = store, "refused" }))
+		time.Sleep(time.Second)
+		require.NoError(t, holder.Unlock(g.ctx))
+		free := time.Now()
+		require.NoError(t, <-locked)
+		assert.Less(t, time.Since(free), time.Second)
+	})
+}
+
+// refusing refuses what is written into queues.
+type refusing struct{ table.Store }
+
+func (r refusing) Commit(ctx context.Context, step string, writes []table.Write) error {
+	if step == "queue" {
+		return errors.New("refused")
+	}
+	return r.Store.Commit(ctx, step, writes)
+}
