@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,11 +48,11 @@ func (g *fairground) delete(key string) {
 // cutOff is a way to the table that ends.
 type cutOff struct {
 	table.Store
-	off bool
+	off atomic.Bool
 }
 
 func (c *cutOff) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
-	if c.off {
+	if c.off.Load() {
 		<-ctx.Done()
 		return nil, time.Time{}, ctx.Err()
 	}
@@ -59,7 +60,7 @@ func (c *cutOff) Read(ctx context.Context, step string, bound table.Bound, keys 
 }
 
 func (c *cutOff) Commit(ctx context.Context, step string, writes []table.Write) error {
-	if c.off {
+	if c.off.Load() {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -76,7 +77,7 @@ func TestAWaiterThatDiesAtTheHeadCostsItsGrace(t *testing.T) {
 		g.await(dead, New(nil, "locktable", "m", silent, func(c *options.Config) { c.Store, c.Process = link, "dead" }))
 		time.Sleep(500 * time.Millisecond)
 		next := g.stays(g.mutex("next", "m"), 2)
-		link.off = true
+		link.off.Store(true)
 		free := time.Now()
 		require.NoError(t, holder.Unlock(g.ctx))
 		require.NoError(t, <-next)
@@ -117,12 +118,12 @@ func TestTicketsThatComeBackCostLittle(t *testing.T) {
 			p := fmt.Sprint("process ", i)
 			g.loop(p, g.mutex(p, "m"), 100*time.Millisecond)
 		}
-		least, most, _ := g.run(2 * time.Minute)
-		assert.Greater(t, least, 40)
+		least, most, _ := g.run(time.Minute)
+		assert.Greater(t, least, 20)
 		assert.Less(t, most-least, most/5)
-		g.again = nil
 		g.stop()
 		g.all.Wait()
+		time.Sleep(10 * time.Second) // whatever is applied again is there
 		for _, key := range g.tickets() {
 			g.delete(key)
 		}
@@ -134,7 +135,7 @@ func TestImpatientWaitersCostLittle(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		r := rand.New(rand.NewPCG(1, 3))
 		var mu sync.Mutex
-		turns := 0
+		var turns atomic.Int64
 		for i := range 20 {
 			store := &forgetful{Store: g.spanner}
 			m := New(nil, "locktable", "m", silent, func(c *options.Config) { c.Store, c.Process = store, fmt.Sprint(t.Name(), i) })
@@ -142,12 +143,10 @@ func TestImpatientWaitersCostLittle(t *testing.T) {
 				for g.ctx.Err() == nil {
 					ctx, cancel := context.WithTimeout(g.ctx, 2*time.Second)
 					mu.Lock()
-					store.forgets = r.IntN(5) == 0
+					store.forgets.Store(r.IntN(5) == 0)
 					mu.Unlock()
 					if m.Lock(ctx) == nil {
-						mu.Lock()
-						turns++
-						mu.Unlock()
+						turns.Add(1)
 						time.Sleep(200 * time.Millisecond)
 						_ = m.Unlock(context.Background())
 					}
@@ -156,8 +155,8 @@ func TestImpatientWaitersCostLittle(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Minute)
-		t.Logf("%d turns in a minute", turns)
-		assert.Greater(t, turns, 150, "of 300 at most")
+		t.Logf("%d turns in a minute", turns.Load())
+		assert.Greater(t, turns.Load(), int64(150), "of 300 at most")
 		g.stop()
 		g.all.Wait()
 		time.Sleep(time.Minute)
@@ -170,11 +169,11 @@ func TestImpatientWaitersCostLittle(t *testing.T) {
 // forgetful loses some of the deletions of its tickets.
 type forgetful struct {
 	table.Store
-	forgets bool
+	forgets atomic.Bool
 }
 
 func (f *forgetful) Commit(ctx context.Context, step string, writes []table.Write) error {
-	if step == "queue" && f.forgets && writes[0].Kind == table.Delete {
+	if step == "queue" && f.forgets.Load() && writes[0].Kind == table.Delete {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -408,4 +407,40 @@ func (r refusing) Commit(ctx context.Context, step string, writes []table.Write)
 		return errors.New("refused")
 	}
 	return r.Store.Commit(ctx, step, writes)
+}
+
+// Somebody sets the clock of a machine a day ahead while it holds the lock: its process does not wait for a day then.
+func TestASetClockMovesNobodyInTheQueue(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		var ahead atomic.Int64
+		opts := append(g.options("set", 0), spindle.WithLease(time.Hour), func(c *options.Config) {
+			c.Clock = off{by: func() time.Duration { return time.Duration(ahead.Load()) }}
+		})
+		one, other := New(nil, "locktable", "m", opts...), New(nil, "locktable", "m", opts...)
+		require.NoError(t, one.Lock(g.ctx))
+		next := g.await(g.ctx, other)
+		time.Sleep(500 * time.Millisecond)
+		ahead.Store(int64(30 * time.Minute))
+		require.NoError(t, one.Unlock(g.ctx))
+		time.Sleep(2 * time.Millisecond)
+		for _, key := range g.tickets() {
+			var at table.Token
+			_, err := fmt.Sscanf(key, "!wait/m/%d/", &at)
+			require.NoError(t, err)
+			assert.WithinDuration(t, time.Now(), at.Time(), time.Second)
+		}
+		require.NoError(t, <-next)
+	})
+}
+
+// The rows of a lock that is free do not always say since when.
+func TestALockIsFreeAtLeastSinceItWasSeenToBe(t *testing.T) {
+	l := &line{free: map[string]since{}}
+	see := func(at time.Duration, token table.Token, known time.Duration) time.Duration {
+		return l.freeFor(elect.Sight{Observation: table.Observation{Name: "m", Token: token, At: time.UnixMicro(0).Add(at)}, FreeFor: known})
+	}
+	assert.Zero(t, see(time.Second, 1, 0))
+	assert.Equal(t, time.Second, see(2*time.Second, 1, 0))
+	assert.Equal(t, 5*time.Second, see(2*time.Second, 1, 5*time.Second), "as the rows say, if that is longer")
+	assert.Zero(t, see(3*time.Second, 2, 0), "another had it in between")
 }

@@ -1,0 +1,63 @@
+//go:build mutants
+
+package mutants
+
+import "slices"
+
+const (
+	ticketGo   = "internal/table/ticket.go"
+	fairLineGo = "internal/fair/line.go"
+	fairPaceGo = "internal/fair/pace.go"
+	lockLineGo = "lock/line.go"
+	manyDead   = "TestManyDeadCostAFewGraces"
+	differ     = "TestWaitersTakeDifferentSlots"
+	passedOver = "TestASetIsWaitedForOnlyOnceItIsFirstEverywhere"
+	inTime     = "TestFirstComeFirstServed"
+	smaller    = "TestSmallerKeysGoFirst"
+	takeTurns  = "TestTryLockPassesNobody"
+)
+
+var fairMutants = slices.Concat(
+	of("./internal/fair",
+		one("last come, first served", inTime, fairLineGo, "return t.Time < l.Own.Time", "return t.Time > l.Own.Time"),
+		one("two of one instant are both first", inTime, fairLineGo, "return t.Nonce < l.Own.Nonce", "return false"),
+		one("who has no ticket is first", inTime, fairLineGo, "\tcase l.Own.Nonce == \"\":\n\t\treturn true\n", "\tcase l.Own.Nonce == \"\":\n\t\treturn false\n"),
+		one("a process waits for its own old ticket", inTime, fairLineGo, "t.Nonce != l.Own.Nonce && ", ""),
+		one("the dead cost a grace each", manyDead, fairLineGo, "math.Log2(1+float64(place))", "float64(place)"),
+		one("all who are beyond try at once", manyDead, fairLineGo, "wait += random(grace)", "wait += 0"),
+		one("who is beyond is first", manyDead, fairLineGo, "return l.End != \"\" && ", "return false && "),
+		one("a missing ticket is beyond", manyDead, fairLineGo, "l.Own.Row() > l.End", "l.Own.Row() != l.End"),
+		one("who is slow has the grace of others", "TestTheHeadWaitsForNobodyAndTheOthersForItsGrace", fairLineGo,
+			"grace = max(grace, t.Grace)", "grace = max(grace, min(t.Grace, 200*time.Millisecond))"),
+		one("a lock is idle for a set that can't go on", passedOver, fairLineGo, "return !t.Set || l.isReady(t)", "return true"),
+		one("a set that is ready is passed", passedOver, fairLineGo, "wait = max(wait, l.readyFor(t))", "wait = max(wait, 0)"),
+		one("a set that is dead is waited for", passedOver, fairLineGo, "t.Ready && l.readyFor(t) > 0", "t.Ready"),
+		one("a larger key passes a smaller one", smaller, fairLineGo, "return t.Key < l.Own.Key", "return t.Time < l.Own.Time"),
+		one("ticks wait for other keys", smaller, fairLineGo, "table.Comparable(l.Own.Key, t.Key) && ", ""),
+		one("two waiters at one slot", differ, fairLineGo, "return place % len(free), ", "return 0, "),
+		one("slots that the dead leave are for nobody", differ, fairLineGo, "passed += int(max(f, 0) / grace)", "passed += 0"),
+		one("slots of those before are taken", differ, fairLineGo, "if place < len(free)+passed {", "if place <= len(free)+passed {"),
+		one("those far behind look as often as the first", "TestThePaceOfAWaiter", fairPaceGo, "if place == 0 {", "if place >= 0 {"),
+		one("who is slow asks for no more", "TestThePaceOfAWaiter", fairPaceGo, "+ 3*p.RoundTrip", "")),
+	of("./internal/table",
+		one("a look reads a whole queue", "TestALookAtALongQueueIsBounded", ticketGo, "Limit: 100 + 8*len(keys.Names) + 2*MostTickets*len(queues)}", "Limit: 1 << 30}"),
+		one("a long queue hides the lock", "TestALookAtALongQueueIsBounded", ticketGo, "if err != nil || len(rows) < all.Limit {", "if true {"),
+		one("queues of other names are read", "TestQueuesOfNamesAreApart", ticketGo, "escaped := url.PathEscape(queue)", "escaped := strings.ReplaceAll(queue, \"%\", \"%25\")"),
+		one("a name too long for a key", "TestATicketIsReadAsItWasWritten", ticketGo, "if len(escaped) > MaxName {", "if false {"),
+		one("a grace without an end", "TestNonsenseInATicketIsPassedSoon", ticketGo, "min(max(grace, time.Millisecond), MaxGrace)", "max(grace, time.Millisecond)"),
+		one("nonsense in a ticket holds others up", "TestNonsenseInATicketIsPassedSoon", ticketGo, "grace = defaultGrace", "grace = MaxGrace"),
+		one("a lock that has the name of a ticket", "TestATicketIsReadAsItWasWritten", "internal/table/key.go", "case IsTicket(name):", "case IsTicket(name) && len(name) < 8:")),
+	of("./lock",
+		one("a claim leaves its ticket", takeTurns, lockLineGo, "\tcase \"claim\":\n\t\treturn l.leaves\n", "\tcase \"claim\":\n\t\treturn nil\n"),
+		one("TryLock passes those who wait", takeTurns, "lock/contender.go", "if wait = l.turn(seen); wait > 0 {", "if wait = l.turn(seen); wait > time.Hour {"),
+		one("who gives up leaves its ticket", "TestAWaiterThatGivesUpLeavesTheQueueAndSaysItsPlace", "lock/queue.go", "if q.ticket.Nonce != \"\" {", "if false {"),
+		one("a process stays where it was in the queue", "TestAProcessOfManyGoroutinesHasTheTurnsOfOne", lockLineGo,
+			"l.take(q.id(l.clock), table.TokenAt(l.at.Add(l.clock.Now().Ran(l.ended))))", "l.take(q.id(l.clock), table.TokenAt(l.at.Add(-time.Hour)))"),
+		one("who goes to the end goes by a clock that is set", "TestASetClockMovesNobodyInTheQueue", lockLineGo, "l.clock.Now().Ran(l.ended)", "l.clock.Now().Since(l.ended)"),
+		one("a ticket that is gone stays away", "TestAWaiterWhoseTicketIsGonePutsItAgainThreeTimes", lockLineGo, "\tcase !has:\n\t\tl.missing++\n", "\tcase !has:\n\t\tl.missing++\n\t\treturn writes\n"),
+		one("a ticket that is passed again and again keeps its place", "TestAWaiterWhoseTicketIsGonePutsItAgainThreeTimes", lockLineGo, "!has && l.missing >= 3", "!has && l.missing >= 300"),
+		one("a set never says that it is ready", "TestASetGetsItsTurnAndLeavesNoLockIdleForLong", lockLineGo, "l.own.Ready = l.ticket.Set && first", "l.own.Ready = false"),
+		one("who waits for a key waits for its turn", "TestThoseWhoWaitForAKeyLeaveAsSoonAsItIsDone", "lock/once.go",
+			"\t\tlast, at, err := w.line.done()\n\t\tif err == nil {\n\t\t\terr = forbids(last, at)\n\t\t}\n\t\tif err != nil {\n\t\t\treturn nil, 0, err\n\t\t}\n\t\treturn choose(seen)", "\t\treturn choose(seen)"),
+		one("sizes of those who wait count for nothing", "TestAWaiterOfASmallerSizeIsHeeded", lockLineGo, "n = min(n, t.Slots)", "n = min(n, n)"),
+		one("a lock counts as free for no longer than its rows say", "TestALockIsFreeAtLeastSinceItWasSeenToBe", lockLineGo, "return max(s.FreeFor, s.At.Sub(known.at))", "return s.FreeFor")))
