@@ -28,6 +28,7 @@ const (
 	checkCycle       = "cycle"
 	checkPresent     = "present"
 	checkFree        = "free rows"
+	checkQueue       = "queue"
 	checkStrong      = "strong"
 	checkClock       = "clock"
 	checkKeys        = "many keys"
@@ -59,6 +60,7 @@ var probes = []probe{
 	{name: checkCycle, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic), run: (*exam).cycle, means: "locks don't work here", do: tellTeam},
 	{name: checkPresent, needs: timed, run: (*exam).present, means: noExpiry, do: tellTeam},
 	{name: checkFree, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic, checkPresent), run: (*exam).freeRows, means: anOutlaw, do: tellTeam},
+	{name: checkQueue, needs: append(slices.Clip(allowed), checkPresent), run: (*exam).queue, means: "locks are safe, and those that wait for one of package lock have no order", do: tellTeam},
 	{name: checkStrong, needs: timed, run: (*exam).strong, means: "it can't be told whether a token is good, so a superseded holder may go on until the fence refuses its writes", do: tellTeam},
 	{name: checkClock, needs: []string{checkTable, checkPermissions, checkPresent}, run: (*exam).clockRate, means: "if a holder's clock is too slow, HasLock may still be true there when another has the lock already; the fence is not affected", do: "fix the clock of this machine: look at its time source, and at the host of a virtual machine"},
 	{name: checkKeys, needs: allowed, run: (*exam).manyKeys, means: "members of a group don't see all of it: use locks, and no groups", do: tellTeam},

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 // work is what a child is told.
 type work struct {
-	Kind            string // count or turns
+	Kind            string // count, turns or all
 	Database, Table string
 	Lease           time.Duration
 	Goroutines      int
@@ -41,8 +41,9 @@ type work struct {
 
 // report is what a child says. Times are of the machine's one clock, in nanoseconds.
 type report struct {
-	Kind string // try, done, fenced; got, gave; end
+	Kind string // try, done, fenced; got, gave; asked, has; end
 	At   int64
+	Of   string // what is asked for, or held
 }
 
 func runWork(args []string, _ <-chan string) error {
@@ -57,10 +58,15 @@ func runWork(args []string, _ <-chan string) error {
 	defer db.Close()
 	var mu sync.Mutex
 	out := json.NewEncoder(os.Stdout)
-	say := func(kind string) {
+	tell := func(r report) {
 		mu.Lock()
 		defer mu.Unlock()
-		_ = out.Encode(report{kind, time.Now().UnixNano()})
+		_ = out.Encode(r)
+	}
+	say := func(kind string) { tell(report{Kind: kind, At: time.Now().UnixNano()}) }
+	if w.Kind == "all" {
+		competeForAll(db, w, tell)
+		return nil
 	}
 	var all sync.WaitGroup
 	end := time.Now().Add(w.For)
@@ -122,6 +128,49 @@ func takeTurn(db *spanner.Client, w work, say func(string)) {
 	say("gave")
 	_ = m.Unlock(ctx)
 	time.Sleep(10 * time.Millisecond)
+}
+
+// competeForAll takes turns at a mutex, at a set that contains its lock, and at a semaphore of two, all at once.
+func competeForAll(db *spanner.Client, w work, tell func(report)) {
+	ctx, cancel := context.WithTimeout(context.Background(), w.For)
+	defer cancel()
+	options := []spindle.Option{quiet, spindle.WithLease(w.Lease)}
+	mutex, set := lock.New(db, w.Table, "a", options...), lock.All(db, w.Table, []string{"a", "b"}, options...)
+	semaphore := lock.NewSemaphore(db, w.Table, "s", 2, options...)
+	var all sync.WaitGroup
+	compete := func(of string, take func() (token func() spindle.Token, giveBack func(context.Context) error, err error)) {
+		all.Go(func() {
+			for {
+				tell(report{"asked", time.Now().UnixNano(), of})
+				token, giveBack, err := take()
+				if err != nil {
+					return
+				}
+				for range 5 {
+					if at := time.Now().UnixNano(); token() != 0 { // it was held at that time
+						tell(report{"has", at, of})
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				_ = giveBack(context.Background())
+			}
+		})
+	}
+	compete("mutex", func() (func() spindle.Token, func(context.Context) error, error) {
+		return mutex.Token, mutex.Unlock, mutex.Lock(ctx)
+	})
+	compete("set", func() (func() spindle.Token, func(context.Context) error, error) {
+		return set.Token, set.Unlock, set.Lock(ctx)
+	})
+	compete("semaphore", func() (func() spindle.Token, func(context.Context) error, error) {
+		p, err := semaphore.Acquire(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return p.Token, p.Release, nil
+	})
+	all.Wait()
+	tell(report{"end", time.Now().UnixNano(), ""})
 }
 
 type child struct {
@@ -200,6 +249,99 @@ func TestNoIncrementIsLostToKillsAndPauses(t *testing.T) {
 		assert.LessOrEqual(t, n.Int64, tried-fenced, "an increment was counted twice")
 		assert.Greater(t, done, int64(20))
 	}, spindletest.Private()) // its thousands of commits would make the shared emulator slow
+}
+
+// hold is a time in which a process is known to have held something, and how long it had waited for it.
+type hold struct {
+	first, last, waited int64
+	of                  string
+}
+
+func (c *child) holds() (all []hold) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := map[string]*hold{}
+	asked := map[string]int64{}
+	for _, r := range c.reports {
+		switch {
+		case r.Kind == "asked":
+			asked[r.Of] = r.At
+			if h := now[r.Of]; h != nil {
+				all = append(all, *h)
+			}
+			now[r.Of] = nil
+		case r.Kind == "has" && now[r.Of] == nil:
+			now[r.Of] = &hold{r.At, r.At, r.At - asked[r.Of], r.Of}
+		case r.Kind == "has":
+			now[r.Of].last = r.At
+		}
+	}
+	for _, h := range now {
+		if h != nil {
+			all = append(all, *h)
+		}
+	}
+	return all
+}
+
+// Mutexes, sets and semaphores on one table, whose users are killed and stopped: nobody holds what another holds, and everybody
+// has turns. No wait is longer than two rounds and the leases of those that were killed or stopped meanwhile.
+func TestEverybodyHasTurnsThroughKillsAndPauses(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		const during, processes, faults = 14 * time.Second, 4, 3
+		w := work{Kind: "all", Lease: 2 * time.Second, For: during}
+		var children []*child
+		for range processes {
+			children = append(children, startWork(t, db, w))
+		}
+		time.Sleep(during / 5)
+		for i := range faults {
+			if i%2 == 0 {
+				children[i].Kill()
+				w.For = during - time.Duration(i+1)*during/5
+				children = append(children, startWork(t, db, w))
+			} else {
+				_ = children[i].Signal(syscall.SIGSTOP)
+				time.AfterFunc(3*w.Lease/2, func() { _ = children[i].Signal(syscall.SIGCONT) })
+			}
+			time.Sleep(during / 5)
+		}
+		var all [][]hold
+		for _, c := range children {
+			<-c.Done()
+			all = append(all, c.holds())
+		}
+		turns := map[string]int{}
+		for i, one := range all {
+			for _, h := range one {
+				turns[h.of]++
+				most := 2 * processes * 3 * 150 * time.Millisecond // two rounds of the mutex and the set
+				assert.Less(t, time.Duration(h.waited), most+2*faults*w.Lease, "the wait of process %d for the %s", i, h.of)
+				others := 0
+				for j, other := range all {
+					for _, o := range other {
+						together := i != j && (h.of == "semaphore") == (o.of == "semaphore") && o.first <= h.first && h.first <= o.last
+						if together {
+							others++
+						}
+					}
+				}
+				assert.LessOrEqual(t, others, map[string]int{"semaphore": 1}[h.of], "others that hold it as process %d takes the %s", i, h.of)
+			}
+		}
+		t.Logf("turns: %v", turns)
+		for _, of := range []string{"mutex", "set", "semaphore"} {
+			assert.Greater(t, turns[of], 10, of)
+		}
+		last := all[processes-1] // which nothing has happened to
+		had := map[string]int{}
+		for _, h := range last {
+			had[h.of]++
+		}
+		for of, n := range turns {
+			assert.GreaterOrEqual(t, had[of], n/processes/3, "its share of the turns at the %s", of)
+		}
+	}, spindletest.Private())
 }
 
 // BenchmarkHandover: from just before Unlock in one process to Lock's return in the other.
