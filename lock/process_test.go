@@ -296,13 +296,14 @@ func TestEverybodyHasTurnsThroughKillsAndPauses(t *testing.T) {
 		}
 		time.Sleep(during / 5)
 		for i := range faults {
+			victim := children[i]
 			if i%2 == 0 {
-				children[i].Kill()
+				victim.Kill()
 				w.For = during - time.Duration(i+1)*during/5
 				children = append(children, startWork(t, db, w))
 			} else {
-				_ = children[i].Signal(syscall.SIGSTOP)
-				time.AfterFunc(3*w.Lease/2, func() { _ = children[i].Signal(syscall.SIGCONT) })
+				_ = victim.Signal(syscall.SIGSTOP)
+				time.AfterFunc(3*w.Lease/2, func() { _ = victim.Signal(syscall.SIGCONT) })
 			}
 			time.Sleep(during / 5)
 		}
