@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 
@@ -79,7 +80,7 @@ func (s server) connect() (*client, error) {
 	c := &client{server: s}
 	var err error
 	if s.System == "etcd" {
-		c.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{s.At}, DialOptions: c.counted()})
+		c.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{s.At}, DialOptions: c.counted(), Logger: zap.NewNop()})
 		return c, err
 	}
 	// The Spanner client reads where the emulator is from the environment only.

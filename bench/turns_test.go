@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // turns are what processes report of one lock.
@@ -34,6 +36,8 @@ func collect(b *testing.B, workers []*worker) turns {
 		}
 	}
 	slices.SortFunc(t.held, func(a, b turn) int { return cmp.Compare(a.Got, b.Got) })
+	require.Greater(b, len(t.held), t.processes)
+	require.Positive(b, slices.Min(t.idle()), "two had the lock at once")
 	return t
 }
 
