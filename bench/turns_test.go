@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// turns are what processes report of one lock.
+type turns struct {
+	processes int
+	held      []turn   // in their order
+	unserved  []report // waits that the end has ended
+}
+
+type turn struct {
+	report
+	by int
+}
+
+// collect lets the workers take turns until they end.
+func collect(b *testing.B, workers []*worker) turns {
+	b.Helper()
+	t := turns{processes: len(workers)}
+	tell(b, workers, "go")
+	for i, p := range workers {
+		for r := p.hear(b); !r.End; r = p.hear(b) {
+			if r.Got == 0 {
+				t.unserved = append(t.unserved, r)
+			} else {
+				t.held = append(t.held, turn{r, i})
+			}
+		}
+	}
+	slices.SortFunc(t.held, func(a, b turn) int { return cmp.Compare(a.Got, b.Got) })
+	require.Greater(b, len(t.held), t.processes)
+	require.Positive(b, slices.Min(t.idle()), "two had the lock at once")
+	return t
+}
+
+// of is how many turns each process had.
+func (t turns) of() []int {
+	n := make([]int, t.processes)
+	for _, h := range t.held {
+		n[h.by]++
+	}
+	return n
+}
+
+// idle are the times from just before an Unlock to the return of the next Lock.
+func (t turns) idle() []time.Duration {
+	var all []time.Duration
+	for i := 1; i < len(t.held); i++ {
+		all = append(all, time.Duration(t.held[i].Got-t.held[i-1].Gave))
+	}
+	return all
+}
+
+// longestWait is for how many rounds of all processes one has waited: how many turns began meanwhile, its own included,
+// over the number of processes.
+func (t turns) longestWait() (rounds float64) {
+	began := make([]int64, len(t.held))
+	for i, h := range t.held {
+		began[i] = h.Got
+	}
+	count := func(asked, until int64) {
+		first, _ := slices.BinarySearch(began, asked)
+		end, _ := slices.BinarySearch(began, until)
+		rounds = max(rounds, float64(end-first)/float64(t.processes))
+	}
+	for _, h := range t.held {
+		count(h.Asked, h.Got+1)
+	}
+	for _, r := range t.unserved {
+		count(r.Asked, began[len(began)-1]+1)
+	}
+	return rounds
+}
+
+// waited is the longest wait that ended with a turn.
+func (t turns) waited() (longest time.Duration) {
+	for _, h := range t.held {
+		longest = max(longest, time.Duration(h.Got-h.Asked))
+	}
+	return longest
+}
+
+// quantile sorts what it is given.
+func quantile(all []time.Duration, q float64) time.Duration {
+	slices.Sort(all)
+	return all[int(q*float64(len(all)-1)+0.5)]
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
