@@ -108,7 +108,9 @@ func (m *metrics) collect() (all []prometheus.Metric) {
 		if state == table.Free && len(k.Waiters) == 0 {
 			continue // it has no row any more
 		}
-		add(descWaiters, gauge, float64(len(k.Waiters)), name)
+		if n := len(k.Waiters); n > 0 || !k.IsPart() {
+			add(descWaiters, gauge, float64(n), name)
+		}
 		if len(k.Waiters) > 0 {
 			add(descLongest, gauge, k.LongestWait().Seconds(), name)
 		}
