@@ -353,9 +353,16 @@ class Row {
     if (lock.token) since = `${lock.token} · ${short(at - Number(lock.token) / 1000)}`;
     else if (last && last.to) since = `for ${short(at - last.to)}`;
     this.text(this.token, since);
-    this.text(this.waiting, lock.waiting ? `${lock.waiting} waiting, ${short(at - lock.waiting_since)} the longest` : "");
+    this.text(this.waiting, this.wait(lock, at));
     if (lock.done) this.text(this.ago, short(at - lock.done_at));
     this.lease(at);
+  }
+
+  // wait says how many wait for a lock, in few words: the column is narrow.
+  wait(lock, at) {
+    if (!lock.waiting) return "";
+    const longest = short(at - lock.waiting_since);
+    return lock.waiting === 1 ? `1 waits, for ${longest}` : `${lock.waiting} wait, up to ${longest}`;
   }
 
   // last says what was done last under a lock, or what of it can't be read.
