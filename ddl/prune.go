@@ -37,6 +37,9 @@ func Expired(older time.Duration) PruneOption { return func(a *table.Ages) { a.E
 // that saw the last holder, and does not look at the lock between its release
 // and the end of that time, waits one lease for a lock that is free.
 //
+// Tickets of processes that waited for a lock (package lock) go too, a day after they were written last. They are not
+// counted.
+//
 // It reads the whole table, in pages. It needs the permissions of a candidate.
 func Prune(ctx context.Context, db *spanner.Client, name string, older time.Duration, opts ...PruneOption) (int, error) {
 	if err := checkName(name); err != nil {
@@ -59,6 +62,14 @@ func Prune(ctx context.Context, db *spanner.Client, name string, older time.Dura
 		}
 		if err != nil {
 			return pruned, fmt.Errorf("ddl: cannot prune table %s any further, after %d locks: %w", name, pruned, err)
+		}
+	}
+	for tickets, err := range t.StaleTickets(ctx) {
+		if err == nil {
+			err = t.Queue(ctx, tickets...)
+		}
+		if err != nil {
+			return pruned, fmt.Errorf("ddl: cannot prune the tickets of waiters in table %s, after %d locks: %w", name, pruned, err)
 		}
 	}
 	return pruned, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
@@ -38,6 +39,26 @@ func TestPruneRemovesWhatWasReleased(t *testing.T) {
 			require.NoError(t, held.Unlock(t.Context()))
 		}
 		require.Less(t, old[0], old[1])
+	})
+}
+
+// Tickets of processes that wait for a lock go once nobody has written them for a day.
+func TestPruneRemovesTicketsOfWaitersThatAreGone(t *testing.T) {
+	eachDialect(t, func(t *testing.T, db *spindletest.Database) {
+		ticket := func(nonce string, age time.Duration) string {
+			key := table.Ticket{Queue: "m", Time: 1, Nonce: nonce}.Row()
+			_, err := db.Client.Apply(t.Context(), []*spanner.Mutation{spanner.Insert(db.Table, []string{"name", "heartbeat"}, []any{key, time.Now().Add(-age)})})
+			require.NoError(t, err)
+			return key
+		}
+		alive, gone := ticket("alive", 23*time.Hour), ticket("gone", 25*time.Hour)
+		n, err := ddl.Prune(t.Context(), db.Client, db.Table, time.Hour)
+		require.NoError(t, err)
+		require.Zero(t, n, "it is no lock")
+		_, err = db.Client.Single().ReadRow(t.Context(), db.Table, spanner.Key{alive}, []string{"name"})
+		require.NoError(t, err)
+		_, err = db.Client.Single().ReadRow(t.Context(), db.Table, spanner.Key{gone}, []string{"name"})
+		require.ErrorIs(t, err, spanner.ErrRowNotFound)
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
 	"github.com/spindle-lock/spindle/internal/memtable"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -133,7 +134,11 @@ func (c *crowd) most(d time.Duration) (most int) {
 
 func TestAMutexWithACrowdOfWaitersIsHandedOn(t *testing.T) {
 	const lease = 10 * time.Second
-	inACrowd(t, 2000, lease, func(c *crowd, holder *waiter) {
+	many := 2000
+	if fleet.Brief() {
+		many = 400
+	}
+	inACrowd(t, many, lease, func(c *crowd, holder *waiter) {
 		time.Sleep(time.Second / 2)
 		var worst time.Duration
 		turns := 0
@@ -151,7 +156,11 @@ func TestAMutexWithACrowdOfWaitersIsHandedOn(t *testing.T) {
 
 func TestACrowdOfWaitersOutlivesAHolder(t *testing.T) {
 	const lease = time.Second
-	inACrowd(t, 300, lease, func(c *crowd, holder *waiter) {
+	many := 300
+	if fleet.Brief() {
+		many = 100
+	}
+	inACrowd(t, many, lease, func(c *crowd, holder *waiter) {
 		var took []time.Duration
 		for range 5 {
 			time.Sleep(lease)

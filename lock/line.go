@@ -20,7 +20,8 @@ type line struct {
 	clock  elect.Clock
 	lease  time.Duration
 	queues []string
-	beside []string     // further rows that each look reads: they are none of the lock's
+	beside []string // further rows that each look reads: they are none of the lock's
+	enters func(queue, before int)
 	ticket table.Ticket // what its tickets say, but for the queue
 
 	mu      sync.Mutex
@@ -48,7 +49,7 @@ type since struct {
 func (s *contender) stand(w *waiting, own table.Ticket, queues ...string) {
 	w.ticket.ID, w.ticket.Set = s.config.ID, len(queues) > 1
 	w.line = &line{Store: w.watch.Table(s.table).Store, clock: s.config.Clock, lease: s.config.Lease, queues: queues, beside: w.beside,
-		ticket: w.ticket, own: own, ends: make([]string, len(queues)), free: map[string]since{}}
+		enters: w.watch.Queued, ticket: w.ticket, own: own, ends: make([]string, len(queues)), free: map[string]since{}}
 }
 
 // Read implements table.Store.
@@ -289,7 +290,12 @@ func (l *line) due(nonce string) (writes []table.Write) {
 	}
 	l.own.Ready = l.ticket.Set && first
 	switch {
-	case l.own.Nonce == "", !has && l.missing >= 3:
+	case l.own.Nonce == "":
+		for i, q := range l.seen {
+			l.enters(i, q.Place())
+		}
+		l.take(nonce, table.TokenAt(l.at))
+	case !has && l.missing >= 3:
 		l.take(nonce, table.TokenAt(l.at))
 	case !has:
 		l.missing++

@@ -287,62 +287,64 @@ func (c *child) holds() (all []hold) {
 // Mutexes, sets and semaphores on one table, whose users are killed and stopped: nobody holds what another holds, and everybody
 // has turns. No wait is longer than two rounds and the leases of those that were killed or stopped meanwhile.
 func TestEverybodyHasTurnsThroughKillsAndPauses(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		const during, processes, faults = 14 * time.Second, 4, 3
-		w := work{Kind: "all", Lease: 2 * time.Second, For: during}
-		var children []*child
-		for range processes {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+	db := spindletest.New(t, spindletest.Private())
+	const during, processes, faults = 14 * time.Second, 4, 3
+	w := work{Kind: "all", Lease: 2 * time.Second, For: during}
+	var children []*child
+	for range processes {
+		children = append(children, startWork(t, db, w))
+	}
+	time.Sleep(during / 5)
+	for i := range faults {
+		victim := children[i]
+		if i%2 == 0 {
+			victim.Kill()
+			w.For = during - time.Duration(i+1)*during/5
 			children = append(children, startWork(t, db, w))
+		} else {
+			_ = victim.Signal(syscall.SIGSTOP)
+			time.AfterFunc(3*w.Lease/2, func() { _ = victim.Signal(syscall.SIGCONT) })
 		}
 		time.Sleep(during / 5)
-		for i := range faults {
-			victim := children[i]
-			if i%2 == 0 {
-				victim.Kill()
-				w.For = during - time.Duration(i+1)*during/5
-				children = append(children, startWork(t, db, w))
-			} else {
-				_ = victim.Signal(syscall.SIGSTOP)
-				time.AfterFunc(3*w.Lease/2, func() { _ = victim.Signal(syscall.SIGCONT) })
-			}
-			time.Sleep(during / 5)
-		}
-		var all [][]hold
-		for _, c := range children {
-			<-c.Done()
-			all = append(all, c.holds())
-		}
-		turns := map[string]int{}
-		for i, one := range all {
-			for _, h := range one {
-				turns[h.of]++
-				most := 2 * processes * 3 * 150 * time.Millisecond // two rounds of the mutex and the set
-				assert.Less(t, time.Duration(h.waited), most+2*faults*w.Lease, "the wait of process %d for the %s", i, h.of)
-				others := 0
-				for j, other := range all {
-					for _, o := range other {
-						together := i != j && (h.of == "semaphore") == (o.of == "semaphore") && o.first <= h.first && h.first <= o.last
-						if together {
-							others++
-						}
+	}
+	var all [][]hold
+	for _, c := range children {
+		<-c.Done()
+		all = append(all, c.holds())
+	}
+	turns := map[string]int{}
+	for i, one := range all {
+		for _, h := range one {
+			turns[h.of]++
+			most := 2 * processes * 3 * 150 * time.Millisecond // two rounds of the mutex and the set
+			assert.Less(t, time.Duration(h.waited), most+2*faults*w.Lease, "the wait of process %d for the %s", i, h.of)
+			others := 0
+			for j, other := range all {
+				for _, o := range other {
+					together := i != j && (h.of == "semaphore") == (o.of == "semaphore") && o.first <= h.first && h.first <= o.last
+					if together {
+						others++
 					}
 				}
-				assert.LessOrEqual(t, others, map[string]int{"semaphore": 1}[h.of], "others that hold it as process %d takes the %s", i, h.of)
 			}
+			assert.LessOrEqual(t, others, map[string]int{"semaphore": 1}[h.of], "others that hold it as process %d takes the %s", i, h.of)
 		}
-		t.Logf("turns: %v", turns)
-		for _, of := range []string{"mutex", "set", "semaphore"} {
-			assert.Greater(t, turns[of], 10, of)
-		}
-		last := all[processes-1] // which nothing has happened to
-		had := map[string]int{}
-		for _, h := range last {
-			had[h.of]++
-		}
-		for of, n := range turns {
-			assert.GreaterOrEqual(t, had[of], n/processes/3, "its share of the turns at the %s", of)
-		}
-	}, spindletest.Private())
+	}
+	t.Logf("turns: %v", turns)
+	for _, of := range []string{"mutex", "set", "semaphore"} {
+		assert.Greater(t, turns[of], 10, of)
+	}
+	last := all[processes-1] // which nothing has happened to
+	had := map[string]int{}
+	for _, h := range last {
+		had[h.of]++
+	}
+	for of, n := range turns {
+		assert.GreaterOrEqual(t, had[of], n/processes/3, "its share of the turns at the %s", of)
+	}
 }
 
 // BenchmarkHandover: from just before Unlock in one process to Lock's return in the other.

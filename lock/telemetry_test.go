@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +39,7 @@ func TestAMutexIsHeldOrWaitedFor(t *testing.T) {
 		metrics := here.Metrics(t)
 		assert.Equal(t, 1.0, metrics["held{lock=m}"], "by one of two that want it")
 		assert.Equal(t, float64(m.Token()), metrics["token{lock=m}"])
-		assert.Equal(t, map[string]float64{"held{lock=m}": 0}, there.Metrics(t), "and nothing else")
+		assert.Equal(t, map[string]float64{"held{lock=m}": 0, "queue.length_count{lock=m}": 1, "queue.length_sum{lock=m}": 0}, there.Metrics(t), "and nothing else")
 
 		term := time.Since(began)
 		require.NoError(t, m.Unlock(b.Context()))
@@ -58,6 +59,32 @@ func TestAMutexIsHeldOrWaitedFor(t *testing.T) {
 		synctest.Wait()
 		assert.NotContains(t, here.Metrics(t), "held{lock=m}", "nobody wants it")
 		assert.NotContains(t, there.Metrics(t), "held{lock=m}")
+	})
+}
+
+// Each process that waits says how many were before it, once, and who need not wait says nothing.
+func TestTheLengthOfTheQueueIsThatWhichAWaiterFinds(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		var waiting sync.WaitGroup
+		var reports []*fleet.Reports
+		for i := range 4 {
+			r := fleet.NewReports()
+			m := b.process().mutex("m", r.Options()...)
+			reports = append(reports, r)
+			waiting.Go(func() {
+				assert.NoError(t, m.Lock(b.Context()))
+				time.Sleep(time.Minute)
+				assert.NoError(t, m.Unlock(b.Context()))
+			})
+			time.Sleep(5 * time.Second)
+			if i > 0 {
+				assert.Equal(t, 1.0, r.Metrics(t)["queue.length_count{lock=m}"])
+				assert.Equal(t, float64(i-1), r.Metrics(t)["queue.length_sum{lock=m}"])
+			}
+		}
+		waiting.Wait()
+		assert.NotContains(t, reports[0].Metrics(t), "queue.length_count{lock=m}")
+		assert.Equal(t, 1.0, reports[3].Metrics(t)["queue.length_count{lock=m}"])
 	})
 }
 

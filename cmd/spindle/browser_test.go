@@ -258,6 +258,32 @@ func TestBrowserSaysWhatWasDoneLast(t *testing.T) {
 	s.await("a search finds it", `document.getElementById("grid").getAttribute("aria-rowcount") === "2"`)
 }
 
+// TestBrowserSaysWhoWaits: how many processes wait is below the lock's name, while they do, and in its details.
+func TestBrowserSaysWhoWaits(t *testing.T) {
+	s := show(t)
+	waiting := func(name string) string { return row(name) + `.querySelector(".name .waiting").textContent` }
+	locks := table.Table{Store: table.Spanner{DB: s.db.Client, Table: s.db.Table}}
+	var tickets []table.Ticket
+	for i := range 3 {
+		w := table.Ticket{Queue: "busy", Time: table.TokenAt(time.Now().Add(-time.Duration(3-i) * time.Minute)), Nonce: "n", ID: "w"}
+		require.NoError(t, locks.Queue(t.Context(), w.Put()))
+		tickets = append(tickets, w)
+	}
+	s.await("a lock that nobody holds is there", row("busy")+`?.dataset.state === "free"`)
+	s.claims("busy", "one", "http://10.0.0.7", time.Hour)
+	s.claims("plain", "one", "", time.Hour)
+	s.await("it is held", row("busy")+`.dataset.state === "held" && `+row("plain"))
+	assert.Regexp(t, `^3 wait, up to 3m\d\ds$`, read[string](s, waiting("busy")))
+	assert.Empty(t, read[string](s, waiting("plain")))
+	assert.Equal(t, 1, read[int](s, row("busy")+`.querySelectorAll(".waiting").length`))
+	read[any](s, row("busy")+`.click(), null`)
+	s.await("its details say so", `/Waiting3 processes, the first for 3m/.test(document.querySelector("#detail dl").textContent)`)
+	require.NoError(t, locks.Queue(t.Context(), tickets[0].Delete(), tickets[1].Delete()))
+	s.await("those who go on are gone", waiting("busy")+`.startsWith("1 waits, for 1m")`)
+	require.NoError(t, locks.Queue(t.Context(), tickets[2].Delete()))
+	s.await("nobody waits", waiting("busy")+` === ""`)
+}
+
 // TestBrowserCommandsAreQuoted: what is copied into a shell is one word, whatever the name is.
 func TestBrowserCommandsAreQuoted(t *testing.T) {
 	s := show(t)

@@ -35,7 +35,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/emulator"
 	"github.com/spindle-lock/spindle/internal/network"
+	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/lock"
 )
 
 func TestMain(m *testing.M) {
@@ -75,6 +77,8 @@ func TestScripts(t *testing.T) {
 			"claim":    claim,
 			"harmless": harmless,
 			"member":   member,
+			"waiter":   waiter,
+			"ticket":   ticket,
 			"leave":    leave,
 			"get":      get,
 			"record":   record,
@@ -367,7 +371,51 @@ func member(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(end)
 }
 
-// leave stops a member: leave ID.
+// waiter waits for a mutex, over $PROXY, as a process of its own, and holds it then: waiter NAME ID. With a number, it waits for
+// a slot of a semaphore of that size: waiter NAME ID 2.
+func waiter(ts *testscript.TestScript, neg bool, args []string) {
+	db := client(ts, "PROXY")
+	ctx, stop := context.WithCancel(context.Background())
+	opts := []spindle.Option{spindle.WithID(args[1]), spindle.WithLease(10 * time.Second), func(c *options.Config) { c.Process = "process of " + args[1] }}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if len(args) == 2 {
+			m := lock.New(db, "locktable", args[0], opts...)
+			if m.Lock(ctx) == nil {
+				<-ctx.Done()
+				_ = m.Unlock(context.Background())
+			}
+		} else if n, err := strconv.Atoi(args[2]); err == nil {
+			if p, err := lock.NewSemaphore(db, "locktable", args[0], n, opts...).Acquire(ctx); err == nil {
+				<-ctx.Done()
+				_ = p.Release(context.Background())
+			}
+		}
+	}()
+	end := sync.OnceFunc(func() {
+		stop()
+		<-done
+	})
+	ts.Value(membersKey{}).(members)[args[1]] = end
+	ts.Defer(db.Close) // later: a waiter that has given up deletes its ticket yet
+	ts.Defer(end)
+}
+
+// ticket writes the ticket of a process that is gone: ticket NAME ID AGE.
+func ticket(ts *testscript.TestScript, neg bool, args []string) {
+	age, err := time.ParseDuration(args[2])
+	ts.Check(err)
+	db := client(ts, "EMULATOR")
+	defer db.Close()
+	then := time.Now().Add(-age)
+	row := table.Ticket{Queue: args[0], Time: table.TokenAt(then), Nonce: "of-" + args[1]}.Row()
+	_, err = db.Apply(context.Background(), []*spanner.Mutation{spanner.Insert("locktable", []string{"name", "heartbeat", "writer"},
+		[]any{row, then, `{"id":"` + args[1] + `"}`})})
+	ts.Check(err)
+}
+
+// leave stops a member, or a waiter: leave ID.
 func leave(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Value(membersKey{}).(members)[args[0]]()
 }

@@ -2,7 +2,6 @@ package table
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -32,6 +31,9 @@ type Listing struct {
 	Undone     error // why that is not known
 	Member     Hold  // of a partition: the member that has it, or had it last
 	Adrift     bool  // that has no row
+
+	Waiters []Ticket // those that wait for it, the first one first; of a semaphore, only its first slot in a list has them
+	Cut     bool     // more may wait: not all tickets were read
 }
 
 // State says what the lock is.
@@ -60,7 +62,7 @@ func (l Listing) IsHeld() bool { return l.State() == Held || l.State() == Leavin
 
 // List reads every lock whose name begins with the prefix at one instant, in the order of their names; without
 // all, released ones are left out, and those of which only what was done last is known, but not those of groups, which
-// tell of each other. A row that can't be read does not hide the others.
+// tell of each other. One that somebody waits for is listed in any case. A row that can't be read does not hide the others.
 func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, time.Time, error) {
 	keys := Keys{All: true, Prefix: prefix, Busy: !all}
 	if members, ok := membersBeside(prefix); ok {
@@ -70,6 +72,7 @@ func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, ti
 	if err != nil {
 		return nil, time.Time{}, err
 	}
+	rows, q := queuedIn(rows)
 	names := map[string]bool{}
 	for _, row := range rows {
 		name := row.Name
@@ -82,8 +85,20 @@ func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, ti
 			names[name] = true
 		}
 	}
-	found := list(slices.Sorted(maps.Keys(names)), at, rows)
-	idle := func(l Listing) bool { return (l.State() == Released || l.State() == Free) && !l.IsPart() }
+	if prefix != "" {
+		tickets, err := t.tickets(ctx, prefix, names)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		_, q = queuedIn(tickets)
+	}
+	found, err := t.listQueued(ctx, prefix, names, at, rows, q, keys.Busy)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	idle := func(l Listing) bool {
+		return (l.State() == Released || l.State() == Free) && !l.IsPart() && len(l.Waiters) == 0
+	}
 	return slices.DeleteFunc(found, func(l Listing) bool { return !all && idle(l) }), at, nil
 }
 
@@ -97,7 +112,8 @@ func membersBeside(prefix string) (Range, bool) {
 	return membersOf(group + "/"), true
 }
 
-// ListOne is List for one name, in one RPC, and another if the local clock is a day behind.
+// ListOne is List for one name, in one RPC, and others if many wait for it or the local clock is a day behind. Then it has
+// the first waiters only.
 func (t Table) ListOne(ctx context.Context, name string) (Listing, error) {
 	for about := time.Now(); ; {
 		keys := withLeases([]string{name}, about)
@@ -105,15 +121,29 @@ func (t Table) ListOne(ctx context.Context, name string) (Listing, error) {
 		if members, ok := membersBeside(name); ok {
 			keys.Ranges = append(keys.Ranges, members)
 		}
-		rows, at, err := t.Store.Read(ctx, "list", Present, keys)
+		var queues []Range
+		for _, queue := range queuesOf(name) {
+			queues = append(queues, Waiting(queue, ""))
+		}
+		rows, at, err := ReadQueues(ctx, t.Store, "list", Present, keys, queues...)
 		if err != nil {
 			return Listing{}, err
 		}
 		if !at.After(about.Add(12 * time.Hour)) {
-			return list([]string{name}, at, rows)[0], nil
+			return listOne(name, at, rows), nil
 		}
 		about = at
 	}
+}
+
+func listOne(name string, at time.Time, rows []Row) Listing {
+	rows, q := queuedIn(rows)
+	l := list([]string{name}, at, rows)[0]
+	l.attach(q, queuesOf(name))
+	for _, tickets := range q {
+		l.Cut = l.Cut || len(tickets) == MostTickets
+	}
+	return l
 }
 
 // Holders reads the locks in the range that are held, with their promises, in one RPC. Other locks' names

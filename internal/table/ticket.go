@@ -19,7 +19,10 @@ import (
 //
 // Tickets have a region of their own. Among a lock's own keys, the first look at "job" would read those of "job_1", too.
 
-const ticketPrefix = "!wait/"
+const (
+	ticketPrefix = "!wait/"
+	hashMark     = "#" // begins a queue whose name is hashed, and no escaped name
+)
 
 // MaxGrace is the longest time that those behind a waiter leave it, whatever its ticket asks for.
 const MaxGrace = 5 * time.Second
@@ -76,7 +79,7 @@ func queuePrefix(queue string) string {
 	escaped := url.PathEscape(queue)
 	if len(escaped) > MaxName {
 		sum := sha256.Sum256([]byte(queue))
-		escaped = "#" + hex.EncodeToString(sum[:]) // which is no escaped name
+		escaped = hashMark + hex.EncodeToString(sum[:])
 	}
 	return ticketPrefix + escaped + "/"
 }
@@ -123,13 +126,16 @@ func ticket(queue, place string, row Row) (Ticket, bool) {
 		Key: j.Key, Slots: max(j.Slots, 0), Set: j.Set, Ready: j.Set && j.Ready, Beat: row.Heartbeat}, true
 }
 
-// queueOf is the queue that a ticket's row belongs to. Of one whose name is too long to be in the key it is the hash.
+// queueOf returns the queue that a ticket belongs to, unless its name is too long to be in the key.
 func queueOf(key string) (queue string, ok bool) {
 	rest, ok := strings.CutPrefix(key, ticketPrefix)
 	if !ok {
 		return "", false
 	}
 	escaped, _, ok := strings.Cut(rest, "/")
+	if strings.HasPrefix(escaped, hashMark) {
+		return "", false
+	}
 	queue, err := url.PathUnescape(escaped)
 	return queue, ok && err == nil
 }

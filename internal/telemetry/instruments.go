@@ -7,6 +7,8 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // meter has the instruments of one provider, for as long as somebody uses them.
@@ -16,6 +18,7 @@ type meter struct {
 
 	terms, failures            metric.Int64Counter
 	term, wait, gap, heartbeat metric.Float64Histogram
+	queue                      metric.Float64Histogram
 
 	held    metric.Int64ObservableUpDownCounter // and no gauge, so that a view without names has a sum
 	token   metric.Int64ObservableGauge
@@ -73,6 +76,8 @@ func (m *meter) drop() {
 	}
 }
 
+var ofQueues = []float64{0, 1, 2, 4, 8, 16, table.MostTickets - 1}
+
 // The bounds of buckets, in seconds. The default ones are for milliseconds.
 var (
 	ofRPCs  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
@@ -99,6 +104,9 @@ func newMeter(provider metric.MeterProvider, api metric.Meter) *meter {
 	m.heartbeat = histogram("spindle.heartbeat.duration", "How long heartbeats took, by outcome.", ofRPCs)
 	m.failures = counter("spindle.rpc.failures", "Requests to Spanner that failed, by step and code.")
 	var err error
+	m.queue, err = api.Float64Histogram("spindle.queue.length", metric.WithDescription("How many processes waited for the lock already when this one began to; 32 is 32 or more."),
+		metric.WithUnit("{process}"), metric.WithExplicitBucketBoundaries(ofQueues...))
+	Report(err)
 	m.held, err = api.Int64ObservableUpDownCounter("spindle.held",
 		metric.WithDescription("1 if this process holds the lock, 0 if it is a candidate; of a semaphore, how many slots it holds."))
 	Report(err)

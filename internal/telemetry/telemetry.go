@@ -152,6 +152,11 @@ func (w *Watch) Tried(step elect.Step) {
 	}
 }
 
+// Queued reports that the candidate has entered the queue of one of its locks, behind so many.
+func (w *Watch) Queued(lock, before int) {
+	w.meter.queue.Record(context.Background(), float64(before), w.locks[min(lock, len(w.locks)-1)])
+}
+
 // Term reports on one term.
 type Term struct {
 	watch *Watch

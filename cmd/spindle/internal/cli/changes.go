@@ -64,6 +64,9 @@ func (s *story) note(before map[string]table.Listing, lock table.Listing) []chan
 	if known && was.State() == lock.State() && was.Token == lock.Token {
 		return nil
 	}
+	if before != nil && !known && lock.State() == table.Free && doneLine(lock) == "" {
+		return nil // somebody has begun to wait for it
+	}
 	text := what(lock)
 	switch part, _ := table.PartOf(lock.Name); {
 	case known && lock.State() == table.Free:

@@ -23,7 +23,8 @@ const statesHelp = `The states, by Spanner's clock:
   orphaned     somebody deleted its row, but not the lease row
   unreadable   its lease row does not say how long the holder may act, or was
                written by a newer version, so that only newer programs know
-  free         only what was done last under it is known`
+  free         it has no row: only what was done last under it is known, or who
+               waits for it`
 
 func newLs(o *common) *cobra.Command {
 	var f format
@@ -33,15 +34,18 @@ func newLs(o *common) *cobra.Command {
 		Aliases: []string{"list"},
 		Short:   "List the locks in the table",
 		Long: `Ls lists the locks in the table as they are at one instant, or only those whose
-names begin with PREFIX. It leaves out released locks unless --all is given;
-with --held it lists only those that are held. For a single lock, use spindle
-status.
+names begin with PREFIX. It leaves out released locks that nobody waits for,
+unless --all is given; with --held it lists only those that are held. For a
+single lock, use spindle status: it says who waits for it, too.
 
 SINCE is how long ago the term began, or the lock was released. BEAT is how long
 ago the last heartbeat was; a holder sends three in a lease. Both are by
 Spanner's clock alone. If the holder's id and value don't fit on the line, they
 are on a second line. What was done last under a lock (exec --every, --once, or
 lock.Once) is below it.
+
+"3 waiting, 12s the longest" is how many processes wait for the lock, by package
+lock. Those that wait for a semaphore are at its first slot that is listed.
 
 A group of package group is one line: how many members and partitions it has,
 and how many of these have no holder. --group opens it: its members, each with
@@ -109,7 +113,7 @@ type selection struct {
 
 // wants reports whether a lock is listed.
 func (s selection) wants(l table.Listing) bool {
-	return s.all || l.IsHeld() || !s.held && l.State() != table.Released
+	return s.all || l.IsHeld() || !s.held && (l.State() != table.Released || len(l.Waiters) > 0)
 }
 
 // none says that nothing was found.

@@ -58,6 +58,9 @@ type lockJSON struct {
 	DoneBy       string     `json:"done_by,omitempty"`
 	DoneAt       *time.Time `json:"done_at,omitempty"`
 	DoneAge      *float64   `json:"done_age_seconds,omitempty"`
+	Waiting      int        `json:"waiting,omitempty"`          // how many wait for it
+	WaitingMore  bool       `json:"waiting_at_least,omitempty"` // and more may
+	LongestWait  *float64   `json:"longest_wait_seconds,omitempty"`
 	Group        string     `json:"group,omitempty"` // that it is a part of
 	Partition    string     `json:"partition,omitempty"`
 	Member       string     `json:"member,omitempty"` // of a partition: the lock of who has it, or had it last
@@ -87,6 +90,10 @@ func jsonOf(l table.Listing) lockJSON {
 	if l.Done.Key != "" {
 		at, age := l.Done.At.UTC(), l.At.Sub(l.Done.At).Seconds()
 		j.Done, j.DoneBy, j.DoneAt, j.DoneAge = l.Done.Key, l.Done.By, &at, &age
+	}
+	if len(l.Waiters) > 0 {
+		longest := l.LongestWait().Seconds()
+		j.Waiting, j.WaitingMore, j.LongestWait = len(l.Waiters), l.Cut, &longest
 	}
 	if part, _ := table.PartOf(l.Name); l.IsPart() {
 		j.Group, j.Partition, j.Member = part.Group, part.Partition, l.Member.Name

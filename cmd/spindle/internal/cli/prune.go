@@ -37,6 +37,10 @@ that saw the last holder, and has not looked since, waits one lease if the row
 is gone. What was done last (exec --every, --once) is kept, as it would be done
 again. To forget it, delete the row NAME!done.
 
+Processes that wait for a lock of package lock have tickets in the table. Those
+that were written last more than a day ago are deleted, too: who waits for so
+long and lives puts its ticket there again.
+
 It works in batches. If it is interrupted, what it has deleted stays deleted.
 The --timeout is for each request.
 ` + commonCodes,
@@ -88,9 +92,19 @@ func pruneIn(ctx context.Context, o *common, t table.Table, ages table.Ages, dry
 			return stopped(ctx, o, pruned, err)
 		}
 	}
+	tickets, err := pruneTickets(ctx, t, dryRun)
+	if err != nil {
+		return stopped(ctx, o, pruned, err)
+	}
 	which := fmt.Sprintf("%d locks, released at least %v ago", pruned, ages.Released)
 	if ages.Expired != 0 {
 		which += fmt.Sprintf(" or expired at least %v ago", ages.Expired)
+	}
+	switch {
+	case tickets == 1:
+		which += ", and 1 ticket of a waiter that is gone"
+	case tickets > 1:
+		which += fmt.Sprintf(", and %d tickets of waiters that are gone", tickets)
 	}
 	if dryRun {
 		fmt.Fprintf(os.Stderr, "%s, would be pruned\n", which)
@@ -98,6 +112,20 @@ func pruneIn(ctx context.Context, o *common, t table.Table, ages table.Ages, dry
 	}
 	fmt.Printf("pruned %s\n", which)
 	return nil
+}
+
+// pruneTickets deletes the tickets of waiters that are gone, and returns how many they are.
+func pruneTickets(ctx context.Context, t table.Table, dryRun bool) (n int, err error) {
+	for tickets, err := range t.StaleTickets(ctx) {
+		if err == nil && !dryRun {
+			err = t.Queue(ctx, tickets...)
+		}
+		if err != nil {
+			return n, fmt.Errorf("tickets of waiters: %w", err)
+		}
+		n += len(tickets)
+	}
+	return n, nil
 }
 
 // patient is the table with a timeout for each request, however many there are.

@@ -105,17 +105,17 @@ func rowsOf(p *paper, l look, at time.Time) (all []row) {
 		if l.Token != 0 {
 			token = l.Token.String()
 		}
-		return row{name, show(l.Holder()) + more, token, lease(p, l, at)}
+		return row{name, joined("  ", show(l.Holder()), more), token, lease(p, l, at)}
 	}
 	for _, lock := range l.locks {
-		all = append(all, of(show(lock.Name), lock, ""))
+		all = append(all, of(show(lock.Name), lock, waiting(lock)))
 	}
 	for _, g := range l.groups {
 		all = append(all, row{name: show(g.prefix) + " is " + string(g.state()) + ": " + g.sum()})
 		has := g.has()
 		for _, m := range g.members {
 			if m.State() != table.Released {
-				all = append(all, of("  "+slotOf(m.Name), m, fmt.Sprintf("  has %d", len(has[m.Name]))))
+				all = append(all, of("  "+slotOf(m.Name), m, fmt.Sprintf("has %d", len(has[m.Name]))))
 			}
 		}
 	}

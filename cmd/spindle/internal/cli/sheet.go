@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spindle-lock/spindle/internal/stage"
@@ -23,7 +24,12 @@ type entry struct {
 var lockColumns = []string{"LOCK", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HOLDER AND VALUE"}
 
 func lockEntry(l table.Listing) entry {
-	return entry{name: l.Name, cells: cells(l), state: l.State(), tail: whose(l), below: doneLine(l), json: jsonOf(l), trouble: l.Unreadable}
+	return entry{name: l.Name, cells: cells(l), state: l.State(), tail: joined("  ", whose(l), waiting(l)), below: doneLine(l), json: jsonOf(l), trouble: l.Unreadable}
+}
+
+// joined puts a separator between the texts that are not empty.
+func joined(separator string, texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), separator)
 }
 
 // cells are the columns of a lock for people, without its holder and value.

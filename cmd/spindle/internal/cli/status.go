@@ -31,7 +31,10 @@ one's, and its token is its own. A group as such is no lock: for that, use
 spindle members.
 
 What was done last under the lock, by exec --every, --once or lock.Once, is said
-as well.
+as well, and which processes wait for it, by package lock: the first ten, in
+their order; --output json has up to 32 of them or more. One that was killed is
+among them until the next holder passes its place. The waiters of a semaphore
+are those of each of its slots, such as pool/slot/0000.
 
 The answer is about the past: the lock may have changed hands since. Use it to
 decide where to look, not what to write: for that there is the token.
@@ -60,9 +63,9 @@ Exit codes:
 				switch {
 				case quiet:
 				case f.json:
-					err = printJSON(os.Stdout, jsonOf(l))
+					err = printJSON(os.Stdout, statusJSON{jsonOf(l), waitersOf(l)})
 				default:
-					_, err = fmt.Println(sentence(l))
+					_, err = fmt.Println(sentence(l) + waiterLines(l))
 				}
 				if err != nil {
 					return err

@@ -66,6 +66,48 @@ func TestWatchDoesNotCallALockGoneThatNeverWas(t *testing.T) {
 	assert.Contains(t, last[0].Text, "gone")
 }
 
+// Who begins to wait, or gives up, changes no lock.
+func TestWatchTellsNothingOfThoseWhoWait(t *testing.T) {
+	var s story
+	next := func(l ...table.Listing) (texts []string) {
+		for _, c := range s.next(look{locks: l, at: at(200)}) {
+			texts = append(texts, c.Name+" "+c.Text)
+		}
+		return texts
+	}
+	free := table.Listing{Observation: table.Observation{Name: "y", At: at(200)}, Waiters: []table.Ticket{{ID: "w"}}}
+	x := held("x", "a", at(100), at(101), time.Second)
+	assert.Len(t, next(x), 1)
+	x.Waiters = free.Waiters
+	assert.Empty(t, next(x, free))
+	x.Waiters = nil
+	assert.Empty(t, next(x))
+	assert.Empty(t, next(x, free))
+	assert.Equal(t, []string{"y held by w, token 100000000"}, next(x, held("y", "w", at(100), at(101), time.Second)))
+	assert.Equal(t, []string{"y gone: its row was pruned, or somebody deleted it"}, next(x, free))
+	assert.Empty(t, next(x))
+}
+
+func TestWaitersAreListedForPeople(t *testing.T) {
+	l := table.Listing{Observation: table.Observation{Name: "m", At: at(100)}}
+	assert.Empty(t, waiterLines(l)+waiting(l))
+	l.Waiters = []table.Ticket{{ID: "a\nb", Time: table.TokenAt(at(70))}, {Time: table.TokenAt(at(99)), Set: true}, {ID: "c", Time: table.TokenAt(at(101)), Key: "42"}}
+	assert.Equal(t, `
+  3 wait for it:
+    1. $'a\nb', for 30s
+    2. somebody, for 1.0s, and for other locks too
+    3. c, for 0s, to do 42`, waiterLines(l))
+	assert.Equal(t, "3 waiting, 30s the longest", waiting(l))
+	for range 9 {
+		l.Waiters = append(l.Waiters, table.Ticket{ID: "d", Time: table.TokenAt(at(99))})
+	}
+	assert.Contains(t, waiterLines(l), "\n     1. $'a")
+	assert.Contains(t, waiterLines(l), "\n    10. d, for 1.0s\n    and 2 more")
+	l.Cut = true
+	assert.Contains(t, waiterLines(l), "  at least 12 wait for it:")
+	assert.Contains(t, waiterLines(l), "\n    and at least 2 more")
+}
+
 func TestASheetFitsItsWidth(t *testing.T) {
 	long := held("a-lock-with-a-name-that-is-much-too-long-for-a-line", "host.example.com/4711/0c3f7c6e-8f0e-4e0b-9d57-1f4b7a4f2f11", at(1.7e9), at(1.7e9+1), 10*time.Second)
 	for _, width := range []int{60, 80, 200} {

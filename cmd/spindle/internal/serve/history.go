@@ -70,7 +70,7 @@ func (h *history) see(found []table.Listing, at time.Time) (touched []touch, for
 		k.forget(at.Add(-kept))
 		switch {
 		case present[name]:
-		case k.State() != table.Free, k.Done.Key != "", k.Undone != nil:
+		case k.State() != table.Free, k.Done.Key != "", k.Undone != nil, len(k.Waiters) > 0:
 			follow(table.Listing{Observation: table.Observation{Name: name, At: at}})
 		case len(k.terms) == 0:
 			delete(h.locks, name)
@@ -125,7 +125,7 @@ func (k *lock) follow(l table.Listing, first bool) touch {
 // differs reports whether a look shows more than another heartbeat.
 func (k *lock) differs(l table.Listing) bool {
 	return k.At.IsZero() || k.State() != l.State() || k.Token != l.Token || k.Holder() != l.Holder() || k.Writer != l.Writer || k.Member != l.Member ||
-		k.Done != l.Done || problem(k.Listing) != problem(l)
+		k.Done != l.Done || problem(k.Listing) != problem(l) || len(k.Waiters) != len(l.Waiters) || waitingSince(k.Listing) != waitingSince(l)
 }
 
 // begin adds a term, and returns how many of the last terms have changed.

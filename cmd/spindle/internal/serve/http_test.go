@@ -176,6 +176,58 @@ func TestAPageIsToldWhatWasDoneLast(t *testing.T) {
 	assert.Empty(t, told.Problem+told.Done, "somebody deleted it")
 }
 
+// Pages and metrics have how many wait for a lock and since when, while they do, also if nobody holds it.
+func TestAPageIsToldWhoWaits(t *testing.T) {
+	now := time.Now().Truncate(time.Millisecond)
+	ticket := func(queue string, since float64) table.Row {
+		w := table.Ticket{Queue: queue, Time: table.TokenAt(now.Add(time.Duration(since * float64(time.Second)))), Nonce: "n", ID: "w"}
+		return table.Row{Name: w.Row(), Heartbeat: now}
+	}
+	r := &rows{at: now, rows: held("job", "a", "", now.Add(-time.Minute), now)}
+	s, web := onAPage(t, r)
+	p := openTab(t, web.URL)
+	var first snapshotFrame
+	p.next(t, "snapshot", &first)
+	look := func(tickets ...table.Row) (f lookFrame, metrics string) {
+		r.rows = append(held("job", "a", "", now.Add(-time.Minute), now), tickets...)
+		require.NoError(t, s.Look(t.Context()))
+		p.next(t, "look", &f)
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		for line := range strings.Lines(w.Body.String()) {
+			if strings.HasPrefix(line, "spindle_lock_waiters") || strings.HasPrefix(line, "spindle_lock_longest") || strings.HasPrefix(line, "spindle_lock_held") {
+				metrics += strings.ReplaceAll(strings.TrimPrefix(line, "spindle_lock_"), `,table="locktable"`, "")
+			}
+		}
+		return f, metrics
+	}
+	f, metrics := look(ticket("job", -5), ticket("job", -2))
+	require.Len(t, f.Locks, 1)
+	assert.Equal(t, []any{2, now.UnixMilli() - 5000}, []any{f.Locks[0].Waiting, f.Locks[0].Since})
+	assert.Equal(t, `held{lock="job"} 1
+longest_wait_seconds{lock="job"} 5
+waiters{lock="job"} 2
+`, metrics)
+	f, _ = look(ticket("job", -5), ticket("job", -2))
+	assert.Empty(t, f.Locks, "it is told once")
+	f, metrics = look(ticket("job", -2), ticket("other", -9))
+	require.Len(t, f.Locks, 2)
+	assert.Equal(t, []any{"other", "free", 1}, []any{f.Locks[1].Name, f.Locks[1].State, f.Locks[1].Waiting})
+	assert.Equal(t, `held{lock="job"} 1
+held{lock="other"} 0
+longest_wait_seconds{lock="job"} 2
+longest_wait_seconds{lock="other"} 9
+waiters{lock="job"} 1
+waiters{lock="other"} 1
+`, metrics)
+	f, metrics = look()
+	require.Len(t, f.Locks, 2)
+	assert.Equal(t, []int{0, 0}, []int{f.Locks[0].Waiting, f.Locks[1].Waiting})
+	assert.Equal(t, "held{lock=\"job\"} 1\nwaiters{lock=\"job\"} 0\n", metrics)
+	f, _ = look()
+	assert.Len(t, f.Forgotten, 1, "nothing is known of the other lock")
+}
+
 // shows is what a page has of the terms of a lock, after a frame.
 func shows(terms []termWire, l lockWire) []termWire {
 	if l.All {

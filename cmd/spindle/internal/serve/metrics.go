@@ -57,6 +57,8 @@ var (
 	descChanges    = describe("spindle_lock_changes_total", "Terms that began since this process was started.", byLock...)
 	descJeopardies = describe("spindle_lock_jeopardies_total", "How often a holder was silent for two thirds of its lease.", byLock...)
 	descDone       = describe("spindle_done_timestamp_seconds", "When what is done once under the lock was done last, in seconds since 1970.", byLock...)
+	descWaiters    = describe("spindle_lock_waiters", "Processes that wait for the lock; of a semaphore, at its first slot only.", byLock...)
+	descLongest    = describe("spindle_lock_longest_wait_seconds", "How long the first of them has waited, of locks that somebody waits for.", byLock...)
 
 	descMembers    = describe("spindle_table_group_members", "Members of the group that were heard from within their leases.", byGroup...)
 	descPartitions = describe("spindle_table_group_partitions", "Partitions of the group that somebody has, or had once.", byGroup...)
@@ -70,7 +72,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descUp, descLocks, descHeld, descState, descHolder, descAge, descLease, descToken, descChanges, descJeopardies, descDone,
-		descMembers, descPartitions, descNobody} {
+		descWaiters, descLongest, descMembers, descPartitions, descNobody} {
 		to <- d
 	}
 }
@@ -103,11 +105,19 @@ func (m *metrics) collect() (all []prometheus.Metric) {
 			add(descDone, gauge, float64(k.Done.At.UnixMilli())/1000, name)
 		}
 		state := k.State()
-		if state == table.Free {
+		if state == table.Free && len(k.Waiters) == 0 {
 			continue // it has no row any more
 		}
-		count[state]++
-		if part, _ := table.PartOf(name); k.IsPart() {
+		if n := len(k.Waiters); n > 0 || !k.IsPart() {
+			add(descWaiters, gauge, float64(n), name)
+		}
+		if len(k.Waiters) > 0 {
+			add(descLongest, gauge, k.LongestWait().Seconds(), name)
+		}
+		if state != table.Free { // nobody has claimed what somebody waits for
+			count[state]++
+		}
+		if part, _ := table.PartOf(name); k.IsPart() && state != table.Free {
 			if groups[part.Group] == nil {
 				groups[part.Group] = &group{}
 			}

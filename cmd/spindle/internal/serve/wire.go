@@ -50,8 +50,10 @@ type lockWire struct {
 	Done       string     `json:"done,omitempty"` // the key of what was done last
 	DoneBy     string     `json:"done_by,omitempty"`
 	DoneAt     int64      `json:"done_at,omitempty"`
-	Group      string     `json:"group,omitempty"`  // that it is a part of
-	Member     string     `json:"member,omitempty"` // of a partition: the lock of who has it, or had it last
+	Group      string     `json:"group,omitempty"`         // that it is a part of
+	Member     string     `json:"member,omitempty"`        // of a partition: the lock of who has it, or had it last
+	Waiting    int        `json:"waiting,omitempty"`       // how many wait for it
+	Since      int64      `json:"waiting_since,omitempty"` // when the first of them came
 	Known      int64      `json:"known"`
 	Changes    int        `json:"changes,omitempty"`
 	Jeopardies int        `json:"jeopardies,omitempty"`
@@ -82,7 +84,7 @@ func millis(t time.Time) int64 {
 func (k *lock) wire(tail int) lockWire {
 	w := lockWire{ID: k.id, Name: k.Name, State: string(k.State()), Holder: k.holder(), Heartbeat: millis(k.Heartbeat),
 		Problem: problem(k.Listing), Done: k.Done.Key, DoneBy: k.Done.By, DoneAt: millis(k.Done.At),
-		Known: millis(k.known), Changes: k.changes, Jeopardies: k.jeopardies, All: tail == len(k.terms)}
+		Waiting: len(k.Waiters), Since: waitingSince(k.Listing), Known: millis(k.known), Changes: k.changes, Jeopardies: k.jeopardies, All: tail == len(k.terms)}
 	if id, named := k.Successor(); named {
 		w.Successor = id
 	}
@@ -99,6 +101,14 @@ func (k *lock) wire(tail int) lockWire {
 		w.Terms = append(w.Terms, t.wire())
 	}
 	return w
+}
+
+// waitingSince returns when the first of the waiters came.
+func waitingSince(l table.Listing) int64 {
+	if len(l.Waiters) == 0 {
+		return 0
+	}
+	return millis(l.Waiters[0].Time.Time())
 }
 
 // problem says what of a lock can't be read, if anything.

@@ -47,6 +47,7 @@ export class Detail {
     const share = left(lock, at);
     this.lease.textContent = share === null ? "" : `${short(lock.lease)}, ${share > 0 ? seconds(share * lock.lease) + " left" : short(-share * lock.lease) + " over"}`;
     this.done.textContent = lock.done ? `${short(at - lock.done_at)} ago` : "";
+    this.waiting.textContent = lock.waiting ? short(at - lock.waiting_since) : "";
     this.beat.textContent = lock.heartbeat ? `${seconds(at - lock.heartbeat)} ago` : "";
   }
 
@@ -58,6 +59,7 @@ export class Detail {
     this.lease = element("span", "");
     this.beat = element("span", "");
     this.done = element("span", "");
+    this.waiting = element("span", "");
     const facts = element("dl", "facts");
     const fact = (name, ...what) => facts.append(element("dt", "", name), element("dd", "", ...what));
     fact("State", element("span", "chip " + lock.state, lock.state));
@@ -69,6 +71,7 @@ export class Detail {
     const parts = partitions(lock);
     if (parts.length) fact("Partitions", ...parts.slice(0, 500).map((p) => element("bdi", "value", show(p.name.slice(p.name.indexOf("/partition/") + 11)))));
     if (lock.successor) fact("Next", element("bdi", "", show(lock.successor)));
+    if (lock.waiting) fact("Waiting", `${lock.waiting} ${lock.waiting === 1 ? "process" : "processes"}, the first for `, this.waiting);
     if (lock.done) fact("Last done", element("bdi", "value", show(lock.done)), when(lock.done_at, at, 3) + " UTC, ", this.done, ", by ", doer(lock));
     fact("Changes", `${lock.changes} since spindle serve was started`);
     if (lock.jeopardies) fact("Late", `${lock.jeopardies} ${lock.jeopardies === 1 ? "time" : "times"}, two thirds of the lease passed without a heartbeat`);

@@ -282,6 +282,7 @@ class Row {
     this.fold = element("span", "fold");
     this.fold.setAttribute("aria-hidden", "true");
     this.name = element("bdi", "main");
+    this.waiting = element("span", "waiting");
     this.value = element("bdi", "promised");
     this.done = element("span", "done");
     this.ago = element("span", "");
@@ -296,7 +297,7 @@ class Row {
     this.strip = new Strip();
     this.words = element("span", "hidden");
     this.element = element("div", "row",
-      cell("name", element("span", "line", this.fold, this.name), element("span", "sub", this.value, this.done)),
+      cell("name", element("span", "line", this.fold, this.name), element("span", "sub", this.waiting, this.value, this.done)),
       cell("holder", element("span", "line", this.swatch, this.holder), this.token),
       cell("state", element("div", "bar-line", this.state, this.left), this.bar),
       cell("changes", this.changes),
@@ -352,8 +353,16 @@ class Row {
     if (lock.token) since = `${lock.token} · ${short(at - Number(lock.token) / 1000)}`;
     else if (last && last.to) since = `for ${short(at - last.to)}`;
     this.text(this.token, since);
+    this.text(this.waiting, this.wait(lock, at));
     if (lock.done) this.text(this.ago, short(at - lock.done_at));
     this.lease(at);
+  }
+
+  // wait says how many wait for a lock, in few words: the column is narrow.
+  wait(lock, at) {
+    if (!lock.waiting) return "";
+    const longest = short(at - lock.waiting_since);
+    return lock.waiting === 1 ? `1 waits, for ${longest}` : `${lock.waiting} wait, up to ${longest}`;
   }
 
   // last says what was done last under a lock, or what of it can't be read.

@@ -65,7 +65,7 @@ export function away(f) {
 function put(l, was) {
   const lock = was || {terms: [], palette: new Map(), rev: 0};
   for (const key of ["holder", "value", "token", "successor", "problem", "group", "member", "done", "done_by"]) lock[key] = l[key] || "";
-  for (const key of ["heartbeat", "lease", "changes", "jeopardies", "done_at"]) lock[key] = l[key] || 0;
+  for (const key of ["heartbeat", "lease", "changes", "jeopardies", "done_at", "waiting", "waiting_since"]) lock[key] = l[key] || 0;
   Object.assign(lock, {id: l.id, name: l.name, state: l.state, known: l.known, rev: lock.rev + 1});
   lock.terms = l.all ? (l.terms || []) : joined(lock.terms, l.terms || []);
   lock.text = [l.name, l.holder, l.value, l.token, l.done, l.done_by].join("\n").toLowerCase();

@@ -1,0 +1,197 @@
+package table
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// slotsOf ends the queue of a semaphore. The names of its slots continue it with four digits.
+const slotsOf = "/slot/"
+
+// queuesOf returns the queues of those that may wait for a lock: its own, and that of the semaphore whose slot it is.
+func queuesOf(name string) []string {
+	queues := []string{name}
+	if i := strings.LastIndex(name, slotsOf); i >= 0 {
+		if digits := name[i+len(slotsOf):]; len(digits) == 4 && strings.Trim(digits, "0123456789") == "" {
+			queues = append(queues, name[:i+len(slotsOf)])
+		}
+	}
+	return queues
+}
+
+// queuesBelow is what the keys of all tickets begin with that wait for locks with this prefix, and maybe others. It reports
+// false if there is no such text of a good length: then their names are hashed.
+func queuesBelow(prefix string) (string, bool) {
+	if i := strings.LastIndex(prefix, slotsOf); i >= 0 {
+		prefix = prefix[:i+len(slotsOf)] // the waiters for slots have no digits
+	}
+	escaped := url.PathEscape(prefix)
+	return ticketPrefix + escaped, len(escaped) <= MaxName
+}
+
+// queued has the tickets of a look, by what the keys of their queues begin with.
+type queued map[string][]Row
+
+// queuedIn separates the tickets from the other rows.
+func queuedIn(rows []Row) (others []Row, q queued) {
+	q = queued{}
+	for _, row := range rows {
+		if !IsTicket(row.Name) {
+			others = append(others, row)
+			continue
+		}
+		if queue, _, ok := strings.Cut(row.Name[len(ticketPrefix):], "/"); ok {
+			key := ticketPrefix + queue + "/"
+			q[key] = append(q[key], row)
+		}
+	}
+	return others, q
+}
+
+// of returns the tickets of a queue.
+func (q queued) of(queue string) []Ticket { return Tickets(queue, q[queuePrefix(queue)]) }
+
+// locks assigns the queues to the locks. That of a semaphore belongs to its first slot among the names, which are sorted. For a
+// queue of another lock with the prefix it adds that one.
+func (q queued) locks(names []string, prefix string) map[string][]string {
+	all, known := map[string][]string{}, map[string]bool{}
+	if len(q) == 0 {
+		return all
+	}
+	for _, name := range names {
+		for _, queue := range queuesOf(name) {
+			if key := queuePrefix(queue); !known[key] {
+				known[key] = true
+				all[name] = append(all[name], queue)
+			}
+		}
+	}
+	for key := range q {
+		queue, ok := queueOf(key)
+		if !ok || known[key] || len(q.of(queue)) == 0 {
+			continue
+		}
+		name := queue
+		if strings.HasSuffix(queue, slotsOf) {
+			name += "0000"
+		}
+		if strings.HasPrefix(name, prefix) && CheckKey(name) == nil {
+			all[name] = append(all[name], queue)
+		}
+	}
+	return all
+}
+
+// attach gives a lock the waiters of its queues.
+func (l *Listing) attach(q queued, queues []string) {
+	for _, queue := range queues {
+		l.Waiters = append(l.Waiters, q.of(queue)...)
+	}
+	slices.SortStableFunc(l.Waiters, func(a, b Ticket) int { return cmp.Compare(a.Time, b.Time) })
+}
+
+// LongestWait returns how long the first of the waiters has waited.
+func (l Listing) LongestWait() time.Duration {
+	if len(l.Waiters) == 0 {
+		return 0
+	}
+	return max(l.At.Sub(l.Waiters[0].Time.Time()), 0)
+}
+
+// tickets reads the tickets of all locks with the prefix, and those of the names. They need not be of the same snapshot as the
+// locks: nothing depends on a ticket.
+func (t Table) tickets(ctx context.Context, prefix string, names map[string]bool) (all []Row, err error) {
+	if below, ok := queuesBelow(prefix); ok {
+		if all, _, err = t.Store.Read(ctx, "list", Present, Keys{All: true, Prefix: below}); err != nil {
+			return nil, err
+		}
+	}
+	var hashed []Range
+	for name := range names {
+		for _, queue := range queuesOf(name) {
+			if r := Waiting(queue, ""); strings.HasPrefix(r.From, ticketPrefix+hashMark) {
+				hashed = append(hashed, r)
+			}
+		}
+	}
+	if len(hashed) == 0 {
+		return all, nil
+	}
+	rows, _, err := t.Store.Read(ctx, "list", Present, Keys{Ranges: hashed})
+	return slices.Concat(all, rows), err
+}
+
+// further lists locks with waiters that a look has left out, since nobody holds them.
+func (t Table) further(ctx context.Context, names []string, about time.Time) (all []Listing, err error) {
+	for some := range slices.Chunk(names, pruneBatch) {
+		keys := withLeases(some, about)
+		for _, name := range some {
+			keys.Names = append(keys.Names, name+doneSuffix)
+		}
+		rows, at, err := t.Store.Read(ctx, "list", Present, keys)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list(some, at, rows)...)
+	}
+	return all, nil
+}
+
+// listQueued is list for the names with their waiters. It adds the locks of which only waiters are known: with reading, a look
+// has left some rows out, and those of these locks are read by themselves.
+func (t Table) listQueued(ctx context.Context, prefix string, names map[string]bool, at time.Time, rows []Row, q queued, reading bool) ([]Listing, error) {
+	queues := q.locks(slices.Sorted(maps.Keys(names)), prefix)
+	var others []string
+	for name := range queues {
+		if !names[name] {
+			others = append(others, name)
+		}
+	}
+	var found []Listing
+	if slices.Sort(others); reading {
+		var err error
+		if found, err = t.further(ctx, others, at); err != nil {
+			return nil, err
+		}
+	} else {
+		found = list(others, at, rows)
+	}
+	found = append(list(slices.Sorted(maps.Keys(names)), at, rows), found...)
+	for i := range found {
+		found[i].attach(q, queues[found[i].Name])
+	}
+	slices.SortFunc(found, func(a, b Listing) int { return strings.Compare(a.Name, b.Name) })
+	return found, nil
+}
+
+// StaleTickets yields deletes of tickets that nobody has written for the longest lease: their waiters are gone. Up to 200 at a
+// time; they are for Queue. One that lives after all puts its ticket again.
+func (t Table) StaleTickets(ctx context.Context) iter.Seq2[[]Write, error] {
+	return func(yield func([]Write, error) bool) {
+		for last, full := ticketPrefix, true; full; {
+			rows, at, err := t.Store.Read(ctx, "prune", Present, Keys{All: true, Prefix: ticketPrefix, After: last, Limit: page})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			var stale []Write
+			for _, row := range rows {
+				if last = row.Name; at.Sub(row.Heartbeat) > MaxLease {
+					stale = append(stale, Write{Kind: Delete, Name: row.Name})
+				}
+			}
+			for some := range slices.Chunk(stale, pruneBatch) {
+				if !yield(some, nil) {
+					return
+				}
+			}
+			full = len(rows) == page
+		}
+	}
+}
