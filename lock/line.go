@@ -26,7 +26,7 @@ type line struct {
 	mu      sync.Mutex
 	own     table.Ticket  // of no nonce: it has none
 	missing int           // looks in a row that did not find it
-	touched time.Time     // when it was last seen to be first in all its queues, and has said so
+	touched time.Time     // when its tickets were last put
 	ends    []string      // up to which row of each queue the look reads
 	seen    []fair.Line   // by the last look, one for each queue; nil: nothing was seen
 	rows    []table.Row   // of beside
@@ -150,7 +150,7 @@ func (l *line) turn(seen []elect.Sight) time.Duration {
 	if l.wait <= 0 {
 		l.leaves = nil
 		for _, q := range l.seen {
-			l.leave(q.Before())
+			l.leave(q.Passed())
 		}
 		l.leave(nil)
 	}
@@ -265,29 +265,29 @@ func (l *line) tickets() (own []table.Ticket) {
 // attend writes what the last look says is to be written: its ticket, if it has none, or if others have passed it; that it is
 // first in all its queues; and that tickets of its process which are none any more are gone. A ticket that others pass
 // again and again is followed by a new one: else who can queue and not claim would cost each turn its grace.
-func (l *line) attend(ctx context.Context, nonce string) error {
+func (l *line) attend(ctx context.Context, nonce string, seen []elect.Sight) error {
 	t := table.Table{Store: l.Store}
-	return t.Queue(ctx, l.due(nonce)...)
+	return t.Queue(ctx, l.due(nonce, seen)...)
 }
 
 // due are the writes that attend makes.
-func (l *line) due(nonce string) (writes []table.Write) {
+func (l *line) due(nonce string, seen []elect.Sight) (writes []table.Write) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.seen == nil {
 		return nil
 	}
-	has, first := true, true
+	has := true
 	for _, q := range l.seen {
 		has = has && (q.Has() || q.Beyond())
-		first = first && len(q.Before()) == 0 && !q.Beyond()
 		for _, t := range q.Tickets {
 			if t.Nonce == nonce && !t.Same(l.own) {
 				writes = append(writes, t.Delete())
 			}
 		}
 	}
-	l.own.Ready = l.ticket.Set && first
+	was := l.own.Ready
+	l.own.Ready = l.ticket.Set && l.isFirst(seen)
 	switch {
 	case l.own.Nonce == "", !has && l.missing >= 3:
 		l.take(nonce, table.TokenAt(l.at))
@@ -295,15 +295,27 @@ func (l *line) due(nonce string) (writes []table.Write) {
 		l.missing++
 	case l.own.Key != l.ticket.Key: // of another goroutine of the process
 		l.own.Key = l.ticket.Key
-	case l.own.Ready && l.at.Sub(l.touched) >= l.own.Grace:
-		l.touched = l.at
+	case l.own.Ready && (!was || l.at.Sub(l.touched) >= l.own.Grace), l.ticket.Set && l.at.Sub(l.touched) >= fair.SetRenews:
 	default:
 		return writes
 	}
+	l.touched = l.at
 	for _, t := range l.tickets() {
 		writes = append(writes, t.Put())
 	}
 	return writes
+}
+
+// isFirst reports whether the turn of a set has come in all its queues, for locks that are held and for those that are free.
+// Those before it for a free lock may have died: if nobody else wants that lock, nobody else passes them.
+func (l *line) isFirst(seen []elect.Sight) bool {
+	for i, q := range l.seen {
+		passes := seen[i].Free <= 0 && q.Wait(l.freeFor(seen[i]), l.clock.Random) <= 0
+		if !passes && (len(q.Before()) > 0 || q.Beyond()) {
+			return false
+		}
+	}
+	return true
 }
 
 // take gives it a ticket of that time.

@@ -444,3 +444,108 @@ func TestALockIsFreeAtLeastSinceItWasSeenToBe(t *testing.T) {
 	assert.Equal(t, 5*time.Second, see(2*time.Second, 1, 5*time.Second), "as the rows say, if that is longer")
 	assert.Zero(t, see(3*time.Second, 2, 0), "another had it in between")
 }
+
+// deadSets puts tickets of sets into a queue that have died.
+func (g *fairground) deadSets(n int, queue string) {
+	var writes []table.Write
+	for i := range n {
+		dead := table.Ticket{Queue: queue, Time: table.TokenAt(time.Now()) + table.Token(i), Nonce: fmt.Sprint("dead", i), ID: "dead", Grace: 215 * time.Millisecond, Set: true}
+		writes = append(writes, dead.Put())
+	}
+	require.NoError(g, g.rows.Commit(context.Background(), "test", writes))
+}
+
+// A holder that wants another lock may not wait for a set that waits for the holder.
+func TestAHolderDoesNotWaitForASetThatWaitsForIt(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		b, a := g.mutex("holder", "b"), g.mutex("holder", "a")
+		require.NoError(t, b.Lock(g.ctx))
+		set := All(nil, "locktable", []string{"a", "b"}, g.options("set", 0)...)
+		locked := g.await(g.ctx, set)
+		time.Sleep(2 * time.Second)
+		ctx, cancel := context.WithTimeout(g.ctx, time.Minute)
+		defer cancel()
+		start := time.Now()
+		if assert.NoError(t, a.Lock(ctx), "nobody holds it") {
+			t.Logf("taken after %v", time.Since(start))
+			time.Sleep(time.Second)
+			require.NoError(t, a.Unlock(g.ctx))
+		}
+		require.NoError(t, b.Unlock(g.ctx))
+		require.NoError(t, <-locked)
+	})
+}
+
+// One lock of a set is wanted by many, and in the queue of the other somebody has died.
+func TestADeadWaiterForOneLockDoesNotKeepASetFromAnother(t *testing.T) {
+	for _, dead := range []int{1, 40} {
+		t.Run(fmt.Sprint(dead), func(t *testing.T) {
+			takingTurns(t, func(g *fairground) {
+				for i := range 5 {
+					p := fmt.Sprint("process ", i)
+					g.loop(p, g.mutex(p, "a"), 200*time.Millisecond)
+				}
+				time.Sleep(5 * time.Second)
+				g.dead(dead, "b")
+				ctx, cancel := context.WithTimeout(g.ctx, time.Minute)
+				defer cancel()
+				set := All(nil, "locktable", []string{"a", "b"}, g.options("set", 0)...)
+				start := time.Now()
+				if assert.NoError(t, set.Lock(ctx)) {
+					t.Logf("after %v", time.Since(start))
+					require.NoError(t, set.Unlock(g.ctx))
+				}
+				for _, key := range g.tickets() {
+					g.delete(key)
+				}
+			})
+		})
+	}
+}
+
+// Sets that have died in a queue do not end its order, and keep no other set from its turn.
+func TestDeadSetsDoNotEndTheOrder(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		g.deadSets(40, "m")
+		time.Sleep(2 * time.Minute)
+		for i := range 10 {
+			p := fmt.Sprint("process ", i)
+			g.loop(p, g.mutex(p, "m"), 100*time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		ctx, cancel := context.WithTimeout(g.ctx, time.Minute)
+		defer cancel()
+		set := All(nil, "locktable", []string{"m", "n"}, g.options("set", 0)...)
+		start := time.Now()
+		if assert.NoError(t, set.Lock(ctx)) {
+			t.Logf("set after %v", time.Since(start))
+			require.NoError(t, set.Unlock(g.ctx))
+		}
+		least, most, _ := g.run(time.Minute)
+		assert.Greater(t, least, 30)
+		assert.Less(t, most-least, 10)
+		for _, key := range g.tickets() {
+			g.delete(key)
+		}
+	})
+}
+
+// While a set waits for a holder, nobody deletes its tickets.
+func TestASetKeepsItsPlaceWhileItWaits(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		holder := g.mutex("holder", "b")
+		require.NoError(t, holder.Lock(g.ctx))
+		first := g.stays(g.mutex("first", "b"), 1)
+		locked := g.stays(All(nil, "locktable", []string{"a", "b"}, g.options("set", 0)...), 3)
+		before := g.tickets()
+		time.Sleep(10 * time.Minute)
+		m := g.mutex("other", "a")
+		require.NoError(t, m.Lock(g.ctx))
+		require.NoError(t, m.Unlock(g.ctx))
+		assert.Equal(t, before, g.tickets())
+		require.NoError(t, holder.Unlock(g.ctx))
+		require.NoError(t, <-first)
+		g.stop()
+		require.Error(t, <-locked)
+	})
+}
