@@ -70,11 +70,14 @@ func (t Ticket) Put() Write {
 // Delete deletes the ticket.
 func (t Ticket) Delete() Write { return Write{Kind: Delete, Name: t.Row()} }
 
+// placeLength is that of what comes after the queue in a key, at most: the time and a nonce of 63 bits.
+const placeLength = len("/") + tokenDigits + len("/") + 13
+
 // queuePrefix is what the keys of all tickets of a queue begin with. A name is escaped, so that that of one queue is never the
 // beginning of another's, and hashed if the key would be too long for a key.
 func queuePrefix(queue string) string {
 	escaped := url.PathEscape(queue)
-	if len(escaped) > MaxName {
+	if len(ticketPrefix)+len(escaped)+placeLength > MaxKey {
 		sum := sha256.Sum256([]byte(queue))
 		escaped = "#" + hex.EncodeToString(sum[:]) // which is no escaped name
 	}
