@@ -357,16 +357,15 @@ func (l *line) served() {
 func (l *line) handOn(q *queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	q.ticket = l.own
 	t := table.Table{Store: l.Store}
 	var writes []table.Write
 	for _, own := range l.tickets() {
 		writes = append(writes, own.Delete())
 	}
-	q.forget = func() {
+	q.handOn(l.own, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), elect.Attempt(l.lease))
 		defer cancel()
 		// A ticket that stays costs those behind it its grace, once.
 		_ = elect.Insist(ctx, l.clock, l.lease, func(ctx context.Context) error { return t.Queue(ctx, writes...) })
-	}
+	})
 }

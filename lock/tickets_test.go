@@ -549,3 +549,43 @@ func TestASetKeepsItsPlaceWhileItWaits(t *testing.T) {
 		require.Error(t, <-locked)
 	})
 }
+
+// A process that holds a slot and waits for none any more has no ticket.
+func TestAWaitForASlotThatEndsLeavesNoTicketWhileItsProcessHoldsAnother(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		s := NewSemaphore(nil, "locktable", "s", 1, g.options("process", 0)...)
+		p, err := s.Acquire(g.ctx)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(g.ctx, 2*time.Second)
+		defer cancel()
+		_, err = s.Acquire(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Second)
+		assert.Empty(t, g.tickets(), "nobody waits")
+		require.NoError(t, p.Release(g.ctx))
+	})
+}
+
+// ctx ends at the very instant at which one that has the turn finds a slot free: what is left behind and what goes on share the
+// queue.
+func TestAWaitForASlotThatEndsAsItChoosesOne(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		holder := NewSemaphore(nil, "locktable", "s", 1, g.options("holder", 0)...)
+		waiter := NewSemaphore(nil, "locktable", "s", 1, g.options("waiter", 4*time.Millisecond)...)
+		for i := range 160 {
+			p, err := holder.Acquire(g.ctx)
+			require.NoError(t, err)
+			g.all.Go(func() {
+				time.Sleep(time.Duration(i%16) * time.Millisecond)
+				assert.NoError(t, p.Release(g.ctx))
+			})
+			ctx, cancel := context.WithTimeout(g.ctx, time.Duration(i/16+10)*time.Millisecond)
+			if p, err := waiter.Acquire(ctx); err == nil {
+				assert.NoError(t, p.Release(g.ctx))
+			}
+			cancel()
+			time.Sleep(time.Second)
+			assert.Empty(t, g.tickets())
+		}
+	})
+}
