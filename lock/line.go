@@ -145,7 +145,7 @@ func (l *line) turn(seen []elect.Sight) time.Duration {
 	defer l.mu.Unlock()
 	l.wait = 0
 	for i, q := range l.seen {
-		l.wait = max(l.wait, q.Wait(l.freeFor(seen[i]), l.clock.Random))
+		l.wait = max(l.wait, q.Wait(l.freeIn(q, seen[i]), l.clock.Random))
 	}
 	if l.wait <= 0 {
 		l.leaves = nil
@@ -186,6 +186,17 @@ func (l *line) slot(free []elect.Sight) (slot int, wait time.Duration, ok bool) 
 	}
 	l.wait = wait
 	return slot, wait, ok
+}
+
+// freeIn is how long a lock has been free for those of its queue. Nothing says since when one has no row: as those before did
+// not take it, it counts from the last that came.
+func (l *line) freeIn(q fair.Line, s elect.Sight) time.Duration {
+	free := l.freeFor(s)
+	if before := q.Before(); !s.Exists && len(before) > 0 {
+		last := slices.MaxFunc(before, func(a, b table.Ticket) int { return a.Beat.Compare(b.Beat) })
+		free = max(free, s.At.Sub(last.Beat))
+	}
+	return free
 }
 
 // freeFor is how long a lock has been free: as its rows say, or since it was first seen to be, if that is longer.
@@ -310,7 +321,7 @@ func (l *line) due(nonce string, seen []elect.Sight) (writes []table.Write) {
 // Those before it for a free lock may have died: if nobody else wants that lock, nobody else passes them.
 func (l *line) isFirst(seen []elect.Sight) bool {
 	for i, q := range l.seen {
-		passes := seen[i].Free <= 0 && q.Wait(l.freeFor(seen[i]), l.clock.Random) <= 0
+		passes := seen[i].Free <= 0 && q.Wait(l.freeIn(q, seen[i]), l.clock.Random) <= 0
 		if !passes && (len(q.Before()) > 0 || q.Beyond()) {
 			return false
 		}

@@ -589,3 +589,26 @@ func TestAWaitForASlotThatEndsAsItChoosesOne(t *testing.T) {
 		}
 	})
 }
+
+// The lock has no row, as it was pruned: nothing says since when it is free.
+func TestTryLockTakesALockWithoutARowThoughAWaiterDiedLongAgo(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		g.dead(1, "m")
+		m := g.mutex("m", "m")
+		var ok bool
+		for range 10 {
+			time.Sleep(time.Second)
+			var err error
+			if ok, err = m.TryLock(g.ctx); ok || err != nil {
+				require.NoError(t, err)
+				break
+			}
+		}
+		if assert.True(t, ok) {
+			require.NoError(t, m.Unlock(g.ctx))
+		}
+		for _, key := range g.tickets() {
+			g.delete(key)
+		}
+	})
+}
