@@ -120,3 +120,33 @@ func TestALookAtALongQueueIsBounded(t *testing.T) {
 	_, _, _ = ReadQueues(context.Background(), s, "observe", Present, Keys{Names: []string{"m"}}, Waiting("m", s.rows[31].Name))
 	assert.Equal(t, 1, s.reads, "up to the last that was read before")
 }
+
+// Locks whose names begin as the lock's do are among the lease rows that a first look reads.
+func TestALookAmongManyNamesReadsTheQueueOnce(t *testing.T) {
+	s := &counting{rows: []Row{rowOf(Ticket{Queue: "m", Time: 5, Nonce: "n"})}}
+	keys := Keys{Names: []string{"m"}}
+	for i := range 1000 {
+		s.rows = append(s.rows, Row{Name: fmt.Sprintf("m_%04d", i)})
+	}
+	keys.Ranges = []Range{{From: "m_", To: "m_9"}}
+	rows, _, err := ReadQueues(context.Background(), s, "observe", Present, keys, Waiting("m", ""))
+	assert.NoError(t, err)
+	assert.Equal(t, 2, s.reads)
+	assert.Len(t, Tickets("m", rows), 1)
+}
+
+// In the queues of a large set one is long: to read each by itself would take longer than a look may.
+func TestALongQueueOfALargeSetIsFoundSoon(t *testing.T) {
+	s := &counting{}
+	var queues []Range
+	for i := range 500 {
+		queues = append(queues, Waiting(fmt.Sprintf("%03d", i), ""))
+	}
+	for i := range 40_000 {
+		s.rows = append(s.rows, rowOf(Ticket{Queue: "077", Time: Token(i + 1), Nonce: "n"}))
+	}
+	rows, _, err := ReadQueues(context.Background(), s, "observe", Present, Keys{Names: []string{"m"}}, queues...)
+	assert.NoError(t, err)
+	assert.Less(t, s.reads, 25)
+	assert.Len(t, Tickets("077", rows), MostTickets)
+}
