@@ -133,7 +133,7 @@ func (s *contender) attend(ctx context.Context, w *waiting) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, elect.Attempt(s.config.Lease))
 	defer cancel()
-	if err := w.line.attend(ctx, w.queue.id(s.config.Clock)); err != nil {
+	if err := w.line.attend(ctx, w.queue.id(s.config.Clock), w.seen); err != nil {
 		return fmt.Errorf("queue: %w", err)
 	}
 	return nil

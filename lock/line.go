@@ -27,7 +27,7 @@ type line struct {
 	mu      sync.Mutex
 	own     table.Ticket  // of no nonce: it has none
 	missing int           // looks in a row that did not find it
-	touched time.Time     // when it was last seen to be first in all its queues, and has said so
+	touched time.Time     // when its tickets were last put
 	ends    []string      // up to which row of each queue the look reads
 	seen    []fair.Line   // by the last look, one for each queue; nil: nothing was seen
 	rows    []table.Row   // of beside
@@ -146,12 +146,12 @@ func (l *line) turn(seen []elect.Sight) time.Duration {
 	defer l.mu.Unlock()
 	l.wait = 0
 	for i, q := range l.seen {
-		l.wait = max(l.wait, q.Wait(l.freeFor(seen[i]), l.clock.Random))
+		l.wait = max(l.wait, q.Wait(l.freeIn(q, seen[i]), l.clock.Random))
 	}
 	if l.wait <= 0 {
 		l.leaves = nil
 		for _, q := range l.seen {
-			l.leave(q.Before())
+			l.leave(q.Passed())
 		}
 		l.leave(nil)
 	}
@@ -187,6 +187,17 @@ func (l *line) slot(free []elect.Sight) (slot int, wait time.Duration, ok bool) 
 	}
 	l.wait = wait
 	return slot, wait, ok
+}
+
+// freeIn is how long a lock has been free for those of its queue. Nothing says since when one has no row: as those before did
+// not take it, it counts from the last that came.
+func (l *line) freeIn(q fair.Line, s elect.Sight) time.Duration {
+	free := l.freeFor(s)
+	if before := q.Before(); !s.Exists && len(before) > 0 {
+		last := slices.MaxFunc(before, func(a, b table.Ticket) int { return a.Beat.Compare(b.Beat) })
+		free = max(free, s.At.Sub(last.Beat))
+	}
+	return free
 }
 
 // freeFor is how long a lock has been free: as its rows say, or since it was first seen to be, if that is longer.
@@ -266,29 +277,29 @@ func (l *line) tickets() (own []table.Ticket) {
 // attend writes what the last look says is to be written: its ticket, if it has none, or if others have passed it; that it is
 // first in all its queues; and that tickets of its process which are none any more are gone. A ticket that others pass
 // again and again is followed by a new one: else who can queue and not claim would cost each turn its grace.
-func (l *line) attend(ctx context.Context, nonce string) error {
+func (l *line) attend(ctx context.Context, nonce string, seen []elect.Sight) error {
 	t := table.Table{Store: l.Store}
-	return t.Queue(ctx, l.due(nonce)...)
+	return t.Queue(ctx, l.due(nonce, seen)...)
 }
 
 // due are the writes that attend makes.
-func (l *line) due(nonce string) (writes []table.Write) {
+func (l *line) due(nonce string, seen []elect.Sight) (writes []table.Write) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.seen == nil {
 		return nil
 	}
-	has, first := true, true
+	has := true
 	for _, q := range l.seen {
 		has = has && (q.Has() || q.Beyond())
-		first = first && len(q.Before()) == 0 && !q.Beyond()
 		for _, t := range q.Tickets {
 			if t.Nonce == nonce && !t.Same(l.own) {
 				writes = append(writes, t.Delete())
 			}
 		}
 	}
-	l.own.Ready = l.ticket.Set && first
+	was := l.own.Ready
+	l.own.Ready = l.ticket.Set && l.isFirst(seen)
 	switch {
 	case l.own.Nonce == "":
 		for i, q := range l.seen {
@@ -301,15 +312,27 @@ func (l *line) due(nonce string) (writes []table.Write) {
 		l.missing++
 	case l.own.Key != l.ticket.Key: // of another goroutine of the process
 		l.own.Key = l.ticket.Key
-	case l.own.Ready && l.at.Sub(l.touched) >= l.own.Grace:
-		l.touched = l.at
+	case l.own.Ready && (!was || l.at.Sub(l.touched) >= l.own.Grace), l.ticket.Set && l.at.Sub(l.touched) >= fair.SetRenews:
 	default:
 		return writes
 	}
+	l.touched = l.at
 	for _, t := range l.tickets() {
 		writes = append(writes, t.Put())
 	}
 	return writes
+}
+
+// isFirst reports whether the turn of a set has come in all its queues, for locks that are held and for those that are free.
+// Those before it for a free lock may have died: if nobody else wants that lock, nobody else passes them.
+func (l *line) isFirst(seen []elect.Sight) bool {
+	for i, q := range l.seen {
+		passes := seen[i].Free <= 0 && q.Wait(l.freeIn(q, seen[i]), l.clock.Random) <= 0
+		if !passes && (len(q.Before()) > 0 || q.Beyond()) {
+			return false
+		}
+	}
+	return true
 }
 
 // take gives it a ticket of that time.
@@ -351,16 +374,15 @@ func (l *line) served() {
 func (l *line) handOn(q *queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	q.ticket = l.own
 	t := table.Table{Store: l.Store}
 	var writes []table.Write
 	for _, own := range l.tickets() {
 		writes = append(writes, own.Delete())
 	}
-	q.forget = func() {
+	q.handOn(l.own, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), elect.Attempt(l.lease))
 		defer cancel()
 		// A ticket that stays costs those behind it its grace, once.
 		_ = elect.Insist(ctx, l.clock, l.lease, func(ctx context.Context) error { return t.Queue(ctx, writes...) })
-	}
+	})
 }

@@ -19,6 +19,7 @@ var queues = struct {
 type queue struct {
 	key   string
 	users int                  // the queue is forgotten with the last
+	wants int                  // how many wait for their turn
 	turn  chan struct{}        // has room for one: Go serves blocked senders in the order in which they came
 	holds atomic.Pointer[held] // what is held in this turn; of a mutex
 	slots slots
@@ -50,9 +51,30 @@ func (q *queue) leave() {
 		return
 	}
 	delete(queues.byKey, q.key)
+	q.giveUp()
+}
+
+// handOn leaves a place among the processes to the next goroutine, or to the one that leaves the queue last.
+func (q *queue) handOn(t table.Ticket, forget func()) {
+	queues.Lock()
+	defer queues.Unlock()
+	q.ticket, q.forget = t, forget
+}
+
+// unlessWanted forgets the place if nobody waits for the turn: those who hold a slot are in the queue, too.
+func (q *queue) unlessWanted() {
+	queues.Lock()
+	defer queues.Unlock()
+	if q.wants == 0 {
+		q.giveUp()
+	}
+}
+
+func (q *queue) giveUp() {
 	if q.ticket.Nonce != "" {
 		go q.forget()
 	}
+	q.ticket = table.Ticket{}
 }
 
 // id tells the tickets of this process. It is for the goroutine that has the turn.
@@ -82,12 +104,20 @@ func inTurn(key string) (h *held, behind int) {
 
 // wait waits for its turn, and reports false if ctx ended first.
 func (q *queue) wait(ctx context.Context) bool {
+	q.want(1)
+	defer q.want(-1)
 	select {
 	case q.turn <- struct{}{}:
 		return true
 	case <-ctx.Done():
 		return false
 	}
+}
+
+func (q *queue) want(n int) {
+	queues.Lock()
+	defer queues.Unlock()
+	q.wants += n
 }
 
 // next gives the turn to the next.

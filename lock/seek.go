@@ -59,6 +59,7 @@ func (k *seeker) line(ctx context.Context) bool {
 func (k *seeker) pass() {
 	if k.turn.CompareAndSwap(true, false) {
 		k.waiting.line.handOn(k.queue)
+		k.queue.unlessWanted()
 		k.queue.next()
 	}
 }

@@ -446,3 +446,171 @@ func TestALockIsFreeAtLeastSinceItWasSeenToBe(t *testing.T) {
 	assert.Equal(t, 5*time.Second, see(2*time.Second, 1, 5*time.Second), "as the rows say, if that is longer")
 	assert.Zero(t, see(3*time.Second, 2, 0), "another had it in between")
 }
+
+// deadSets puts tickets of sets into a queue that have died.
+func (g *fairground) deadSets(n int, queue string) {
+	var writes []table.Write
+	for i := range n {
+		dead := table.Ticket{Queue: queue, Time: table.TokenAt(time.Now()) + table.Token(i), Nonce: fmt.Sprint("dead", i), ID: "dead", Grace: 215 * time.Millisecond, Set: true}
+		writes = append(writes, dead.Put())
+	}
+	require.NoError(g, g.rows.Commit(context.Background(), "test", writes))
+}
+
+// A holder that wants another lock may not wait for a set that waits for the holder.
+func TestAHolderDoesNotWaitForASetThatWaitsForIt(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		b, a := g.mutex("holder", "b"), g.mutex("holder", "a")
+		require.NoError(t, b.Lock(g.ctx))
+		set := All(nil, "locktable", []string{"a", "b"}, g.options("set", 0)...)
+		locked := g.await(g.ctx, set)
+		time.Sleep(2 * time.Second)
+		ctx, cancel := context.WithTimeout(g.ctx, time.Minute)
+		defer cancel()
+		start := time.Now()
+		if assert.NoError(t, a.Lock(ctx), "nobody holds it") {
+			t.Logf("taken after %v", time.Since(start))
+			time.Sleep(time.Second)
+			require.NoError(t, a.Unlock(g.ctx))
+		}
+		require.NoError(t, b.Unlock(g.ctx))
+		require.NoError(t, <-locked)
+	})
+}
+
+// One lock of a set is wanted by many, and in the queue of the other somebody has died.
+func TestADeadWaiterForOneLockDoesNotKeepASetFromAnother(t *testing.T) {
+	for _, dead := range []int{1, 40} {
+		t.Run(fmt.Sprint(dead), func(t *testing.T) {
+			takingTurns(t, func(g *fairground) {
+				for i := range 5 {
+					p := fmt.Sprint("process ", i)
+					g.loop(p, g.mutex(p, "a"), 200*time.Millisecond)
+				}
+				time.Sleep(5 * time.Second)
+				g.dead(dead, "b")
+				ctx, cancel := context.WithTimeout(g.ctx, time.Minute)
+				defer cancel()
+				set := All(nil, "locktable", []string{"a", "b"}, g.options("set", 0)...)
+				start := time.Now()
+				if assert.NoError(t, set.Lock(ctx)) {
+					t.Logf("after %v", time.Since(start))
+					require.NoError(t, set.Unlock(g.ctx))
+				}
+				for _, key := range g.tickets() {
+					g.delete(key)
+				}
+			})
+		})
+	}
+}
+
+// Sets that have died in a queue do not end its order, and keep no other set from its turn.
+func TestDeadSetsDoNotEndTheOrder(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		g.deadSets(40, "m")
+		time.Sleep(2 * time.Minute)
+		for i := range 10 {
+			p := fmt.Sprint("process ", i)
+			g.loop(p, g.mutex(p, "m"), 100*time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		ctx, cancel := context.WithTimeout(g.ctx, time.Minute)
+		defer cancel()
+		set := All(nil, "locktable", []string{"m", "n"}, g.options("set", 0)...)
+		start := time.Now()
+		if assert.NoError(t, set.Lock(ctx)) {
+			t.Logf("set after %v", time.Since(start))
+			require.NoError(t, set.Unlock(g.ctx))
+		}
+		least, most, _ := g.run(time.Minute)
+		assert.Greater(t, least, 30)
+		assert.Less(t, most-least, 10)
+		for _, key := range g.tickets() {
+			g.delete(key)
+		}
+	})
+}
+
+// While a set waits for a holder, nobody deletes its tickets.
+func TestASetKeepsItsPlaceWhileItWaits(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		holder := g.mutex("holder", "b")
+		require.NoError(t, holder.Lock(g.ctx))
+		first := g.stays(g.mutex("first", "b"), 1)
+		locked := g.stays(All(nil, "locktable", []string{"a", "b"}, g.options("set", 0)...), 3)
+		before := g.tickets()
+		time.Sleep(10 * time.Minute)
+		m := g.mutex("other", "a")
+		require.NoError(t, m.Lock(g.ctx))
+		require.NoError(t, m.Unlock(g.ctx))
+		assert.Equal(t, before, g.tickets())
+		require.NoError(t, holder.Unlock(g.ctx))
+		require.NoError(t, <-first)
+		g.stop()
+		require.Error(t, <-locked)
+	})
+}
+
+// A process that holds a slot and waits for none any more has no ticket.
+func TestAWaitForASlotThatEndsLeavesNoTicketWhileItsProcessHoldsAnother(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		s := NewSemaphore(nil, "locktable", "s", 1, g.options("process", 0)...)
+		p, err := s.Acquire(g.ctx)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(g.ctx, 2*time.Second)
+		defer cancel()
+		_, err = s.Acquire(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Second)
+		assert.Empty(t, g.tickets(), "nobody waits")
+		require.NoError(t, p.Release(g.ctx))
+	})
+}
+
+// ctx ends at the very instant at which one that has the turn finds a slot free: what is left behind and what goes on share the
+// queue.
+func TestAWaitForASlotThatEndsAsItChoosesOne(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		holder := NewSemaphore(nil, "locktable", "s", 1, g.options("holder", 0)...)
+		waiter := NewSemaphore(nil, "locktable", "s", 1, g.options("waiter", 4*time.Millisecond)...)
+		for i := range 160 {
+			p, err := holder.Acquire(g.ctx)
+			require.NoError(t, err)
+			g.all.Go(func() {
+				time.Sleep(time.Duration(i%16) * time.Millisecond)
+				assert.NoError(t, p.Release(g.ctx))
+			})
+			ctx, cancel := context.WithTimeout(g.ctx, time.Duration(i/16+10)*time.Millisecond)
+			if p, err := waiter.Acquire(ctx); err == nil {
+				assert.NoError(t, p.Release(g.ctx))
+			}
+			cancel()
+			time.Sleep(time.Second)
+			assert.Empty(t, g.tickets())
+		}
+	})
+}
+
+// The lock has no row, as it was pruned: nothing says since when it is free.
+func TestTryLockTakesALockWithoutARowThoughAWaiterDiedLongAgo(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		g.dead(1, "m")
+		m := g.mutex("m", "m")
+		var ok bool
+		for range 10 {
+			time.Sleep(time.Second)
+			var err error
+			if ok, err = m.TryLock(g.ctx); ok || err != nil {
+				require.NoError(t, err)
+				break
+			}
+		}
+		if assert.True(t, ok) {
+			require.NoError(t, m.Unlock(g.ctx))
+		}
+		for _, key := range g.tickets() {
+			g.delete(key)
+		}
+	})
+}

@@ -13,6 +13,7 @@ const (
 	differ     = "TestWaitersTakeDifferentSlots"
 	passedOver = "TestASetIsWaitedForOnlyOnceItIsFirstEverywhere"
 	inTime     = "TestFirstComeFirstServed"
+	notForEver = "TestAFreeLockIsNotLeftToASetForEver"
 	smaller    = "TestSmallerKeysGoFirst"
 	takeTurns  = "TestTryLockPassesNobody"
 )
@@ -30,7 +31,10 @@ var fairMutants = slices.Concat(
 		one("who is slow has the grace of others", "TestTheHeadWaitsForNobodyAndTheOthersForItsGrace", fairLineGo,
 			"grace = max(grace, t.Grace)", "grace = max(grace, min(t.Grace, 200*time.Millisecond))"),
 		one("a lock is idle for a set that can't go on", passedOver, fairLineGo, "return !t.Set || l.isReady(t)", "return true"),
-		one("a set that is ready is passed", passedOver, fairLineGo, "wait = max(wait, l.readyFor(t))", "wait = max(wait, 0)"),
+		one("a set that is ready is passed", passedOver, fairLineGo, "wait = max(wait, min(l.readyFor(t), l.longestFor(t)-free))", "wait = max(wait, 0)"),
+		one("a lock is left to a set for ever", notForEver, fairLineGo, "min(l.readyFor(t), l.longestFor(t)-free)", "l.readyFor(t)"),
+		one("a set that is passed loses its place", notForEver, fairLineGo, "\t\tif !t.Set {\n", "\t\tif true {\n"),
+		one("dead sets keep their places", "TestASetThatIsNotHeardFromLosesItsPlace", fairLineGo, "> setDies", "> 1000*setDies"),
 		one("a set that is dead is waited for", passedOver, fairLineGo, "t.Ready && l.readyFor(t) > 0", "t.Ready"),
 		one("a larger key passes a smaller one", smaller, fairLineGo, "return t.Key < l.Own.Key", "return t.Time < l.Own.Time"),
 		one("ticks wait for other keys", smaller, fairLineGo, "table.Comparable(l.Own.Key, t.Key) && ", ""),
@@ -43,7 +47,7 @@ var fairMutants = slices.Concat(
 		one("a look reads a whole queue", "TestALookAtALongQueueIsBounded", ticketGo, "Limit: 100 + 8*len(keys.Names) + 2*MostTickets*len(queues)}", "Limit: 1 << 30}"),
 		one("a long queue hides the lock", "TestALookAtALongQueueIsBounded", ticketGo, "if err != nil || len(rows) < all.Limit {", "if true {"),
 		one("queues of other names are read", "TestQueuesOfNamesAreApart", ticketGo, "escaped := url.PathEscape(queue)", "escaped := strings.ReplaceAll(queue, \"%\", \"%25\")"),
-		one("a name too long for a key", "TestATicketIsReadAsItWasWritten", ticketGo, "if len(escaped) > MaxName {", "if false {"),
+		one("a name too long for a key", "TestATicketIsReadAsItWasWritten", ticketGo, "if len(ticketPrefix)+len(escaped)+placeLength > MaxKey {", "if false {"),
 		one("a grace without an end", "TestNonsenseInATicketIsPassedSoon", ticketGo, "min(max(grace, time.Millisecond), MaxGrace)", "max(grace, time.Millisecond)"),
 		one("nonsense in a ticket holds others up", "TestNonsenseInATicketIsPassedSoon", ticketGo, "grace = defaultGrace", "grace = MaxGrace"),
 		one("a lock that has the name of a ticket", "TestATicketIsReadAsItWasWritten", "internal/table/key.go", "case IsTicket(name):", "case IsTicket(name) && len(name) < 8:")),
@@ -56,7 +60,8 @@ var fairMutants = slices.Concat(
 		one("who goes to the end goes by a clock that is set", "TestASetClockMovesNobodyInTheQueue", lockLineGo, "l.clock.Now().Ran(l.ended)", "l.clock.Now().Since(l.ended)"),
 		one("a ticket that is gone stays away", "TestAWaiterWhoseTicketIsGonePutsItAgainThreeTimes", lockLineGo, "\tcase !has:\n\t\tl.missing++\n", "\tcase !has:\n\t\tl.missing++\n\t\treturn writes\n"),
 		one("a ticket that is passed again and again keeps its place", "TestAWaiterWhoseTicketIsGonePutsItAgainThreeTimes", lockLineGo, "!has && l.missing >= 3", "!has && l.missing >= 300"),
-		one("a set never says that it is ready", "TestASetGetsItsTurnAndLeavesNoLockIdleForLong", lockLineGo, "l.own.Ready = l.ticket.Set && first", "l.own.Ready = false"),
+		one("a set never says that it is ready", "TestASetGetsItsTurnAndLeavesNoLockIdleForLong", lockLineGo, "l.own.Ready = l.ticket.Set && l.isFirst(seen)", "l.own.Ready = false"),
+		one("a set that lives does not renew its tickets", "TestASetKeepsItsPlaceWhileItWaits", lockLineGo, "l.at.Sub(l.touched) >= fair.SetRenews", "false"),
 		one("who waits for a key waits for its turn", "TestThoseWhoWaitForAKeyLeaveAsSoonAsItIsDone", "lock/once.go",
 			"\t\tlast, at, err := w.line.done()\n\t\tif err == nil {\n\t\t\terr = forbids(last, at)\n\t\t}\n\t\tif err != nil {\n\t\t\treturn nil, 0, err\n\t\t}\n\t\treturn choose(seen)", "\t\treturn choose(seen)"),
 		one("sizes of those who wait count for nothing", "TestAWaiterOfASmallerSizeIsHeeded", lockLineGo, "n = min(n, t.Slots)", "n = min(n, n)"),

@@ -76,6 +76,29 @@ func (l Line) first(t table.Ticket) bool {
 	return t.Nonce < l.Own.Nonce
 }
 
+// Passed are the tickets that a claim deletes, if it need not wait: those before its own, but for sets, which keep their places,
+// unless they have died.
+func (l Line) Passed() (passed []table.Ticket) {
+	for _, t := range l.Before() {
+		if !t.Set {
+			passed = append(passed, t)
+		}
+	}
+	for _, t := range l.Tickets {
+		if t.Set && l.At.Sub(t.Beat) > setDies {
+			passed = append(passed, t)
+		}
+	}
+	return passed
+}
+
+// A set renews its tickets, ready or not. Nobody waits for those of sets that have died before they were ready, so nobody
+// passes them: 32 would hide the queue for ever.
+const (
+	SetRenews = 20 * time.Second
+	setDies   = time.Minute
+)
+
 // Wait is how long it has to leave a lock to those before it that has been free for so long: not at all, if not positive. Who
 // is at the head does not wait. Behind others it waits for the longest grace that one of them asks for, and for longer the
 // more they are, but far less than for one after the other: when many have died, those who live are not to wait for each.
@@ -93,10 +116,17 @@ func (l Line) Wait(free time.Duration, random func(time.Duration) time.Duration)
 	}
 	for _, t := range before {
 		if t.Set {
-			wait = max(wait, l.readyFor(t))
+			wait = max(wait, min(l.readyFor(t), l.longestFor(t)-free))
 		}
 	}
 	return wait
+}
+
+// longestFor is how long a free lock is left to a set that is ready: for longer the longer the set has waited, as the holder that
+// it waits for may hold for long, but a minute at most. That holder may wait for the free lock: without a bound both would wait
+// for ever.
+func (l Line) longestFor(t table.Ticket) time.Duration {
+	return min(max(l.At.Sub(t.Time.Time())/16, table.MaxGrace), time.Minute)
 }
 
 // longest is the longest grace, or that of a ticket that says none.

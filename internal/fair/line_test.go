@@ -87,9 +87,33 @@ func TestASetIsWaitedForOnlyOnceItIsFirstEverywhere(t *testing.T) {
 	idle.Ready = false
 	assert.Equal(t, 0, line(own, idle, own).Place())
 	assert.Equal(t, 1, line(own, set(1, 0), own).Place())
-	assert.Equal(t, 4*grace, line(own, set(1, 0), own).Wait(time.Hour, chance), "nobody passes it, however long the lock is free")
+	assert.Equal(t, 4*grace, line(own, set(1, 0), own).Wait(time.Second, chance), "nobody passes it, though the lock has been free for longer than its grace")
 	assert.Equal(t, 0, line(own, set(1, 4*grace), own).Place(), "it has not been heard from")
-	assert.Empty(t, line(own, idle, set(2, time.Hour), own).Before(), "and nobody deletes its ticket")
+	assert.Empty(t, line(own, idle, set(2, time.Hour), own).Before())
+}
+
+// A set may wait for a holder that waits for the free lock.
+func TestAFreeLockIsNotLeftToASetForEver(t *testing.T) {
+	own, ready := ticket(5), set(1, 0)
+	l := line(own, ready, own)
+	l.At = ready.Time.Time().Add(time.Second)
+	l.Tickets[0].Beat = l.At
+	assert.Positive(t, l.Wait(table.MaxGrace-time.Millisecond, chance))
+	assert.LessOrEqual(t, l.Wait(table.MaxGrace, chance), time.Duration(0))
+	l.At = ready.Time.Time().Add(10 * time.Minute)
+	l.Tickets[0].Beat = l.At
+	assert.Positive(t, l.Wait(30*time.Second, chance), "for longer, the longer it has waited")
+	assert.LessOrEqual(t, l.Wait(time.Minute, chance), time.Duration(0))
+	assert.Empty(t, l.Passed(), "and it keeps its place")
+}
+
+func TestASetThatIsNotHeardFromLosesItsPlace(t *testing.T) {
+	own, ready, single := ticket(5), set(1, 0), ticket(2)
+	l := line(own, ready, single, own)
+	l.At = ready.Beat.Add(2 * SetRenews)
+	assert.Equal(t, []table.Ticket{single}, l.Passed())
+	l.At = ready.Beat.Add(time.Minute + time.Second)
+	assert.ElementsMatch(t, []table.Ticket{single, ready}, l.Passed())
 }
 
 func TestSmallerKeysGoFirst(t *testing.T) {

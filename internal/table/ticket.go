@@ -73,11 +73,14 @@ func (t Ticket) Put() Write {
 // Delete deletes the ticket.
 func (t Ticket) Delete() Write { return Write{Kind: Delete, Name: t.Row()} }
 
+// placeLength is that of what comes after the queue in a key, at most: the time and a nonce of 63 bits.
+const placeLength = len("/") + tokenDigits + len("/") + 13
+
 // queuePrefix is what the keys of all tickets of a queue begin with. A name is escaped, so that that of one queue is never the
 // beginning of another's, and hashed if the key would be too long for a key.
 func queuePrefix(queue string) string {
 	escaped := url.PathEscape(queue)
-	if len(escaped) > MaxName {
+	if len(ticketPrefix)+len(escaped)+placeLength > MaxKey {
 		sum := sha256.Sum256([]byte(queue))
 		escaped = hashMark + hex.EncodeToString(sum[:])
 	}
@@ -144,24 +147,51 @@ func queueOf(key string) (queue string, ok bool) {
 const MostTickets = 32
 
 // ReadQueues reads keys with the first tickets of queues, whose keys are the ranges, or a few more. It takes one request unless
-// there are many: then those of each queue are read by themselves, as the queues are no part of what has to be one snapshot.
+// there are many: then the queues are read by themselves, as they are no part of what has to be one snapshot.
 func ReadQueues(ctx context.Context, s Store, step string, bound Bound, keys Keys, queues ...Range) ([]Row, time.Time, error) {
 	all := Keys{Names: keys.Names, Ranges: slices.Concat(keys.Ranges, queues), Limit: 100 + 8*len(keys.Names) + 2*MostTickets*len(queues)}
 	rows, at, err := s.Read(ctx, step, bound, all)
 	if err != nil || len(rows) < all.Limit {
 		return rows, at, err
 	}
+	first := rows
 	if rows, at, err = s.Read(ctx, step, bound, keys); err != nil {
 		return nil, at, err
 	}
-	for _, q := range queues {
-		tickets, _, err := s.Read(ctx, "queue", bound, Keys{Ranges: []Range{q}, Limit: MostTickets})
-		if err != nil {
-			return nil, at, err
+	end := first[len(first)-1].Name
+	if slices.ContainsFunc(queues, func(q Range) bool { return q.To >= end }) {
+		tickets, err := readTickets(ctx, s, bound, queues)
+		return append(rows, tickets...), at, err
+	}
+	for _, row := range first { // rows come in the order of their keys: all tickets were read, and other rows were too many
+		if IsTicket(row.Name) {
+			rows = append(rows, row)
 		}
-		rows = append(rows, tickets...)
 	}
 	return rows, at, nil
+}
+
+// readTickets reads the first tickets of each queue. It finds the few queues that are long by halves: to read each of a large
+// set's by itself would take longer than a look may.
+func readTickets(ctx context.Context, s Store, bound Bound, queues []Range) ([]Row, error) {
+	if len(queues) == 0 {
+		return nil, nil
+	}
+	limit := 2 * MostTickets * len(queues)
+	if len(queues) == 1 {
+		limit = MostTickets
+	}
+	rows, _, err := s.Read(ctx, "queue", bound, Keys{Ranges: queues, Limit: limit})
+	if err != nil || len(queues) == 1 || len(rows) < limit {
+		return rows, err
+	}
+	half := len(queues) / 2
+	first, err := readTickets(ctx, s, bound, queues[:half])
+	if err != nil {
+		return nil, err
+	}
+	second, err := readTickets(ctx, s, bound, queues[half:])
+	return append(first, second...), err
 }
 
 // Queue writes and deletes tickets.

@@ -3,6 +3,8 @@ package table
 import (
 	"context"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,10 +25,10 @@ func rowOf(t Ticket) Row {
 
 func TestATicketIsReadAsItWasWritten(t *testing.T) {
 	long := strings.Repeat("ü", MaxName/2)
-	for _, queue := range []string{"m", "a/b", "a%2Fb", "#", "s/slot/", long} {
-		want := Ticket{Queue: queue, Time: 1_700_000_000_000_000, Nonce: "n1", ID: "host/1", Grace: 215 * time.Millisecond, Key: "3", Slots: 4, Set: true, Ready: true, Beat: time.UnixMicro(7)}
+	for _, queue := range []string{"m", "a/b", "a%2Fb", "#", "s/slot/", long, strings.Repeat("m", MaxName), strings.Repeat("m", MaxName-20)} {
+		want := Ticket{Queue: queue, Time: 1_700_000_000_000_000, Nonce: strconv.FormatInt(math.MaxInt64, 36), ID: "host/1", Grace: 215 * time.Millisecond, Key: "3", Slots: 4, Set: true, Ready: true, Beat: time.UnixMicro(7)}
 		row := rowOf(want)
-		assert.LessOrEqual(t, len(row.Name), MaxKey+100)
+		assert.LessOrEqual(t, len(row.Name), MaxKey, "tables may have no room for a longer one")
 		assert.True(t, IsTicket(row.Name))
 		assert.Equal(t, []Ticket{want}, Tickets(queue, []Row{row}))
 		r := Waiting(queue, "")
@@ -117,4 +119,34 @@ func TestALookAtALongQueueIsBounded(t *testing.T) {
 	s.reads = 0
 	_, _, _ = ReadQueues(context.Background(), s, "observe", Present, Keys{Names: []string{"m"}}, Waiting("m", s.rows[31].Name))
 	assert.Equal(t, 1, s.reads, "up to the last that was read before")
+}
+
+// Locks whose names begin as the lock's do are among the lease rows that a first look reads.
+func TestALookAmongManyNamesReadsTheQueueOnce(t *testing.T) {
+	s := &counting{rows: []Row{rowOf(Ticket{Queue: "m", Time: 5, Nonce: "n"})}}
+	keys := Keys{Names: []string{"m"}}
+	for i := range 1000 {
+		s.rows = append(s.rows, Row{Name: fmt.Sprintf("m_%04d", i)})
+	}
+	keys.Ranges = []Range{{From: "m_", To: "m_9"}}
+	rows, _, err := ReadQueues(context.Background(), s, "observe", Present, keys, Waiting("m", ""))
+	assert.NoError(t, err)
+	assert.Equal(t, 2, s.reads)
+	assert.Len(t, Tickets("m", rows), 1)
+}
+
+// In the queues of a large set one is long: to read each by itself would take longer than a look may.
+func TestALongQueueOfALargeSetIsFoundSoon(t *testing.T) {
+	s := &counting{}
+	var queues []Range
+	for i := range 500 {
+		queues = append(queues, Waiting(fmt.Sprintf("%03d", i), ""))
+	}
+	for i := range 40_000 {
+		s.rows = append(s.rows, rowOf(Ticket{Queue: "077", Time: Token(i + 1), Nonce: "n"}))
+	}
+	rows, _, err := ReadQueues(context.Background(), s, "observe", Present, Keys{Names: []string{"m"}}, queues...)
+	assert.NoError(t, err)
+	assert.Less(t, s.reads, 25)
+	assert.Len(t, Tickets("077", rows), MostTickets)
 }
