@@ -422,9 +422,17 @@ var broken = []struct {
 	{"strong reads don't advance", asIfIdle, "strong", doctor.Note, "advanced by 0s"},
 	{"strong reads are of the past", func() *liar { return &liar{time: shifted(isStrong, -time.Minute)} }, "strong", doctor.Failed, "before a commit that was acknowledged"},
 	{"the clock is too slow", func() *liar { return &liar{time: clock(0.95)} }, "clock", doctor.Failed, "slow"},
+	{"a ticket is lost", func() *liar {
+		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+			if tag(r) == "spindle-queue" && len(r.Mutations) > 3 {
+				r.Mutations = slices.Delete(r.Mutations, 2, 3)
+			}
+			return do()
+		}}
+	}, "queue", doctor.Warning, "ticket 3 of a queue is that of"},
 	{"rows can't be deleted at the end", func() *liar {
 		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
-			if n := len(r.GetMutations()); n > 1 && r.GetMutations()[0].GetDelete() != nil && r.GetMutations()[n-1].GetDelete() != nil {
+			if tag(r) == "spindle-doctor" && slices.ContainsFunc(r.GetMutations(), func(m *sppb.Mutation) bool { return m.GetDelete() != nil }) {
 				return status.Error(codes.FailedPrecondition, "not now")
 			}
 			return do()

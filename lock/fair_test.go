@@ -107,8 +107,31 @@ type locking interface {
 	Unlock(context.Context) error
 }
 
+// takes notes how long nobody had the locks.
+func (g *fairground) takes(names ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, name := range names {
+		if last, ok := g.left[name]; ok {
+			g.idle = append(g.idle, time.Since(last))
+		}
+	}
+}
+
+func (g *fairground) gives(names ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, name := range names {
+		g.left[name] = time.Now()
+	}
+}
+
 // loop takes turns until the end.
 func (g *fairground) loop(process string, m locking, hold time.Duration) {
+	names := []string{"m"}
+	if m, ok := m.(*Mutex); ok {
+		names = m.names
+	}
 	g.all.Go(func() {
 		for {
 			began := time.Now()
@@ -118,14 +141,10 @@ func (g *fairground) loop(process string, m locking, hold time.Duration) {
 			g.mu.Lock()
 			g.turns[process]++
 			g.waits[process] = append(g.waits[process], time.Since(began))
-			if last, ok := g.left["m"]; ok {
-				g.idle = append(g.idle, time.Since(last))
-			}
 			g.mu.Unlock()
+			g.takes(names...)
 			time.Sleep(hold)
-			g.mu.Lock()
-			g.left["m"] = time.Now()
-			g.mu.Unlock()
+			g.gives(names...)
 			if m.Unlock(context.Background()) != nil {
 				g.Error("it was lost")
 			}
@@ -309,9 +328,15 @@ func TestASetGetsItsTurnAndLeavesNoLockIdleForLong(t *testing.T) {
 			took := time.Since(began)
 			t.Logf("the set waited for %v", took)
 			assert.Less(t, took, 2*time.Duration(singles)*(2*time.Second+20*time.Millisecond), "two rounds")
+			g.takes(names...)
 			time.Sleep(2 * time.Second)
+			g.gives(names...)
 			require.NoError(t, set.Unlock(g.ctx))
 		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		t.Logf("a lock was idle for %v at most", slices.Max(g.idle))
+		assert.Less(t, slices.Max(g.idle), 3*time.Second, "for a turn of the others' holders")
 	})
 }
 

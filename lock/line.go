@@ -19,6 +19,7 @@ type line struct {
 	table.Store
 	clock  elect.Clock
 	lease  time.Duration
+	locks  int // that each look reads
 	queues []string
 	beside []string // further rows that each look reads: they are none of the lock's
 	enters func(queue, before int)
@@ -48,7 +49,7 @@ type since struct {
 // stand puts a waiter into the queues of what it wants, where its process has that ticket if it is in them already.
 func (s *contender) stand(w *waiting, own table.Ticket, queues ...string) {
 	w.ticket.ID, w.ticket.Set = s.config.ID, len(queues) > 1
-	w.line = &line{Store: w.watch.Table(s.table).Store, clock: s.config.Clock, lease: s.config.Lease, queues: queues, beside: w.beside,
+	w.line = &line{Store: w.watch.Table(s.table).Store, clock: s.config.Clock, lease: s.config.Lease, locks: max(len(queues), w.ticket.Slots), queues: queues, beside: w.beside,
 		enters: w.watch.Queued, ticket: w.ticket, own: own, ends: make([]string, len(queues)), free: map[string]since{}}
 }
 
@@ -259,7 +260,7 @@ func (l *line) pause(ago time.Duration) time.Duration {
 	return pause
 }
 
-func (l *line) pace() fair.Pace { return fair.Pace{Lease: l.lease, RoundTrip: l.took} }
+func (l *line) pace() fair.Pace { return fair.Pace{Lease: l.lease, RoundTrip: l.took, Locks: l.locks} }
 
 // tickets are its own, one for each queue.
 func (l *line) tickets() (own []table.Ticket) {

@@ -29,8 +29,9 @@ var (
 
 // Once does work once for each key, in whichever process asks first: the tick of a schedule, or the version of a schema.
 // Keys only grow, in the order of their bytes: once one is done, the smaller ones are not run any more, and to ask for one
-// of them is ErrPassed. Nor do callers that wait go in the order of their keys. So a Once is not for work of which every
-// key has to be run, such as the batches of an import; and a name is for one schedule, or for keys that are no ticks.
+// of them is ErrPassed. Of callers that wait the smallest key goes first, but one that comes too late is passed. So a Once is
+// not for work of which every key has to be run, such as the batches of an import; and a name is for one schedule, or for keys
+// that are no ticks.
 //
 // What was done last is a row beside the lock's, written in the commit that gives the lock back, and never pruned.
 //

@@ -140,7 +140,7 @@ func longest(before []table.Ticket) time.Duration {
 
 // Slot is for a semaphore with slots that have been free for so long, in an order on which all agree. Those in front each take
 // one, and another is lost for each grace that one has been free. It returns which one is its own, how many of those in front
-// have let their chance go by, or how long it has to wait before it looks again.
+// it passes, or how long it has to wait before it looks again.
 func (l Line) Slot(free []time.Duration) (slot, passed int, wait time.Duration, ok bool) {
 	if len(free) == 0 {
 		return 0, 0, 0, false
@@ -151,12 +151,13 @@ func (l Line) Slot(free []time.Duration) (slot, passed int, wait time.Duration, 
 	}
 	grace := longest(l.Before())
 	wait = grace
+	lost := 0
 	for _, f := range free {
-		passed += int(max(f, 0) / grace)
+		lost += int(max(f, 0) / grace)
 		wait = min(wait, grace-max(f, 0)%grace)
 	}
-	if place < len(free)+passed {
-		return place % len(free), min(passed, len(l.Before())), 0, true
+	if place < len(free)+lost {
+		return place % len(free), min(max(place-len(free)+1, 0), len(l.Before())), 0, true
 	}
 	return 0, 0, wait, false
 }

@@ -148,6 +148,9 @@ func TestWaitersTakeDifferentSlots(t *testing.T) {
 	assert.True(t, ok, "one of those before has let its chance go by")
 	assert.Equal(t, 0, slot)
 	assert.Equal(t, 1, passed)
+	_, passed, _, ok = line(b, all...).Slot([]time.Duration{time.Hour, time.Hour})
+	assert.True(t, ok)
+	assert.Zero(t, passed, "there is one for each of them, however long they were free")
 	_, _, wait, ok := line(c, all...).Slot([]time.Duration{grace / 4, 0})
 	assert.False(t, ok)
 	assert.Equal(t, 3*grace/4, wait)
@@ -188,6 +191,8 @@ func TestThePaceOfAWaiter(t *testing.T) {
 	assert.Equal(t, 30*time.Millisecond, p.Pause(1, 240*time.Millisecond))
 	assert.Equal(t, time.Second, p.Pause(31, time.Hour))
 	assert.Equal(t, 215*time.Millisecond, p.Grace())
+	many := Pace{Lease: 10 * time.Second, Locks: 1000}
+	assert.Equal(t, 100*time.Millisecond, many.Pause(0, 0), "who reads a thousand locks looks more rarely")
 	short := Pace{Lease: time.Second, RoundTrip: 300 * time.Millisecond}
 	assert.Equal(t, 10*time.Millisecond, short.Pause(0, time.Hour))
 	assert.Equal(t, 920*time.Millisecond, short.Grace(), "who is slow asks for more")

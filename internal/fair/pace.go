@@ -6,16 +6,18 @@ import "time"
 type Pace struct {
 	Lease     time.Duration // its own
 	RoundTrip time.Duration // of its last look
+	Locks     int           // that it looks at
 }
 
 // Pause is the time from one look to the next of one at that place in the queue of a lock that has been held for so long. Who
-// is first takes a lock within a sixteenth of the time that it was held; the others only have to know when they are next.
+// is first takes a lock within a sixteenth of the time that it was held; the others only have to know when they are next. A look
+// at many locks reads as many rows.
 func (p Pace) Pause(place int, held time.Duration) time.Duration {
-	head := min(max(held/16, 2*time.Millisecond), p.longest())
+	head := min(max(held/16, 2*time.Millisecond, time.Duration(p.Locks)*100*time.Microsecond), p.longest())
 	if place == 0 {
 		return head
 	}
-	behind := head + time.Duration(place)*max(head, min(2*p.RoundTrip, 10*time.Millisecond))
+	behind := head + time.Duration(place)*max(head, min(2*p.RoundTrip, 10*time.Millisecond)) + time.Duration(place-1)*head/2
 	return min(behind, max(min(p.Lease/10, time.Second), head))
 }
 
