@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/memtable"
 	"github.com/spindle-lock/spindle/internal/options"
 )
 
@@ -38,8 +39,8 @@ func TestDoGivesBackThoughItsCtxEndsMeanwhile(t *testing.T) {
 		p := b.process()
 		ctx, cancel := context.WithCancel(b.Context())
 		require.NoError(t, Do(ctx, p.mutex("m"), func(context.Context) error {
-			p.takes = time.Second
-			time.AfterFunc(time.Second/2, cancel)
+			p.Lose(memtable.Once("release"), nil)
+			time.AfterFunc(time.Second/2, cancel) // while the first attempt waits for its answer
 			return nil
 		}))
 		ok, err := b.process().mutex("m").TryLock(b.Context())

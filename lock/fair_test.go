@@ -45,7 +45,9 @@ func takingTurns(t *testing.T, f func(g *fairground)) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &fairground{T: t, rows: &memtable.Store{}, turns: map[string]int{}, waits: map[string][]time.Duration{}, left: map[string]time.Time{}}
 		g.spanner = memtable.NewLocking(g.rows)
-		g.ctx, g.stop = context.WithCancel(context.Background())
+		g.ctx, g.stop = context.WithTimeout(context.Background(), time.Hour)
+		defer g.all.Wait()
+		defer g.stop() // also of a test that has failed
 		f(g)
 		g.stop()
 		g.all.Wait()
@@ -264,7 +266,9 @@ func TestTryLockPassesNobody(t *testing.T) {
 		require.NoError(t, holder.Unlock(g.ctx))
 		ok, err := other.TryLock(g.ctx)
 		require.NoError(t, err)
-		assert.False(t, ok, "another waits")
+		if !assert.False(t, ok, "another waits") {
+			require.NoError(t, other.Unlock(g.ctx))
+		}
 		require.NoError(t, <-locked)
 		require.NoError(t, waiter.Unlock(g.ctx))
 		ok, err = other.TryLock(g.ctx)
@@ -324,7 +328,10 @@ func TestASetGetsItsTurnAndLeavesNoLockIdleForLong(t *testing.T) {
 		set := All(nil, "locktable", names, g.options("set", 0)...)
 		for range 3 {
 			began := time.Now()
-			require.NoError(t, set.Lock(g.ctx))
+			ctx, cancel := context.WithTimeout(g.ctx, 5*time.Minute)
+			err := set.Lock(ctx)
+			cancel()
+			require.NoError(t, err)
 			took := time.Since(began)
 			t.Logf("the set waited for %v", took)
 			assert.Less(t, took, 2*time.Duration(singles)*(2*time.Second+20*time.Millisecond), "two rounds")

@@ -241,13 +241,6 @@ func (l *line) slots(n int) int {
 	return n
 }
 
-// isQueued reports whether it has a ticket.
-func (l *line) isQueued() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.own.Nonce != ""
-}
-
 // pause is the time to its next look, after one of locks that had changed hands that long before.
 func (l *line) pause(ago time.Duration) time.Duration {
 	place := l.place()

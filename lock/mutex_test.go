@@ -476,3 +476,20 @@ func TestAnUnlockThatWasSentAgainIsNoLoss(t *testing.T) {
 		assert.NoError(t, next.Unlock(b.Context()))
 	})
 }
+
+// A heartbeat needs the lease row: without it another may hold the lock.
+func TestALockWhoseLeaseRowIsGoneIsLostAtTheNextHeartbeat(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		m := b.process().mutex("m")
+		require.NoError(t, m.Lock(b.Context()))
+		b.lose("m", m.Token())
+		time.Sleep(10 * time.Second)
+		assert.Zero(t, m.Token())
+		select {
+		case <-m.Lost():
+		default:
+			t.Error("it is not told")
+		}
+		assert.ErrorIs(t, m.Unlock(b.Context()), ErrNotHeld)
+	})
+}

@@ -15,7 +15,7 @@ import (
 )
 
 // seeker is one goroutine that wants a slot. It takes its place in the queue only if no slot is free, and gives
-// its turn to the next as soon as it has chosen one.
+// its turn to the next as soon as it has claimed one.
 type seeker struct {
 	*Semaphore
 	queue     *queue
@@ -146,16 +146,13 @@ func (k *seeker) isKnown(ctx context.Context, p *Permit, try bool) (bool, error)
 }
 
 // choose takes a slot that is free and that all know who hold one or wait for one, but for those that others of this process
-// have chosen. One that has a ticket keeps its turn in the process until its claim has deleted that.
+// have chosen.
 func (k *seeker) choose(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
 	common := min(k.common(holdersOf(seen)), k.waiting.line.slots(len(k.slots)), cmp.Or(k.limit, maxSlots))
 	k.limit = 0
 	free := slices.DeleteFunc(slices.Clone(seen), func(o elect.Sight) bool { return o.Free > 0 || o.Name >= slot(k.name, common) })
 	chosen, wait, ok := k.pick.from(free, k.waiting.line.slot)
 	switch {
-	case ok && !k.waiting.line.isQueued():
-		k.pass()
-		return []elect.Sight{chosen}, 0, nil
 	case ok:
 		return []elect.Sight{chosen}, 0, nil
 	case !k.turn.Load():
