@@ -27,7 +27,7 @@ func permanent(err error) bool {
 	return errors.Is(err, errFull) || errors.Is(err, table.ErrDone) || errors.Is(err, ErrPassed) || elect.Lasting(err)
 }
 
-// waiting is what the error of a wait says that ctx ended: how long, for whom, and what went wrong last.
+// waiting is one wait: what it asks for, where it stands in the queues, and what its error says if ctx ends it.
 type waiting struct {
 	since  elect.Instant
 	seen   []elect.Sight

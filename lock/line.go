@@ -154,17 +154,15 @@ func (l *line) turn(seen []elect.Sight) time.Duration {
 		for _, q := range l.seen {
 			l.leave(q.Passed())
 		}
-		l.leave(nil)
+		l.leave(l.tickets())
 	}
 	return l.wait
 }
 
-// leave adds to the next claim that it deletes these tickets, and its own.
-func (l *line) leave(passed []table.Ticket) {
-	for _, t := range append(passed, l.tickets()...) {
-		if w := t.Delete(); !slices.ContainsFunc(l.leaves, func(other table.Write) bool { return other.Name == w.Name }) {
-			l.leaves = append(l.leaves, w)
-		}
+// leave adds to the next claim that it deletes these tickets.
+func (l *line) leave(tickets []table.Ticket) {
+	for _, t := range tickets {
+		l.leaves = append(l.leaves, t.Delete())
 	}
 }
 
@@ -182,6 +180,7 @@ func (l *line) slot(free []elect.Sight) (slot int, wait time.Duration, ok bool) 
 	if ok {
 		l.leaves = nil
 		l.leave(q.Before()[:passed])
+		l.leave(l.tickets())
 		if l.own.Nonce == "" {
 			slot = int(l.clock.Random(time.Duration(len(free))))
 		}

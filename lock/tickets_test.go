@@ -15,6 +15,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/memtable"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -45,39 +46,17 @@ func (g *fairground) delete(key string) {
 	require.NoError(g, g.rows.Commit(context.Background(), "operator", []table.Write{{Kind: table.Delete, Name: key}}))
 }
 
-// cutOff is a way to the table that ends.
-type cutOff struct {
-	table.Store
-	off atomic.Bool
-}
-
-func (c *cutOff) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
-	if c.off.Load() {
-		<-ctx.Done()
-		return nil, time.Time{}, ctx.Err()
-	}
-	return c.Store.Read(ctx, step, bound, keys)
-}
-
-func (c *cutOff) Commit(ctx context.Context, step string, writes []table.Write) error {
-	if c.off.Load() {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	return c.Store.Commit(ctx, step, writes)
-}
-
 // Whoever dies at the head of the queue costs the next its grace, once.
 func TestAWaiterThatDiesAtTheHeadCostsItsGrace(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := g.mutex("holder", "m")
 		require.NoError(t, holder.Lock(g.ctx))
-		link := &cutOff{Store: g.spanner}
+		link := &memtable.Link{Store: g.spanner}
 		dead, cancel := context.WithCancel(g.ctx)
 		g.await(dead, New(nil, "locktable", "m", silent, func(c *options.Config) { c.Store, c.Process = link, "dead" }))
 		time.Sleep(500 * time.Millisecond)
 		next := g.stays(g.mutex("next", "m"), 2)
-		link.off.Store(true)
+		link.Cut()
 		free := time.Now()
 		require.NoError(t, holder.Unlock(g.ctx))
 		require.NoError(t, <-next)
@@ -391,7 +370,13 @@ func TestAWaiterThatCanNotQueueGetsTheLockInTheEnd(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := g.mutex("holder", "m")
 		require.NoError(t, holder.Lock(g.ctx))
-		store := refusing{g.spanner}
+		store := &memtable.Link{Store: g.spanner}
+		store.Refuse(func(step string) error {
+			if step == "queue" {
+				return errors.New("refused")
+			}
+			return nil
+		})
 		locked := g.await(g.ctx, New(nil, "locktable", "m", silent, func(c *options.Config) { c.Store, c.Process = store, "refused" }))
 		time.Sleep(time.Second)
 		require.NoError(t, holder.Unlock(g.ctx))
@@ -399,16 +384,6 @@ func TestAWaiterThatCanNotQueueGetsTheLockInTheEnd(t *testing.T) {
 		require.NoError(t, <-locked)
 		assert.Less(t, time.Since(free), time.Second)
 	})
-}
-
-// refusing refuses what is written into queues.
-type refusing struct{ table.Store }
-
-func (r refusing) Commit(ctx context.Context, step string, writes []table.Write) error {
-	if step == "queue" {
-		return errors.New("refused")
-	}
-	return r.Store.Commit(ctx, step, writes)
 }
 
 // Somebody sets the clock of a machine a day ahead while it holds the lock: its process does not wait for a day then.

@@ -20,8 +20,8 @@ const (
 
 var fairMutants = slices.Concat(
 	of("./internal/fair",
-		one("last come, first served", inTime, fairLineGo, "return t.Time < l.Own.Time", "return t.Time > l.Own.Time"),
-		one("two of one instant are both first", inTime, fairLineGo, "return t.Nonce < l.Own.Nonce", "return false"),
+		one("last come, first served", inTime, ticketGo, "cmp.Compare(t.Time, other.Time)", "cmp.Compare(other.Time, t.Time)"),
+		one("two of one instant are both first", inTime, ticketGo, "cmp.Or(cmp.Compare(t.Time, other.Time), cmp.Compare(t.Nonce, other.Nonce))", "cmp.Compare(t.Time, other.Time)"),
 		one("who has no ticket is first", inTime, fairLineGo, "\tcase l.Own.Nonce == \"\":\n\t\treturn true\n", "\tcase l.Own.Nonce == \"\":\n\t\treturn false\n"),
 		one("a process waits for its own old ticket", inTime, fairLineGo, "t.Nonce != l.Own.Nonce && ", ""),
 		one("the dead cost a grace each", manyDead, fairLineGo, "math.Log2(1+float64(place))", "float64(place)"),

@@ -70,10 +70,8 @@ func (l Line) first(t table.Ticket) bool {
 		return t.Key < l.Own.Key
 	case l.Own.Nonce == "":
 		return true
-	case t.Time != l.Own.Time:
-		return t.Time < l.Own.Time
 	}
-	return t.Nonce < l.Own.Nonce
+	return t.Compare(l.Own) < 0
 }
 
 // Passed are the tickets that a claim deletes, if it need not wait: those before its own, but for sets, which keep their places,
@@ -85,7 +83,7 @@ func (l Line) Passed() (passed []table.Ticket) {
 		}
 	}
 	for _, t := range l.Tickets {
-		if t.Set && l.At.Sub(t.Beat) > setDies {
+		if t.Set && !t.Same(l.Own) && l.At.Sub(t.Beat) > setDies {
 			passed = append(passed, t)
 		}
 	}

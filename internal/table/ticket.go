@@ -64,6 +64,11 @@ func (t Ticket) Row() string {
 // Same reports whether two are one ticket, as it was written now and then.
 func (t Ticket) Same(other Ticket) bool { return t.Time == other.Time && t.Nonce == other.Nonce }
 
+// Compare orders the tickets of one queue as their keys are ordered: first come, first served.
+func (t Ticket) Compare(other Ticket) int {
+	return cmp.Or(cmp.Compare(t.Time, other.Time), cmp.Compare(t.Nonce, other.Nonce))
+}
+
 // Put writes the ticket, whether it is there or not.
 func (t Ticket) Put() Write {
 	said, _ := json.Marshal(ticketJSON{format, t.ID, t.Grace.String(), t.Key, t.Slots, t.Set, t.Ready}) // strings and numbers: this can't fail
@@ -107,7 +112,7 @@ func Tickets(queue string, rows []Row) (tickets []Ticket) {
 			}
 		}
 	}
-	slices.SortStableFunc(tickets, func(a, b Ticket) int { return strings.Compare(a.Row(), b.Row()) })
+	slices.SortFunc(tickets, Ticket.Compare)
 	return tickets
 }
 
