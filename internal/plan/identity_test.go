@@ -1,0 +1,152 @@
+package plan
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const keep = time.Minute
+
+// pods returns members with an identity: pod i is in slots[i], or not there if that is -1.
+func pods(l List, slots ...int) []Member {
+	var members []Member
+	for i, slot := range slots {
+		if slot >= 0 {
+			m := in(l, slot)[0]
+			m.ID, m.Keep = "pod-"+strconv.Itoa(i), keep
+			members = append(members, m)
+		}
+	}
+	return members
+}
+
+// has returns what each pod has.
+func has(p *Plan, l List, members []Member) map[string][]int {
+	all := map[string][]int{}
+	for _, m := range members {
+		all[m.ID] = p.Assigned(l, m.Slot)
+	}
+	return all
+}
+
+func republished(t *testing.T, p *Plan, l List) *Plan {
+	t.Helper()
+	q, err := Decode(p.Encode(), l)
+	require.NoError(t, err)
+	require.True(t, p.Same(q) && q.Same(p), "the text says all of it")
+	require.Equal(t, p, q)
+	return q
+}
+
+// A StatefulSet's pods come back in other slots, and each has what its volume has. Nothing else moves.
+func TestAMemberThatIsBackHasItsOwn(t *testing.T) {
+	l := NewList(names("p", 0, 60))
+	all := pods(l, 0, 1, 2, 3, 4, 5)
+	p := next(t, nil, l, all)
+	own := has(p, l, all)
+
+	left := pods(l, 0, -1, 2, -1, -1, 5)
+	q := republished(t, next(t, p, l, left), l)
+	assert.Equal(t, bound(owners(t, p, l), left), moved(owners(t, p, l), owners(t, q, l)), "leaving moves no more than it must")
+	assert.True(t, q.Same(next(t, q, l, left)))
+
+	back := pods(l, 0, 4, 2, 1, 7, 5)
+	r := republished(t, next(t, q, l, back), l)
+	assert.Equal(t, own, has(r, l, back))
+	assert.Empty(t, r.evicted, "nothing is kept of who is back")
+	assert.True(t, r.Same(next(t, r, l, back)))
+}
+
+// What an evicted member had is kept while others come and go.
+func TestAMemoryOutlivesOtherChanges(t *testing.T) {
+	l := NewList(names("p", 0, 60))
+	all := pods(l, 0, 1, 2, 3, 4, 5)
+	p := next(t, nil, l, all)
+	own := has(p, l, all)
+	for _, slots := range [][]int{{-1, 1, 2, 3, 4, 5}, {-1, -1, 2, 3, 4, 5}, {-1, -1, -1, 3, 4, 5}} {
+		p = republished(t, next(t, p, l, pods(l, slots...)), l)
+	}
+	back := pods(l, 9, 8, 7, 3, 4, 5)
+	assert.Equal(t, own, has(next(t, p, l, back), l, back))
+}
+
+// A member that restarts so quickly that no plan was without it has its own, wherever it is now.
+func TestAMemberThatMovesTakesItsOwnAlong(t *testing.T) {
+	l := NewList(names("p", 0, 61))
+	all := pods(l, 0, 1, 2, 3)
+	p := next(t, nil, l, all)
+	swapped := pods(l, 1, 0, 2, 7)
+	assert.Equal(t, has(p, l, all), has(next(t, p, l, swapped), l, swapped))
+
+	// Pod 1 takes the slot of pod 0, which is gone: it has its own, and a share of the rest.
+	one := pods(l, -1, 0, 2, 3)
+	q := next(t, p, l, one)
+	assert.Subset(t, q.Assigned(l, 0), p.Assigned(l, 1))
+	assert.Equal(t, has(p, l, all), has(next(t, q, l, pods(l, 4, 0, 2, 3)), l, pods(l, 4, 0, 2, 3)))
+}
+
+// A stranger in the slot of an evicted member has what belongs to the slot, until its owner is back.
+func TestAStrangerInTheSlotIsNotTheMember(t *testing.T) {
+	l := NewList(names("p", 0, 60))
+	p := next(t, nil, l, pods(l, 0, 1, 2))
+	own := p.Assigned(l, 1)
+	stranger := append(pods(l, 0, -1, 2), in(l, 1)...)
+	q := republished(t, next(t, p, l, stranger), l)
+	assert.Equal(t, own, q.Assigned(l, 1), "entries stay in their slot")
+	r := next(t, q, l, append(stranger, pods(l, -1, 5)...))
+	assert.Len(t, r.Assigned(l, 1), 15)
+	assert.Subset(t, slices.Concat(r.Assigned(l, 1), r.Assigned(l, 5)), own, "the stranger gives up only to the member")
+}
+
+// An identity is kept for its time, which begins when the member is evicted, and not again with each plan.
+func TestAMemoryExpires(t *testing.T) {
+	l := NewList(names("p", 0, 60))
+	p := next(t, nil, l, pods(l, 0, 1, 2, 3))
+	left, back := pods(l, 0, -1, 2, 3), pods(l, 0, 9, 2, 3)
+	p = next(t, p, l, left)
+
+	q, _ := p.Next(l, left, now.Add(keep-time.Second))
+	assert.NotEmpty(t, q.evicted)
+	gone, _ := q.Next(l, left, now.Add(keep))
+	assert.Empty(t, gone.evicted)
+	assert.True(t, q.Same(gone) && gone.Same(q), "that time has passed is not published")
+
+	in, _ := q.Next(l, back, now.Add(keep-time.Second))
+	late, _ := q.Next(l, back, now.Add(keep))
+	assert.NotEqual(t, in.Assigned(l, 9), late.Assigned(l, 9))
+}
+
+// Members that keep no identity leave nothing behind.
+func TestWithoutAnIdentityNothingIsKept(t *testing.T) {
+	l := NewList(names("p", 0, 60))
+	p := next(t, nil, l, in(l, 0, 1, 2))
+	assert.Empty(t, next(t, p, l, in(l, 0, 1)).evicted)
+	members := pods(l, 0, 1, 2)
+	for i := range members {
+		members[i].Keep = 0
+	}
+	assert.Empty(t, next(t, next(t, p, l, members), l, members[:2]).evicted)
+}
+
+// When one is back before the others, it has as much of its own as its share allows, and the fewest partitions move.
+func TestOneIsBackBeforeTheOthers(t *testing.T) {
+	l := NewList(names("p", 0, 60))
+	all := pods(l, 0, 1, 2, 3, 4, 5)
+	p := next(t, nil, l, all)
+	own := has(p, l, all)
+	p = next(t, p, l, pods(l, 0, 1, 2, -1, -1, -1))
+	back := pods(l, 0, 1, 2, 8, -1, -1)
+	q := next(t, p, l, back)
+	assert.Equal(t, bound(owners(t, p, l), back), moved(owners(t, p, l), owners(t, q, l)))
+	assert.Subset(t, q.Assigned(l, 8), own["pod-3"])
+	for slot := range 3 {
+		mine := own["pod-"+strconv.Itoa(slot)]
+		assert.GreaterOrEqual(t, len(q.Assigned(l, slot)), 15, "%v of %v", q.Assigned(l, slot), mine)
+	}
+	assert.False(t, slices.ContainsFunc(q.evicted, func(e evicted) bool { return e.ID == "pod-3" }))
+}

@@ -1,0 +1,174 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Next returns the plan that follows if these are the members. All members compute the same, whatever list they have,
+// but for the names that only their own list adds. The nil plan says that nobody is known to have anything.
+//
+// False means that this member can't tell: the plan has just the names of another list, and a member with that list is
+// among members. That member will publish a plan that everybody can read.
+func (p *Plan) Next(l List, members []Member, now time.Time) (*Plan, bool) {
+	q := counting(members)
+	switch {
+	case p == nil:
+		p = &Plan{}
+	case p.opaque && q.bit(p.whole) != 0:
+		return nil, false
+	case p.opaque: // none of its entries is left
+		p = &Plan{}
+	}
+	a := q.follow(p, l, now)
+	for _, c := range a.classes() {
+		a.assign(c)
+	}
+	q.forget()
+	q.whole = q.only(l)
+	return q, true
+}
+
+// follow gives q the entries of p and the names of the list, each with who has it and who had it.
+func (q *Plan) follow(p *Plan, l List, now time.Time) *assigning {
+	s := q.succeed(p, l.digest, now)
+	a := &assigning{Plan: q, load: make([]int, len(q.members))}
+	bit, names := q.bit(l.digest), l.hashes
+	if bit == 0 {
+		names = nil
+	}
+	size := max(len(p.entries), len(names))
+	q.entries, a.home = make([]entry, 0, size), make([]int32, 0, size)
+	for i, j := 0, 0; i < len(p.entries) || j < len(names); {
+		e, home := entry{owner: none, former: none}, int32(none)
+		named := j < len(names) && (i == len(p.entries) || names[j] <= p.entries[i].hash)
+		if i < len(p.entries) && (!named || names[j] == p.entries[i].hash) {
+			e, home = s.of(p.entries[i])
+			i++
+		}
+		if named {
+			e.hash, e.lists = names[j], e.lists|bit
+			j++
+		}
+		if e.lists != 0 {
+			q.entries, a.home = append(q.entries, e), append(a.home, home)
+		}
+	}
+	return a
+}
+
+// succession says what the indexes of one plan are in the next.
+type succession struct {
+	lists   []uint16 // the bit of each list, or 0
+	members []heir
+	evicted []heir
+}
+
+// An heir is what a member has become.
+type heir struct {
+	member int32 // the index of the member that it is now, or that is in its slot; or none
+	former int32 // its index in evicted, or none
+}
+
+func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
+	var s succession
+	for _, list := range p.lists {
+		bit := q.bit(list)
+		if list == own { // follow gives it to its names
+			bit = 0
+		}
+		s.lists = append(s.lists, bit)
+	}
+	is, was := map[string]int32{}, map[string]bool{}
+	for i, m := range slices.Backward(q.members) {
+		is[m.ID] = int32(i)
+	}
+	for _, e := range p.evicted {
+		h := heir{none, none}
+		if e.Until > now.UnixMilli() {
+			was[e.ID] = true
+			if i, ok := is[e.ID]; ok {
+				h.member = i
+			} else {
+				h.former = q.remember(e)
+			}
+		}
+		s.evicted = append(s.evicted, h)
+	}
+	for _, m := range p.members {
+		was[m.ID] = m.ID != ""
+	}
+	for _, m := range p.members {
+		h := heir{int32(q.index(m.Slot)), none}
+		if h.member == none || q.members[h.member].ID != m.ID {
+			// Another member has taken the slot, and what belongs to it: but a member that is back, or has moved, has
+			// its own.
+			if h.member != none && was[q.members[h.member].ID] {
+				h.member = none
+			}
+			if i, ok := is[m.ID]; ok && m.ID != "" {
+				h.member = i
+			} else if m.ID != "" && m.Keep > 0 {
+				h.former = q.remember(evicted{m.ID, now.Add(m.Keep).UnixMilli()})
+			}
+		}
+		s.members = append(s.members, h)
+	}
+	return s
+}
+
+// of returns the entry as the next plan begins with it, and the member that had it, was evicted, and is back. A memory
+// outlives those who had the entry since: it is of the first one that was evicted.
+func (s succession) of(e entry) (next entry, home int32) {
+	next, home = entry{hash: e.hash, owner: none, former: none}, none
+	for i, bit := range s.lists {
+		if e.lists>>i&1 != 0 {
+			next.lists |= bit
+		}
+	}
+	if e.owner != none {
+		next.owner, next.former = s.members[e.owner].member, s.members[e.owner].former
+	}
+	if e.former != none && s.evicted[e.former] != (heir{none, none}) {
+		next.former, home = s.evicted[e.former].former, s.evicted[e.former].member
+	}
+	return next, home
+}
+
+// remember returns the index of the evicted member.
+func (p *Plan) remember(e evicted) int32 {
+	i := slices.IndexFunc(p.evicted, func(x evicted) bool { return x.ID == e.ID })
+	if i < 0 {
+		p.evicted = append(p.evicted, e)
+		return int32(len(p.evicted) - 1)
+	}
+	p.evicted[i].Until = max(p.evicted[i].Until, e.Until)
+	return int32(i)
+}
+
+// forget drops evicted members that had nothing, and sorts the others.
+func (p *Plan) forget() {
+	if len(p.evicted) == 0 {
+		return
+	}
+	used := make([]bool, len(p.evicted))
+	for _, e := range p.entries {
+		if e.former != none {
+			used[e.former] = true
+		}
+	}
+	var left []evicted
+	for i, e := range p.evicted {
+		if used[i] {
+			left = append(left, e)
+		}
+	}
+	slices.SortFunc(left, func(a, b evicted) int { return cmp.Compare(a.ID, b.ID) })
+	for i, e := range p.entries {
+		if e.former != none {
+			p.entries[i].former = int32(slices.IndexFunc(left, func(x evicted) bool { return x.ID == p.evicted[e.former].ID }))
+		}
+	}
+	p.evicted = left
+}
