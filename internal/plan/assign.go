@@ -96,9 +96,9 @@ func (a *assigning) keep(c class) []int {
 }
 
 // quotas returns how many partitions, of this class and those before it, each member has. A member that has more
-// already is left out, and so is what it has.
+// already is left out, and so is what it has: its quota is too low for any of this class.
 func (a *assigning) quotas(c class, kept []int) []int {
-	quota := slices.Clone(a.load)
+	quota := make([]int, len(a.members))
 	for in := slices.Clone(c.eligible); ; {
 		total := len(c.entries)
 		for _, i := range in {
@@ -106,13 +106,7 @@ func (a *assigning) quotas(c class, kept []int) []int {
 		}
 		a.split(total, in, kept, quota, c.trial)
 		n := len(in)
-		in = slices.DeleteFunc(in, func(i int) bool {
-			over := a.load[i] > quota[i]
-			if over {
-				quota[i] = a.load[i]
-			}
-			return over
-		})
+		in = slices.DeleteFunc(in, func(i int) bool { return a.load[i] > quota[i] })
 		if len(in) == n {
 			return quota
 		}

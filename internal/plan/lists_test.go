@@ -217,11 +217,70 @@ func TestMoreListsThanFit(t *testing.T) {
 	}
 }
 
+// What only one member can have counts: the others level what is left among them.
+func TestTheOthersShareWhatIsLeft(t *testing.T) {
+	all := names("p", 0, 60)
+	a, b := NewList(all), NewList(append(names("b", 0, 30), all...))
+	members := append(in(a, 1, 2, 3, 4, 5), in(b, 0)...)
+	p := next(t, next(t, nil, b, members), a, members)
+	assert.Len(t, p.Assigned(b, 0), 30)
+	for slot := 1; slot <= 5; slot++ {
+		assert.Len(t, p.Assigned(b, slot), 12)
+	}
+}
+
+// The remainder stays where it is, with what only one member can have too.
+func TestTheRemainderStays(t *testing.T) {
+	all := names("p", 0, 21)
+	a, b := NewList(all), NewList(append(slices.Clone(all), names("b", 0, 10)...))
+	members := append(in(b, 0), in(a, 1, 2)...)
+	for most := range 3 {
+		shown := func(i int) (int, bool) {
+			switch {
+			case i > 20:
+				return 0, true
+			case i == 20:
+				return most, true
+			}
+			return 1 + i/10, true
+		}
+		p := Of(b, members, shown)
+		q := next(t, next(t, p, b, members), a, members)
+		assert.Equal(t, owners(t, p, b), owners(t, q, b))
+	}
+}
+
+// When those that are not on trial have more than their share, the others still have one each at most.
+func TestATrialBesideAMemberThatHasEnough(t *testing.T) {
+	all := names("p", 0, 3)
+	a, b := NewList(all), NewList(append(names("b", 0, 30), all...))
+	members := append(in(b, 0), in(a, 1, 2, 3, 4)...)
+	for i := range members {
+		members[i].Weight, members[i].Trial = 5, i > 0
+	}
+	members[1].Weight = 100
+	p := next(t, next(t, nil, b, members), a, members)
+	assert.Len(t, p.Assigned(b, 0), 30)
+	for slot := 1; slot <= 4; slot++ {
+		assert.LessOrEqual(t, len(p.Assigned(b, slot)), 1)
+	}
+	assert.NotContains(t, owners(t, p, b), none)
+}
+
+// A member knows its own list better than a row does.
+func TestAMemberCorrectsItsOwnNames(t *testing.T) {
+	l, wrong, other := listOf("l", []uint64{2, 3}), listOf("l", []uint64{1, 2}), listOf("o", []uint64{9})
+	members := append(in(l, 0), in(other, 1)...)
+	p := next(t, next(t, nil, wrong, members), l, members)
+	assert.Equal(t, []uint64{2, 3}, []uint64{p.entries[0].hash, p.entries[1].hash})
+	assert.Len(t, p.entries, 2)
+}
+
 // Whatever lists, weights and trials there are: all that can be assigned is, trials are trials, nobody goes on publishing,
 // and members that read the same text compute the same.
 func TestAnyCrowdComesToRest(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 9))
-	for range 300 {
+	for range 100 {
 		lists := make([]List, 1+r.IntN(4))
 		for i := range lists {
 			from := r.IntN(30)

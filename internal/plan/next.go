@@ -81,7 +81,7 @@ func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
 		s.lists = append(s.lists, bit)
 	}
 	is, was := map[string]int32{}, map[string]bool{}
-	for i, m := range slices.Backward(q.members) {
+	for i, m := range q.members {
 		is[m.ID] = int32(i)
 	}
 	for _, e := range p.evicted {
@@ -143,7 +143,6 @@ func (p *Plan) remember(e evicted) int32 {
 		p.evicted = append(p.evicted, e)
 		return int32(len(p.evicted) - 1)
 	}
-	p.evicted[i].Until = max(p.evicted[i].Until, e.Until)
 	return int32(i)
 }
 

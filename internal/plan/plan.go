@@ -154,7 +154,7 @@ func (p *Plan) Same(q *Plan) bool {
 	if p == nil || q == nil {
 		return p == q
 	}
-	return p.opaque == q.opaque && slices.Equal(p.members, q.members) &&
+	return slices.Equal(p.members, q.members) &&
 		slices.EqualFunc(p.entries, q.entries, func(a, b entry) bool {
 			return a.hash == b.hash && a.lists == b.lists && a.owner == b.owner &&
 				(a.former == none || b.former == none || p.evicted[a.former] == q.evicted[b.former])

@@ -85,6 +85,8 @@ func TestADamagedTextIsAnError(t *testing.T) {
 		"an entry too few":           "{" + strings.Replace(one, `"n":2`, `"n":1`, 1) + "}\n" + body(1),
 		"an entry too many":          "{" + one + "}\n" + body(1, 2, 1),
 		"far more entries":           "{" + strings.Replace(one, `"n":2`, `"n":2000000000`, 1) + "}\n" + body(1, 2),
+		"too many for any memory":    "{" + strings.Replace(two, `"n":2`, `"n":4000000000000000000`, 1) + "}\n" + hashes(3, 1, 1, 9, 3, 2),
+		"bits after the last byte":   "{" + one + "}\n" + "AQJ",
 		"less than no entries":       "{" + strings.Replace(one, `"n":2`, `"n":-2`, 1) + "}\n" + body(1, 2),
 		"slots out of order":         "{" + strings.Replace(one, `"s":4`, `"s":1`, 1) + "}\n" + body(1, 2),
 		"a slot below 0":             "{" + strings.Replace(one, `"s":1`, `"s":-1`, 1) + "}\n" + body(1, 2),
