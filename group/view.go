@@ -36,8 +36,10 @@ type Member struct {
 	Partitions []string      // that it has, by name
 }
 
-// Members reads who is in a group, and who has what, in one RPC. It does not need Run, blocks until ctx ends at the
-// longest, and may be called from any goroutine. A group without members is an empty View.
+// Members reads who is in a group, and who has what, at one instant. It reads every row of the group: two for each
+// partition as a rule, and those of partitions that are in no list any more. It takes one RPC for fewer than 50,000 rows,
+// and one more for each further 50,000, one after the other. All RPCs read the same snapshot. Members does not need Run,
+// blocks until ctx ends at the longest, and may be called from any goroutine. A group without members is an empty View.
 func Members(ctx context.Context, db *spanner.Client, tableName, name string) (View, error) {
 	wrap := func(err error) error { return loop.Wrap("members", "group", name, tableName, err) }
 	if err := errors.Join(table.CheckTable(tableName), table.CheckGroup(name)); err != nil {

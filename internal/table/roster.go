@@ -32,7 +32,8 @@ type Sighting struct {
 // manyRanges is when one range over all partitions of a group is cheaper to read than one for each.
 const manyRanges = 2000
 
-// Roster reads the scope of a group in one RPC.
+// Roster reads the scope of a group in one call of Store.Read, or in two if the local clock is half a day behind. Only
+// the latter counts. Such a call is one RPC, and of All the rows more if they fill a page.
 func (t Table) Roster(ctx context.Context, group string, s Scope) (Roster, error) {
 	var rows []Row
 	var at time.Time

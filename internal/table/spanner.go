@@ -73,8 +73,9 @@ func refusedOptions(err error) bool {
 	return code == codes.InvalidArgument || code == codes.FailedPrecondition
 }
 
-// Read implements Store. All keys are read in pages of one snapshot: the client may keep a whole answer in
-// memory.
+// Read implements Store. It reads All keys in pages, one RPC each, since the client may keep a whole answer in memory.
+// The first page chooses the snapshot, and the others read at its timestamp: the rows are those of one instant. Other keys
+// are one RPC, however many rows they have.
 func (s Spanner) Read(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error) {
 	snapshot := spanner.StrongRead()
 	if bound == Present {
