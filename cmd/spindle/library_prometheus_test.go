@@ -22,10 +22,10 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// libraryMetrics starts a Go program's locks and returns the address of its /metrics: a lock that changes hands again and
+// libraryMetrics starts a Go program's locks and returns the address of its /metrics, and the database: a lock that changes hands again and
 // again, late writes that are fenced, a lock that can't be had, and a group. They are of another database than the
 // demo's, which changes none of their names.
-func libraryMetrics(t *testing.T) string {
+func libraryMetrics(t *testing.T) (address string, db *spindletest.Database) {
 	registry := prometheus.NewRegistry()
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func libraryMetrics(t *testing.T) string {
 	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	t.Cleanup(server.Close)
 
-	db := spindletest.New(t)
+	db = spindletest.New(t)
 	run := func(ctx context.Context, r interface {
 		Run(context.Context, ...chan<- error) error
 	}) (wait func()) {
@@ -72,5 +72,5 @@ func libraryMetrics(t *testing.T) string {
 			wait()
 		}
 	})
-	return server.Listener.Addr().String()
+	return server.Listener.Addr().String(), db
 }

@@ -19,12 +19,17 @@ import (
 )
 
 // TestEveryQueryOfTheDashboardIsAnswered scrapes the demo with a real Prometheus, and asks it all that the dashboard
-// asks, with a program beside it that reports of its own locks. It loads the alert rules too.
+// asks, with a program beside it that reports of its own locks, and has a group, which the demo has not. It loads the alert
+// rules too.
 func TestEveryQueryOfTheDashboardIsAnswered(t *testing.T) {
 	demo := start(t, []string{"SPINDLE_DB=", "SPANNER_EMULATOR_HOST="}, "spindle", "demo", "--serve=127.0.0.1:0")
 	page, err := url.Parse(demo.says(`The page is at (http://\S+)`))
 	require.NoError(t, err)
-	prometheus := startPrometheus(t, []string{page.Host, libraryMetrics(t)})
+	library, db := libraryMetrics(t)
+	serve := start(t, []string{"SPINDLE_DB=" + db.Path, "SPANNER_EMULATOR_HOST=" + db.Host}, "spindle", "serve", "--table", db.Table, "--listen", "127.0.0.1:0")
+	groups, err := url.Parse(serve.says(`is shown at (http://\S+)`))
+	require.NoError(t, err)
+	prometheus := startPrometheus(t, []string{page.Host, library, groups.Host})
 	began := time.Now()
 	demo.says("The page stays until")
 	require.Eventually(t, func() bool {

@@ -23,7 +23,8 @@ const serveHelp = `Serve shows the lock table to people and to Prometheus, until
   /         a page: each lock with its holder, its lease as a bar that runs out
             and is refilled, and a timeline of its terms of the last hour
   /metrics  for Prometheus: deploy/alerts.yaml has alert rules, and
-            deploy/dashboard.json is a dashboard for Grafana
+            deploy/dashboard.json is a dashboard for Grafana. The partitions of
+            a group are counted by state; --partition-metrics adds each of them
   /healthz  200 if the table was read lately, else 503 and the reason
 
 It reads the table once in each --every, however many pages are open, and writes
@@ -43,6 +44,8 @@ type serving struct {
 	hosts  []string
 	prefix string
 	every  time.Duration
+
+	partitionMetrics bool
 }
 
 const defaultListen = "127.0.0.1:8117"
@@ -62,6 +65,7 @@ func newServe(o *common) *cobra.Command {
 	c.Flags().StringVar(&s.listen, "listen", defaultListen, "the `address` to listen on, host:port")
 	c.Flags().StringSliceVar(&s.hosts, "host", nil, "a `name` by which a proxy on this machine asks for the page")
 	c.Flags().StringVar(&s.prefix, "prefix", "", "show only locks whose names begin with this `text`")
+	c.Flags().BoolVar(&s.partitionMetrics, "partition-metrics", false, "export metrics of each partition too: eight series for each")
 	c.Flags().DurationVar(&s.every, "every", time.Second, "how often to read the table")
 	return c
 }
@@ -105,7 +109,8 @@ func (s *serving) guarded(at net.Addr, server *serve.Server) http.Handler {
 func (s *serving) server(db *connection) *serve.Server {
 	return serve.New(serve.Config{
 		Locks: db.locks(), Prefix: s.prefix, Database: s.db, Table: s.table, Every: s.every, Timeout: min(s.timeout, max(5*time.Second, 5*s.every)),
-		Explain: s.explain,
+		PartitionMetrics: s.partitionMetrics,
+		Explain:          s.explain,
 		Failing: func(err error) {
 			if err != nil {
 				complain("can't read the locks, will try again: %v", s.explain(err))

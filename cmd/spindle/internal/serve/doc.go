@@ -4,6 +4,7 @@
 //   - server.go: what is shown, and the loop that reads the table
 //   - history.go: the terms of the last hour, in memory, as far as the table told; term.go: when one ended, and why
 //   - wire.go: what the page is told; feed.go: how each frame reaches every open page
-//   - http.go: who may ask, and what is answered; metrics.go: the answer to Prometheus
+//   - http.go: who may ask, and what is answered; metrics.go: the answer to Prometheus;
+//     groups.go: what it says of a group
 //   - page: the page, which loads nothing from elsewhere
 package serve

@@ -340,40 +340,6 @@ func TestAQuietServerIsHeardFrom(t *testing.T) {
 	})
 }
 
-// A group is three series, however many partitions it has: who is there, and what nobody has.
-func TestAGroupIsCounted(t *testing.T) {
-	now := time.Now().Add(-time.Second)
-	row := func(name, writer, promise string, since, heartbeat time.Time) []table.Row {
-		return []table.Row{{Name: name, Heartbeat: heartbeat, Token: since, Writer: writer},
-			{Name: table.LeaseKey(name, table.TokenAt(since)), Heartbeat: heartbeat, Token: since, Writer: promise}}
-	}
-	member := func(slot int, heartbeat time.Time) (key string, rows []table.Row) {
-		name, since := table.SlotName("a b", slot), now.Add(-time.Hour)
-		return table.LeaseKey(name, table.TokenAt(since)), row(name, "x", `{"lease":"10s","plan":"p"}`, since, heartbeat)
-	}
-	with := func(partition, key string) []table.Row {
-		return row(table.PartitionName("a b", partition), key, `{"with":"`+key+`","for":"10s"}`, now.Add(-time.Minute), now.Add(time.Millisecond-time.Minute))
-	}
-	alive, a := member(0, now)
-	silent, b := member(1, now.Add(-20*time.Second))
-	released := table.Row{Name: table.PartitionName("a b", "7"), Token: now}
-	all := append(append(a, b...), released, table.Row{Name: table.SlotName("a b", 2), Token: now})
-	for _, more := range [][]table.Row{with("1", alive), with("2", alive), with("3", silent), held("a b/partition", "plain", "", now, now.Add(time.Millisecond))} {
-		all = append(all, more...)
-	}
-	s := serverOn(&rows{rows: all})
-	require.NoError(t, s.Look(t.Context()))
-	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	var told []string
-	for line := range strings.Lines(w.Body.String()) {
-		if strings.HasPrefix(line, "spindle_table_group_") {
-			told = append(told, strings.ReplaceAll(line, `{group="a b",table="locktable"}`, ""))
-		}
-	}
-	assert.Equal(t, []string{"spindle_table_group_members 1\n", "spindle_table_group_partitions 4\n", "spindle_table_group_partitions_without_holder 2\n"}, told)
-}
-
 // A scrape before the first look, or while every look fails, must not take the table for one that is read: an alert waits
 // for spindle_table_up to be 0.
 func TestATableThatWasNeverReadIsNotUp(t *testing.T) {

@@ -43,7 +43,7 @@ func (m *metrics) looked(took time.Duration, err error) {
 	m.reads.Observe(took.Seconds())
 }
 
-var byLock, byGroup = []string{"table", "lock"}, []string{"table", "group"}
+var byLock = []string{"table", "lock"}
 
 var (
 	descUp         = describe("spindle_table_up", "1 if the table was read lately; else 0, and there are no series of locks.", "table")
@@ -59,10 +59,6 @@ var (
 	descDone       = describe("spindle_done_timestamp_seconds", "When what is done once under the lock was done last, in seconds since 1970.", byLock...)
 	descWaiters    = describe("spindle_lock_waiters", "Processes that wait for the lock; of a semaphore, at its first slot only.", byLock...)
 	descLongest    = describe("spindle_lock_longest_wait_seconds", "How long the first of them has waited, of locks that somebody waits for.", byLock...)
-
-	descMembers    = describe("spindle_table_group_members", "Members of the group that were heard from within their leases.", byGroup...)
-	descPartitions = describe("spindle_table_group_partitions", "Partitions of the group that somebody has, or had once.", byGroup...)
-	descNobody     = describe("spindle_table_group_partitions_without_holder", "Those of them that no member has.", byGroup...)
 )
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -99,7 +95,7 @@ func (m *metrics) collect() (all []prometheus.Metric) {
 	}
 	add(descUp, gauge, 1)
 	groups := map[string]*group{}
-	count := map[table.State]int{table.Held: 0, table.Leaving: 0, table.Expired: 0, table.Released: 0, table.Unconfirmed: 0, table.Orphaned: 0, table.Unreadable: 0}
+	count := noneInAnyState()
 	for name, k := range s.history.locks {
 		if k.Done.Key != "" {
 			add(descDone, gauge, float64(k.Done.At.UnixMilli())/1000, name)
@@ -119,9 +115,12 @@ func (m *metrics) collect() (all []prometheus.Metric) {
 		}
 		if part, _ := table.PartOf(name); k.IsPart() && state != table.Free {
 			if groups[part.Group] == nil {
-				groups[part.Group] = &group{}
+				groups[part.Group] = newGroup()
 			}
-			groups[part.Group].add(part, k.IsHeld())
+			groups[part.Group].add(part, k)
+			if part.Partition != "" && !s.PartitionMetrics {
+				continue
+			}
 		}
 		held := 0.
 		if k.IsHeld() {
@@ -140,27 +139,13 @@ func (m *metrics) collect() (all []prometheus.Metric) {
 	}
 	for name, g := range groups {
 		add(descMembers, gauge, float64(g.members), name)
-		add(descPartitions, gauge, float64(g.partitions), name)
-		add(descNobody, gauge, float64(g.partitions-g.held), name)
+		for state, n := range g.partitions {
+			add(descPartitions, gauge, float64(n), name, string(state))
+		}
+		add(descNobody, gauge, float64(g.nobody), name)
 	}
 	for state, n := range count {
 		add(descLocks, gauge, float64(n), string(state))
 	}
 	return all
-}
-
-// A group is what is counted of one.
-type group struct{ members, partitions, held int }
-
-// add counts a member that is there, or a partition.
-func (g *group) add(part table.Part, held bool) {
-	switch {
-	case part.Partition != "":
-		g.partitions++
-		if held {
-			g.held++
-		}
-	case held:
-		g.members++
-	}
 }

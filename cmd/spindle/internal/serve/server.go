@@ -18,6 +18,8 @@ type Config struct {
 	Database string
 	Table    string
 
+	PartitionMetrics bool // each partition of a group has metrics of its own, as a lock has
+
 	Every   time.Duration // between the end of a look and the next
 	Timeout time.Duration // of a look
 
