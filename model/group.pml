@@ -3,14 +3,18 @@
  * is a lock, whose own steps are in spindle.pml: here it has a heartbeat, a deadline, and an end.
  *
  * Configuration, by -D:
- *   N=2|3              processes; each is a member of its own slot, again and again, under a new token each time
+ *   N=2|3              processes; each is a member again and again, under a new token each time
+ *   SLOTS=2|3          slots that they share: N, unless it is said. A process that finds none waits for one
+ *   SHARED             a process whose last term is not over may take any slot. Else, if it takes one, that which it had
  *   P=1|2              partitions
  *   L0, L1, L2         leases in ticks
  *   OPERATOR           somebody deletes rows by hand, at any time and any number of times
+ *   MEMBERS_ONLY       (with OPERATOR) those of members
+ *   PARTITIONS_ONLY    (with OPERATOR) those of partitions
  *   LIVENESS           with `calm`, after which nothing fails any more
- *   SICK               process 0 beats and looks, but no confirmation of a take of its own is ever applied
+ *   SICK               process 0 beats and looks, but its claims may be aborted, and its confirmations always are
+ *   STIFF              process 1 beats and looks, but its releases and reconciliations are always aborted
  *   NOTHING_LATE       fewer faults, for more members and partitions: what is given up on is lost, no duplicates
- *   STIFF              process 1 beats and looks, but none of its gives and settlements is ever applied
  *   MUTANT_...         one thing broken, see the list below
  *   LIMIT_...          what the protocol does not stand
  *   TOP                only the assertions on what a user sees, and member_gone
@@ -19,29 +23,47 @@
  * Faults. All are unlimited in number; none is scheduled, each may happen at any point.
  *   pause        time may pass between any two steps of anybody (tick)
  *   crash        at any point; the process comes back with an empty memory, or never
+ *   abort        a commit that is aborted for ever is one that is not applied
  *   lost request, lost reply, timeout
  *                the caller may give up on any commit. It stays under way and lands at any later time, or never
- *   duplicates   heartbeats, gives and releases land again, at any later time
+ *   duplicates   heartbeats, releases of members and of partitions land again, at any later time
  *
  * Abstractions, and why nothing is lost:
  *   terms        a row names a member by slot and token. All terms that are over are alike, so a name is OVER or
  *                the slot: its present term, which is not over. What named that says OVER once the term is. So the
  *                number of terms is not bounded
+ *   slots        those that are free are alike, and nothing is kept of them. So it does not matter which of these a process
+ *                takes. A slot has no place: the one that process i takes is called i from then on, and what was called
+ *                i has the other's name. A slot that has expired by its lock row is freed in one step and taken in the
+ *                next: a claim compares the heartbeat as an eviction does
+ *   top slot     above these slots there is one more, whose lock row nobody deletes. So all of these are below the
+ *                highest that is seen, and a process knows that a slot without rows is one
  *   tokens       of a partition are alike too: the newest, or an old one
  *   observations a process does not keep the rows it saw, but whether it would still find them: obs. Any commit
- *                that writes the row takes that away. A burial goes by a row that is the same for everybody
+ *                that writes the row takes that away. An eviction goes by a row that is the same for everybody
+ *   memory       every process that is there has seen what each member promised, by a look at the latest instant before
+ *                somebody deletes that. It forgets in a crash: one with a shorter lease does not crash while
+ *                a member without lease row acts, see LIMIT_MEMBER_LEASE_ROW
  *   heartbeat    of a member is one step, which sets its deadline too: no deadline is later than that. One that is
  *                earlier, as time passes before the commit, is the same as one whose reply is lost and a late duplicate
  *   join         is a claim that always succeeds, and a confirmation. What comes between is in spindle.pml
  *   time         as in spindle.pml: ages and time left, up to the longest lease
  *   looks        one step for each partition, which sees the members' rows at the same instant. Several partitions need
  *                not be seen at one
+ *   deleted      what is deleted was seen by everybody at the instant before, and nobody sees it at the instant after. Each
+ *                other order of looks only lets a process act for less, and wait for longer
+ *   batches      a claim of several partitions compares and claims each by itself, as a confirmation and an eviction of
+ *                several do: one commit is the same as one after the other with nothing between. A release of several
+ *                fails for all if one fails. Each may be answered or not, and land late, by itself: more than can happen
  *   the plan     anything, while faults happen: a process may want and not want a partition at any time. When calm, the
  *                first slot that has a live member by the look has partition 0, and the last one partition 1
  */
 
 #ifndef N
 #define N 2
+#endif
+#ifndef SLOTS
+#define SLOTS N
 #endif
 #ifndef P
 #define P 1
@@ -56,6 +78,7 @@
 #define L2 1
 #endif
 #define lease(i) ((i) == 0 -> L0 : ((i) == 1 -> L1 : L2))
+#define longer(a, b) ((a) > (b) -> (a) : (b))
 
 #if N == 3 && L2 > L0 && L2 > L1
 #define LMAX L2
@@ -66,38 +89,41 @@
 #endif
 
 /* The mutants, and what each breaks:
- *   MUTANT_BURY_IGNORES_HEARTBEAT  burial compares only the token
- *   MUTANT_BURY_TWO_INSTANTS       burial: the age of one read, the heartbeat to compare with of the next
+ *   MUTANT_EVICT_IGNORES_HEARTBEAT evict compares only the token
+ *   MUTANT_EVICT_TWO_INSTANTS      evict: the age of one read, the heartbeat to compare with of the next
  *   MUTANT_LATE_DEADLINE           a member acts for one tick more
  *   MUTANT_CONFIRM_UNCHECKED       confirm: without the Update of M
  *   MUTANT_CLAIM_KEEPS_LEASE_ROW   claim: does not delete the lease row
  *   MUTANT_CLAIM_UNCOMPARED        claim: whatever is there
- *   MUTANT_GIVE_BEFORE_RETURN      give: when the work is told to stop
- *   MUTANT_GIVE_TAKEN_BACK         give: no reply, so the partition is acted on again
+ *   MUTANT_RELEASE_BEFORE_RETURN   release: when the work is revoked
+ *   MUTANT_RELEASE_TAKEN_BACK      release: no reply, so the partition is acted on again
  *   MUTANT_LEAVE_BEFORE_RETURN     leave: while work goes on
  *   MUTANT_ADOPT                   what the look shows as its own is acted on
  *   MUTANT_EARLIER_TERM            the reply to a confirmation is believed in the next term
  *   MUTANT_TWO_READS               members and partitions are read at two instants
- *   MUTANT_SETTLE_UNCOMPARED       settle: whatever names the member, not what was seen
+ *   MUTANT_RECONCILE_UNCOMPARED    reconcile: whatever names the member, not what was seen
  *   MUTANT_MISSING_IS_OVER         a member without a row is over (this and those below need OPERATOR)
  *   MUTANT_TIMER_BY_SLOT           how long a member is missing is counted by slot, whatever its token
+ *   MUTANT_SLOT_AT_ONCE            a slot without rows is free at once to a process that joins
+ *   MUTANT_PROMISE_FORGOTTEN       what a member promised is forgotten when its row is gone
  *   MUTANT_LOOKS_UNHEEDED          a member acts, however long ago it saw the partition's lease row
  *   MUTANT_ABSENT_IS_FREE          a partition without rows is free at once
  *   MUTANT_GONE_OWN_LEASE          a partition without rows is free after the looker's lease, whatever it was promised for
- *   MUTANT_NO_SETTLE               nothing is settled (this and those below need LIVENESS)
- *   MUTANT_TAKE_FORGOTTEN          a confirmation without a reply is forgotten
- *   MUTANT_REFUSAL_SETTLES         a claim that is refused ends the looking after what was not sure before
- *   MUTANT_GIVE_FORGOTTEN          a give without a reply is forgotten
+ *   MUTANT_NO_RECONCILE            nothing is reconciled (this and those below need LIVENESS)
+ *   MUTANT_CONFIRM_FORGOTTEN       a confirmation without a reply is forgotten
+ *   MUTANT_LEFT_OUT_RESOLVES       what was unresolved is free when a claim leaves it out
+ *   MUTANT_RELEASE_FORGOTTEN       a release without a reply is forgotten
  *   MUTANT_BARE_FOR_EVER           a bare claim is its member's, however old it is
- *   MUTANT_NEVER_BURIED            nobody buries
+ *   MUTANT_NEVER_EVICTED           nobody evicts
  *   MUTANT_MISSING_FOR_EVER        a member without a row is waited for, for ever (needs OPERATOR)
  *   MUTANT_STRAYS_FOR_EVER         a stray lease row is waited for, whatever its member is (needs OPERATOR)
- *   MUTANT_STAYS_SICK              a member whose takes or gives always fail stays (needs SICK or STIFF)
+ *   MUTANT_STAYS_SICK              a member whose claims or releases always fail stays (needs SICK or STIFF)
  * Not found, and harmless, see README.md:
- *   MUTANT_BURY_IGNORES_BEATS      burial compares the token, and whether the member has confirmed, not the heartbeat
+ *   MUTANT_EVICT_IGNORES_BEATS     evict compares the token, and whether the member has confirmed, not the heartbeat
  *   MUTANT_CONFIRM_UNCHECKED       with ACTS_ONLY
- * What the protocol does not stand:
- *   LIMIT_MEMBER_LEASE_ROW         the lease row of a member is deleted though another has a shorter lease (needs OPERATOR)
+ * What the protocol does not stand (needs OPERATOR):
+ *   LIMIT_MEMBER_LEASE_ROW         the lease row of a member is deleted, and another that has a shorter lease has not seen it
+ *   LIMIT_SLOT_TWICE               both rows of a slot are deleted again, and a process that joins has not looked between
  */
 
 #ifdef LIVENESS
@@ -115,30 +141,33 @@ bool calm;        /* no fault happens any more */
 
 /* ---- Spanner: members ---- */
 
-bool cur[N];      /* the slot has a term that is not over: its lock row is not released. What follows is about it */
-byte age[N];      /* now - heartbeat, at most LMAX */
-bool bury[N];     /* a burial is under way, whose observation still holds */
-bool lateRel[N];  /* a release is under way */
-bool bare[N];     /* it is claimed, and not confirmed: there is no M yet */
-bool lateJoin[N]; /* a confirmation is under way */
+byte by[SLOTS];       /* 1 + whose term it is that the slot has and that is not over. 0: its lock row is released. What follows is about that term */
+byte age[SLOTS];      /* now - heartbeat, at most LMAX */
+bool evicting[SLOTS]; /* an eviction is under way, whose observation still holds */
+bool lateLeave[SLOTS]; /* a release is under way */
+bool bare[SLOTS];     /* it is claimed, and not confirmed: there is no M yet */
+bool lateJoin[SLOTS]; /* a confirmation is under way */
+#define there(s) (by[s] != 0)
+#define promised(s) lease(by[s] - 1)
 #ifdef OPERATOR
-bool norow[N];    /* its lock row was deleted */
-bool nolease[N];  /* its lease row, M, was deleted */
+bool norow[SLOTS];    /* its lock row was deleted */
+bool nolease[SLOTS];  /* its lease row, M, was deleted */
 #define hasRow(s) (!norow[s])
-#define hasM(s) (cur[s] && !bare[s] && !nolease[s])
+#define hasM(s) (there(s) && !bare[s] && !nolease[s])
 #else
 #define hasRow(s) true
-#define hasM(s) (cur[s] && !bare[s])
+#define hasM(s) (there(s) && !bare[s])
 #endif
-#ifdef MUTANT_BURY_TWO_INSTANTS
-byte read[N];     /* 1 + how long ago a heartbeat was read. 0: it was not */
+#ifdef MUTANT_EVICT_TWO_INSTANTS
+byte read[SLOTS];     /* 1 + how long ago a heartbeat was read. 0: it was not */
 #endif
 
 /* ---- Spanner: partitions ---- */
 
 #define X(i, p) ((i) * P + (p))
+#define Y(i, s) ((i) * SLOTS + (s))
 
-byte state[P];    /* the lock row: */
+byte row[P];      /* the lock row: */
 #define RELEASED 0
 #define BARE 1    /*   claimed, not confirmed */
 #define LIVE 2    /*   confirmed */
@@ -152,11 +181,11 @@ byte promise[P];  /* the lease row of the newest token, and what that is promise
 bool oldPromise[P]; /* there is a lease row of an older token */
 
 /* Under way: sent, and neither certainly applied nor certainly lost. */
-bool lateConf[P];       /* a confirmation of the row's bare claim */
-bool lateGive[P];       /* a give under the newest token */
-byte lateClaim[N * P];  /* a claim of process i on which it gave up: its obs */
-bool lateOver[N * P];   /* and the term it was sent in is over */
-bool lateSettle[N * P]; /* a settlement, whose observation still holds */
+bool lateConfirm[P];       /* a confirmation of the row's bare claim */
+bool lateRelease[P];       /* a release under the newest token */
+byte lateClaim[N * P];     /* a claim of process i on which it gave up: its obs */
+byte lateWith[N * P];      /* and whose it was, as in with */
+byte lateReconcile[N * P]; /* a reconciliation, whose observation still holds */
 
 /* ---- the processes ---- */
 
@@ -164,42 +193,48 @@ byte in[N];
 #define OUT 0
 #define IN 1      /* a member */
 #define DEAD 2    /* it will not come back */
-#define JOIN 3    /* it has claimed the lock of a member, and is to confirm */
+#define JOIN 3    /* it has claimed a slot, and is to confirm */
+byte at[N];       /* 1 + the slot it has, if its term there is not over. 0: it has none, or does not know that it is over */
 byte left[N];     /* time until the local deadline of the member */
-byte own[N * P];  /* of each partition: */
-#define NO 0
-#define CLAIM 1   /*   seen to be free: to claim */
-#define CONF 2    /*   claimed: to confirm */
-#define CONFR 3   /*   confirmed, the reply is under way */
-#define HELD 4    /*   acted on */
-#define STOP 5    /*   the work was told to stop, and goes on */
-#define GIVE 6    /*   the work has returned: to give */
-#define UNSURE 7  /*   a take or give whose outcome is not known: to look after */
-#define SETTLE 8  /*   seen to name the own member: to settle */
-byte obs[N * P];  /* what was seen, when about to claim or settle: */
+byte state[N * P]; /* of each partition: */
+#define FREE 0
+#define CLAIMED 1    /* to claim or confirm */
+#define HELD 2       /* acted on */
+#define REVOKING 3   /* the context of the work is canceled, and the work goes on */
+#define RELEASING 4  /* the work has returned: to release */
+#define UNRESOLVED 5 /* a claim or release whose outcome is not known */
+byte sub[N * P];  /* what is under way for it: */
+#define CLAIM 1      /* CLAIMED: the claim of what was free */
+#define AGAIN 2      /* CLAIMED: the claim of what was unresolved */
+#define CONFIRM 3    /* CLAIMED: the confirmation */
+#define REPLY 4      /* CLAIMED: it is confirmed, the reply is on its way */
+#define LOST 5       /* REVOKING: its lease row is gone */
+#define RECONCILE 6  /* UNRESOLVED: the reconciliation */
+byte obs[N * P];  /* what was seen, when about to claim or reconcile: */
 #define SAME 1    /*   (0: nothing) the row is still that */
 #define OTHER 2   /*   it is not */
 #define NOROW 3   /*   there was no row, and there is none */
 bool newest[N * P]; /* the token it claimed under is still the newest */
 #ifdef OPERATOR
 byte look[N * P]; /* time until the partition must have been seen: lease - since(last look that showed its lease row) */
-byte missing[N * N]; /* i * N + s: 1 + for how long process i has known that the term of s has no row. 0: it does not */
+byte missing[N * SLOTS]; /* 1 + for how long process i has known that the term of slot s has no row. 0: it does not */
 byte gone[N * P]; /* 1 + for how long process i has known that partition p has no rows */
 #endif
 #ifdef LIVENESS
 bool beaten[N];   /* when calm: what is done once in each tick */
 bool looked[N * P];
-byte rest[N];     /* when calm: time until it joins again, as its takes or gives failed */
+byte rest[N];     /* when calm: time until it joins again, as its claims or releases failed */
 #endif
 
 /* For use within one step. */
-byte k, s;
+byte k, s, t;
 bool ok;
 bool two_act, stale_fenced_write, member_gone, rows_wrong, forgotten; /* what assertions say */
 
 inline end() {
 	k = 0;
 	s = 0;
+	t = 0;
 	ok = false;
 	two_act = false;
 	stale_fenced_write = false;
@@ -213,7 +248,7 @@ inline end() {
 #else
 #define mayAct(i, p) (left[i] > 0)
 #endif
-#define acts(i, p) ((own[X(i, p)] == HELD || own[X(i, p)] == STOP) && mayAct(i, p))
+#define acts(i, p) ((state[X(i, p)] == HELD || state[X(i, p)] == REVOKING) && mayAct(i, p))
 
 /* No two members act on a partition: looked at whenever one begins to, or moves its deadline. */
 inline assertAlone(i, p) {
@@ -234,12 +269,12 @@ inline assertRows(p) {
 	assert(!stale_fenced_write);
 #ifndef TOP
 #ifndef OPERATOR
-	rows_wrong = (state[p] == LIVE) != (promise[p] != NONE) || (state[p] == LIVE && promise[p] != with[p] + 1);
+	rows_wrong = (row[p] == LIVE) != (promise[p] != NONE) || (row[p] == LIVE && promise[p] != with[p] + 1);
 	assert(!rows_wrong);
 #endif
 	for (k : 0 .. N - 1) {
 		if
-		:: in[k] == IN && own[X(k, p)] == NO && ((state[p] == LIVE && with[p] == k + 1) || promise[p] == M(k)) -> forgotten = true
+		:: in[k] == IN && at[k] != 0 && state[X(k, p)] == FREE && ((row[p] == LIVE && with[p] == at[k]) || promise[p] == at[k] + 1) -> forgotten = true
 		:: else
 		fi
 	}
@@ -256,9 +291,9 @@ inline changed(p) {
 	for (k : 0 .. N - 1) {
 		if :: obs[X(k, p)] != 0 -> obs[X(k, p)] = OTHER :: else fi;
 		lateClaim[X(k, p)] = 0;
-		lateOver[X(k, p)] = false;
-#ifndef MUTANT_SETTLE_UNCOMPARED
-		lateSettle[X(k, p)] = false
+		lateWith[X(k, p)] = 0;
+#ifndef MUTANT_RECONCILE_UNCOMPARED
+		lateReconcile[X(k, p)] = 0
 #endif
 	}
 }
@@ -272,54 +307,93 @@ inline superseded(p) {
 		gone[X(k, p)] = 0
 #endif
 	}
-	lateConf[p] = false;
-	lateGive[p] = false
+	lateConfirm[p] = false;
+	lateRelease[p] = false
 }
 
 /* The term of slot i is over: released, or another has begun. */
 inline over(i) {
-	cur[i] = false;
+	by[i] = 0;
 	age[i] = 0;
-	bury[i] = false;
-	lateRel[i] = false;
+	evicting[i] = false;
+	lateLeave[i] = false;
 	bare[i] = false;
 	lateJoin[i] = false;
-#ifdef MUTANT_BURY_TWO_INSTANTS
+#ifdef MUTANT_EVICT_TWO_INSTANTS
 	read[i] = 0;
 #endif
 #ifdef OPERATOR
 	norow[i] = false;
 	nolease[i] = false;
+#endif
 	for (k : 0 .. N - 1) {
-#ifdef MUTANT_TIMER_BY_SLOT
-		skip
-#else
-		missing[k * N + i] = 0
+#if defined(LIMIT_SLOT_TWICE)
+		if :: in[k] == IN -> missing[Y(k, i)] = 0 :: else fi;
+#elif defined(OPERATOR) && !defined(MUTANT_TIMER_BY_SLOT)
+		missing[Y(k, i)] = 0;
 #endif
+		if :: at[k] == i + 1 -> at[k] = 0 :: else fi
 	}
-#endif
 	for (k : 0 .. P - 1) {
 		if
 		:: with[k] == i + 1 ->
 			with[k] = 0;
 			bareAge[k] = 0;
 #ifndef MUTANT_CONFIRM_UNCHECKED
-			lateConf[k] = false /* M is gone */
+			lateConfirm[k] = false /* M is gone */
 #endif
 		:: else
 		fi;
-		if :: promise[k] == M(i) -> promise[k] = OVER :: else fi;
-		if :: lateClaim[X(i, k)] != 0 -> lateOver[X(i, k)] = true :: else fi
+		if :: promise[k] == M(i) -> promise[k] = OVER :: else fi
+	}
+	for (k : 0 .. N * P - 1) {
+		if :: lateWith[k] == i + 1 -> lateWith[k] = 0 :: else fi;
+#ifdef MUTANT_RECONCILE_UNCOMPARED
+		if :: lateReconcile[k] == i + 1 -> lateReconcile[k] = 0 :: else fi
+#endif
 	}
 }
 
-/* claim of p by process i of what it saw as o, in a term that is over (x) or the present one: ok = applied */
+/* The slots a and b have each other's names from now on. Nobody is in a, and b is free. */
+#define swap(x, y) t = x; x = y; y = t
+inline rename(a, b) {
+	if
+	:: a != b ->
+		swap(by[a], by[b]);
+		swap(age[a], age[b]);
+		swap(evicting[a], evicting[b]);
+		swap(lateLeave[a], lateLeave[b]);
+		swap(bare[a], bare[b]);
+		swap(lateJoin[a], lateJoin[b]);
+#ifdef MUTANT_EVICT_TWO_INSTANTS
+		swap(read[a], read[b]);
+#endif
+#ifdef OPERATOR
+		swap(norow[a], norow[b]);
+		swap(nolease[a], nolease[b]);
+		for (k : 0 .. N - 1) { swap(missing[Y(k, a)], missing[Y(k, b)]) }
+#endif
+		for (k : 0 .. P - 1) {
+			if :: with[k] == a + 1 -> with[k] = b + 1 :: else fi;
+			if :: promise[k] == M(a) -> promise[k] = M(b) :: else fi
+		}
+		for (k : 0 .. N * P - 1) {
+			if :: lateWith[k] == a + 1 -> lateWith[k] = b + 1 :: else fi;
+#ifdef MUTANT_RECONCILE_UNCOMPARED
+			if :: lateReconcile[k] == a + 1 -> lateReconcile[k] = b + 1 :: else fi
+#endif
+		}
+	:: else
+	fi
+}
+
+/* claim of p of what was seen as o, by the term w (as in with): ok = applied */
 #ifdef MUTANT_CLAIM_UNCOMPARED
 #define stillAs(o, p) ((o) != 0)
 #else
 #define stillAs(o, p) ((o) == SAME || (o) == NOROW)
 #endif
-inline doClaim(i, p, o, x) {
+inline doClaim(p, o, w) {
 	ok = stillAs(o, p);
 	if
 	:: ok ->
@@ -328,8 +402,8 @@ inline doClaim(i, p, o, x) {
 #else
 		oldPromise[p] = false; /* what was there was seen, and is deleted */
 #endif
-		state[p] = BARE;
-		with[p] = (x -> 0 : i + 1);
+		row[p] = BARE;
+		with[p] = w;
 		bareAge[p] = 0;
 		promise[p] = NONE;
 		changed(p);
@@ -346,118 +420,164 @@ inline doClaim(i, p, o, x) {
 #define confirmable(p) (with[p] != 0 && hasM(with[p] - 1))
 #endif
 inline doConfirm(p) {
-	ok = state[p] == BARE && confirmable(p);
+	ok = row[p] == BARE && confirmable(p);
 	if
 	:: ok ->
 #ifndef ACTS_ONLY
 		member_gone = with[p] == 0 || !hasM(with[p] - 1);
 		assert(!member_gone);
 #endif
-		state[p] = LIVE;
+		row[p] = LIVE;
 		bareAge[p] = 0;
 		promise[p] = with[p] + 1;
-		lateConf[p] = false;
+		lateConfirm[p] = false;
 		changed(p);
 		assertRows(p)
 	:: else
 	fi
 }
 
-/* give of p under the newest token: ok = applied, else NOT_FOUND. */
-inline doGive(p) {
-	ok = promise[p] != NONE && state[p] != ABSENT;
+/* release of p under the newest token: ok = applied, else NOT_FOUND. */
+#define releasable(p) (promise[p] != NONE && row[p] != ABSENT)
+inline doRelease(p) {
+	ok = releasable(p);
 	if
 	:: ok ->
-		state[p] = RELEASED;
+		row[p] = RELEASED;
 		with[p] = 0;
 		bareAge[p] = 0;
 		promise[p] = NONE;
-		lateConf[p] = false;
-		lateGive[p] = false;
+		lateConfirm[p] = false;
+		lateRelease[p] = false;
 		changed(p);
 		assertRows(p)
 	:: else
 	fi
 }
 
-/* settle of p by process i, of what it saw as o: ok = applied. */
-inline doSettle(i, p, o) {
-#ifdef MUTANT_SETTLE_UNCOMPARED
-	ok = state[p] != ABSENT && with[p] == i + 1;
+/* reconcile of p of what was seen as o, by the term w: ok = applied. */
+inline doReconcile(p, o, w) {
+#ifdef MUTANT_RECONCILE_UNCOMPARED
+	ok = row[p] != ABSENT && with[p] != 0 && with[p] == w;
 #else
 	ok = o == SAME || o == NOROW;
 #endif
 	if
 	:: ok ->
-		if :: state[p] != ABSENT -> state[p] = RELEASED :: else fi;
+		if :: row[p] != ABSENT -> row[p] = RELEASED :: else fi;
 		with[p] = 0;
 		bareAge[p] = 0;
 		promise[p] = NONE;
-		lateConf[p] = false;
-		lateGive[p] = false;
-		lateSettle[X(i, p)] = false;
+		lateConfirm[p] = false;
+		lateRelease[p] = false;
 		changed(p);
 		assertRows(p)
 	:: else
 	fi
 }
 
-/* heartbeat of slot i: ok = applied, else NOT_FOUND. Who buries on an older observation will find it changed. */
+/* heartbeat of the term of slot i: ok = applied, else NOT_FOUND. An eviction by an older observation will find it changed. */
 inline doBeat(i) {
 	ok = hasM(i) && hasRow(i);
 	if
 	:: ok ->
 		age[i] = 0;
-#if !defined(MUTANT_BURY_IGNORES_HEARTBEAT) && !defined(MUTANT_BURY_IGNORES_BEATS)
-		bury[i] = false
+#if !defined(MUTANT_EVICT_IGNORES_HEARTBEAT) && !defined(MUTANT_EVICT_IGNORES_BEATS)
+		evicting[i] = false
 #endif
 	:: else
 	fi
 }
 
-/* confirm of the member's lock of slot i: ok = applied. */
+/* confirm of the claim of slot i: ok = applied. */
 inline doJoin(i) {
-	ok = cur[i] && bare[i] && hasRow(i);
+	ok = there(i) && bare[i] && hasRow(i);
 	lateJoin[i] = false;
 	if
 	:: ok ->
 		bare[i] = false;
 		age[i] = 0;
-#ifndef MUTANT_BURY_IGNORES_HEARTBEAT
-		bury[i] = false
+#ifndef MUTANT_EVICT_IGNORES_HEARTBEAT
+		evicting[i] = false
 #endif
 	:: else
 	fi
 }
 
+/* release of the member of slot i: ok = applied, else NOT_FOUND. */
+inline doLeave(i) {
+	ok = hasM(i) && hasRow(i);
+	lateLeave[i] = false;
+	if :: ok -> over(i) :: else fi
+}
+
 /* ---- what a process sees ---- */
 
-/* Slot j may be buried: its heartbeat is older than it promised, or than the looker's own lease where no promise is left. */
-#define expired(i, j) (cur[j] && hasRow(j) && age[j] >= (hasM(j) -> lease(j) : lease(i)))
+/* Process i remembers what the term of slot s has promised, or sees it. */
+#if defined(LIMIT_MEMBER_LEASE_ROW)
+#define knows(i, s) hasM(s)
+#elif defined(MUTANT_PROMISE_FORGOTTEN)
+#define knows(i, s) hasRow(s)
+#else
+#define knows(i, s) true
+#endif
+#define known(i, s) (!bare[s] && knows(i, s) -> promised(s) : 0)
 
-/* The term of slot j has no row, and had none for as long as the partition's lease row promises. */
+/* The member of slot s may be evicted: its heartbeat is older than it promised. */
+#define expired(i, s) (there(s) && hasRow(s) && age[s] >= (known(i, s) > 0 -> known(i, s) : lease(i)))
+
+/* The term of slot s has no row, and process i has known that for as long as what it knows of says: its own lease, what
+ * the member promised, and the partition's lease row. */
 #ifdef OPERATOR
+#define missingFor(i, s, wait) (there(s) && norow[s] && missing[Y(i, s)] > (wait))
+#define byMember(i, s) longer(lease(i), known(i, s))
+#define byPartition(i, s, p) (promise[p] == M(s) -> longer(byMember(i, s), promised(s)) : byMember(i, s))
 #ifdef MUTANT_MISSING_IS_OVER
-#define waitedFor(i, j) norow[j]
+#define waitedFor(i, s, p) (there(s) && norow[s])
 #elif defined(MUTANT_MISSING_FOR_EVER)
-#define waitedFor(i, j) false
+#define waitedFor(i, s, p) false
 #else
-#define waitedFor(i, j) (norow[j] && missing[(i) * N + (j)] > lease(j))
+#define waitedFor(i, s, p) missingFor(i, s, byPartition(i, s, p))
+#endif
+#ifdef MUTANT_SLOT_AT_ONCE
+#define slotMissing(i, s) (there(s) && norow[s] && !hasM(s))
+#else
+#define slotMissing(i, s) missingFor(i, s, byMember(i, s))
 #endif
 #else
-#define waitedFor(i, j) false
+#define waitedFor(i, s, p) false
+#define slotMissing(i, s) false
 #endif
+
+/* A process takes any slot that is free, its own last term's, and one that has been missing for long. Of free slots, which
+ * are alike, the highest one. */
+#if SLOTS == 3
+#define chosen(s) (((s) == 2 || there(2)) && ((s) != 0 || there(1)))
+#else
+#define chosen(s) ((s) == 1 || there(1))
+#endif
+#if SLOTS == 3
+#define remains(i) (by[0] == (i) + 1 || by[1] == (i) + 1 || by[2] == (i) + 1)
+#else
+#define remains(i) (by[0] == (i) + 1 || by[1] == (i) + 1)
+#endif
+#ifdef SHARED
+#define mayChoose(i) true
+#else
+#define mayChoose(i) (!remains(i))
+#endif
+#define mayJoin(i, s) ((!there(s) && chosen(s) && mayChoose(i)) || by[s] == (i) + 1 || slotMissing(i, s))
 
 #ifdef MUTANT_TWO_READS
 bool reading[N];  /* process i has read the members' rows, and is to read the partition's */
-bool stale[N];    /* since then, another has joined again */
-#define otherToken(i, j) (stale[i] && (i) != (j))
+byte stale[N];    /* 1 + the slot that another has claimed since then */
+#define otherToken(i, s) (stale[i] == (s) + 1)
 #else
-#define otherToken(i, j) false
+#define otherToken(i, s) false
 #endif
 
-/* To process i, what names the term w (0: over, 1 + slot) is free. Its own is, to itself. */
-#define isOver(i, w) ((w) == 0 || (w) == (i) + 1 || waitedFor(i, (w) - 1) || otherToken(i, (w) - 1))
+/* To process i, what names the term w (0: over, 1 + slot) on partition p is free. Its own is, to itself. */
+#define isOver(i, w, p) ((w) == 0 || (w) == at[i] || waitedFor(i, (w) - 1, p) || otherToken(i, (w) - 1))
 
 #ifdef MUTANT_BARE_FOR_EVER
 #define bareTooLong(i, p) false
@@ -467,7 +587,7 @@ bool stale[N];    /* since then, another has joined again */
 #ifdef MUTANT_STRAYS_FOR_EVER
 #define strayOver(i, p) false
 #else
-#define strayOver(i, p) isOver(i, promise[p] - 1)
+#define strayOver(i, p) isOver(i, promise[p] - 1, p)
 #endif
 #ifdef OPERATOR
 #ifdef MUTANT_ABSENT_IS_FREE
@@ -484,26 +604,26 @@ bool stale[N];    /* since then, another has joined again */
 #define goneLong(i, p) true
 #endif
 
-#define free(i, p) ( \
-	(state[p] == RELEASED) || \
-	(state[p] == BARE && (isOver(i, with[p]) || bareTooLong(i, p))) || \
-	(state[p] == LIVE && isOver(i, with[p])) || \
-	(state[p] == ABSENT && promise[p] != NONE && strayOver(i, p)) || \
-	(state[p] == ABSENT && promise[p] == NONE && goneLong(i, p)))
+#define claimable(i, p) ( \
+	(row[p] == RELEASED) || \
+	(row[p] == BARE && (isOver(i, with[p], p) || bareTooLong(i, p))) || \
+	(row[p] == LIVE && isOver(i, with[p], p)) || \
+	(row[p] == ABSENT && promise[p] != NONE && strayOver(i, p)) || \
+	(row[p] == ABSENT && promise[p] == NONE && goneLong(i, p)))
 
-#define namesMe(i, p) (((state[p] == BARE || state[p] == LIVE) && with[p] == (i) + 1) || promise[p] == M(i))
-#define showsMine(i, p) (promise[p] == M(i) && newest[X(i, p)])
+#define namesMe(i, p) (at[i] != 0 && (((row[p] == BARE || row[p] == LIVE) && with[p] == at[i]) || promise[p] == at[i] + 1))
+#define showsMine(i, p) (at[i] != 0 && promise[p] == at[i] + 1 && newest[X(i, p)])
 
 /* The plan, when calm. */
-#define alive(j) (cur[j] && !bare[j] && hasRow(j) && age[j] < lease(j))
-#if N == 3
+#define alive(s) (there(s) && !bare[s] && hasRow(s) && age[s] < promised(s))
+#if SLOTS == 3
 #define first (alive(0) -> 0 : (alive(1) -> 1 : 2))
 #define last (alive(2) -> 2 : (alive(1) -> 1 : 0))
 #else
 #define first (alive(0) -> 0 : 1)
 #define last (alive(1) -> 1 : 0)
 #endif
-#define wanted(i, p) (((p) == 0 -> first : last) == (i))
+#define wanted(i, p) (at[i] == 1 + ((p) == 0 -> first : last))
 #ifdef LIVENESS
 #define mayWant(i, p) (!calm || (!looked[X(i, p)] && wanted(i, p)))
 #define mayNotWant(i, p) (!calm || (!looked[X(i, p)] && !wanted(i, p)))
@@ -518,12 +638,13 @@ inline hasLooked(i, p) { skip }
 
 /* ---- moves of a process ---- */
 
-inline become(i, p, what) {
-	own[X(i, p)] = what;
+inline become(i, p, what, under) {
+	state[X(i, p)] = what;
+	sub[X(i, p)] = under;
 	obs[X(i, p)] = 0;
-	if :: what == NO || what == UNSURE -> newest[X(i, p)] = false :: else fi;
+	if :: what == FREE || what == UNRESOLVED -> newest[X(i, p)] = false :: else fi;
 #ifdef OPERATOR
-	if :: what != CONFR && what != HELD && what != STOP -> look[X(i, p)] = 0 :: else fi
+	if :: under != REPLY && what != HELD && what != REVOKING -> look[X(i, p)] = 0 :: else fi
 #endif
 }
 
@@ -531,11 +652,12 @@ inline become(i, p, what) {
 inline endTerm(i) {
 	left[i] = 0;
 	in[i] = OUT;
+	at[i] = 0;
 	for (k : 0 .. P - 1) {
 #ifdef MUTANT_EARLIER_TERM
-		if :: own[X(i, k)] != CONFR -> become(i, k, NO) :: else fi
+		if :: sub[X(i, k)] != REPLY -> become(i, k, FREE, 0) :: else fi
 #else
-		become(i, k, NO)
+		become(i, k, FREE, 0)
 #endif
 	}
 }
@@ -546,12 +668,13 @@ inline endTerm(i) {
 #define allowed(i) lease(i)
 #endif
 
+#define works(i, p) (state[X(i, p)] == HELD || state[X(i, p)] == REVOKING)
 #ifdef MUTANT_LEAVE_BEFORE_RETURN
 #define mayLeave(i) true
 #elif P == 1
-#define mayLeave(i) (own[i] != HELD && own[i] != STOP)
+#define mayLeave(i) (!works(i, 0))
 #else
-#define mayLeave(i) (own[X(i, 0)] != HELD && own[X(i, 0)] != STOP && own[X(i, 1)] != HELD && own[X(i, 1)] != STOP)
+#define mayLeave(i) (!works(i, 0) && !works(i, 1))
 #endif
 
 #ifdef SICK
@@ -565,180 +688,241 @@ inline endTerm(i) {
 #define stiff(i) false
 #endif
 
-/* A take or a give has failed for good, and nothing else is done: the member ends its term, and rests. */
+/* A claim or a release has failed for good, and nothing else is done: the member ends its term, and rests. */
 inline giveUp(i, p) {
 #if (defined(SICK) || defined(STIFF)) && !defined(MUTANT_STAYS_SICK)
 	if
 	:: calm ->
-		over(i);
+		if :: at[i] != 0 -> t = at[i] - 1; over(t) :: else fi;
 		endTerm(i);
 		rest[i] = lease(i)
-	:: else -> become(i, p, UNSURE)
+	:: else -> become(i, p, UNRESOLVED, 0)
 	fi
 #else
-	become(i, p, UNSURE)
+	become(i, p, UNRESOLVED, 0)
 #endif
+}
+
+#define is(i, p, what, under) (in[i] == IN && state[X(i, p)] == what && sub[X(i, p)] == under)
+#define toClaim(i, p) (in[i] == IN && state[X(i, p)] == CLAIMED && (sub[X(i, p)] == CLAIM || sub[X(i, p)] == AGAIN))
+#define seenAs(p) (row[p] == ABSENT -> NOROW : SAME)
+
+#if defined(MUTANT_CONFIRM_FORGOTTEN)
+#define confirmUnknown FREE
+#else
+#define confirmUnknown UNRESOLVED
+#endif
+
+#ifdef MUTANT_LEFT_OUT_RESOLVES
+#define leftOut FREE
+#else
+#define leftOut UNRESOLVED
+#endif
+
+/* A confirmation of a term that is over is refused. */
+#ifdef MUTANT_CONFIRM_UNCHECKED
+#define confirmOld(i, p) if :: newest[X(i, p)] -> doConfirm(p); ok = false :: else -> ok = false fi
+#define sentInTerm(p) true
+#else
+#define confirmOld(i, p) ok = false
+#define sentInTerm(p) (with[p] != 0)
+#endif
+
+#ifdef OPERATOR
+#define seeNow(i, p) look[X(i, p)] = lease(i)
+#define seeGone(i, p) if :: row[p] == ABSENT && promise[p] == NONE && gone[X(i, p)] == 0 -> gone[X(i, p)] = 1 :: else fi
+#else
+#define seeNow(i, p) skip
+#define seeGone(i, p) skip
+#endif
+
+inline claims(i, p) {
+	doClaim(p, obs[X(i, p)], at[i]);
+	printf("process %d: claims partition %d: %d (1 applied, 0 changed)\n", i, p, ok);
+	if
+	:: ok -> become(i, p, CLAIMED, CONFIRM)
+	:: !ok && sub[X(i, p)] == AGAIN -> become(i, p, leftOut, 0)
+	:: else -> become(i, p, FREE, 0)
+	fi;
+	newest[X(i, p)] = ok
+}
+
+inline confirms(i, p) {
+	if
+	:: newest[X(i, p)] && at[i] != 0 -> doConfirm(p)
+	:: else -> confirmOld(i, p)
+	fi;
+	printf("process %d: confirms partition %d: %d (1 applied, 0 refused)\n", i, p, ok);
+	if :: ok -> seeNow(i, p); become(i, p, CLAIMED, REPLY) :: else -> become(i, p, UNRESOLVED, 0) fi
+}
+
+inline releases(i, p) {
+	ok = false;
+	if :: newest[X(i, p)] -> doRelease(p) :: else fi;
+	printf("process %d: releases partition %d: %d (1 applied, 0 NOT_FOUND)\n", i, p, ok);
+	if
+	:: state[X(i, p)] == RELEASING && ok -> become(i, p, FREE, 0)
+	:: state[X(i, p)] == RELEASING && !ok -> become(i, p, UNRESOLVED, 0)
+	:: else
+	fi
 }
 
 /* What process me does about partition p. */
 #define PARTITION(p) \
-	/* Seen to be free, and wanted. */ \
-	:: d_step { in[me] == IN && mayWant(me, p) && (own[X(me, p)] == NO || own[X(me, p)] == UNSURE) && free(me, p) -> \
-		printf("process %d: sees that partition %d is free to it\n", me, p); \
+	/* free */ \
+	:: d_step { is(me, p, FREE, 0) && mayWant(me, p) && claimable(me, p) && !namesMe(me, p) -> \
+		printf("process %d: sees that it can claim partition %d\n", me, p); \
 		hasLooked(me, p); \
-		become(me, p, CLAIM); \
-		obs[X(me, p)] = (state[p] == ABSENT -> NOROW : SAME); \
+		become(me, p, CLAIMED, CLAIM); \
+		obs[X(me, p)] = seenAs(p); \
 		seen(); end() } \
-	:: d_step { in[me] == IN && own[X(me, p)] == CLAIM -> \
-		doClaim(me, p, obs[X(me, p)], !cur[me]); \
-		printf("process %d: claims partition %d: %d (1 applied, 0 changed)\n", me, p, ok); \
-		become(me, p, (ok -> CONF : refusedClaim)); \
-		newest[X(me, p)] = ok; \
-		end() } \
-	:: d_step { faulty && in[me] == IN && own[X(me, p)] == CLAIM -> \
+	:: d_step { is(me, p, FREE, 0) && mayWant(me, p) && namesMe(me, p) -> \
+		printf("process %d: sees that partition %d names its own member, unexpectedly\n", me, p); \
+		become(me, p, UNRESOLVED, 0); \
+		seen(); end() } \
+	/* claimed */ \
+	:: d_step { toClaim(me, p) -> claims(me, p); end() } \
+	:: d_step { faulty && toClaim(me, p) -> \
 		printf("process %d: claims partition %d: no reply\n", me, p); \
 		ok = late && (obs[X(me, p)] == SAME || obs[X(me, p)] == NOROW); \
 		lateClaim[X(me, p)] = (ok -> obs[X(me, p)] : 0); \
-		lateOver[X(me, p)] = ok && !cur[me]; \
-		become(me, p, UNSURE); \
+		lateWith[X(me, p)] = (ok -> at[me] : 0); \
+		become(me, p, UNRESOLVED, 0); \
 		end() } \
-	:: d_step { in[me] == IN && own[X(me, p)] == CONF && !unable(me) && (newest[X(me, p)] && cur[me]) -> \
-		doConfirm(p); \
-		printf("process %d: confirms partition %d: %d (1 applied, 0 refused)\n", me, p, ok); \
-		if :: ok -> seeNow(me, p); become(me, p, CONFR) :: else -> become(me, p, UNSURE) fi; \
-		end() } \
-	:: d_step { in[me] == IN && own[X(me, p)] == CONF && !unable(me) && !(newest[X(me, p)] && cur[me]) -> \
-		confirmOld(p); \
-		printf("process %d: confirms partition %d: refused\n", me, p); \
-		become(me, p, UNSURE); \
-		end() } \
-	:: d_step { in[me] == IN && own[X(me, p)] == CONF && unable(me) -> \
-		printf("process %d: can't confirm partition %d\n", me, p); \
+	:: d_step { toClaim(me, p) && unable(me) -> \
+		printf("process %d: claims partition %d: aborted\n", me, p); \
 		giveUp(me, p); \
 		end() } \
-	:: d_step { faulty && in[me] == IN && own[X(me, p)] == CONF -> \
-		printf("process %d: confirms partition %d: no reply\n", me, p); \
-		lateConf[p] = lateConf[p] || (late && !unable(me) && newest[X(me, p)] && state[p] == BARE && sentInTerm(p)); \
-		become(me, p, takeUnknown); \
+	:: d_step { is(me, p, CLAIMED, CONFIRM) && !unable(me) -> confirms(me, p); end() } \
+	:: d_step { is(me, p, CLAIMED, CONFIRM) && unable(me) -> \
+		printf("process %d: confirms partition %d: aborted\n", me, p); \
+		giveUp(me, p); \
 		end() } \
-	:: d_step { in[me] == IN && own[X(me, p)] == CONFR -> \
+	:: d_step { faulty && is(me, p, CLAIMED, CONFIRM) -> \
+		printf("process %d: confirms partition %d: no reply\n", me, p); \
+		lateConfirm[p] = lateConfirm[p] || (late && !unable(me) && newest[X(me, p)] && row[p] == BARE && sentInTerm(p)); \
+		become(me, p, confirmUnknown, 0); \
+		end() } \
+	:: d_step { is(me, p, CLAIMED, REPLY) -> \
 		printf("process %d: confirmation of partition %d is acknowledged, it acts\n", me, p); \
-		become(me, p, HELD); \
+		become(me, p, HELD, 0); \
 		assertAlone(me, p); \
 		end() } \
-	:: d_step { faulty && in[me] == IN && own[X(me, p)] == CONFR -> \
+	:: d_step { is(me, p, CLAIMED, REPLY) && mayNotWant(me, p) -> \
+		printf("process %d: confirmation of partition %d is acknowledged, and it is not to have it any more\n", me, p); \
+		become(me, p, REVOKING, 0); \
+		assertAlone(me, p); \
+		end() } \
+	:: d_step { faulty && is(me, p, CLAIMED, REPLY) -> \
 		printf("process %d: the reply to the confirmation of partition %d is lost\n", me, p); \
-		become(me, p, takeUnknown); \
+		become(me, p, confirmUnknown, 0); \
 		end() } \
-	/* Not wanted any more, or about to leave. */ \
-	:: d_step { in[me] == IN && own[X(me, p)] == HELD && mayNotWant(me, p) -> \
-		printf("process %d: tells the work on partition %d to stop\n", me, p); \
+	/* held: not wanted any more, or about to leave */ \
+	:: d_step { is(me, p, HELD, 0) && mayNotWant(me, p) -> \
+		printf("process %d: revokes partition %d\n", me, p); \
 		hasLooked(me, p); \
-		own[X(me, p)] = STOP } \
-	:: d_step { in[me] == IN && own[X(me, p)] == STOP -> \
+		become(me, p, REVOKING, 0) } \
+	/* revoking */ \
+	:: d_step { is(me, p, REVOKING, 0) -> \
 		printf("process %d: the work on partition %d has returned\n", me, p); \
-		own[X(me, p)] = GIVE } \
-	:: d_step { in[me] == IN && mayGive(me, p) && !stiff(me) -> \
-		ok = false; \
-		if :: newest[X(me, p)] -> doGive(p) :: else fi; \
-		printf("process %d: gives partition %d: %d (1 applied, 0 NOT_FOUND)\n", me, p, ok); \
-		if \
-		:: own[X(me, p)] == GIVE && ok -> become(me, p, NO) \
-		:: own[X(me, p)] == GIVE && !ok -> become(me, p, UNSURE) \
-		:: else \
-		fi; \
-		end() } \
-	:: d_step { in[me] == IN && mayGive(me, p) && stiff(me) -> \
-		printf("process %d: can't give partition %d\n", me, p); \
+		become(me, p, RELEASING, 0) } \
+	/* releasing */ \
+	:: d_step { in[me] == IN && mayRelease(me, p) && !stiff(me) -> releases(me, p); end() } \
+	:: d_step { in[me] == IN && mayRelease(me, p) && stiff(me) -> \
+		printf("process %d: releases partition %d: aborted\n", me, p); \
 		giveUp(me, p); \
 		end() } \
-	:: d_step { faulty && in[me] == IN && own[X(me, p)] == GIVE -> \
-		printf("process %d: gives partition %d: no reply\n", me, p); \
-		lateGive[p] = lateGive[p] || (late && !stiff(me) && newest[X(me, p)] && promise[p] != NONE); \
-		giveUnknown(me, p); \
+	:: d_step { faulty && is(me, p, RELEASING, 0) -> \
+		printf("process %d: releases partition %d: no reply\n", me, p); \
+		lateRelease[p] = lateRelease[p] || (late && !stiff(me) && newest[X(me, p)] && promise[p] != NONE); \
+		releaseUnknown(me, p); \
 		end() } \
-	/* Looks after what it is not sure of. */ \
-	:: d_step { in[me] == IN && own[X(me, p)] == UNSURE && mayNotWant(me, p) && namesMe(me, p) && SETTLES -> \
+	/* unresolved */ \
+	:: d_step { is(me, p, UNRESOLVED, 0) && mayWant(me, p) && namesMe(me, p) && claimable(me, p) -> \
+		printf("process %d: sees that partition %d names its own member, and claims it under a new token\n", me, p); \
+		hasLooked(me, p); \
+		become(me, p, CLAIMED, AGAIN); \
+		obs[X(me, p)] = seenAs(p); \
+		seen(); end() } \
+	:: d_step { is(me, p, UNRESOLVED, 0) && mayNotWant(me, p) && namesMe(me, p) && RECONCILES -> \
 		printf("process %d: sees that partition %d names its own member\n", me, p); \
 		hasLooked(me, p); \
-		become(me, p, SETTLE); \
-		obs[X(me, p)] = (state[p] == ABSENT -> NOROW : SAME); \
+		become(me, p, UNRESOLVED, RECONCILE); \
+		obs[X(me, p)] = seenAs(p); \
 		seen(); end() } \
-	:: d_step { in[me] == IN && own[X(me, p)] == UNSURE && mayNotWant(me, p) && !namesMe(me, p) -> \
+	:: d_step { is(me, p, UNRESOLVED, 0) && !namesMe(me, p) -> \
 		printf("process %d: sees that partition %d does not name its own member\n", me, p); \
-		hasLooked(me, p); \
-		become(me, p, NO); \
+		become(me, p, FREE, 0); \
 		seen(); end() } \
-	:: d_step { in[me] == IN && own[X(me, p)] == SETTLE && !stiff(me) -> \
-		doSettle(me, p, obs[X(me, p)]); \
-		printf("process %d: settles partition %d: %d (1 applied, 0 changed)\n", me, p, ok); \
-		become(me, p, (ok -> NO : UNSURE)); \
+	:: d_step { is(me, p, UNRESOLVED, RECONCILE) && !stiff(me) -> \
+		doReconcile(p, obs[X(me, p)], at[me]); \
+		printf("process %d: reconciles partition %d: %d (1 applied, 0 changed)\n", me, p, ok); \
+		become(me, p, (ok -> FREE : UNRESOLVED), 0); \
 		end() } \
-	:: d_step { in[me] == IN && own[X(me, p)] == SETTLE && stiff(me) -> \
-		printf("process %d: can't settle partition %d\n", me, p); \
+	:: d_step { is(me, p, UNRESOLVED, RECONCILE) && stiff(me) -> \
+		printf("process %d: reconciles partition %d: aborted\n", me, p); \
 		giveUp(me, p); \
 		end() } \
-	:: d_step { faulty && in[me] == IN && own[X(me, p)] == SETTLE -> \
-		printf("process %d: settles partition %d: no reply\n", me, p); \
-		lateSettle[X(me, p)] = late && !stiff(me) && (obs[X(me, p)] == SAME || obs[X(me, p)] == NOROW); \
-		become(me, p, UNSURE); \
+	:: d_step { faulty && is(me, p, UNRESOLVED, RECONCILE) -> \
+		printf("process %d: reconciles partition %d: no reply\n", me, p); \
+		lateReconcile[X(me, p)] = (late && !stiff(me) && (obs[X(me, p)] == SAME || obs[X(me, p)] == NOROW) -> reconciler(me) : 0); \
+		become(me, p, UNRESOLVED, 0); \
 		end() } \
 	ADOPTS(p) \
 	SEES(p) \
 	LOOKS(p)
 
-#if defined(MUTANT_TAKE_FORGOTTEN)
-#define takeUnknown NO
+/* What process me does about two partitions in one commit. */
+#define BOTH \
+	:: d_step { toClaim(me, 0) && toClaim(me, 1) -> claims(me, 0); claims(me, 1); end() } \
+	:: d_step { is(me, 0, CLAIMED, CONFIRM) && is(me, 1, CLAIMED, CONFIRM) && !unable(me) -> confirms(me, 0); confirms(me, 1); end() } \
+	:: d_step { is(me, 0, RELEASING, 0) && is(me, 1, RELEASING, 0) && !stiff(me) -> \
+		if \
+		:: newest[X(me, 0)] && newest[X(me, 1)] && releasable(0) && releasable(1) -> releases(me, 0); releases(me, 1) \
+		:: else -> \
+			printf("process %d: releases both partitions: NOT_FOUND\n", me); \
+			become(me, 0, UNRESOLVED, 0); \
+			become(me, 1, UNRESOLVED, 0) \
+		fi; \
+		end() }
+
+#ifdef MUTANT_RELEASE_TAKEN_BACK
+#define releaseUnknown(i, p) state[X(i, p)] = HELD; assertAlone(i, p)
+#elif defined(MUTANT_RELEASE_FORGOTTEN)
+#define releaseUnknown(i, p) become(i, p, FREE, 0)
 #else
-#define takeUnknown UNSURE
+#define releaseUnknown(i, p) become(i, p, UNRESOLVED, 0)
 #endif
 
-#ifdef MUTANT_REFUSAL_SETTLES
-#define refusedClaim NO
+#ifdef MUTANT_RELEASE_BEFORE_RETURN
+#define mayRelease(i, p) (state[X(i, p)] == REVOKING || state[X(i, p)] == RELEASING)
 #else
-#define refusedClaim UNSURE
+#define mayRelease(i, p) (state[X(i, p)] == RELEASING)
 #endif
 
-#ifdef MUTANT_GIVE_TAKEN_BACK
-#define giveUnknown(i, p) own[X(i, p)] = HELD; assertAlone(i, p)
-#elif defined(MUTANT_GIVE_FORGOTTEN)
-#define giveUnknown(i, p) become(i, p, NO)
+#ifdef MUTANT_NO_RECONCILE
+#define RECONCILES false
 #else
-#define giveUnknown(i, p) become(i, p, UNSURE)
+#define RECONCILES true
 #endif
 
-#ifdef MUTANT_GIVE_BEFORE_RETURN
-#define mayGive(i, p) (own[X(i, p)] == STOP || own[X(i, p)] == GIVE)
+#ifdef MUTANT_RECONCILE_UNCOMPARED
+#define reconciler(i) at[i]
 #else
-#define mayGive(i, p) (own[X(i, p)] == GIVE)
-#endif
-
-#ifdef MUTANT_NO_SETTLE
-#define SETTLES false
-#else
-#define SETTLES true
-#endif
-
-/* A confirmation of a term that is over is refused. */
-#ifdef MUTANT_CONFIRM_UNCHECKED
-#define confirmOld(p) if :: newest[X(me, p)] -> doConfirm(p) :: else fi
-#define sentInTerm(p) true
-#else
-#define confirmOld(p) skip
-#define sentInTerm(p) (with[p] != 0)
+#define reconciler(i) 1
 #endif
 
 #ifdef MUTANT_TWO_READS
-#define seen() reading[me] = false; stale[me] = false
+#define seen() reading[me] = false; stale[me] = 0
 #else
 #define seen() skip
 #endif
 
 #ifdef MUTANT_ADOPT
 #define ADOPTS(p) \
-	:: d_step { in[me] == IN && (own[X(me, p)] == NO || own[X(me, p)] == UNSURE) && promise[p] == M(me) -> \
+	:: d_step { in[me] == IN && at[me] != 0 && (state[X(me, p)] == FREE || state[X(me, p)] == UNRESOLVED) && sub[X(me, p)] == 0 && promise[p] == at[me] + 1 -> \
 		printf("process %d: takes partition %d for its own, as the table shows it\n", me, p); \
-		become(me, p, HELD); \
+		become(me, p, HELD, 0); \
 		newest[X(me, p)] = true; \
 		seeNow(me, p); \
 		assertAlone(me, p); \
@@ -747,42 +931,31 @@ inline giveUp(i, p) {
 #define ADOPTS(p)
 #endif
 
-/* A look that shows the lease row of what is acted on, or shows that it is not there. */
+/* A look that shows that the lease row of what is acted on is gone. Its work returns, and there is nothing to release. */
 #ifdef OPERATOR
-#define seeNow(i, p) look[X(i, p)] = lease(i)
 #define SEES(p) \
-	:: d_step { in[me] == IN && own[X(me, p)] == HELD && mayWant(me, p) && showsMine(me, p) -> \
-		printf("process %d: sees its lease row of partition %d\n", me, p); \
-		hasLooked(me, p); \
-		seeNow(me, p); \
-		assertAlone(me, p); \
-		end() } \
-	:: d_step { in[me] == IN && own[X(me, p)] == HELD && mayLook(me, p) && !showsMine(me, p) -> \
+	:: d_step { (is(me, p, HELD, 0) || is(me, p, REVOKING, 0)) && mayLook(me, p) && !showsMine(me, p) -> \
 		printf("process %d: sees that its lease row of partition %d is gone\n", me, p); \
 		hasLooked(me, p); \
-		own[X(me, p)] = STOP } \
-	:: d_step { in[me] == IN && (own[X(me, p)] == NO || own[X(me, p)] == UNSURE) && state[p] == ABSENT && promise[p] == NONE && gone[X(me, p)] == 0 -> \
-		printf("process %d: sees that partition %d has no rows\n", me, p); \
-		gone[X(me, p)] = 1 }
+		become(me, p, REVOKING, LOST) } \
+	:: d_step { is(me, p, REVOKING, LOST) -> \
+		printf("process %d: the work on partition %d has returned\n", me, p); \
+		become(me, p, UNRESOLVED, 0) }
 #else
-#define seeNow(i, p) skip
 #define SEES(p)
 #endif
 
 /* When calm: nothing to do about it before the next tick. */
 #ifdef LIVENESS
-#define nothingToDo(i, p) (knownGone(i, p) && ( \
-	(own[X(i, p)] == NO && !(wanted(i, p) && free(i, p))) || \
-	(own[X(i, p)] == UNSURE && !SETTLES && !wanted(i, p) && namesMe(i, p)) || \
-	(own[X(i, p)] == UNSURE && wanted(i, p) && !free(i, p)) || \
-	(own[X(i, p)] == HELD && wanted(i, p) && NOTSEEN)))
 #ifdef OPERATOR
-#define NOTSEEN false
-#define knownGone(i, p) (state[p] != ABSENT || promise[p] != NONE || gone[X(i, p)] > 0)
+#define isGood(i, p) showsMine(i, p)
 #else
-#define NOTSEEN true
-#define knownGone(i, p) true
+#define isGood(i, p) true
 #endif
+#define nothingToDo(i, p) ( \
+	(is(i, p, FREE, 0) && !(wanted(i, p) && (claimable(i, p) || namesMe(i, p)))) || \
+	(is(i, p, UNRESOLVED, 0) && !RECONCILES && !wanted(i, p) && namesMe(i, p)) || \
+	(is(i, p, HELD, 0) && wanted(i, p) && isGood(i, p)))
 #define LOOKS(p) \
 	:: d_step { calm && in[me] == IN && !looked[X(me, p)] && nothingToDo(me, p) -> looked[X(me, p)] = true }
 #else
@@ -791,14 +964,26 @@ inline giveUp(i, p) {
 
 inline amnesia(i) {
 #ifdef OPERATOR
-	for (k : 0 .. N - 1) { missing[i * N + k] = 0 }
+	for (k : 0 .. SLOTS - 1) { missing[Y(i, k)] = (norow[k] -> 1 : 0) }
 	for (k : 0 .. P - 1) { gone[X(i, k)] = 0 }
 #endif
 #ifdef MUTANT_EARLIER_TERM
-	for (k : 0 .. P - 1) { become(i, k, NO) }
+	for (k : 0 .. P - 1) { become(i, k, FREE, 0) }
 #endif
 	skip
 }
+
+/* What process i remembers and nothing shows any more: the longer lease of a member that acts. */
+#if defined(OPERATOR) && !defined(LIMIT_MEMBER_LEASE_ROW)
+#define alone(i, s) (there(s) && nolease[s] && promised(s) > lease(i) && at[by[s] - 1] == (s) + 1)
+#if SLOTS == 3
+#define mayForget(i) (!alone(i, 0) && !alone(i, 1) && !alone(i, 2))
+#else
+#define mayForget(i) (!alone(i, 0) && !alone(i, 1))
+#endif
+#else
+#define mayForget(i) true
+#endif
 
 #ifdef LIVENESS
 #define rested(i) (rest[i] == 0)
@@ -810,61 +995,78 @@ inline hasBeaten(i) { beaten[i] = calm }
 inline hasBeaten(i) { skip }
 #endif
 
-/* What process me does about the member of slot j that does not beat, or has no row. */
-#ifdef MUTANT_NEVER_BURIED
-#define BURIED(j)
-#elif defined(MUTANT_BURY_TWO_INSTANTS)
-#define BURIED(j) \
-	:: d_step { in[me] == IN && me != j && cur[j] && read[j] == 0 -> printf("process %d: reads the heartbeat of member %d\n", me, j); read[j] = 1 } \
-	:: d_step { in[me] == IN && me != j && cur[j] && read[j] > lease(j) && !bury[j] -> printf("process %d: reads the row of member %d again, later than the heartbeat it knows by a lease, and buries it\n", me, j); bury[j] = true }
+/* What process me does about the slot s: it joins there, or sees that the member there does not beat. A process that
+ * is to join sees that too. */
+#define looks(i, s) ((in[i] == IN || (in[i] == OUT && rested(i))) && at[i] != (s) + 1)
+#ifdef MUTANT_NEVER_EVICTED
+#define EVICTS(s)
+#elif defined(MUTANT_EVICT_TWO_INSTANTS)
+#define EVICTS(s) \
+	:: d_step { looks(me, s) && there(s) && read[s] == 0 -> printf("process %d: reads the heartbeat of member %d\n", me, s); read[s] = 1 } \
+	:: d_step { looks(me, s) && there(s) && read[s] > promised(s) && !evicting[s] -> printf("process %d: reads the row of member %d again, later than the heartbeat it knows by a lease, and evicts it\n", me, s); evicting[s] = true }
 #else
-#define BURIED(j) \
-	:: d_step { in[me] == IN && me != j && expired(me, j) && !bury[j] -> printf("process %d: sees that member %d has not beaten for its lease, and buries it\n", me, j); bury[j] = true }
+#define EVICTS(s) \
+	:: d_step { looks(me, s) && expired(me, s) && !evicting[s] -> printf("process %d: sees that member %d has not beaten for its lease, and evicts it\n", me, s); evicting[s] = true }
 #endif
-#ifdef OPERATOR
-#define MISSED(j) \
-	:: d_step { in[me] == IN && me != j && cur[j] && norow[j] && missing[me * N + j] == 0 -> printf("process %d: sees that member %d has no row\n", me, j); missing[me * N + j] = 1 }
+#ifdef MUTANT_TWO_READS
+#define othersRead(s) for (k : 0 .. N - 1) { if :: reading[k] && k != me -> stale[k] = s + 1 :: else fi }
 #else
-#define MISSED(j)
+#define othersRead(s) skip
 #endif
-#define BURIES(j) BURIED(j) MISSED(j)
+#define SLOT(s) \
+	:: d_step { in[me] == OUT && rested(me) && mayJoin(me, s) -> \
+		printf("process %d: claims slot %d\n", me, s); \
+		over(s); \
+		rename(me, s); \
+		by[me] = me + 1; \
+		at[me] = me + 1; \
+		bare[me] = true; \
+		in[me] = JOIN; \
+		joins(me); \
+		othersRead(me); \
+		end() } \
+	EVICTS(s)
+
+/* It no longer counts slots only. */
+inline joins(i) {
+#ifdef LIMIT_SLOT_TWICE
+	for (k : 0 .. SLOTS - 1) { missing[Y(i, k)] = 0 }
+#else
+	skip
+#endif
+}
 
 proctype process(byte me) {
 	do
-	/* join: claim and confirmation of the own member lock. Its own last term is over to it. */
-	:: d_step { in[me] == OUT && rested(me) ->
-		printf("process %d: claims its member lock\n", me);
-		over(me);
-		cur[me] = true;
-		bare[me] = true;
-		in[me] = JOIN;
-#ifdef MUTANT_TWO_READS
-		for (k : 0 .. N - 1) { stale[k] = reading[k] && k != me || stale[k] }
+	SLOT(0) SLOT(1)
+#if SLOTS == 3
+	SLOT(2)
 #endif
-		end()
-	}
 	:: d_step { in[me] == JOIN ->
-		doJoin(me);
-		printf("process %d: confirms its member lock: %d (1 applied, 0 refused)\n", me, ok);
+		if :: at[me] != 0 -> t = at[me] - 1; doJoin(t) :: else -> ok = false fi;
+		printf("process %d: confirms its slot: %d (1 applied, 0 refused)\n", me, ok);
 		if
 		:: ok ->
 			in[me] = IN;
 			left[me] = allowed(me);
+			for (k : 0 .. P - 1) { seeGone(me, k) }
 #ifdef MUTANT_EARLIER_TERM
 			for (s : 0 .. P - 1) { assertAlone(me, s) }
 #endif
-		:: else -> in[me] = OUT
+		:: else -> in[me] = OUT; at[me] = 0
 		fi;
 		end()
 	}
 	:: d_step { faulty && in[me] == JOIN ->
-		printf("process %d: confirms its member lock: no reply\n", me);
-		lateJoin[me] = late && cur[me] && bare[me] && hasRow(me);
-		in[me] = OUT
+		printf("process %d: confirms its slot: no reply\n", me);
+		if :: at[me] != 0 -> t = at[me] - 1; lateJoin[t] = late && bare[t] && hasRow(t) :: else fi;
+		in[me] = OUT;
+		at[me] = 0;
+		end()
 	}
 	/* The member's heartbeat. */
 	:: d_step { in[me] == IN && left[me] > 0 && mayBeat(me) ->
-		doBeat(me);
+		if :: at[me] != 0 -> t = at[me] - 1; doBeat(t) :: else -> ok = false fi;
 		printf("process %d: heartbeat: %d (1 acknowledged, 0 NOT_FOUND)\n", me, ok);
 		hasBeaten(me);
 		if
@@ -877,9 +1079,8 @@ proctype process(byte me) {
 	}
 	/* leave: the release of the member, after all work has returned. */
 	:: d_step { faulty && in[me] == IN && mayLeave(me) ->
-		ok = hasM(me) && hasRow(me);
+		if :: at[me] != 0 -> t = at[me] - 1; doLeave(t) :: else -> ok = false fi;
 		printf("process %d: leaves: %d (1 applied, 0 NOT_FOUND)\n", me, ok);
-		if :: ok -> over(me) :: else fi;
 #ifndef MUTANT_LEAVE_BEFORE_RETURN
 		endTerm(me);
 #endif
@@ -887,13 +1088,13 @@ proctype process(byte me) {
 	}
 	:: d_step { faulty && in[me] == IN && mayLeave(me) ->
 		printf("process %d: leaves: no reply\n", me);
-		lateRel[me] = late && cur[me];
+		if :: at[me] != 0 -> t = at[me] - 1; lateLeave[t] = late :: else fi;
 #ifndef MUTANT_LEAVE_BEFORE_RETURN
 		endTerm(me);
 #endif
 		end()
 	}
-	:: d_step { faulty && in[me] != DEAD ->
+	:: d_step { faulty && in[me] != DEAD && mayForget(me) ->
 		printf("process %d: crashes\n", me);
 		endTerm(me);
 		amnesia(me);
@@ -904,15 +1105,15 @@ proctype process(byte me) {
 		endTerm(me);
 		amnesia(me);
 		in[me] = DEAD;
+#ifdef OPERATOR
+		for (k : 0 .. SLOTS - 1) { missing[Y(me, k)] = 0 }
+#endif
 		end()
 	}
-	BURIES(0) BURIES(1)
 	PARTITION(0)
-#if N == 3
-	BURIES(2)
-#endif
 #if P == 2
 	PARTITION(1)
+	BOTH
 #endif
 #ifdef MUTANT_TWO_READS
 	:: d_step { in[me] == IN && !reading[me] -> printf("process %d: reads the members' rows\n", me); reading[me] = true }
@@ -923,65 +1124,68 @@ proctype process(byte me) {
 /* ---- the rest of the world ---- */
 
 inline tick() {
+	for (s : 0 .. SLOTS - 1) {
+		if :: there(s) && hasRow(s) && age[s] < LMAX -> age[s]++ :: else fi;
+#ifdef MUTANT_EVICT_TWO_INSTANTS
+		if :: read[s] > 0 && read[s] <= LMAX -> read[s]++ :: else fi;
+#endif
+#ifdef OPERATOR
+		for (k : 0 .. N - 1) {
+			if :: missing[Y(k, s)] > 0 && missing[Y(k, s)] <= LMAX -> missing[Y(k, s)]++ :: else fi
+		}
+#endif
+	}
 	for (s : 0 .. N - 1) {
-		if :: cur[s] && hasRow(s) && age[s] < LMAX -> age[s]++ :: else fi;
 		if
 		:: left[s] == 1 -> endTerm(s) /* the deadline */
 		:: left[s] > 1 -> left[s]--
 		:: else
 		fi;
-#ifdef MUTANT_BURY_TWO_INSTANTS
-		if :: read[s] > 0 && read[s] <= LMAX -> read[s]++ :: else fi;
-#endif
 #ifdef LIVENESS
 		beaten[s] = false;
 		if :: rest[s] > 0 -> rest[s]-- :: else fi;
-#endif
-#ifdef OPERATOR
-		for (k : 0 .. N - 1) {
-			if :: missing[k * N + s] > 0 && missing[k * N + s] <= LMAX -> missing[k * N + s]++ :: else fi
-		}
 #endif
 		for (k : 0 .. P - 1) {
 #ifdef LIVENESS
 			looked[X(s, k)] = false;
 #endif
 #ifdef OPERATOR
-			if :: look[X(s, k)] > 0 -> look[X(s, k)]-- :: else fi;
+			if :: look[X(s, k)] > 0 && !showsMine(s, k) -> look[X(s, k)]-- :: else fi;
 			if :: gone[X(s, k)] > 0 && gone[X(s, k)] <= LMAX -> gone[X(s, k)]++ :: else fi;
 #endif
 			skip
 		}
 	}
 	for (k : 0 .. P - 1) {
-		if :: state[k] == BARE && with[k] != 0 && bareAge[k] < LMAX -> bareAge[k]++ :: else fi
+		if :: row[k] == BARE && with[k] != 0 && bareAge[k] < LMAX -> bareAge[k]++ :: else fi
 	}
 	end()
 }
 
 #ifdef LIVENESS
-#define restsOn(i, p) (looked[X(i, p)] && (own[X(i, p)] == NO || own[X(i, p)] == UNSURE || own[X(i, p)] == HELD))
+#define restsOn(i, p) (looked[X(i, p)] && (is(i, p, FREE, 0) || is(i, p, UNRESOLVED, 0) || is(i, p, HELD, 0)))
 #if P == 2
-#define waits(i) (in[i] == DEAD || rest[i] > 0 || (in[i] == IN && beaten[i] && restsOn(i, 0) && restsOn(i, 1)))
+#define restsOnAll(i) (restsOn(i, 0) && restsOn(i, 1))
 #else
-#define waits(i) (in[i] == DEAD || rest[i] > 0 || (in[i] == IN && beaten[i] && restsOn(i, 0)))
+#define restsOnAll(i) restsOn(i, 0)
 #endif
-#ifdef MUTANT_NEVER_BURIED
-#define toBury(i, j) false
+#ifdef MUTANT_NEVER_EVICTED
+#define toEvict(i, s) false
 #else
-#define toBury(i, j) (expired(i, j) || bury[j])
+#define toEvict(i, s) (expired(i, s) || evicting[s])
 #endif
-#ifdef OPERATOR
-#define toMiss(i, j) (cur[j] && norow[j] && missing[(i) * N + (j)] == 0)
+#define toDo(i, s) ((looks(i, s) && toEvict(i, s)) || (in[i] == OUT && rested(i) && mayJoin(i, s)))
+#if SLOTS == 3
+#define toDoAny(i) (toDo(i, 0) || toDo(i, 1) || toDo(i, 2))
 #else
-#define toMiss(i, j) false
+#define toDoAny(i) (toDo(i, 0) || toDo(i, 1))
 #endif
-#define sees(i, j) (in[i] == IN && (toBury(i, j) || toMiss(i, j)))
+#define waits(i) (!toDoAny(i) && in[i] != JOIN && (in[i] != IN || (beaten[i] && restsOnAll(i))))
 #if N == 3
-#define allWait (waits(0) && waits(1) && waits(2) && !sees(0, 1) && !sees(0, 2) && !sees(1, 0) && !sees(1, 2) && !sees(2, 0) && !sees(2, 1))
+#define allWait (waits(0) && waits(1) && waits(2))
 #define someAlive (in[0] != DEAD || in[1] != DEAD || in[2] != DEAD)
 #else
-#define allWait (waits(0) && waits(1) && !sees(0, 1) && !sees(1, 0))
+#define allWait (waits(0) && waits(1))
 #if defined(SICK)
 #define someAlive (in[1] != DEAD)
 #else
@@ -994,47 +1198,65 @@ inline tick() {
 #endif
 
 #define LATE(p) \
-	:: d_step { late && lateConf[p] -> doConfirm(p); printf("a late confirmation of partition %d lands: %d (1 applied, 0 refused)\n", p, ok); lateConf[p] = false; end() } \
-	:: d_step { late && lateGive[p] -> doGive(p); printf("a late give of partition %d lands: %d (1 applied, 0 NOT_FOUND)\n", p, ok); end() } \
-	BYHAND(p)
+	:: d_step { late && lateConfirm[p] -> doConfirm(p); printf("a late confirmation of partition %d lands: %d (1 applied, 0 refused)\n", p, ok); lateConfirm[p] = false; end() } \
+	:: d_step { late && lateRelease[p] -> doRelease(p); printf("a late release of partition %d lands: %d (1 applied, 0 NOT_FOUND)\n", p, ok); end() } \
+	PARTITIONBYHAND(p)
 
 #define LATEOF(i, p) \
-	:: d_step { late && lateClaim[X(i, p)] != 0 -> doClaim(i, p, lateClaim[X(i, p)], lateOver[X(i, p)]); printf("a late claim of partition %d by process %d lands\n", p, i); end() } \
-	:: d_step { late && lateSettle[X(i, p)] -> doSettle(i, p, SAME); printf("a late settlement of partition %d by process %d lands: %d (1 applied, 0 changed)\n", p, i, ok); lateSettle[X(i, p)] = false; end() }
+	:: d_step { late && lateClaim[X(i, p)] != 0 -> doClaim(p, lateClaim[X(i, p)], lateWith[X(i, p)]); printf("a late claim of partition %d by process %d lands\n", p, i); end() } \
+	:: d_step { late && lateReconcile[X(i, p)] != 0 -> doReconcile(p, SAME, lateReconcile[X(i, p)]); printf("a late reconciliation of partition %d by process %d lands: %d (1 applied, 0 changed)\n", p, i, ok); lateReconcile[X(i, p)] = 0; end() }
 
 #define LATEMEMBER(i) \
-	:: d_step { late && cur[i] && (age[i] > 0 || bury[i]) -> doBeat(i); printf("a late heartbeat of member %d lands: %d (1 applied, 0 NOT_FOUND)\n", i, ok); end() } \
-	:: d_step { late && lateRel[i] -> ok = hasM(i) && hasRow(i); printf("a late release of member %d lands: %d (1 applied, 0 NOT_FOUND)\n", i, ok); if :: ok -> over(i) :: else fi; lateRel[i] = false; end() } \
-	:: d_step { bury[i] -> ok = cur[i] && hasRow(i); printf("the burial of member %d lands: %d (1 applied, 0 changed)\n", i, ok); if :: ok -> over(i) :: else fi; bury[i] = false; end() } \
+	:: d_step { late && there(i) && (age[i] > 0 || evicting[i]) -> doBeat(i); printf("a late heartbeat of member %d lands: %d (1 applied, 0 NOT_FOUND)\n", i, ok); end() } \
+	:: d_step { late && lateLeave[i] -> doLeave(i); printf("a late release of member %d lands: %d (1 applied, 0 NOT_FOUND)\n", i, ok); end() } \
+	:: d_step { evicting[i] -> ok = there(i) && hasRow(i); printf("the eviction of member %d lands: %d (1 applied, 0 changed)\n", i, ok); if :: ok -> over(i) :: else fi; evicting[i] = false; end() } \
 	:: d_step { late && lateJoin[i] -> doJoin(i); printf("a late confirmation of member %d lands: %d (1 applied, 0 refused)\n", i, ok); end() } \
 	MEMBERBYHAND(i)
 
 /* Somebody deletes rows. */
 #ifdef OPERATOR
-#ifdef LIMIT_MEMBER_LEASE_ROW
-#define noLongerLease(i) true
-#elif N == 3
-#define noLongerLease(i) (lease(i) <= L0 && lease(i) <= L1 && lease(i) <= L2)
+#ifdef LIMIT_SLOT_TWICE
+#define newStray(i) hasM(i) /* tells of the new term, while it is there */
 #else
-#define noLongerLease(i) (lease(i) <= L0 && lease(i) <= L1)
+#define newStray(i) false
 #endif
-#define BYHAND(p) \
-	:: d_step { faulty && state[p] != ABSENT -> \
+inline allMiss(i) {
+	for (k : 0 .. N - 1) {
+		if :: in[k] != DEAD && (missing[Y(k, i)] == 0 || newStray(i)) -> missing[Y(k, i)] = 1 :: else fi
+	}
+}
+inline allSeeGone(p) {
+	for (k : 0 .. N - 1) {
+		if :: in[k] == IN -> seeGone(k, p) :: else fi
+	}
+}
+#ifdef MEMBERS_ONLY
+#define PARTITIONBYHAND(p)
+#else
+#define PARTITIONBYHAND(p) \
+	:: d_step { faulty && row[p] != ABSENT -> \
 		printf("somebody deletes the lock row of partition %d\n", p); \
-		state[p] = ABSENT; with[p] = 0; bareAge[p] = 0; lateConf[p] = false; \
-		changed(p); end() } \
+		row[p] = ABSENT; with[p] = 0; bareAge[p] = 0; lateConfirm[p] = false; \
+		changed(p); allSeeGone(p); end() } \
 	:: d_step { faulty && promise[p] != NONE -> \
 		printf("somebody deletes the lease row of partition %d\n", p); \
-		promise[p] = NONE; lateGive[p] = false }
-#define MEMBERBYHAND(i) \
-	:: d_step { faulty && cur[i] && hasRow(i) -> \
-		printf("somebody deletes the lock row of member %d\n", i); \
-		norow[i] = true; age[i] = 0; lateJoin[i] = false; bury[i] = false; lateRel[i] = false } \
-	:: d_step { faulty && hasM(i) && noLongerLease(i) -> \
-		printf("somebody deletes the lease row of member %d\n", i); \
-		nolease[i] = true; lateRel[i] = false }
+		promise[p] = NONE; lateRelease[p] = false; \
+		allSeeGone(p); end() }
+#endif
+#ifdef PARTITIONS_ONLY
+#define MEMBERBYHAND(i)
 #else
-#define BYHAND(p)
+#define MEMBERBYHAND(i) \
+	:: d_step { faulty && there(i) && hasRow(i) -> \
+		printf("somebody deletes the lock row of member %d\n", i); \
+		norow[i] = true; age[i] = 0; lateJoin[i] = false; evicting[i] = false; lateLeave[i] = false; \
+		allMiss(i); end() } \
+	:: d_step { faulty && hasM(i) -> \
+		printf("somebody deletes the lease row of member %d\n", i); \
+		nolease[i] = true; lateLeave[i] = false }
+#endif
+#else
+#define PARTITIONBYHAND(p)
 #define MEMBERBYHAND(i)
 #endif
 
@@ -1045,22 +1267,24 @@ proctype world() {
 	:: d_step { !calm ->
 		printf("from here on nothing fails\n");
 		calm = true;
-		for (k : 0 .. P - 1) { lateConf[k] = false; lateGive[k] = false }
-		for (k : 0 .. N * P - 1) { lateClaim[k] = 0; lateOver[k] = false; lateSettle[k] = false }
-		for (k : 0 .. N - 1) { lateRel[k] = false; lateJoin[k] = false }
+		for (k : 0 .. P - 1) { lateConfirm[k] = false; lateRelease[k] = false }
+		for (k : 0 .. N * P - 1) { lateClaim[k] = 0; lateWith[k] = 0; lateReconcile[k] = 0 }
+		for (k : 0 .. SLOTS - 1) { lateLeave[k] = false; lateJoin[k] = false }
 		end()
 	}
 #endif
 	LATE(0)
 	LATEOF(0, 0) LATEOF(1, 0)
 	LATEMEMBER(0) LATEMEMBER(1)
+#if SLOTS == 3
+	LATEMEMBER(2)
+#endif
 #if P == 2
 	LATE(1)
 	LATEOF(0, 1) LATEOF(1, 1)
 #endif
 #if N == 3
 	LATEOF(2, 0)
-	LATEMEMBER(2)
 #if P == 2
 	LATEOF(2, 1)
 #endif
