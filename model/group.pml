@@ -455,6 +455,19 @@ inline doRelease(p) {
 	fi
 }
 
+/* The members see that partition p has no rows. */
+#ifdef OPERATOR
+#define seeGone(i, p) if :: row[p] == ABSENT && promise[p] == NONE && gone[X(i, p)] == 0 -> gone[X(i, p)] = 1 :: else fi
+inline allSeeGone(p) {
+	for (k : 0 .. N - 1) {
+		if :: in[k] == IN -> seeGone(k, p) :: else fi
+	}
+}
+#else
+#define seeGone(i, p) skip
+#define allSeeGone(p) skip
+#endif
+
 /* reconcile of p of what was seen as o, by the term w: ok = applied. */
 inline doReconcile(p, o, w) {
 #ifdef MUTANT_RECONCILE_UNCOMPARED
@@ -471,6 +484,7 @@ inline doReconcile(p, o, w) {
 		lateConfirm[p] = false;
 		lateRelease[p] = false;
 		changed(p);
+		allSeeGone(p);
 		assertRows(p)
 	:: else
 	fi
@@ -730,10 +744,8 @@ inline giveUp(i, p) {
 
 #ifdef OPERATOR
 #define seeNow(i, p) look[X(i, p)] = lease(i)
-#define seeGone(i, p) if :: row[p] == ABSENT && promise[p] == NONE && gone[X(i, p)] == 0 -> gone[X(i, p)] = 1 :: else fi
 #else
 #define seeNow(i, p) skip
-#define seeGone(i, p) skip
 #endif
 
 inline claims(i, p) {
@@ -1223,11 +1235,6 @@ inline tick() {
 inline allMiss(i) {
 	for (k : 0 .. N - 1) {
 		if :: in[k] != DEAD && (missing[Y(k, i)] == 0 || newStray(i)) -> missing[Y(k, i)] = 1 :: else fi
-	}
-}
-inline allSeeGone(p) {
-	for (k : 0 .. N - 1) {
-		if :: in[k] == IN -> seeGone(k, p) :: else fi
 	}
 }
 #ifdef MEMBERS_ONLY
