@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/spindle-lock/spindle"
@@ -86,6 +87,15 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		assert.Equal(t, err, c.lock.Live(nil))
 		assert.Equal(t, err, c.lock.Leading(nil))
 	}
+}
+
+// Wrong arguments, such as a table's name that is none, get into no SQL.
+func TestOnlyAGoodLockHasAFenceStatement(t *testing.T) {
+	sql := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
+	good := spindle.New(&spanner.Client{}, "locktable", "mylock").FenceStatement(sql, 1)
+	assert.Contains(t, good.SQL, "locktable")
+	assert.Contains(t, good.Params, "p1")
+	assert.Equal(t, spanner.Statement{}, spindle.New(&spanner.Client{}, "lock table", "mylock").FenceStatement(sql, 1))
 }
 
 func TestBadCallsOfRunAreRefused(t *testing.T) {
