@@ -146,9 +146,11 @@ func TestWorkThatDoesNotReturnLeavesTheLockToExpire(t *testing.T) {
 func TestALeaderFunctionThatReturnsEarlyKeepsTheLock(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var terms atomic.Int32
-		a := b.Start("a", spindle.WithLeader(func(context.Context, spindle.Token) { terms.Add(1) }))
+		var log fleet.Log
+		a := b.Start("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), spindle.WithLeader(func(context.Context, spindle.Token) { terms.Add(1) }))
 		time.Sleep(10 * fleet.Lease)
 		assert.True(t, a.Has())
+		assert.Equal(t, 1, strings.Count(log.String(), "nobody works under the lock"))
 		assert.EqualValues(t, 1, terms.Load())
 		b.End(a)
 	})
@@ -285,6 +287,38 @@ func TestAProblemIsSaidOnceAndAgainWhenItChanges(t *testing.T) {
 		assert.Equal(t, 1, strings.Count(log.String(), "table 17 is missing"))
 		assert.Equal(t, 1, strings.Count(log.String(), "permission denied"))
 		assert.Equal(t, 6, strings.Count(log.String(), "\n"), log.String()) // and: competing again, elected, lost, released
+	})
+}
+
+// Between the last failure and the election nothing else may go well.
+func TestAProblemThatEndsWithTheElectionIsSaidToBeOver(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		var log fleet.Log
+		a := b.Machine("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		a.Link.Refuse(fleet.Refusing("claim", errors.New("no permission to update")))
+		b.Run(a)
+		time.Sleep(time.Hour)
+		require.Equal(t, 1, strings.Count(log.String(), "can't compete for the lock"))
+		require.NotContains(t, log.String(), "can compete for the lock again")
+		a.Link.Refuse(nil)
+		b.Until(fleet.Lease, a.Has)
+		assert.Equal(t, 1, strings.Count(log.String(), "can compete for the lock again"))
+		b.End(a)
+	})
+}
+
+func TestALeaderFunctionThatReturnsAtTheLossOfItsTermIsNotWarnedOf(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		var log fleet.Log
+		var returned atomic.Int32
+		a := b.Start("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+			<-ctx.Done()
+			returned.Add(1)
+		}))
+		b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})
+		b.Until(fleet.Lease, func() bool { return returned.Load() == 1 })
+		assert.NotContains(t, log.String(), "nobody works under the lock")
+		b.End(a)
 	})
 }
 
