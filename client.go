@@ -31,23 +31,31 @@ func ClientOptions(lease time.Duration) []option.ClientOption {
 	}
 	third := lease / 3 // a heartbeat that needs a new connection still comes in time
 	return []option.ClientOption{
-		// Time is without a read, and no less is allowed; Timeout is for the answer of a ping, and gRPC
-		// sets TCP_USER_TIMEOUT to it. The Spanner client has 2 min and 20 s.
-		option.WithGRPCDialOption(grpc.WithKeepaliveParams(keepalive.ClientParameters{
-			Time:    within(third, 10*time.Second, 2*time.Minute),
-			Timeout: within(third, time.Second, 20*time.Second),
-		})),
-		// The load is that of a candidate's reads. A handshake of which a packet is lost twice has to
-		// succeed in MinConnectTimeout, as the next attempt is given no more.
-		option.WithGRPCDialOption(grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{
-				BaseDelay:  within(third/10, 50*time.Millisecond, time.Second),
-				Multiplier: 1.6,
-				Jitter:     0.2,
-				MaxDelay:   within(third, 100*time.Millisecond, 20*time.Second),
-			},
-			MinConnectTimeout: within(third, 5*time.Second, 20*time.Second),
-		})),
+		option.WithGRPCDialOption(grpc.WithKeepaliveParams(keepaliveWithin(third))),
+		option.WithGRPCDialOption(grpc.WithConnectParams(reconnectWithin(third))),
+	}
+}
+
+// keepaliveWithin closes a dead connection in about d. Time is without a read, and gRPC allows no less than 10 s; Timeout is
+// for the answer of a ping, and gRPC sets TCP_USER_TIMEOUT to it. The Spanner client has 2 min and 20 s.
+func keepaliveWithin(d time.Duration) keepalive.ClientParameters {
+	return keepalive.ClientParameters{
+		Time:    within(d, 10*time.Second, 2*time.Minute),
+		Timeout: within(d, time.Second, 20*time.Second),
+	}
+}
+
+// reconnectWithin tries a new connection each d. The load is about a candidate's reads. A handshake of which a packet is lost
+// twice has to succeed in MinConnectTimeout, as the next attempt is given no more.
+func reconnectWithin(d time.Duration) grpc.ConnectParams {
+	return grpc.ConnectParams{
+		Backoff: backoff.Config{
+			BaseDelay:  within(d/10, 50*time.Millisecond, time.Second),
+			Multiplier: 1.6,
+			Jitter:     0.2,
+			MaxDelay:   within(d, 100*time.Millisecond, 20*time.Second),
+		},
+		MinConnectTimeout: within(d, 5*time.Second, 20*time.Second),
 	}
 }
 
