@@ -38,7 +38,7 @@ func (l Line) Beyond() bool {
 // Before are the tickets of those whose turn comes first.
 func (l Line) Before() (before []table.Ticket) {
 	for _, t := range l.Tickets {
-		if !t.Same(l.Own) && t.Nonce != l.Own.Nonce && l.counts(t) && l.first(t) {
+		if t.Nonce != l.Own.Nonce && l.counts(t) && l.first(t) {
 			before = append(before, t)
 		}
 	}
