@@ -112,15 +112,20 @@ func (c *Candidate) observe(ctx context.Context) ([]table.Observation, error) {
 		return c.Table.Survey(ctx, c.Clock.Now().Time(), c.Names...)
 	}
 	observed, err := c.glance(ctx)
-	if err == nil && slices.ContainsFunc(observed, c.unfamiliar) {
-		c.learn(observed)
-		observed, err = c.Table.Inspect(ctx, observed...)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil && slices.ContainsFunc(observed, c.incomplete) {
+	if slices.ContainsFunc(observed, c.unfamiliar) {
 		c.learn(observed)
-		observed, err = c.Table.Survey(ctx, observed[0].At, c.Names...)
+		if observed, err = c.Table.Inspect(ctx, observed...); err != nil {
+			return nil, err
+		}
 	}
-	return observed, err
+	if slices.ContainsFunc(observed, c.incomplete) {
+		c.learn(observed)
+		return c.Table.Survey(ctx, observed[0].At, c.Names...)
+	}
+	return observed, nil
 }
 
 // glance reads the lock rows, and what is needed to claim by free rows.
