@@ -432,6 +432,29 @@ func TestAnUnlockAfterTheEndOfCtxDoesNotWaitForLong(t *testing.T) {
 	})
 }
 
+// The caller of Unlock says by its ctx how long it waits. Only in Do, whose ctx may have ended, is there a limit besides.
+func TestUnlockGoesOnUntilItsCtxEnds(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		m := p.mutex("m", spindle.WithLease(time.Minute))
+		require.NoError(t, m.Lock(b.Context()))
+		p.Cut()
+		canceled, cancel := context.WithCancel(b.Context())
+		time.AfterFunc(time.Second, cancel)
+		start := time.Now()
+		assert.ErrorContains(t, m.Unlock(canceled), "left to expire")
+		assert.Equal(t, time.Second, time.Since(start))
+		p.Mend()
+
+		require.NoError(t, m.Lock(b.Context()))
+		p.Cut()
+		time.AfterFunc(20*time.Second, p.Mend)
+		patient, cancel := context.WithTimeout(b.Context(), 40*time.Second)
+		defer cancel()
+		assert.NoError(t, m.Unlock(patient))
+	})
+}
+
 // A lock that was given up in time is not lost, though nobody heard of it.
 func TestWhatIsLeftToExpireIsNotLostLater(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {

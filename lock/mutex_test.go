@@ -186,6 +186,18 @@ func TestWaitersDoNotClaimAtTheSameInstant(t *testing.T) {
 	})
 }
 
+// The first of the queue looks often, as a holder may be gone at any time. A claim that fails is no reason for that.
+func TestAClaimThatFailsIsTriedAgainEverMoreSeldom(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		p.Refuse(failing(refused(codes.Unavailable), "claim"))
+		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+		defer cancel()
+		require.ErrorContains(t, p.mutex("m").Lock(ctx), "refused here")
+		assert.Less(t, p.Counts()["claim"], 120, "each second, and at first more often")
+	})
+}
+
 func TestAClaimThatCtxLeftBehindIsGivenBack(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()

@@ -453,6 +453,50 @@ func TestAHolderDoesNotWaitForASetThatWaitsForIt(t *testing.T) {
 	})
 }
 
+// A set that waits behind another for one lock can't go on: it keeps nobody from a free one.
+func TestALockIsNotIdleForASetThatIsNotFirstEverywhere(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		a, b := g.mutex("holder", "a"), g.mutex("holder", "b")
+		require.NoError(t, a.Lock(g.ctx))
+		require.NoError(t, b.Lock(g.ctx))
+		first := g.stays(g.mutex("first", "a"), 1)
+		set := g.stays(All(nil, "locktable", []string{"a", "b"}, g.options("set", 0)...), 3)
+		next := g.stays(g.mutex("next", "b"), 4)
+		require.NoError(t, b.Unlock(g.ctx))
+		free := time.Now()
+		require.NoError(t, <-next)
+		assert.Less(t, time.Since(free), 250*time.Millisecond)
+		require.NoError(t, a.Unlock(g.ctx))
+		require.NoError(t, <-first)
+		g.stop()
+		require.Error(t, <-set)
+	})
+}
+
+// Those before a set for a free lock may have died. It passes them, and nobody passes it for the lock that is held.
+func TestASetThatPassesTheDeadHasItsTurn(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		holder := g.mutex("holder", "a")
+		require.NoError(t, holder.Lock(g.ctx))
+		g.dead(1, "b")
+		ctx, cancel := context.WithTimeout(g.ctx, 30*time.Second)
+		defer cancel()
+		time.Sleep(time.Second)
+		set := g.await(ctx, All(nil, "locktable", []string{"a", "b"}, g.options("set", 300*time.Millisecond)...))
+		time.Sleep(2 * time.Second)
+		for i := range 5 {
+			p := fmt.Sprint("process ", i)
+			g.loop(p, g.mutex(p, "a"), time.Second)
+		}
+		time.Sleep(time.Second)
+		require.NoError(t, holder.Unlock(g.ctx))
+		assert.NoError(t, <-set)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		assert.Empty(t, g.turns, "they came after the set")
+	})
+}
+
 // One lock of a set is wanted by many, and in the queue of the other somebody has died.
 func TestADeadWaiterForOneLockDoesNotKeepASetFromAnother(t *testing.T) {
 	for _, dead := range []int{1, 40} {
