@@ -29,25 +29,31 @@ const (
 	// Leaving: the leader has announced that it will give the lock up, and still holds it. The leader is this Lock,
 	// or another process, which Event.Leader then describes.
 	Leaving
+	// PartitionAssigned, of a group: this member now has the partition Event.Partition, under Event.Token.
+	PartitionAssigned
+	// PartitionRevoked, of a group: this member does not act on Event.Partition any more, and Event.Err says why, as the
+	// cause of its work's context does. The partition is free once the work has returned.
+	PartitionRevoked
 )
 
-var kindNames = map[EventKind]string{Elected: "elected", Lost: "lost", Jeopardy: "jeopardy", Safe: "safe", LeaderSeen: "leader seen", LeaderGone: "leader gone", Leaving: "leaving"}
+var kindNames = map[EventKind]string{Elected: "elected", Lost: "lost", Jeopardy: "jeopardy", Safe: "safe", LeaderSeen: "leader seen", LeaderGone: "leader gone", Leaving: "leaving", PartitionAssigned: "partition assigned", PartitionRevoked: "partition revoked"}
 
 // String returns the name of the kind in lower case, such as "leader seen".
 func (k EventKind) String() string { return cmp.Or(kindNames[k], "unknown") }
 
 // Event is something that happened to a lock.
 type Event struct {
-	Kind     EventKind
-	At       time.Time // by the local clock
-	Token    Token     // of the term it is about
-	Err      error     // of Lost and Jeopardy
-	Deadline time.Time // of Elected, Jeopardy and Safe: when the term ends unless it is extended, by the local clock
-	Leader   Leader    // of LeaderSeen, LeaderGone and Leaving
+	Kind      EventKind
+	At        time.Time // by the local clock
+	Token     Token     // of the term it is about
+	Partition string    // of PartitionAssigned and PartitionRevoked: its name in the list
+	Err       error     // of Lost and Jeopardy
+	Deadline  time.Time // of Elected, Jeopardy and Safe: when the term ends unless it is extended, by the local clock
+	Leader    Leader    // of LeaderSeen, LeaderGone and Leaving
 }
 
 func eventOf(e elect.Event) Event {
-	ev := Event{Kind: EventKind(e.Kind), At: e.At, Token: Token(e.Token), Err: e.Err, Deadline: e.Deadline}
+	ev := Event{Kind: EventKind(e.Kind), At: e.At, Token: Token(e.Token), Partition: e.Partition, Err: e.Err, Deadline: e.Deadline}
 	if e.Leader.Promise != nil {
 		ev.Leader = leaderOf(e.Leader)
 	}

@@ -166,7 +166,7 @@ func (e *elector) announce(ctx context.Context, t *elect.Term, x *exit) {
 			}
 		}()
 	}
-	t.Announce(patient)
+	t.Announce(patient, nil)
 }
 
 // say tells everybody here that the term is being given up.

@@ -35,13 +35,11 @@ type Lock struct {
 // error.
 //
 // A name has 1 to 4096 bytes of UTF-8 without control characters, line separators and bidirectional marks, and does
-// not end in _ and 16 or more digits, nor in !done or !broken.
+// not end in _ and 16 or more digits, nor in !done, !broken or !plan.
 func New(db *spanner.Client, table, name string, opts ...Option) *Lock {
 	c := options.New(opts)
 	c.Check(db, table, name)
-	if c.Work != nil {
-		c.Refuse("WithWork is for group.New: WithLeader gives a lock its work")
-	}
+	c.RefuseForGroup()
 	l := &Lock{name: name, config: c, db: db}
 	l.table, l.spanner = c.Table(db, table)
 	l.about = c.Telemetry(table, name)

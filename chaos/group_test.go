@@ -98,7 +98,7 @@ func (w *worker) runMember(opts []spindle.Option) error {
 }
 
 // work writes as lead does, and is at times slow to return.
-func (m *groupMember) work(ctx context.Context, p group.Partition) {
+func (m *groupMember) work(ctx context.Context, p group.Partition) error {
 	m.works.Store(p.Name(), p.Token())
 	defer m.works.Delete(p.Name())
 	f := m.partition(p)
@@ -111,6 +111,7 @@ func (m *groupMember) work(ctx context.Context, p group.Partition) {
 		m.write(f)
 	}
 	m.writeLate(ctx, f)
+	return nil
 }
 
 func (m *groupMember) partition(p group.Partition) fenced {

@@ -193,11 +193,11 @@ func TestVerifyNamesEverythingThatIsWrong(t *testing.T) {
 	}{
 		{"missing table", googleSQL, "", []string{"the table is missing"}},
 		{"strings that are long enough are fine", googleSQL,
-			"CREATE TABLE t (name STRING(4113), " + times + ", writer STRING(399510)) PRIMARY KEY (name)", nil},
+			"CREATE TABLE t (name STRING(4113), " + times + ", writer STRING(2500000)) PRIMARY KEY (name)", nil},
 		{"strings that are too short", googleSQL,
 			"CREATE TABLE t (name STRING(4112), " + times + ", writer STRING(0x24)) PRIMARY KEY (name)", []string{
 				"column name is STRING(4112), and up to 4113 characters are written there, want STRING(MAX)",
-				"column writer is STRING(36), and up to 399510 characters are written there, want STRING(MAX)"}},
+				"column writer is STRING(36), and up to 2500000 characters are written there, want STRING(MAX)"}},
 		{"a token that is NOT NULL is fine", googleSQL,
 			"CREATE TABLE t (name STRING(MAX), heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true), token TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp=true), writer STRING(MAX)) PRIMARY KEY (name)", nil},
 		{"columns that a release could not make NULL", googleSQL,
@@ -247,13 +247,13 @@ func TestVerifyNamesEverythingThatIsWrong(t *testing.T) {
 
 		{"missing table", postgreSQL, "", []string{"the table is missing"}},
 		{"strings that are long enough are fine", postgreSQL,
-			"CREATE TABLE t (name varchar(4113) PRIMARY KEY, " + pgTimes + ", writer varchar(399510))", nil},
+			"CREATE TABLE t (name varchar(4113) PRIMARY KEY, " + pgTimes + ", writer varchar(2500000))", nil},
 		{"any text is fine", postgreSQL,
 			"CREATE TABLE t (name text PRIMARY KEY, " + pgTimes + ", writer text)", nil},
 		{"strings that are too short", postgreSQL,
 			"CREATE TABLE t (name varchar(4112) PRIMARY KEY, " + pgTimes + ", writer varchar(36))", []string{
 				"column name is character varying(4112), and up to 4113 characters are written there, want varchar",
-				"column writer is character varying(36), and up to 399510 characters are written there, want varchar"}},
+				"column writer is character varying(36), and up to 2500000 characters are written there, want varchar"}},
 		{"a token that is NOT NULL is fine", postgreSQL,
 			"CREATE TABLE t (name varchar PRIMARY KEY, heartbeat SPANNER.COMMIT_TIMESTAMP, token SPANNER.COMMIT_TIMESTAMP NOT NULL, writer varchar)", nil},
 		{"columns that a release could not make NULL", postgreSQL,

@@ -403,7 +403,7 @@ var broken = []struct {
 	}, "free rows", doctor.Warning, "a time that has passed is refused"},
 	{"a confirmation does not need its member", func() *liar {
 		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
-			if tag(r) == "spindle-keep" {
+			if tag(r) == "spindle-confirm-partitions" {
 				without(r, func(_ int, m *sppb.Mutation) bool { return isKeyOnly(m) })
 			}
 			return do()

@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// group takes a partition with its member, as members do, and another when that member is over: the confirmation needs the
+// group claims a partition with its member, as members do, and another when that member is over: the confirmation needs the
 // member's lease row, which its transaction does not read.
 func (e *exam) group(ctx context.Context) (string, error) {
 	name, first, second := e.base+"/group/member", e.base+"/group/first", e.base+"/group/second"
@@ -20,11 +20,11 @@ func (e *exam) group(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%w: %w", errNotTheQuestion, err)
 	}
 	member := table.Hold{Name: name, Token: token}
-	taken, err := e.take(ctx, member, first)
+	taken, err := e.claimPartition(ctx, member, first)
 	if err != nil {
 		return "", err
 	}
-	switch refused, err := e.keep(ctx, member, first, taken); {
+	switch refused, err := e.confirmPartition(ctx, member, first, taken); {
 	case err != nil:
 		return "", err
 	case refused:
@@ -33,11 +33,11 @@ func (e *exam) group(ctx context.Context) (string, error) {
 	if err := e.table.Release(ctx, token, name); err != nil {
 		return "", fmt.Errorf("%w: release: %w", errNotTheQuestion, err)
 	}
-	late, err := e.take(ctx, member, second)
+	late, err := e.claimPartition(ctx, member, second)
 	if err != nil {
 		return "", err
 	}
-	switch refused, err := e.keep(ctx, member, second, late); {
+	switch refused, err := e.confirmPartition(ctx, member, second, late); {
 	case err != nil:
 		return "", err
 	case !refused:
@@ -50,31 +50,31 @@ func (e *exam) group(ctx context.Context) (string, error) {
 	case !row.Heartbeat.Equal(row.Token):
 		return "", broken("a confirmation that was refused changed the partition")
 	}
-	if err := e.table.Give(ctx, table.Hold{Name: first, Token: taken}); err != nil {
-		return "", fmt.Errorf("give: %w", err)
+	if err := e.table.ReleasePartitions(ctx, table.Hold{Name: first, Token: taken}); err != nil {
+		return "", fmt.Errorf("release: %w", err)
 	}
 	return "a partition is confirmed while its member is there, and refused once it is not", nil
 }
 
-// take claims a partition.
-func (e *exam) take(ctx context.Context, member table.Hold, name string) (token table.Token, err error) {
+// claimPartition claims a partition.
+func (e *exam) claimPartition(ctx context.Context, member table.Hold, name string) (token table.Token, err error) {
 	err = again(func() error {
 		seen, err := e.table.Observe(ctx, name)
 		if err != nil {
 			return fmt.Errorf("observe: %w", err)
 		}
-		if token, _, err = e.table.Take(ctx, member, seen...); err != nil {
-			return fmt.Errorf("take: %w", err)
+		if token, _, err = e.table.ClaimPartitions(ctx, member, seen...); err != nil {
+			return fmt.Errorf("claim: %w", err)
 		}
 		return nil
 	})
 	return token, err
 }
 
-// keep confirms it, unless that is refused, as its member is not there.
-func (e *exam) keep(ctx context.Context, member table.Hold, name string, token table.Token) (refused bool, err error) {
+// confirmPartition confirms it, unless that is refused, as its member is not there.
+func (e *exam) confirmPartition(ctx context.Context, member table.Hold, name string, token table.Token) (refused bool, err error) {
 	err = again(func() error {
-		_, err := e.table.Keep(ctx, member, table.Promise{Lease: limit}, token, name)
+		_, err := e.table.ConfirmPartitions(ctx, member, table.Promise{Lease: limit}, token, name)
 		if refused = table.Missing(err) || spanner.ErrCode(err) == codes.NotFound && !overrun(err); refused {
 			return nil
 		}

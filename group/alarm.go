@@ -32,3 +32,11 @@ func (a *alarm) left(c elect.Clock) time.Duration {
 	}
 	return a.in - c.Now().Since(a.from)
 }
+
+// wait is the time until what it holds up may go on: none, once it is due, and if it was never set.
+func (a *alarm) wait(c elect.Clock) time.Duration {
+	if !a.on {
+		return 0
+	}
+	return max(a.left(c), 0)
+}

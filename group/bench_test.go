@@ -102,7 +102,7 @@ func BenchmarkStart(b *testing.B) {
 				b.StopTimer()
 				db := spindletest.New(b)
 				before := heap()
-				work := group.WithWork(func(ctx context.Context, _ group.Partition) { <-ctx.Done() })
+				work := group.WithWork(func(ctx context.Context, _ group.Partition) error { <-ctx.Done(); return nil })
 				b.StartTimer()
 				g := group.New(db.Client, db.Table, fmt.Sprint("orders", i), group.Numbered(n), quiet, work)
 				stop := run(b, g, n)

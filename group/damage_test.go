@@ -113,7 +113,7 @@ func (d *damage) launch(promised time.Duration) *process {
 	}
 	p := d.process(fmt.Sprint("p", len(d.all)), Named(d.lists[list]...), opts...)
 	p.link.Refuse(func(step string) error {
-		if slices.Contains([]string{"claim", "confirm", "bury", "take", "keep", "settle"}, step) && rand.Float64() < d.abort {
+		if slices.Contains([]string{"claim", "confirm", "evict", "claim-partitions", "confirm-partitions", "reconcile"}, step) && rand.Float64() < d.abort {
 			return table.ErrAborted
 		}
 		return nil
@@ -128,7 +128,7 @@ func (d *damage) launch(promised time.Duration) *process {
 func (d *damage) whole() bool {
 	all, rows := map[string]bool{}, d.store.Rows()
 	for _, p := range d.run {
-		for _, s := range p.shares {
+		for _, s := range p.inventory.all {
 			all[s.name] = true
 		}
 	}

@@ -1,24 +1,41 @@
-// Package group spreads partitions over processes: tenants, shards, queues, from one to 20,000. Each partition is
-// worked on by one process at any instant, under a fencing token of its own. Shares differ by at most one. Partitions
-// move when a process joins, leaves or dies: as many as have to, and a few more if there are gaps among the members' slots.
+// Package group spreads partitions over processes: tenants, shards, queues, from one to 20,000. One process at a time works
+// on each partition, under a fencing token of its own. Each process has its share: in proportion to its weight, give or take
+// one partition. When a process joins, leaves or dies, only the partitions move that have to.
 //
-// It costs one heartbeat for each process, however many partitions there are.
+// A process sends one heartbeat, however many partitions it has.
 //
 //	g := group.New(db, "locktable", "orders", group.Numbered(64),
-//		group.WithWork(func(ctx context.Context, p group.Partition) { ... }))
+//		group.WithWork(func(ctx context.Context, p group.Partition) error { ... }))
 //	err := g.Run(ctx, done)
 //
 // A [Group] is one member of the group of that name. A member holds a lock, "orders/member/0007", with heartbeats as
-// any lock has, and takes its share of the partitions, which are locks too: "orders/partition/17". A partition is held
-// as long as its member's lock is. Who has what is a function of the members that are there: there is no coordinator.
+// any lock has, and claims its share of the partitions, which are locks too: "orders/partition/17". A partition is held
+// as long as its member's lock is. There is no coordinator: the members publish a plan in the lock table, and each of them
+// computes the same next plan from it.
 //
-// What holds for locks holds for each partition: two processes never act on one, as long as no machine's clock
-// runs more than 1 % slow, and fenced writes ([Partition.Apply]) don't depend on clocks at all.
+// Promised: two processes never act on one partition, as long as no machine's clock runs more than 1 % slow. Fenced writes
+// ([Partition.Apply]) don't depend on clocks at all. As long as a member keeps its term, a partition moves only after its work
+// has returned. A member that can't do its work leaves its share to the others.
 //
-// Not promised: that a partition always has a process; an even load, as partitions are counted and not weighed.
+// Not promised: that a partition always has a process; that work has returned before another begins, once a member has lost
+// its term, or after [Group.LetGo]; an even load, as partitions are counted and not measured.
 //
-// The files: group.go is the API, partition.go what the work is given, view.go who is there, health.go whether this
-// member gets on; member.go is the loop of a member, and join.go how it becomes one; term.go is one term of it, look.go
-// what it sees, free.go when a partition can be taken, move.go how it is taken and given, pace.go how many at a time.
+// The files, by idea:
+//
+//	group.go, options.go, requests.go  what a program calls: New and Run, the options, Pause, Resume and LetGo
+//	partition.go, view.go, health.go   what work is given, who is in the group, whether this member gets on
+//	run.go, join.go, leave.go          the life of a member: its loop, how it joins, how it gives a term up
+//	term.go                            the loop of one term
+//	inventory.go                       what each partition is to this member: the one place where its state changes
+//	looks.go, seen.go                  when to look at the group, and what follows from a look
+//	claimable.go                       when a partition can be claimed: a pure function
+//	decide.go                          what is done about a partition: the table of the decision, pure
+//	planning.go, publish.go            which partitions are assigned to which member; internal/plan computes it
+//	moves.go, executor.go, pace.go     how partitions are claimed, revoked and released, in which commits, how many at a time
+//	evict.go                           how the terms of dead members end
+//	work.go                            how work begins, and what happens when it returns
+//	fitness.go                         when a member is useless, and how long it rests
+//	metrics.go, alarm.go               what it reports, and a time at which something is due
+//
 // docs/protocol.md says why it is safe.
 package group

@@ -184,7 +184,7 @@ func TestAMemberHasNoGoroutineForEachPartition(t *testing.T) {
 		defer stop()
 		return ours()
 	}
-	work := group.WithWork(func(ctx context.Context, _ group.Partition) { <-ctx.Done() })
+	work := group.WithWork(func(ctx context.Context, _ group.Partition) error { <-ctx.Done(); return nil })
 	assert.Equal(t, count(10), count(1000))
 	assert.Equal(t, count(10, work)+990, count(1000, work))
 }

@@ -26,19 +26,18 @@ func Example() {
 	defer db.Close()
 
 	g := group.New(db, "locktable", "orders", group.Numbered(64), spindle.WithHandover(),
-		group.WithWork(func(ctx context.Context, p group.Partition) {
+		group.WithWork(func(ctx context.Context, p group.Partition) error {
 			for ctx.Err() == nil { // it ends the instant the partition is lost or is to move
 				next, position, err := receive(ctx, p.Name()) // waits for work
 				if err != nil {
-					pause(ctx) // and goes on: if it returned, the partition would stay here, without work
-					continue
+					return err // it is logged, and the work begins again after a pause
 				}
 				checkpoint := spanner.InsertOrUpdate("checkpoints", []string{"name", "position"}, []any{p.Name(), position})
 				if _, err := p.Apply(ctx, append(next, checkpoint)); err != nil {
-					log.Printf("partition %s: %v", p.Name(), err)
-					pause(ctx)
+					return err
 				}
 			}
+			return nil
 		}))
 	done := make(chan error, 1)
 	if err := g.Run(ctx, done); err != nil {
@@ -71,13 +70,5 @@ func ExampleMembers() {
 }
 
 func receive(context.Context, string) ([]*spanner.Mutation, int64, error) { return nil, 0, nil }
-
-// pause waits for a second, or for the end of ctx.
-func pause(ctx context.Context) {
-	select {
-	case <-time.After(time.Second):
-	case <-ctx.Done():
-	}
-}
 
 func mutations(string) []*spanner.Mutation { return nil }

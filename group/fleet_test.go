@@ -34,11 +34,12 @@ type cluster struct {
 	begun  map[string]int      // how often work on it has begun
 	clash  []string
 	tokens map[string]spindle.Token
+	latest map[string]*process // whose they are
 }
 
 func inVirtualTime(t *testing.T, f func(*cluster)) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{t: t, store: &memtable.Store{}, works: map[string]*process{}, begun: map[string]int{}, tokens: map[string]spindle.Token{}}
+		c := &cluster{t: t, store: &memtable.Store{}, works: map[string]*process{}, begun: map[string]int{}, tokens: map[string]spindle.Token{}, latest: map[string]*process{}}
 		defer func() { // of a test that fails too
 			for _, p := range c.all {
 				p.stop()
@@ -81,7 +82,7 @@ type process struct {
 func (c *cluster) process(id string, partitions Partitions, opts ...spindle.Option) *process {
 	p := &process{id: id, of: c, link: &memtable.Link{Store: counted{c.store, &c.rows}}, clock: &fleet.Clock{}, log: &fleet.Log{}, done: make(chan error, 1)}
 	seam := func(o *options.Config) { o.Store, o.Clock = p.link, p.clock }
-	p.Group = New(nil, "locktable", "orders", partitions, append([]spindle.Option{seam, spindle.WithID(id), WithWork(p.work),
+	p.Group = New(nil, "locktable", "orders", partitions, append([]spindle.Option{seam, spindle.WithID(id), WithWork(p.work), WithInitialDelay(0),
 		spindle.WithLogger(slog.New(slog.NewTextHandler(p.log, nil)))}, opts...)...)
 	return p
 }
@@ -122,16 +123,16 @@ func (c *cluster) run(p *process) {
 }
 
 // work notes who works on what. A process that was killed works on nothing.
-func (p *process) work(ctx context.Context, partition Partition) {
+func (p *process) work(ctx context.Context, partition Partition) error {
 	c, name := p.of, partition.Name()
 	c.mu.Lock()
 	if other := c.works[name]; other != nil && !other.dead {
 		c.clash = append(c.clash, fmt.Sprintf("%s of %s and %s", name, other.id, p.id))
 	}
-	if partition.Token() <= c.tokens[name] {
+	if token := partition.Token(); token < c.tokens[name] || token == c.tokens[name] && c.latest[name] != p {
 		c.clash = append(c.clash, fmt.Sprintf("the token of %s did not grow", name))
 	}
-	c.tokens[name] = partition.Token()
+	c.tokens[name], c.latest[name] = partition.Token(), p
 	c.works[name] = p
 	c.begun[name]++
 	c.mu.Unlock()
@@ -144,6 +145,7 @@ func (p *process) work(ctx context.Context, partition Partition) {
 	if c.works[name] == p {
 		delete(c.works, name)
 	}
+	return nil
 }
 
 // kill makes the process silent for ever: nothing of it reaches the table.

@@ -19,15 +19,15 @@ import (
 
 // What the simulation has found.
 
-// A member that can't look stops with all its partitions at once, also with those that it took after its last look.
-func TestHasIsFalseOnceTheWorkWasTold(t *testing.T) {
+// A member that can't look stops with all its partitions at once, also with those that it claimed after its last look.
+func TestHasIsFalseOnceTheWorkIsRevoked(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.process("a", Numbered(4))
-		once := memtable.Once("take")
+		once := memtable.Once("claim-partitions")
 		a.link.After(func(step string) {
 			if once(step) {
 				time.Sleep(lease / 10)
-				a.link.Lose(func(step string) bool { return step == "roster" }, nil)
+				a.link.Lose(func(step string) bool { return step == "look" }, nil)
 			}
 		})
 		var told atomic.Int32
@@ -64,7 +64,7 @@ func TestAnOutageMakesNobodyTakeAHighSlot(t *testing.T) {
 
 // Of partitions whose members' rows were deleted by hand, a look needs to read more. If it has seen some of them
 // before and others not, it reads both at once in the end.
-func TestPartitionsOfMembersThatWereDeletedAreTaken(t *testing.T) {
+func TestPartitionsOfMembersThatWereDeletedAreClaimed(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b, d := c.start("a", Numbered(24)), c.start("b", Numbered(24)), c.start("d", Numbered(24))
 		c.until(lease, "an even spread", spreadOver(24, a, b, d))
@@ -79,7 +79,7 @@ func TestPartitionsOfMembersThatWereDeletedAreTaken(t *testing.T) {
 		a.link.After(func(string) { time.Sleep(lease / 1000) })
 		a.link.Counts()
 		c.until(3*lease, "a to have all", spreadOver(24, a))
-		looks := a.link.Counts()["roster"]
+		looks := a.link.Counts()["look"]
 		assert.Less(t, looks, 300)
 		assert.Greater(t, looks, 3, "three a lease, for all that it waits")
 		c.end(a)
@@ -107,17 +107,17 @@ func (c *cluster) deleteMembers(ids ...string) {
 	require.NoError(c.t, c.store.Commit(c.t.Context(), "operator", writes))
 }
 
-// A member that can take nothing leaves it to others after two leases. One that has nothing left to take stays.
-func TestATakeThatFailedOnceCostsNoTerm(t *testing.T) {
+// A member that can claim nothing leaves it to others after two leases. One that has nothing left to claim stays.
+func TestAClaimThatFailedOnceCostsNoTerm(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		ps := c.inSlots("a", "b", "d")
 		a, b, d := ps[0], ps[1], ps[2]
 		time.Sleep(3 * lease)
 		before := tokens(a)
-		a.link.Refuse(fleet.Refusing("take", errors.New("not now")))
+		a.link.Refuse(fleet.Refusing("claim-partitions", errors.New("not now")))
 		d.stop()
 		<-d.done
-		e := c.start("e", Numbered(24), spindle.WithHeartbeat(lease/10)) // soon counted; has d's slot, and with it what a could not take
+		e := c.start("e", Numbered(24), spindle.WithHeartbeat(lease/10)) // soon counted; has d's slot, and with it what a could not claim
 		c.until(2*lease, "an even spread", spreadOver(24, a, b, e))
 		a.link.Refuse(nil)
 		time.Sleep(5 * lease)
@@ -127,13 +127,13 @@ func TestATakeThatFailedOnceCostsNoTerm(t *testing.T) {
 }
 
 // A member that can't free what it is not to have any more ends its term, and so does without that.
-func TestAMemberThatCanNotGiveLeavesItToOthers(t *testing.T) {
+func TestAMemberThatCanNotReleaseLeavesItToOthers(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(24))
 		c.until(lease, "a to have all", spreadOver(24, a))
 		time.Sleep(2 * lease)
 		a.link.Refuse(func(step string) error {
-			if step == "give" || step == "settle" {
+			if step == "release-partitions" || step == "reconcile" {
 				return errors.New("not now")
 			}
 			return nil
@@ -159,7 +159,7 @@ func TestAMemberThatLeavesDoesNotLookInVain(t *testing.T) {
 		a := c.start("a", Numbered(4))
 		c.until(lease, "a to have all", spreadOver(4, a))
 		a.linger = func(string) { time.Sleep(lease * 9 / 10) }
-		a.link.Refuse(fleet.Refusing("roster", errors.New("not now")))
+		a.link.Refuse(fleet.Refusing("look", errors.New("not now")))
 		time.Sleep(lease / 2)
 		a.stop()
 		time.Sleep(lease * 6 / 10)
@@ -167,7 +167,7 @@ func TestAMemberThatLeavesDoesNotLookInVain(t *testing.T) {
 		a.link.Refuse(nil)
 		a.link.Counts()
 		require.NoError(t, <-a.done)
-		assert.Less(t, a.link.Counts()["roster"], 10)
+		assert.Less(t, a.link.Counts()["look"], 10)
 	})
 }
 
@@ -182,35 +182,42 @@ func TestWorkOfAMemberThatLeavesIsGivenTime(t *testing.T) {
 	})
 }
 
-// A confirmation whose reply comes after the end of the term begins nothing: what it says is over.
+// A confirmation whose reply comes after the end of the term begins nothing, and is in the way of nothing: what it says is
+// over.
 func TestAReplyThatOutlivesTheTermBeginsNoWork(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		a, once := c.process("a", Numbered(4)), memtable.Once("keep")
+		a, once := c.process("a", Numbered(4)), memtable.Once("confirm-partitions")
 		a.link.After(func(step string) {
 			if once(step) {
+				a.link.Cut()
+				time.AfterFunc(lease*3/2, a.link.Mend)
 				time.Sleep(2 * lease)
 			}
 		})
 		c.run(a)
 		c.until(5*lease, "a to have all", spreadOver(4, a))
+		c.sleep(2 * lease)
 		for name, n := range c.begun {
 			assert.Equal(t, 1, n, name)
 		}
-		c.end(a)
+		assert.Contains(t, a.log.String(), "msg=left", "the term has ended meanwhile")
+		b := c.start("b", Numbered(4))
+		c.until(4*lease, "an even spread", spreadOver(4, a, b))
+		c.end(a, b)
 	})
 }
 
-// What was taken without the member's knowledge is freed if others are to have it by then.
-func TestATakeOfUnknownOutcomeIsFreedForOthers(t *testing.T) {
+// What was claimed without the knowledge of the member is freed if others are to have it by then.
+func TestAClaimOfUnknownOutcomeIsFreedForOthers(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		ps := c.inSlots("a", "b", "d")
 		a, b, d := ps[0], ps[1], ps[2]
 		time.Sleep(3 * lease)
 		before := tokens(a)
-		a.link.Lose(nil, func(step string) bool { return step == "keep" })
+		a.link.Lose(nil, func(step string) bool { return step == "confirm-partitions" })
 		d.stop()
 		<-d.done
-		e := c.start("e", Numbered(24), spindle.WithHeartbeat(lease/10)) // soon counted; has d's slot, and with it what a does not know that it took
+		e := c.start("e", Numbered(24), spindle.WithHeartbeat(lease/10)) // soon counted; has d's slot, and with it what a does not know that it claimed
 		c.until(3*lease, "an even spread", spreadOver(24, a, b, e))
 		assert.Equal(t, before, tokens(a))
 		a.link.Mend()
@@ -218,7 +225,7 @@ func TestATakeOfUnknownOutcomeIsFreedForOthers(t *testing.T) {
 	})
 }
 
-// A partition whose lease row somebody deleted has fences that fail: it is given up, and taken anew, within two looks.
+// A partition whose lease row somebody deleted has fences that fail: it is given up, and claimed anew, within two looks.
 func TestALeaseRowThatIsGoneIsNoticed(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(4))
@@ -279,7 +286,7 @@ func TestAUselessMemberWithWorkThatHangsLeavesItsShareToOthers(t *testing.T) {
 			c.until(lease, "an even spread", spreadOver(16, a, b, d))
 			hangs.Store(true)
 			keeps := b.has()
-			b.link.Refuse(fleet.Refusing("take", errors.New("not today")))
+			b.link.Refuse(fleet.Refusing("claim-partitions", errors.New("not today")))
 			a.stop()
 			<-a.done
 			c.until(6*lease, "d to have all that b does not hang on", func() bool { return d.has() == 16-keeps })
@@ -309,8 +316,8 @@ func TestAReclaimingMemberThatEndsWheneverItStartsTakesNothing(t *testing.T) {
 	})
 }
 
-// Who reclaims with another list is as new as that: else its list would be taken for the older one, and the old members go on
-// to take what is free.
+// A process that reclaims its slot with another list is counted a lease later, as any that is new: it is another build, which
+// may end whenever it starts.
 func TestAMemberThatReclaimsWithAnotherListIsNew(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.start("a", Numbered(8), spindle.WithReclaim()), c.process("b", Numbered(8))
@@ -321,7 +328,8 @@ func TestAMemberThatReclaimsWithAnotherListIsNew(t *testing.T) {
 		a.kill()
 		<-a.done
 		again := c.start("a", Numbered(12), spindle.WithReclaim())
-		c.until(5*lease/2, "a to have what only its list has", func() bool { return again.has() == 4 })
+		took := c.until(5*lease/2, "a to have what only its list has", func() bool { return again.has() == 4 })
+		assert.Greater(t, took, lease)
 		c.end(again, b)
 	})
 }

@@ -2,27 +2,24 @@ package group
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"cloud.google.com/go/spanner"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/options"
-	"github.com/spindle-lock/spindle/internal/spread"
+	"github.com/spindle-lock/spindle/internal/plan"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
 // MaxPartitions is the most partitions that a group can have. With thousands of them, keep the default lease or a longer
-// one: on a busy machine, a member that takes them all, as after a start, loses a short lease before it has them.
+// one: on a busy machine, a member that claims them all, as after a start, loses a short lease before it has them.
 const MaxPartitions = 20_000
 
 // Partitions is the list of a group's partitions.
@@ -32,41 +29,20 @@ type Partitions struct{ names []string }
 // characters, line separators and bidirectional marks. The name of its lock, "orders/partition/<name>", has 4096 bytes at
 // most, where the name is escaped as in a URL's path: "eu/west" is "eu%2Fwest", and a _ is %5F.
 //
-// The list may change with a rolling update. While members of two lists are there, those of the older list keep the
-// partitions that they have; what is free is taken by those of the newer one, or after three leases, if that does not have
-// it, by the older. So a name has to mean the same work in both.
+// The list may change with a rolling update, and back. While members have different lists, each partition is assigned to a
+// member that has it in its list, and the shares are as even as the lists allow. So a name has to mean the same work in all
+// of them.
 func Named(names ...string) Partitions { return Partitions{slices.Clone(names)} }
 
-// Numbered is the partitions "0" to "n-1". If the number says which keys are whose, as in hash(key) % n, a partition of
-// another n is other work: then change the group's name with n, and stop the old group first.
+// Numbered is the partitions "0" to "n-1". If n says which partition a key belongs to, as in hash(key) % n, changing n
+// reassigns keys: then stop the group first, or give the partitions names with n in them and drain the old ones first, as
+// docs/recipes.md shows.
 func Numbered(n int) Partitions {
 	names := make([]string, min(max(n, 0), MaxPartitions+1))
 	for i := range names {
 		names[i] = strconv.Itoa(i)
 	}
 	return Partitions{names}
-}
-
-// WithWork runs work for each partition that this member has, in a goroutine of its own, once for each time. Its ctx
-// ends the instant the partition is lost or is to move: context.Cause is ErrMoved, spindle.ErrSuperseded,
-// spindle.ErrExpired, that of Run's ctx, or says that this member leaves for a while, as it could take nothing.
-// Don't return at spindle.ErrFenced, which may come earlier than the end of ctx: wait for that.
-//
-// A partition moves only after its work has returned. Work that does not return is said in the log, and keeps only its
-// own partition from moving, until Run's ctx has ended. Nor does this process begin work on a partition before its
-// last work on it has returned. If work returns before its ctx has ended, the partition stays, without work. A panic of work
-// ends the process, as anywhere.
-func WithWork(work func(ctx context.Context, p Partition)) spindle.Option {
-	return func(c *options.Config) {
-		switch {
-		case work == nil:
-			c.Refuse("WithWork(nil): give it a function, or leave it out")
-		case c.Work != nil:
-			c.Refuse("WithWork is given twice: give it one function that does both")
-		default:
-			c.Work = func(ctx context.Context, name string, f fence.Fence) { work(ctx, Partition{name, f}) }
-		}
-	}
 }
 
 // Group is one member of a group. All methods may be called from any goroutine.
@@ -78,22 +54,16 @@ type Group struct {
 	spanner table.Spanner
 	about   telemetry.Scope
 
-	shares []*share // in the order of their names
-	byName map[string]*share
-	byLock map[string]*share
-	digest string // of the list
+	list      plan.List
+	inventory *inventory
+	byName    map[string]*entry
 
-	running atomic.Bool
-	pulse   loop.Pulse
-	stuck   atomic.Pointer[holding] // told longest ago of those whose work is overdue, if any is
-}
-
-// share is a partition, as this process has it or not.
-type share struct {
-	name string
-	lock string
-	held atomic.Pointer[holding] // what is acted on; nil: nothing
-	busy *holding                // of the loop: whose work has not returned
+	running   atomic.Bool
+	wake      chan struct{} // has room for one: something is there for the loop
+	requested requested
+	standing  standing
+	pulse     loop.Pulse
+	stuck     atomic.Pointer[assignment] // revoked longest ago of those whose work is overdue, if any is
 }
 
 // New returns a member of the group name, in a table that ddl.Create makes, in the database of db. It starts nothing
@@ -101,10 +71,13 @@ type share struct {
 // error.
 //
 // Of the options of package spindle it takes WithLease, WithHeartbeat, WithID, WithValue, WithReclaim, WithHandover,
-// WithObserver, WithLogger, WithMeterProvider and WithTracerProvider. They are about the member: the observer is told of
-// its terms, and not of partitions. With WithHandover a member that stops announces it, so that the others are waiting
-// for its partitions. With WithReclaim a process that is started again under its id, with the same list, takes its
-// partitions back at once.
+// WithObserver, WithLogger, WithMeterProvider and WithTracerProvider. They are about the member. The observer is called with
+// the events of the member's terms, and with PartitionAssigned and PartitionRevoked for each partition. With WithHandover a
+// member that stops announces it, so that the others are waiting for its partitions. With WithReclaim a process that is
+// started again under its id, with the same list, has its partitions back at once. WithWork, WithEarlyReturn,
+// WithInitialDelay, WithWeight and WithIdentity are of this package.
+//
+// A lease has to be five times as long as a request to Spanner takes at least, or no member has anything.
 //
 // Two Groups of one name in one process are two members.
 func New(db *spanner.Client, tableName, name string, partitions Partitions, opts ...spindle.Option) *Group {
@@ -118,13 +91,14 @@ func New(db *spanner.Client, tableName, name string, partitions Partitions, opts
 	}
 	c.RefuseIf(table.CheckGroup(name))
 	names := partitions.check(&c, name)
-	g := &Group{name: name, config: c, byName: make(map[string]*share, len(names)), byLock: make(map[string]*share, len(names)), digest: digest(names)}
+	g := &Group{name: name, config: c, byName: make(map[string]*entry, len(names)), list: plan.NewList(names), wake: make(chan struct{}, 1)}
+	g.inventory = &inventory{byLock: make(map[string]*entry, len(names))}
 	g.table, g.spanner = c.Table(db, tableName)
 	g.about = c.Telemetry(tableName, name)
 	g.about.Loop = true
 	for _, n := range names {
-		s := &share{name: n, lock: table.PartitionName(name, n)}
-		g.shares, g.byName[n], g.byLock[s.lock] = append(g.shares, s), s, s
+		e := &entry{name: n, lock: table.PartitionName(name, n)}
+		g.inventory.all, g.byName[n], g.inventory.byLock[e.lock] = append(g.inventory.all, e), e, e
 	}
 	if err := c.Err(); err != nil {
 		g.err = fmt.Errorf("spindle: group %.64q: %w", name, err)
@@ -150,35 +124,29 @@ func (p Partitions) check(c *options.Config, group string) []string {
 	return slices.Compact(names)
 }
 
-// digest tells lists apart, and ways to spread them.
-func digest(names []string) string {
-	sum := sha256.Sum256([]byte(strings.Join(names, "\x00")))
-	return fmt.Sprintf("%s/%x", spread.Version, sum[:8])
-}
-
 // Has reports whether this member has the partition now, and under which token: the zero Token if it does not. It is
-// local: no RPC, no mutex, no allocation. It becomes false the instant the work is told to stop. The answer may be
+// local: no RPC, no mutex, no allocation. It becomes false the instant the partition is revoked. The answer may be
 // stale when you act on it: fence writes that must not land after another's.
 //
 // A program that only asks Has is not waited for when a partition moves: use WithWork, or the fence.
 func (g *Group) Has(partition string) (bool, spindle.Token) {
-	s := g.byName[partition]
-	if s == nil {
+	e := g.byName[partition]
+	if e == nil {
 		return false, 0
 	}
-	h := s.held.Load()
-	if h == nil || !h.good() {
+	a := e.acted.Load()
+	if a == nil || !a.good() {
 		return false, 0
 	}
-	return true, spindle.Token(h.token)
+	return true, spindle.Token(a.token)
 }
 
 // Held returns the partitions that this member has now, as Has says, in the order of their names. It makes no RPC.
 func (g *Group) Held() []Partition {
 	var held []Partition
-	for _, s := range g.shares {
-		if h := s.held.Load(); h != nil && h.good() {
-			held = append(held, h.partition())
+	for _, e := range g.inventory.all {
+		if a := e.acted.Load(); a != nil && a.good() {
+			held = append(held, a.partition())
 		}
 	}
 	return held
@@ -188,8 +156,8 @@ func (g *Group) Held() []Partition {
 // is wrong with the arguments of New or Run; with an error, nothing was started. It goes on while Spanner can't be
 // reached, and after a loss of all partitions. Only ctx ends it.
 //
-// When ctx ends, all work is told to stop: with WithHandover, a third of a lease later. Heartbeats go on until it has
-// returned, for at most one lease, or two with WithHandover. Then everything is released at once, and done, if given,
+// When ctx ends, the contexts of all work are canceled: with WithHandover, a third of a lease later. Heartbeats go on until
+// all work has returned, for at most one lease, or two with WithHandover. Then everything is released at once, and done, if given,
 // receives one value: nil, or why it could not be released; it then expires by itself. Now no goroutine is left, the
 // Spanner client may be closed, and Run may be called again. Only if work or an observer still has not returned, Run
 // is ErrRunning until it has.
@@ -217,9 +185,9 @@ func (g *Group) Run(ctx context.Context, done ...chan<- error) error {
 		m := newMember(g)
 		err := m.run(ctx)
 		if m.overdue() {
-			defer func() { m.linger(); g.running.Store(false) }()
+			defer func() { m.awaitOverdue(); g.ended() }()
 		} else {
-			g.running.Store(false)
+			g.ended()
 		}
 		if err != nil && len(done) > 0 {
 			err = g.wrap("stop", err)
@@ -227,6 +195,11 @@ func (g *Group) Run(ctx context.Context, done ...chan<- error) error {
 		loop.Report(err, done, g.config.Lease, g.config.Clock, m.log)
 	}()
 	return nil
+}
+
+func (g *Group) ended() {
+	g.running.Store(false)
+	g.standing.end()
 }
 
 // wrap adds the step and the group's name to an error, and what to do about it if that is known.

@@ -1,31 +1,172 @@
 package group
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Health returns nil as long as this member gets on: its last look at the group that succeeded is younger than three
-// leases, or 10 s if that is longer, and no work keeps its partition for that long after it was told to stop. So a member
-// that stands by without a partition is healthy, and a short outage of Spanner makes nobody unhealthy. Time in
-// which the machine was suspended, or the member rests because its terms ended soon, does not count. Otherwise, and
-// before Run and after it has ended, the error says what is wrong and since when.
+// standing is how this member gets on, for those that ask. The loop writes it.
+type standing struct {
+	mu       sync.Mutex
+	trouble  *trouble      // the longest; nil: none
+	balanced bool          // it is a member, and has exactly what it is to have
+	changed  chan struct{} // closed when balanced changes
+}
+
+// trouble is something that should not last.
+type trouble struct {
+	what  string
+	since elect.Instant
+	err   error // what is in the way
+}
+
+// report takes in how the member gets on, in this term or between two.
+func (m *member) report(t *term) {
+	worst := m.trouble(t)
+	balanced := t != nil && t.balanced()
+	s := &m.standing
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trouble = worst
+	if s.balanced == balanced {
+		return
+	}
+	s.balanced = balanced
+	s.wake()
+}
+
+// wake lets those look that wait for a change. s.mu is held.
+func (s *standing) wake() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// end is for those that wait for what will not come: Run has ended.
+func (s *standing) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.balanced, s.trouble = false, nil
+	s.wake()
+}
+
+// trouble is what has been wrong for the longest time.
+func (m *member) trouble(t *term) (worst *trouble) {
+	note := func(what string, since elect.Instant, err error) {
+		if since != (elect.Instant{}) && (worst == nil || since.Mono < worst.since.Mono) {
+			worst = &trouble{what, since, err}
+		}
+	}
+	note("it is not in the group", m.out, m.failing)
+	if t != nil && (t.progress.sick() || m.inventory.held.Load() == 0) {
+		note("no partition could be claimed or released", t.progress.since, t.progress.err)
+	}
+	for _, e := range m.inventory.suspects {
+		note(fmt.Sprintf("partition %q could not be claimed or released", e.name), e.suspect.since, e.suspect.err)
+	}
+	return worst
+}
+
+// balanced reports whether the member has what it is to have, and nothing else.
+func (t *term) balanced() bool {
+	if !t.planning.planned() || !t.planning.counts() || !t.planning.differs.IsZero() || t.leaving() {
+		return false
+	}
+	for _, e := range t.m.inventory.all {
+		if e.state == free && (!e.mine || e.paused) || e.state == held && e.mine {
+			continue
+		}
+		return false
+	}
+	return true
+}
+
+// Balanced blocks until this member has exactly the partitions that it is to have, by what it saw last: it is in the group,
+// it has claimed its share, and nothing of it is about to move. It fails once ctx has ended, or if Run was not called or has
+// ended. Partitions that are paused don't count. It makes no RPC.
+func (g *Group) Balanced(ctx context.Context) error {
+	if g.err != nil {
+		return g.err
+	}
+	for {
+		g.standing.mu.Lock()
+		if !g.running.Load() { // what ends it takes the lock after that
+			g.standing.mu.Unlock()
+			return g.wrap("balanced", errNotRunning)
+		}
+		if g.standing.balanced {
+			g.standing.mu.Unlock()
+			return nil
+		}
+		if g.standing.changed == nil {
+			g.standing.changed = make(chan struct{})
+		}
+		changed := g.standing.changed
+		g.standing.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return g.wrap("balanced", context.Cause(ctx))
+		}
+	}
+}
+
+var errNotRunning = errors.New("it is not in the group: Run was not called, or has ended")
+
+// Health returns nil as long as this member gets on. Otherwise the error says what is wrong, since when, and what was in
+// the way last. A member does not get on if, for three leases, or 10 s if that is longer,
+//
+//   - no look at the group has succeeded,
+//   - it is not in the group: it can't join, or rests because it was of no use,
+//   - a partition that is assigned to it could not be claimed or released,
+//   - or work has not returned since its context was canceled.
+//
+// So a member that stands by without a partition is healthy, and a short outage of Spanner makes nobody unhealthy. Time in
+// which the machine was suspended does not count. Before Run and after it has ended, Health returns an error.
 //
 // It is local: no RPC. It may be called from any goroutine.
 func (g *Group) Health() error {
+	if err := g.Live(nil); err != nil || g.err != nil {
+		return err
+	}
+	g.standing.mu.Lock()
+	t := g.standing.trouble
+	g.standing.mu.Unlock()
+	if t == nil {
+		return nil
+	}
+	err := g.pulse.Check(g.config.Clock, g.config.Lease, g.config.Clock.Now().Ran(t.since), t.what)
+	if err == nil {
+		return nil
+	}
+	if t.err != nil {
+		err = fmt.Errorf("%w: %w", err, t.err)
+	}
+	return g.wrap("health", err)
+}
+
+// Live is for liveness probes: spindle.Probe(g.Live) is an http.Handler. It fails only for what a restart may mend: looks
+// that don't succeed, as with a Spanner client that has lost its session, and work that hangs, at the price that the
+// member's other partitions move too. It ignores its argument, makes no RPC, and may be called from any goroutine.
+func (g *Group) Live(*http.Request) error {
 	if g.err != nil {
 		return g.err
 	}
 	age, runs := g.pulse.Age(g.config.Clock)
 	if !runs {
-		return g.wrap("health", errors.New("it is not in the group: Run was not called, or has ended"))
+		return g.wrap("health", errNotRunning)
 	}
 	err := g.pulse.Check(g.config.Clock, g.config.Lease, age, "no look at the group has succeeded")
-	if h := g.stuck.Load(); err == nil && h != nil {
-		what := fmt.Sprintf("the work of partition %q has not returned, though it was told to,", h.name)
-		err = g.pulse.Check(g.config.Clock, g.config.Lease, g.config.Clock.Now().Ran(h.since), what)
+	if a := g.stuck.Load(); err == nil && a != nil {
+		what := fmt.Sprintf("the work of partition %q has not returned, though its context was canceled,", a.name)
+		err = g.pulse.Check(g.config.Clock, g.config.Lease, g.config.Clock.Now().Ran(a.since), what)
 	}
 	if err != nil {
 		return g.wrap("health", err)
@@ -33,19 +174,15 @@ func (g *Group) Health() error {
 	return nil
 }
 
-// Live is Health in the form of a probe: spindle.Probe(g.Live) is an http.Handler. It is for liveness: a restart mends
-// work that hangs, at the price that the member's other partitions move too, and a Spanner client that has lost its session.
-func (g *Group) Live(*http.Request) error { return g.Health() }
-
 // remind says what keeps partitions from moving: after a lease, and each time that it has taken twice as long.
 func (m *member) remind() {
-	var oldest *holding
+	var oldest *assignment
 	n, now := 0, m.config.Clock.Now()
-	for _, s := range m.shares {
-		if h := s.busy; h != nil && h.told && now.Ran(h.since) >= m.config.Lease {
+	for _, e := range m.inventory.all {
+		if a := e.busy; a != nil && a.since != (elect.Instant{}) && now.Ran(a.since) >= m.config.Lease {
 			n++
-			if oldest == nil || now.Ran(h.since) > now.Ran(oldest.since) {
-				oldest = h
+			if oldest == nil || now.Ran(a.since) > now.Ran(oldest.since) {
+				oldest = a
 			}
 		}
 	}
@@ -56,6 +193,6 @@ func (m *member) remind() {
 	}
 	if waited := now.Ran(oldest.since); waited >= 2*m.reminded {
 		m.reminded = waited
-		m.log.Warn("work has not returned since it was told to: its partition can't move, nor come back", "partition", oldest.name, "waited", waited.Round(time.Millisecond), "partitions", n)
+		m.log.Warn("work has not returned since its context was canceled: its partition can't move, nor come back", "partition", oldest.name, "waited", waited.Round(time.Millisecond), "partitions", n)
 	}
 }

@@ -56,7 +56,7 @@ func TestAStepOfTheWallClockMakesNoMemberUnhealthy(t *testing.T) {
 func TestAMemberThatSeesNothingIsUnhealthyAfterThreeLeases(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(4)
-		a.link.Refuse(fleet.Refusing("roster", status.Error(codes.Unavailable, "connection refused")))
+		a.link.Refuse(fleet.Refusing("look", status.Error(codes.Unavailable, "connection refused")))
 		began := time.Now()
 		took := c.until(4*lease, "a to be unhealthy", func() bool { return a.Health() != nil })
 		assert.Greater(t, took, 3*lease-lease/2)
@@ -75,7 +75,7 @@ func TestAMemberThatSeesNothingIsUnhealthyAfterThreeLeases(t *testing.T) {
 	})
 }
 
-// Work that does not return keeps its partition from moving: in the term that told it, and after that.
+// Work that does not return keeps its partition from moving: in the term that revoked it, and after that.
 func TestWorkThatHangsMakesUnhealthyUntilItReturns(t *testing.T) {
 	for how, tell := range map[string]func(c *cluster, a *process){
 		"its partition moves": func(c *cluster, a *process) { c.start("b", Numbered(2)) },
@@ -96,7 +96,7 @@ func TestWorkThatHangsMakesUnhealthyUntilItReturns(t *testing.T) {
 				c.until(2*lease, "work to be told", func() bool { return a.has() < 2 })
 				healthy := c.until(4*lease, "a to be unhealthy", func() bool { return a.Health() != nil })
 				assert.InDelta(t, 3*lease, healthy, float64(lease/3))
-				require.ErrorContains(t, a.Health(), "has not returned, though it was told to, since ")
+				require.ErrorContains(t, a.Health(), "has not returned, though its context was canceled, since ")
 				close(free)
 				c.sleep(0)
 				require.NoError(t, a.Health())
@@ -106,17 +106,19 @@ func TestWorkThatHangsMakesUnhealthyUntilItReturns(t *testing.T) {
 	}
 }
 
-// A member whose terms end soon waits for longer and longer before it joins again. That is no reason to end it.
-func TestAMemberThatRestsIsHealthy(t *testing.T) {
+// A member that is in no group for three leases, or can't do what it is assigned, says so: it rests, or can't join.
+func TestAMemberThatIsNotInTheGroupIsUnhealthyAfterThreeLeases(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		a := c.start("a", Numbered(2))
-		for range 6 {
-			c.until(12*lease, "a to have all", func() bool { require.NoError(t, a.Health()); return a.has() == 2 })
-			a.link.Cut()
-			c.until(lease, "a to stop", func() bool { return a.has() == 0 })
-			a.link.Mend()
-		}
-		require.Greater(t, c.until(12*lease, "a to have all", func() bool { return a.has() == 2 }), 9*lease)
+		a := c.process("a", Numbered(4))
+		a.link.Refuse(fleet.Refusing("claim", status.Error(codes.PermissionDenied, "no role")))
+		c.run(a)
+		took := c.until(4*lease, "a to be unhealthy", func() bool { return a.Health() != nil })
+		assert.InDelta(t, 3*lease, took, float64(lease/10))
+		require.ErrorContains(t, a.Health(), "it is not in the group since ")
+		require.ErrorContains(t, a.Health(), "no role")
+		a.link.Refuse(nil)
+		c.until(lease, "a to have all", spreadOver(4, a))
+		require.NoError(t, a.Health())
 		c.end(a)
 	})
 }
@@ -145,10 +147,13 @@ func TestWorkThatHangsMakesUnhealthyAlsoWhoCanNotJoin(t *testing.T) {
 		a.link.Refuse(fleet.Refusing("claim", errors.New("not today")))
 		c.loseTerm(a)
 		c.sleep(3*lease + lease/2)
-		require.ErrorContains(t, a.Health(), "has not returned, though it was told to")
+		require.ErrorContains(t, a.Health(), "has not returned, though its context was canceled")
 		require.Contains(t, a.log.String(), "its partition can't move, nor come back")
 		free()
 		c.sleep(0)
+		require.ErrorContains(t, a.Health(), "it is not in the group since ")
+		a.link.Refuse(nil)
+		c.sleep(lease)
 		require.NoError(t, a.Health())
 		c.end(a)
 	})
@@ -158,23 +163,26 @@ func TestWorkThatHangsMakesUnhealthyAlsoWhoCanNotJoin(t *testing.T) {
 func TestWorkThatHangsIsSaidWhileItsMemberRests(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(2))
-		for range 5 {
-			c.until(12*lease, "a to have all", spreadOver(2, a))
-			c.loseTerm(a)
+		b := c.start("b", Numbered(2)) // while another is there
+		for i := range 5 {
+			c.until(12*lease, "a to have one", func() bool { return a.has() == 1 })
+			c.deleteMembers("a")
+			c.until(lease, "a's term to end", func() bool { return strings.Count(a.log.String(), "msg=left") > i })
 		}
-		c.until(12*lease, "a to have all", spreadOver(2, a))
+		c.until(12*lease, "a to have one", func() bool { return a.has() == 1 })
 		free := c.hung(a)
 		defer free()
-		c.loseTerm(a)
-		c.sleep(lease / 2)
+		c.deleteMembers("a")
+		c.sleep(2 * lease)
 		a.link.Counts()
-		c.sleep(3 * lease)
-		require.Zero(t, a.link.Counts()["roster"], "it rests")
-		require.ErrorContains(t, a.Health(), "has not returned, though it was told to")
+		c.sleep(2 * lease)
+		require.InDelta(t, 2, a.link.Counts()["look"], 1, "it rests, and looks once a lease")
+		require.ErrorContains(t, a.Health(), "has not returned, though its context was canceled")
 		free()
 		c.sleep(0)
-		require.NoError(t, a.Health())
-		c.end(a)
+		require.ErrorContains(t, a.Health(), "it is not in the group since ")
+		c.clash = nil // b has what a's work hung on, as a has lost its term
+		c.end(a, b)
 	})
 }
 

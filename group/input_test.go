@@ -17,7 +17,7 @@ import (
 // What is wrong is said with what was given and how to mend it, and nothing is started.
 func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 	db := &spanner.Client{}
-	work := func(context.Context, Partition) {}
+	work := func(context.Context, Partition) error { return nil }
 	for _, c := range []struct {
 		says string
 		g    *Group
@@ -117,7 +117,7 @@ func TestADeadLockUnderTheNameOfAMemberCostsNoLooks(t *testing.T) {
 		c.sleep(lease)
 		a.link.Counts()
 		c.sleep(10 * lease)
-		assert.InDelta(t, 31, a.link.Counts()["roster"], 4, "three looks a lease")
+		assert.InDelta(t, 31, a.link.Counts()["look"], 4, "three looks a lease")
 		c.end(a)
 	})
 }

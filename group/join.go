@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/plan"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -19,18 +20,20 @@ type contest struct {
 // join competes for a slot until it has one. It returns nil once ctx has ended.
 func (m *member) join(ctx context.Context) *elect.Term {
 	m.candidate = m.candidate.Again()
+	m.candidate.Promise.Trial = m.fitness.trial
 	var c contest
 	for ctx.Err() == nil {
 		step, err := m.tryJoin(ctx, &c)
 		switch {
 		case step.Term != nil:
 			m.problems.Clear()
-			m.last = step.Term.Names()[0]
+			m.last, m.out, m.failing = step.Term.Names()[0], elect.Instant{}, nil
 			return step.Term
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
 			m.problems.Note(fmt.Errorf("join: %w", err))
+			m.failing = fmt.Errorf("join: %w", err)
 		}
 		m.sleep(ctx, step.Pause)
 	}
@@ -39,44 +42,87 @@ func (m *member) join(ctx context.Context) *elect.Term {
 
 // tryJoin looks at the slots once and claims one that is free.
 func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
-	began := m.config.Clock.Now()
-	var r table.Roster
-	err := m.try(ctx, func(ctx context.Context) (err error) {
-		r, err = m.table.Roster(ctx, m.name, table.Scope{Members: true})
-		return err
-	})
+	s, err := m.look(ctx)
 	if err != nil {
-		m.pulse.Ail(err)
 		return elect.Step{Pause: m.config.Lease / 10}, err
 	}
-	m.pulse.Beat(began)
-	own, _ := table.PartOf(m.last)
-	top := own.Slot - 1 // it is among those that are looked at, even if somebody has deleted all rows
-	for name := range r.Members {
-		part, _ := table.PartOf(name)
-		top = max(top, part.Slot)
-	}
-	m.candidate.Names = nil
-	for slot := range min(top+2+c.among(), table.MaxSlot+1) {
-		if name := table.SlotName(m.name, slot); r.Unreadable[name] == nil && !m.mayAct(r.Members[name]) {
-			m.candidate.Names = append(m.candidate.Names, name)
-		}
+	if m.candidate.Names = m.slots(s, c); len(m.candidate.Names) == 0 {
+		return elect.Step{Pause: m.config.Lease / 10}, nil
 	}
 	step := m.candidate.Try(ctx, func(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
-		s, found := m.choose(seen, c)
+		chosen, found := m.choose(seen, c)
 		if !found {
 			return nil, m.config.Lease / 10, nil
 		}
-		return []elect.Sight{s}, 0, nil
+		return []elect.Sight{chosen}, 0, nil
 	}, 0)
 	m.watch.Tried(step)
 	return step, step.Err
+}
+
+// slots are those to choose from: all up to some above the highest in use, but for those whose members may act still.
+func (m *member) slots(s table.GroupSnapshot, c *contest) (names []string) {
+	own, _ := table.PartOf(m.last)
+	top := own.Slot - 1 // it is among those that are looked at, even if somebody has deleted all rows
+	for name := range s.Members {
+		part, _ := table.PartOf(name)
+		top = max(top, part.Slot)
+	}
+	if published, err := plan.Decode(s.Body, m.list); err == nil { // it may know of a member in a higher one
+		for _, p := range published.Members() {
+			top = max(top, p.Slot)
+		}
+	}
+	m.learnVanished(s, top)
+	for slot := range min(top+2+c.among(), table.MaxSlot+1) {
+		name := table.SlotName(m.name, slot)
+		if s.Unreadable[name] == nil && !m.mayAct(s.Members[name]) && !m.waitsFor(name, s.At) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // mayAct reports whether another member whose lease row is gone may act still, by what it had promised: it may not know yet.
 func (m *member) mayAct(o table.Observation) bool {
 	promised := m.promised[table.Hold{Name: o.Name, Token: o.Token}]
 	return o.Confirmed() && o.Promise == nil && o.Writer != m.config.ID && o.At.Sub(o.Heartbeat) < promised
+}
+
+// vanishing is that a slot has no row: since when, and its newest lease row that is left.
+type vanishing struct {
+	since  time.Time
+	newest table.Token
+}
+
+// learnVanished keeps since when slots below the highest have no row: rows of slots are never removed, so somebody has
+// deleted them by hand, and their members may not know yet.
+func (m *member) learnVanished(s table.GroupSnapshot, top int) {
+	for slot := range top + 1 {
+		name := table.SlotName(m.name, slot)
+		o := s.Members[name]
+		newest := table.Token(0)
+		for token := range o.Strays {
+			newest = max(newest, token)
+		}
+		v, known := m.vanished[name]
+		switch {
+		case o.Exists:
+			delete(m.vanished, name)
+		case name != m.last && (!known || newest > v.newest):
+			m.vanished[name] = vanishing{s.At, newest}
+		}
+	}
+}
+
+// waitsFor reports whether a slot is left alone for now, as its row has vanished: for the longest lease that is known.
+func (m *member) waitsFor(name string, at time.Time) bool {
+	v, vanished := m.vanished[name]
+	longest := m.config.Lease
+	for _, promised := range m.promised {
+		longest = max(longest, promised)
+	}
+	return vanished && at.Sub(v.since) < longest
 }
 
 // choose is the slot to claim: with WithReclaim that which this id has, else that which this process had, else the
@@ -87,7 +133,7 @@ func (m *member) choose(seen []elect.Sight, c *contest) (elect.Sight, bool) {
 	top := -1
 	for i, s := range seen {
 		if m.config.Reclaim && s.Exists && !s.Heartbeat.IsZero() && s.Holder() == m.config.ID {
-			if s.Promise != nil && s.Promise.Plan == m.digest && s.Heartbeat.Sub(since(s.Observation).Time()) >= s.Promise.Lease { // it has lived
+			if s.Promise != nil && s.Promise.Plan == m.list.Digest() && s.Heartbeat.Sub(s.Token.Time()) >= s.Promise.Lease { // that very term has lived
 				m.candidate.Promise.Since = since(s.Observation)
 			}
 			return s, true

@@ -26,10 +26,10 @@ func newMetrics(g *Group, s telemetry.Scope) *metrics {
 	telemetry.Report(err)
 	members, err := api.Int64ObservableGauge("spindle.group.members", metric.WithDescription("Members that are there, as this process saw last."))
 	telemetry.Report(err)
-	m.moves, err = api.Int64Counter("spindle.group.moves", metric.WithDescription("Partitions that this process took or gave."))
+	m.moves, err = api.Int64Counter("spindle.group.moves", metric.WithDescription("Partitions that this process claimed or released."))
 	telemetry.Report(err)
 	m.reading, err = api.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		o.ObserveInt64(partitions, int64(len(g.Held())), m.about)
+		o.ObserveInt64(partitions, g.inventory.held.Load(), m.about)
 		o.ObserveInt64(members, m.members.Load(), m.about)
 		return nil
 	}, partitions, members)

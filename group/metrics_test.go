@@ -24,9 +24,9 @@ func TestAGroupReports(t *testing.T) {
 			assert.Equal(t, 2.0, m["group.members{lock=orders}"])
 			assert.Equal(t, 1.0, m["held{lock=orders}"])
 		}
-		assert.Equal(t, 10.0, ra.Metrics(t)["group.moves{direction=taken,lock=orders}"])
-		assert.Equal(t, 5.0, ra.Metrics(t)["group.moves{direction=given,lock=orders}"])
-		assert.Equal(t, 5.0, rb.Metrics(t)["group.moves{direction=taken,lock=orders}"])
+		assert.Equal(t, 10.0, ra.Metrics(t)["group.moves{direction=claimed,lock=orders}"])
+		assert.Equal(t, 5.0, ra.Metrics(t)["group.moves{direction=released,lock=orders}"])
+		assert.Equal(t, 5.0, rb.Metrics(t)["group.moves{direction=claimed,lock=orders}"])
 		a.kill()
 		c.until(2*lease, "b to have all", spreadOver(10, b))
 		c.sleep(lease)

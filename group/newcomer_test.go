@@ -11,7 +11,7 @@ import (
 )
 
 // What moves to a newcomer has nobody for a twentieth of a lease at most, whenever it comes.
-func TestANewcomerTakesItsShareAsSoonAsItIsGiven(t *testing.T) {
+func TestANewcomerClaimsItsShareAsSoonAsItIsReleased(t *testing.T) {
 	for n := range 20 {
 		inVirtualTime(t, func(c *cluster) {
 			a, b := c.start("a", Numbered(64)), c.start("b", Numbered(64))

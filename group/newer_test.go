@@ -10,7 +10,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A newer version may hold its rows by other rules: members of this one neither bury it nor take what it has, and go on.
+// A newer version may hold its rows by other rules: members of this one neither evict it nor claim what it has, and go on.
 func TestWhatANewerVersionHasIsLeftToIt(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(8)

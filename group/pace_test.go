@@ -59,7 +59,7 @@ func TestWorkThatHangsKeepsNoOtherOfManyPartitionsFromMoving(t *testing.T) {
 		hung := map[string]bool{}
 		a.linger = func(partition string) {
 			c.mu.Lock()
-			hangs := len(hung) < 5*batch // all that are told first
+			hangs := len(hung) < 5*batch // all that are revoked first
 			hung[partition] = hung[partition] || hangs
 			c.mu.Unlock()
 			if hangs {
@@ -78,17 +78,17 @@ func TestWorkThatHangsKeepsNoOtherOfManyPartitionsFromMoving(t *testing.T) {
 }
 
 // Of many partitions that nobody has, one look shows all.
-func TestWhoTakesManyThatAreFreeLooksAFewTimes(t *testing.T) {
+func TestAMemberThatClaimsManyThatAreFreeLooksAFewTimes(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n, batch = 400, 4
 		a := c.start("a", Numbered(n), batchesOf(batch))
 		c.until(lease/4, "a to have all", spreadOver(n, a))
-		assert.InDelta(t, 4, a.link.Counts()["roster"], 2)
+		assert.InDelta(t, 4, a.link.Counts()["look"], 2)
 		c.end(a)
 	})
 }
 
-// Looks for what is awaited read that alone, and so does who takes much: else thousands of partitions would be read for a few.
+// Looks for what is awaited read that alone, and so does a member that claims much: otherwise thousands of partitions would be read for a few.
 func TestWhoWaitsDoesNotReadWhatItHas(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n = 300
@@ -100,7 +100,7 @@ func TestWhoWaitsDoesNotReadWhatItHas(t *testing.T) {
 		c.rows.Store(0)
 		d.link.Counts()
 		c.sleep(lease / 2)
-		looks := d.link.Counts()["roster"]
+		looks := d.link.Counts()["look"]
 		assert.InDelta(t, 27, looks, 6, "one each fiftieth of a lease")
 		assert.InDelta(t, n/6+20, float64(c.rows.Load())/float64(looks), n/10, "a look for a sixth, and some members")
 		close(free)

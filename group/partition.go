@@ -10,13 +10,15 @@ import (
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/fence"
-	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// ErrMoved is the cause of the context of work whose partition is another member's from now on.
-var ErrMoved = errors.New("the partition moves to another member")
+// Why the context of a partition's work was canceled, beside the reasons of a lock: its cause.
+var (
+	ErrMoved  = errors.New("the partition moves to another member")
+	ErrPaused = errors.New("the program has paused the partition") // by Group.Pause
+	ErrLetGo  = errors.New("the program has let the partition go") // by Group.LetGo
+)
 
 // Partition is one partition under one token: as work is given it, for as long as its context lasts. Its methods may be
 // called from any goroutine. The zero Partition is none: what it writes is refused.
@@ -62,35 +64,9 @@ func (p Partition) ReadWriteTransaction(ctx context.Context, fn func(context.Con
 	return p.fence.ReadWriteTransaction(ctx, fn)
 }
 
-// holding is one time of having a partition. The loop owns what is not said to be others'.
-type holding struct {
-	*share
-	in    *term
-	token table.Token
-
-	ctx     context.Context // ends when it is told, or the term does
-	cancel  context.CancelCauseFunc
-	told    bool          // not acted on any more: once the work has returned, it is given
-	since   elect.Instant // when it was told
-	lost    bool          // the table does not show it: it is not given, but looked after
-	working bool          // its work has not returned
-}
-
-// good reports whether it may be acted on.
-func (h *holding) good() bool {
-	return h.ctx.Err() == nil && h.in.lease.Held() && h.in.config.Clock.Now().Since(*h.in.looked.Load()) < h.in.limit()
-}
-
-func (h *holding) partition() Partition {
-	g := h.in.Group
-	return Partition{h.name, fence.Fence{Table: g.spanner, Names: []string{h.lock}, Token: h.token, About: g.about, Wrap: func(err error) error {
-		return g.wrap("fence", fmt.Errorf("partition %q: %w", h.name, err))
+func (a *assignment) partition() Partition {
+	g := a.in.m.Group
+	return Partition{a.name, fence.Fence{Table: g.spanner, Names: []string{a.lock}, Token: a.token, About: g.about, Wrap: func(err error) error {
+		return g.wrap("fence", fmt.Errorf("partition %q: %w", a.name, err))
 	}}}
-}
-
-// tell ends the work's context, for good: a token whose work was told is never acted on again.
-func (h *holding) tell(reason error) {
-	h.told, h.since = true, h.in.config.Clock.Now()
-	h.held.Store(nil)
-	h.cancel(reason)
 }

@@ -62,10 +62,11 @@ func runMember(args []string, _ <-chan string) error {
 	}
 	g := group.New(db, m.Table, m.Name, group.Numbered(m.Partitions), spindle.WithLease(m.Lease), spindle.WithHandover(),
 		spindle.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil))),
-		group.WithWork(func(ctx context.Context, p group.Partition) {
+		group.WithWork(func(ctx context.Context, p group.Partition) error {
 			say(true, p)
 			<-ctx.Done()
 			say(false, p)
+			return nil
 		}))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

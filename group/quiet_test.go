@@ -42,7 +42,7 @@ func TestAViewHasTheMembersInTheOrderOfTheirSlotsAndWhatNobodyHas(t *testing.T) 
 			ps = append(ps, c.start(fmt.Sprint(12-i), Numbered(24)))
 		}
 		c.until(20*lease, "all to share", spreadOver(24, ps...))
-		r, err := table.Table{Store: c.store}.Roster(context.Background(), "orders", table.Scope{All: true})
+		r, err := table.Table{Store: c.store}.LookAtGroup(context.Background(), "orders", table.GroupQuery{All: true})
 		require.NoError(t, err)
 		var slots []int
 		for _, m := range viewOf(r).Members {
@@ -52,7 +52,7 @@ func TestAViewHasTheMembersInTheOrderOfTheirSlotsAndWhatNobodyHas(t *testing.T) 
 		assert.True(t, slices.IsSorted(slots), slots)
 		assert.Empty(t, viewOf(r).Nobody)
 		c.end(ps...)
-		r, err = table.Table{Store: c.store}.Roster(context.Background(), "orders", table.Scope{All: true})
+		r, err = table.Table{Store: c.store}.LookAtGroup(context.Background(), "orders", table.GroupQuery{All: true})
 		require.NoError(t, err)
 		assert.Empty(t, viewOf(r).Members)
 		assert.Len(t, viewOf(r).Nobody, 24, "which were given back")

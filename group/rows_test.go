@@ -49,7 +49,7 @@ func (p *process) leaseRow(partition string) string {
 	return table.LeaseKey(table.PartitionName("orders", partition), table.Token(token))
 }
 
-// What somebody deleted is not given, and keeps nothing else from being given: that moves as soon as its work has returned.
+// What somebody deleted is not released, and keeps nothing else from being released: that moves as soon as its work has returned.
 func TestAPartitionThatIsLostHoldsNoOtherUp(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(16))
@@ -72,7 +72,7 @@ func TestAPartitionThatIsLostHoldsNoOtherUp(t *testing.T) {
 		}
 		assert.Equal(t, 8, with, "all that moves is given at once")
 		c.until(lease, "an even spread", spreadOver(16, a, b))
-		assert.Zero(t, a.link.Counts()["settle"])
+		assert.Zero(t, a.link.Counts()["reconcile"])
 		c.end(a, b)
 	})
 }
@@ -211,7 +211,7 @@ func TestAnAbsenceCountsFromWhenTheRowWasThereLast(t *testing.T) {
 		var again time.Time
 		a := c.process("a", Numbered(1))
 		a.link.Refuse(func(step string) error {
-			if step != "take" || !again.IsZero() {
+			if step != "claim-partitions" || !again.IsZero() {
 				return nil
 			}
 			again = time.Now()

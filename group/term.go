@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/spindle-lock/spindle"
@@ -13,193 +12,181 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// errUseless ends the term of a member that can take no partition, or free none, so that others take them.
-var errUseless = errors.New("no partition could be taken, or freed, for two leases")
-
-// term is one term of a member: the partitions that it has end with it. Its state belongs to the loop's goroutine, but
-// for what Has looks at.
+// term is one term of a member: the partitions that it has end with it. One goroutine runs its loop and owns its state, but
+// for what Has looks at. Requests run beside it.
 type term struct {
-	*member
+	m       *member
 	lease   *elect.Term
 	reports *telemetry.Term
 	hold    table.Hold // the member's lock, and the token
-	slot    int
 
-	// looked is the instant before the last acknowledged look was sent. A member that can't look stops, even if its
-	// heartbeats are acknowledged: it would not see that others have its partitions, as somebody deleted rows by hand.
-	looked atomic.Pointer[elect.Instant]
-	blind  *time.Timer
+	looks    looks
+	planning planning
+	exec     *executor
+	progress progress
+	leave    leave
+	acked    elect.Instant // before the last request that was acknowledged was sent, heartbeats aside
+	began    elect.Instant
+	trial    bool
+	worked   elect.Instant // on trial: since when it has a partition
 
-	have  map[*share]*holding // acted on, or told and not given yet
-	loose map[*share]bool     // the table may show them with this member, and nobody here acts on them
-
-	slots   []int // of the members among which the partitions are spread
-	mine    map[*share]bool
-	elder   bool            // a newer list is there
-	changed elect.Instant   // when the spread changed, or something was taken
-	turn    int             // how many of what is wanted were looked at in turn
-	open    bool            // all that the last look was about was free
-	telling alarm           // tell more work
-	surveys map[*share]bool // the next look has to read their lease rows
-
-	next    alarm         // look
-	took    time.Duration // the last one
-	skip    int           // looks that don't read the members
-	crowd   int           // the members that the last look has shown
-	giving  alarm         // give
-	failing elect.Instant // since when nothing can be done that only this member can do
-	crowded elect.Instant // since when takes are aborted
-	retry   elect.Backoff // of looks
-	redo    elect.Backoff // of what is done to partitions
-
-	why        error           // the term is being given up
-	marked     bool            // the others were told that
-	announcing <-chan struct{} // closed once an announcement has ended; nil: there was none
-	idle       bool            // it was said that work has returned early
+	revokes     alarm           // the next that move are revoked; off: at once
+	releases    alarm           // release
+	redo        elect.Backoff   // of what is done to partitions
+	reconciling map[*entry]bool // a commit waits, or is under way
+	idle        []*assignment   // whose work has returned early, and begins again
+	evicting    bool
+	publishing  bool
 }
 
-func newTerm(m *member, lease *elect.Term) *term {
-	name := lease.Names()[0]
+func newTerm(ctx context.Context, m *member, lease *elect.Term) *term {
+	name, clock := lease.Names()[0], m.config.Clock
 	part, _ := table.PartOf(name)
-	t := &term{member: m, lease: lease, hold: table.Hold{Name: name, Token: lease.Token()}, slot: part.Slot,
-		have: map[*share]*holding{}, loose: map[*share]bool{}, surveys: map[*share]bool{}}
-	t.retry.Max, t.redo.Max = m.config.Lease/3, m.config.Lease/3
-	now := m.config.Clock.Now()
-	t.looked.Store(&now)
-	t.blind = m.config.Clock.AfterFunc(t.limit(), func() { lease.Tell(spindle.ErrExpired) })
-	t.next.set(m.config.Clock, 0)
+	t := &term{m: m, lease: lease, hold: table.Hold{Name: name, Token: lease.Token()}, exec: newExecutor(context.WithoutCancel(ctx), m),
+		trial: m.fitness.trial, reconciling: map[*entry]bool{}}
+	t.planning = planning{list: m.list, lease: m.config.Lease, delay: m.config.InitialDelay, slot: part.Slot, token: t.hold.Token}
+	now := clock.Now()
+	t.began, t.acked = now, now
+	t.looks.clock, t.looks.lease = clock, m.config.Lease
+	t.looks.retry.Max, t.redo.Max = m.config.Lease/3, m.config.Lease/3
+	t.looks.last.Store(&now)
+	t.looks.deadline = clock.AfterFunc(t.looks.limit(), func() { lease.Tell(errBlind) })
+	t.looks.next.set(clock, 0)
 	return t
 }
 
-// limit is how long after a look was sent the member stops by itself.
-func (t *term) limit() time.Duration { return elect.Limit(t.config.Lease) }
-
-// extend moves the deadline of looks, unless it has passed.
-func (t *term) extend(sent elect.Instant) bool {
-	if t.left() <= 0 || !t.blind.Stop() {
-		return false
-	}
-	t.looked.Store(&sent)
-	t.blind.Reset(t.left())
-	return true
-}
-
-// left is the time until the deadline of looks.
-func (t *term) left() time.Duration {
-	return t.limit() - t.config.Clock.Now().Since(*t.looked.Load())
-}
-
-// try limits one attempt of whatever step to two thirds of what is left: an answer that does not come costs no term, if the
-// next does.
-func (t *term) try(ctx context.Context, step func(context.Context) error) error {
-	if left := t.left(); left > 0 && !t.leaving() {
-		limited, cancel := context.WithTimeout(ctx, max(left*2/3, t.config.Lease/50))
-		defer cancel()
-		ctx = limited
-	}
-	return t.member.try(ctx, step)
-}
-
-// beforeRetry is the pause after a look that failed: at most half of what is left, so that there is a next one.
-func (t *term) beforeRetry() time.Duration {
-	pause := t.retry.Pause(t.config.Clock)
-	if left := t.left(); left > 0 {
-		pause = min(pause, max(left/2, t.config.Lease/50))
-	}
-	return pause
-}
+// requestLimit is how long a request may take that is neither a look nor a claim.
+func (t *term) requestLimit() time.Duration { return elect.Attempt(t.m.config.Lease) }
 
 // acts reports whether partitions may be acted on.
 func (t *term) acts() bool { return t.lease.Held() && t.lease.Context().Err() == nil }
 
-func (t *term) leaving() bool { return t.why != nil }
-
-// lookIsDue reports whether what is done now has to wait for a look.
-func (t *term) lookIsDue() bool {
-	return t.config.Clock.Now().Since(*t.looked.Load()) >= t.config.Lease/3
-}
+func (t *term) leaving() bool { return t.leave.why != nil }
 
 // soon makes the next look come in d, or earlier.
-func (t *term) soon(d time.Duration) { t.next.sooner(t.config.Clock, d) }
+func (t *term) soon(d time.Duration) { t.looks.next.sooner(t.m.config.Clock, d) }
 
-// run keeps the term until it is lost, or is given up and all work has returned. An error says that a stop could not
-// be completed.
-func (t *term) run(ctx context.Context) error {
+// run keeps the term until it is lost, or is given up and all work has returned. It says how the term ended; an error says
+// that a stop could not be completed.
+func (t *term) run(ctx context.Context) (ending, error) {
 	stop, beat := make(chan struct{}), make(chan error, 1)
-	go func() { beat <- t.lease.Renew(t.config.Heartbeat, stop) }()
-	defer t.blind.Stop()
-	if !t.config.Handover { // at once, even if this goroutine is waiting for an answer
+	go func() { beat <- t.lease.Renew(t.m.config.Heartbeat, stop) }()
+	lastBeat := func() error { // may take as long as a request that hangs
+		t.m.report(nil)
+		close(stop)
+		return <-beat
+	}
+	defer t.looks.deadline.Stop()
+	defer t.exec.cancel()
+	if !t.m.config.Handover { // at once, even if this goroutine is busy
 		defer context.AfterFunc(ctx, func() { t.lease.Tell(context.Cause(ctx)) })()
 	}
-	running := context.WithoutCancel(ctx)
-	ended, announced := ctx.Done(), (<-chan struct{})(nil)
-	wake := t.config.Clock.Timer(0)
+	ended := ctx.Done()
+	wake := t.m.config.Clock.Timer(0)
 	defer wake.Stop()
 	for !t.finished() {
 		if ended != nil && ctx.Err() != nil { // before anything else begins
-			ended, announced = nil, t.announce(ctx)
+			ended = nil
+			t.stop(ctx)
 		}
-		wake.Reset(max(min(t.next.left(t.config.Clock), t.giving.left(t.config.Clock), t.telling.left(t.config.Clock)), 0))
+		wake.Reset(t.due())
 		select {
 		case reason := <-beat:
-			t.end(reason)
-			return nil
+			return t.end(reason), nil
 		case <-t.over(ctx):
 			if ctx.Err() != nil {
-				continue // both: it is told to stop
+				continue // both: the caller stops it
 			}
-			close(stop)
-			<-beat
-			t.end(context.Cause(t.lease.Context()))
-			return nil
-		case <-t.patience:
-			if t.collect(); !t.works(false) { // both: it was in time, or the term has begun only now
-				t.tellAll(context.Cause(ctx))
+			if reason := context.Cause(t.lease.Context()); errors.Is(reason, errBlind) && t.lease.Held() {
+				t.giveUp(reason)
 				continue
 			}
-			close(stop)
-			<-beat
-			t.end(stopped(ctx))
-			return nil // outlive says what has not returned
-		case <-ended: // which the next round announces
-		case <-announced:
-			announced = nil
-			t.tellAll(context.Cause(ctx))
-		case <-t.returned.wake:
+			_ = lastBeat()
+			return t.end(context.Cause(t.lease.Context())), nil
+		case <-t.m.patience:
+			if t.collect(); !t.m.inventory.works(t, false) { // both: it was in time, or the term has begun only now
+				t.revokeTerm(context.Cause(ctx))
+				continue
+			}
+			_ = lastBeat()
+			return t.end(stopped(ctx)), nil // awaitWork says what has not returned
+		case <-ended: // which the next round takes in
+		case <-t.m.wake:
 			t.collect()
+			t.obey()
+		case then := <-t.exec.results:
+			then()
 		case <-wake.C: // after whatever else has happened by now
-			t.goOn(running)
 		}
+		if t.leave.limit.left(t.m.config.Clock) <= 0 {
+			_ = lastBeat()
+			return t.end(t.leave.why), nil
+		}
+		t.goOn()
 	}
-	close(stop)
-	if reason := <-beat; reason != nil {
-		t.end(reason)
-		return nil
+	if reason := lastBeat(); reason != nil {
+		return t.end(reason), nil
 	}
-	return t.release(ctx)
+	return t.releaseSlot(ctx)
 }
 
 // finished reports whether everything can be given up at once: the member leaves, and all its work has returned.
 func (t *term) finished() bool {
-	return t.leaving() && t.lease.Context().Err() != nil && !t.works(false)
+	return t.leaving() && t.lease.Context().Err() != nil && !t.m.inventory.works(t, false)
+}
+
+// due is the time until something is.
+func (t *term) due() time.Duration {
+	clock := t.m.config.Clock
+	due := min(t.releases.left(clock), t.leave.limit.left(clock), t.exec.left(), t.revokes.left(clock), t.restarts())
+	if !t.looks.pending {
+		due = min(due, t.looks.next.left(clock))
+	}
+	return max(due, 0)
 }
 
 // goOn does what is due.
-func (t *term) goOn(ctx context.Context) {
-	if t.giving.left(t.config.Clock) <= 0 {
-		t.give(ctx)
+func (t *term) goOn() {
+	clock := t.m.config.Clock
+	if t.finished() {
+		return // what it has is released with the member's lock
 	}
-	if t.next.left(t.config.Clock) <= 0 {
-		t.look(ctx)
-		t.remind()
+	if t.revokes.left(clock) <= 0 {
+		t.revokeMore()
 	}
-	if t.telling.left(t.config.Clock) <= 0 {
-		t.tellMore()
+	if t.releases.left(clock) <= 0 {
+		t.release()
 	}
-	if t.useless() {
-		t.why = errUseless
-		t.mark(ctx)
-		t.tellAll(errUseless)
+	if !t.looks.pending && t.looks.next.left(clock) <= 0 {
+		t.m.remind()
+		t.look()
+	}
+	t.restart()
+	t.exec.dispatch(t.stillWanted)
+	t.checkFitness()
+	t.m.report(t)
+}
+
+// checkFitness gives the term up if the member keeps partitions from others that it can't claim, or release, and ends its trial
+// once it has had a partition for a lease.
+func (t *term) checkFitness() {
+	now := t.m.config.Clock.Now()
+	limit := 2 * t.m.config.Lease
+	if t.trial {
+		limit = t.m.config.Lease
+		switch {
+		case t.m.inventory.held.Load() == 0:
+			t.worked = elect.Instant{}
+		case t.worked == (elect.Instant{}):
+			t.worked = now
+		case now.Since(t.worked) >= t.m.config.Lease && !t.planning.full:
+			t.planning.full, t.trial = true, false
+			t.m.fitness.recovered()
+			t.soon(0)
+		}
+	}
+	if !t.leaving() && t.progress.lasts(now) >= limit && t.progress.useless(now, limit, t.m.inventory.holds()) {
+		t.giveUp(fmt.Errorf("%w: %w", errUseless, t.progress.err))
 	}
 }
 
@@ -211,121 +198,60 @@ func (t *term) over(ctx context.Context) <-chan struct{} {
 	return t.lease.Context().Done()
 }
 
-// useless reports whether the member keeps partitions from others that it can't take, or free.
-func (t *term) useless() bool {
-	return !t.leaving() && t.failing != (elect.Instant{}) && t.config.Clock.Now().Since(t.failing) >= 2*t.config.Lease
-}
-
-// announce says that the member is leaving. What it returns is closed when its work is to be told.
-func (t *term) announce(ctx context.Context) <-chan struct{} {
-	t.why = stopped(ctx)
-	done := make(chan struct{})
-	if !t.config.Handover || !t.works(false) && t.config.Work != nil {
-		close(done)
-		return done
-	}
-	t.log.Info("leaving", "slot", t.hold.Name, "token", t.hold.Token)
-	t.emit(spindle.Leaving, elect.Event{Token: t.hold.Token})
-	t.reports.Leaving(t.lease.Context())
-	t.marked, t.announcing = true, done
-	go func() {
-		defer close(done)
-		t.lease.Announce(t.lease.Context())
-	}()
-	return done
-}
-
-func stopped(ctx context.Context) error {
-	return fmt.Errorf("%w: %w", spindle.ErrStopped, context.Cause(ctx))
-}
-
-// tellAll tells all work that the term ends. What it leaves is given if some does not return; else it goes with the
-// member's lock.
-func (t *term) tellAll(reason error) {
-	for _, h := range t.have {
-		if !h.told {
-			h.tell(reason)
-			t.giving.sooner(t.config.Clock, t.config.Lease/50)
-		}
-	}
-	t.lease.Tell(reason)
-}
-
-// tell tells the work of one partition, which is given once that has returned.
-func (t *term) tell(h *holding, reason error) {
-	h.tell(reason)
-	if !h.working {
-		t.giving.sooner(t.config.Clock, 0)
-	}
-}
-
-// collect takes in what work has returned. What is to be given is given at once if it was the last, or a fiftieth of a
-// lease later, with what returns meanwhile.
-func (t *term) collect() {
-	for _, h := range t.takeReturned() {
-		if h.in != t {
-			continue
-		}
-		if !h.told && !t.leaving() && h.ctx.Err() == nil && !t.idle {
-			t.idle = true
-			t.log.Warn("the work of a partition has returned before it was told to: this member keeps it without work until it moves: return only when ctx has ended", "partition", h.name, "token", h.token)
-		}
-		if h.told {
-			t.giving.sooner(t.config.Clock, t.config.Lease/50)
-		}
-	}
-	if t.giving.on && !t.works(true) {
-		t.giving.sooner(t.config.Clock, 0)
-	}
-}
-
-// works reports whether work has not returned: any, or only such as was told to.
-func (t *term) works(told bool) bool {
-	for _, h := range t.have {
-		if h.working && (h.told || !told) {
-			return true
-		}
-	}
-	return false
-}
-
-// awaitAnnouncement waits for an announcement to end, as it does when the term has been told to.
-func (t *term) awaitAnnouncement() {
-	if t.announcing != nil {
-		<-t.announcing
-	}
-}
-
 // end ends the term, and leaves the member's lock to expire.
-func (t *term) end(reason error) {
+func (t *term) end(reason error) ending {
+	e := t.ending()
 	t.lease.End(reason)
-	t.tellAll(reason)
-	t.awaitAnnouncement()
+	t.close(reason)
 	t.reports.Over(telemetry.ReasonOf(reason, telemetry.Stopped))
-	t.lost(t.hold, reason)
+	t.m.lost(t.hold, reason)
+	return e
 }
 
-// release gives the member's lock back, and with it everything that the member has.
-func (t *term) release(ctx context.Context) error {
-	t.tellAll(t.why)
-	t.awaitAnnouncement()
-	t.reports.Over(whyOf(t.why))
-	t.lost(t.hold, t.why)
-	err := t.lease.Release(context.WithoutCancel(ctx), t.why)
+// releaseSlot gives the member's lock back, and with it everything that the member has.
+func (t *term) releaseSlot(ctx context.Context) (ending, error) {
+	e := t.ending()
+	t.close(t.leave.why)
+	t.reports.Over(whyOf(t.leave.why))
+	t.m.lost(t.hold, t.leave.why)
+	err := t.lease.Release(context.WithoutCancel(ctx), t.leave.why)
 	if errors.Is(err, spindle.ErrSuperseded) {
-		return nil
+		return e, nil
 	}
 	if err != nil && ctx.Err() == nil {
-		t.log.Warn("the member's lock could not be released", "err", err)
-		return nil
+		t.m.log.Warn("the member's lock could not be released", "err", err)
+		return e, nil
 	}
-	return err
+	return e, err
+}
+
+// ending is how the term ends, as it does.
+func (t *term) ending() ending {
+	now, lease := t.m.config.Clock.Now(), t.m.config.Lease
+	ill := t.trial && t.progress.since != (elect.Instant{}) || t.progress.useless(now, lease*3/2, t.m.inventory.holds())
+	return ending{
+		lasted:  now.Since(t.began),
+		silence: min(now.Since(t.acked), t.lease.Age()),
+		ill:     ill, useless: errors.Is(t.leave.why, errUseless),
+	}
+}
+
+// close ends what the term has under way.
+func (t *term) close(reason error) {
+	t.revokeTerm(reason)
+	t.leave.await()
+	t.exec.cancel()
+	t.m.inventory.termEnded(reason)
+	t.m.report(nil)
 }
 
 // whyOf is the reason of a term that was given up.
 func whyOf(err error) telemetry.Reason {
-	if errors.Is(err, errUseless) {
+	switch {
+	case errors.Is(err, errUseless):
 		return telemetry.SteppedDown
+	case errors.Is(err, errBlind):
+		return telemetry.ReasonOf(err, telemetry.Stopped)
 	}
 	return telemetry.Stopped
 }

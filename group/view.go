@@ -48,14 +48,14 @@ func Members(ctx context.Context, db *spanner.Client, tableName, name string) (V
 	if db == nil {
 		return View{}, wrap(errors.New("the Spanner client is nil: make one with spanner.NewClient"))
 	}
-	r, err := table.Table{Store: table.Spanner{DB: db, Table: tableName}}.Roster(ctx, name, table.Scope{All: true})
+	r, err := table.Table{Store: table.Spanner{DB: db, Table: tableName}}.LookAtGroup(ctx, name, table.GroupQuery{All: true})
 	if err != nil {
 		return View{}, wrap(err)
 	}
 	return viewOf(r), nil
 }
 
-func viewOf(r table.Roster) View {
+func viewOf(r table.GroupSnapshot) View {
 	v := View{At: r.At}
 	has := map[string]*Member{} // by the key of its lease row
 	for name, o := range r.Members {

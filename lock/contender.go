@@ -43,9 +43,7 @@ func newContender(db *spanner.Client, tableName, what string, names []string, op
 			c.Refuse("%s is for spindle.New: leave it out here", option)
 		}
 	}
-	if c.Work != nil {
-		c.Refuse("WithWork is for group.New: leave it out here")
-	}
+	c.RefuseForGroup()
 	if check != nil {
 		check(&c)
 	}

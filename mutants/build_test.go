@@ -5,6 +5,7 @@ package mutants
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -34,7 +35,7 @@ import (
 const running = "SPINDLE_MUTANT" // number of a mutant, from 1 on
 
 var packages = []string{".", "./cmd/spindle/internal/child", "./cmd/spindle/internal/cli", "./cmd/spindle/internal/execcmd", "./cmd/spindle/internal/guard",
-	"./cmd/spindle/internal/serve", "./doctor", "./group", "./internal/elect", "./internal/fair", "./internal/fence", "./internal/repeat", "./internal/table",
+	"./cmd/spindle/internal/serve", "./doctor", "./group", "./internal/elect", "./internal/fair", "./internal/fence", "./internal/plan", "./internal/repeat", "./internal/table",
 	"./internal/telemetry", "./lock", "./simulation"}
 
 // all are the mutants of all lists. The number of a mutant is its place here, from 1 on.
@@ -146,20 +147,21 @@ func (h *head) Write(p []byte) (int, error) {
 // files are those that mutants edit, by path.
 type files map[string]*file
 
-func weave(mutants []mutant) (files, error) {
-	all := files{}
+// weave says of every mutant that has no place that it has none: a change of the code may take the place of several.
+func weave(mutants []mutant) (all files, err error) {
+	all = files{}
 	for i, m := range mutants {
 		for _, e := range m.edits {
-			f, err := all.at(e.file)
-			if err == nil {
-				err = f.plan(i+1, e)
+			f, failed := all.at(e.file)
+			if failed == nil {
+				failed = f.plan(i+1, e)
 			}
-			if err != nil {
-				return nil, fmt.Errorf("mutant %q: %w", m.name, err)
+			if failed != nil {
+				err = errors.Join(err, fmt.Errorf("mutant %q: %w", m.name, failed))
 			}
 		}
 	}
-	return all, nil
+	return all, err
 }
 
 // sources are the files with all mutants in them, and those that come beside, by absolute path.

@@ -7,7 +7,7 @@ import "slices"
 const (
 	fenceGo       = "internal/fence/fence.go"
 	fenceReportGo = "internal/telemetry/fence.go"
-	rosterGo      = "internal/table/roster.go"
+	snapshotGo    = "internal/table/snapshot.go"
 	listGo        = "internal/table/list.go"
 	spanGo        = "internal/telemetry/span.go"
 )
@@ -53,14 +53,17 @@ var fencedMutants = of("./internal/fence",
 )
 
 var foundMutants = of("./internal/table",
-	one("others' stray rows settled", "TestAMemberFreesNothingOfAnother", memberGo,
+	one("eviction without comparing the heartbeat", "TestAMemberThatWasHeardFromIsNotEvicted", memberGo,
+		"\t\t\tif unchanged(o, rows) {\n\t\t\t\twrites = append(append(writes, drop(o)...)",
+		"\t\t\tif TokenAt(rows[o.Name].Token) == o.Token {\n\t\t\t\twrites = append(append(writes, drop(o)...)"),
+	one("others' stray rows reconciled", "TestAMemberFreesNothingOfAnother", memberGo,
 		"\t\tif o.Strays[token].With == member.Key() {\n", "\t\tif true {\n"),
-	one("a take hours after its look", "TestAClaimLongAfterItsLookGivesNothing", memberGo,
+	one("a claim of partitions hours after its look", "TestAClaimLongAfterItsLookGivesNothing", memberGo,
 		"if err == nil && at.After(seen[0].At.Add(recent)) {", "if false {"),
 	one("a claim hours after its look", "TestAClaimLongAfterItsLookGivesNothing", claimGo,
 		"if err == nil && at.After(seen[0].At.Add(recent)) {", "if false {"),
-	one("a group read by a clock that is behind", "TestWhatIsFoundDoesNotDependOnTheLocalClock", rosterGo,
-		"if !at.After(about.Add(12 * time.Hour)) {", "if true {"),
+	one("a group read by a clock that is behind", "TestWhatIsFoundDoesNotDependOnTheLocalClock", snapshotGo,
+		"if q.All || !at.After(about.Add(12*time.Hour)) {", "if true {"),
 	one("a lock read by a clock that is behind", "TestWhatIsFoundDoesNotDependOnTheLocalClock", listGo,
 		"if !at.After(about.Add(12 * time.Hour)) {", "if true {"),
 	one("a lock read again only without a lease row", "TestWhatIsFoundDoesNotDependOnTheLocalClock", listGo,

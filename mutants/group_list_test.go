@@ -4,118 +4,132 @@ package mutants
 
 const (
 	memberGo    = "internal/table/member.go"
-	freeGo      = "group/free.go"
-	joinGo      = "group/join.go"
-	lookGo      = "group/look.go"
-	moveGo      = "group/move.go"
-	paceGo      = "group/pace.go"
-	partitionGo = "group/partition.go"
+	claimableGo = "group/claimable.go"
+	evictGo     = "group/evict.go"
+	groupRunGo  = "group/run.go"
+	groupSeenGo = "group/seen.go"
 	groupTermGo = "group/term.go"
-	groupLoopGo = "group/member.go"
-	groupPlanGo = "group/plan.go"
+	inventoryGo = "group/inventory.go"
+	joinGo      = "group/join.go"
+	looksGo     = "group/looks.go"
+	movesGo     = "group/moves.go"
+	paceGo      = "group/pace.go"
+	planningGo  = "group/planning.go"
 )
 
 // groupMutants must break an invariant of the simulation of groups (they are listed in simulation/group_check_test.go).
 var groupMutants = []mutant{
 	// The steps on the table.
-	one("burial without comparing the heartbeat", "buried in time", memberGo,
-		"\t\tif !unchanged(o, rows) {\n\t\t\treturn nil, ErrChanged\n\t\t}\n\t\treturn append(drop(o)",
-		"\t\tif TokenAt(rows[o.Name].Token) != o.Token {\n\t\t\treturn nil, ErrChanged\n\t\t}\n\t\treturn append(drop(o)"),
-	one("burial of another instant than the observation", "buried in time", memberGo,
-		"\t\tif !unchanged(o, rows) {\n\t\t\treturn nil, ErrChanged\n\t\t}\n\t\treturn append(drop(o)",
-		"\t\tif o = lockRow(o.Name, o.At, rows); !o.Confirmed() {\n\t\t\treturn nil, ErrChanged\n\t\t}\n\t\treturn append(drop(o)"),
+	one("eviction of another instant than the observation", "evicted in time", memberGo,
+		"\t\t\tif unchanged(o, rows) {\n\t\t\t\twrites = append(append(writes, drop(o)...)",
+		"\t\t\tif o = lockRow(o.Name, o.At, rows); o.Confirmed() {\n\t\t\t\twrites = append(append(writes, drop(o)...)"),
 	one("confirmation without the member's check", "member there", memberGo,
 		"writes := []Write{good(member.Name, member.Token)}", "writes := []Write{}"),
 	one("claim that leaves the old lease row", "fence", claimGo,
 		"\t\twrites = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})\n", ""),
 
 	// What a look is taken for.
-	one("burial by the local clock", "buried in time", lookGo,
-		"r.At.Sub(o.Heartbeat) < t.leaseOf(o) {\n\t\t\tcontinue", "t.config.Clock.Now().Time().Sub(o.Heartbeat) < t.leaseOf(o) {\n\t\t\tcontinue"),
-	one("burial by the own lease", "buried in time", lookGo,
-		"\treturn cmp.Or(t.promised[table.Hold{Name: o.Name, Token: o.Token}], t.config.Lease)\n", "\tcmp.Or(o.Token)\n\treturn t.config.Lease\n"),
-	{"two reads for one snapshot", "taken in time", []edit{
-		{groupTermGo, "\tretry   elect.Backoff // of looks\n", "\tretry   elect.Backoff // of looks\n\tearlier map[string]table.Observation\n"},
-		{lookGo, "\tt.retry.Reset()\n\tt.check", "\tt.retry.Reset()\n\tif before := t.earlier; r.Members != nil {\n\t\tif t.earlier = r.Members; before != nil {\n\t\t\tr.Members = before\n\t\t}\n\t}\n\tt.check"},
+	one("eviction by the local clock", "evicted in time", evictGo,
+		"s.At.Sub(o.Heartbeat) < t.leaseOf(o) {", "t.m.config.Clock.Now().Time().Sub(o.Heartbeat) < t.leaseOf(o) {"),
+	one("eviction by the own lease", "evicted in time", evictGo,
+		"\treturn cmp.Or(t.m.promised[table.Hold{Name: o.Name, Token: o.Token}], t.m.config.Lease)\n", "\tcmp.Or(o.Token)\n\treturn t.m.config.Lease\n"),
+	{"two reads for one snapshot", "claimed in time", []edit{
+		{groupTermGo, "\tprogress progress\n", "\tprogress progress\n\tearlier  map[string]table.Observation\n"},
+		{groupSeenGo, "\tif s.Members != nil {\n\t\tt.learn(s)\n",
+			"\tif before := t.earlier; s.Members != nil {\n\t\tif t.earlier = s.Members; before != nil {\n\t\t\ts.Members = before\n\t\t}\n\t\tt.learn(s)\n"},
 	}},
-	one("missing member taken for one that is over", "taken in time", freeGo,
-		"return j.left(since.Add(promised))", "return j.left(since)"),
-	one("stray lease rows ignored", "taken in time", freeGo,
-		"\tfor _, p := range o.Strays {\n", "\tfor _, p := range map[table.Token]table.Promise{} {\n"),
-	one("whoever has it is over", "taken in time", freeGo,
+	one("missing member taken for one that is over", "claimed in time", claimableGo,
+		"return j.left(since.Add(max(promised, j.promised[with], j.lease)))", "return j.left(since)"),
+	one("stray lease rows ignored", "claimed in time", claimableGo,
+		"\tfor _, p := range o.Strays {\n\t\twait", "\tfor _, p := range map[table.Token]table.Promise{} {\n\t\twait"),
+	one("every member is over", "claimed in time", claimableGo,
 		"\tcase o.Exists && over(o, with.Token):", "\tcase o.Exists:"),
 
-	// What is taken, had and given.
-	one("acting after the deadline", "one worker", partitionGo,
-		"return h.ctx.Err() == nil && h.in.lease.Held() && h.in.config.Clock.Now().Since(*h.in.looked.Load()) < h.in.limit()", "return true"),
+	// What is claimed, held and released.
+	one("acting after the deadline", "one worker", inventoryGo,
+		"return a.ctx.Err() == nil && a.in.lease.Held() && a.in.looks.left() > 0", "return true"),
 	one("member that goes on without looking", "ctx ends", groupTermGo,
-		"\tt.blind = m.config.Clock.AfterFunc(t.limit(), func() { lease.Tell(spindle.ErrExpired) })\n",
-		"\tt.blind = m.config.Clock.AfterFunc(1000*t.limit(), func() {})\n"),
-	one("given before the work has returned", "work first", moveGo,
-		"case h == nil || !h.told || h.working:", "case h == nil || !h.told:"),
+		"\tt.looks.deadline = clock.AfterFunc(t.looks.limit(), func() { lease.Tell(errBlind) })\n",
+		"\tt.looks.deadline = clock.AfterFunc(1000*t.looks.limit(), func() {})\n"),
+	one("released before the work has returned", "work first", movesGo,
+		"case e.state != revoking || e.busy != nil && e.busy == e.assigned && !e.assigned.let:", "case e.state != revoking:"),
 	one("leaving before all work has returned", "work first", groupTermGo,
-		"t.lease.Context().Err() != nil && !t.works(false)\n", "t.lease.Context().Err() != nil\n"),
-	one("next term before the work has returned", "work first", groupLoopGo,
-		"\tm.await(ctx, m.config.Lease)\n", ""),
-	one("work on a partition whose last work has not returned", "one work", paceGo,
-		"t.have[s] == nil && s.busy == nil {", "t.have[s] == nil {"),
-	one("what the table shows as the own is adopted", "tokens grow", lookGo,
-		"\t\to := r.Partitions[s.lock]\n\t\twait, _",
-		"\t\to := r.Partitions[s.lock]\n\t\tif t.loose[s] && o.Surveyed && o.Confirmed() && t.names(o) {\n\t\t\tt.begin(s, o.Token)\n\t\t\tcontinue\n\t\t}\n\t\twait, _"),
-	one("acting again after a give was sent", "tokens grow", moveGo,
-		"\t\tt.problems.Note(fmt.Errorf(\"give: %w\", err))\n",
-		"\t\tfor _, h := range holds {\n\t\t\tif s := t.byLock[h.Name]; t.mine[s] {\n\t\t\t\tt.begin(s, h.Token)\n\t\t\t}\n\t\t}\n"),
+		"t.lease.Context().Err() != nil && !t.m.inventory.works(t, false)\n", "t.lease.Context().Err() != nil\n"),
+	one("next term before the work has returned", "work first", groupRunGo,
+		"\t\t\tm.await(ctx, m.config.Lease) //", "\t\t\t//"),
+	{"work on a partition whose last work has not returned", "one work", []edit{
+		{decideGo, "l.mine, l.busy = e.mine && !e.paused, e.busy != nil", "l.mine, l.busy = e.mine && !e.paused, false"},
+		{looksGo, "e.state == free && e.busy == nil {", "e.state == free {"},
+		{movesGo, "t.acts() && !t.leaving() && e.busy == nil {", "t.acts() && !t.leaving() {"},
+	}},
+	one("what the table shows as the own is adopted", "tokens grow", movesGo,
+		"\t\te.claim(t.looks.number)\n",
+		"\t\tif e.state == unresolved && o.Confirmed() && e.busy == nil {\n\t\t\tt.begin(e, o.Token)\n\t\t\tcontinue\n\t\t}\n\t\te.claim(t.looks.number)\n"),
+	one("acting again after a release was sent", "tokens grow", movesGo,
+		"\t\t\te.doubt(t.looks.number)\n\t\t}\n\t\tt.m.problems.Note(fmt.Errorf(\"release",
+		"\t\t\tif e.mine && e.busy == nil && t.acts() && !t.leaving() {\n\t\t\t\tt.begin(e, e.assigned.token)\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\te.doubt(t.looks.number)\n\t\t}\n\t\tt.m.problems.Note(fmt.Errorf(\"release"),
 }
 
 // groupShortMutants must each fail the one test of package group that they name.
 var groupShortMutants = of("./group",
-	one("give whose outcome is not known forgotten", "TestOutcomesThatAreNotKnownAreSettled", moveGo,
-		"\t\tdelete(t.have, s)\n\t\tt.loose[s] = true\n", "\t\tdelete(t.have, s)\n"),
-	one("newcomers counted at once", "TestAMemberThatEndsWheneverItStartsTakesNothing", groupPlanGo,
-		"if o.Heartbeat.Sub(began.Time()) < o.Promise.Lease && ", "if false && "),
-	one("timer by the member alone", "TestWhenAPartitionCanBeTaken", freeGo,
+	one("release whose outcome is not known forgotten", "TestOutcomesThatAreNotKnownAreReconciled", movesGo,
+		"\t\t\te.doubt(t.looks.number)\n\t\t}\n\t\tt.m.problems.Note(fmt.Errorf(\"release", "\t\t\te.clear(t.looks.number)\n\t\t}\n\t\tt.m.problems.Note(fmt.Errorf(\"release"),
+	one("newcomers counted at once", "TestAMemberThatEndsWheneverItStartsTakesNothing", planningGo,
+		"if !known && o.Heartbeat.Sub(began) < o.Promise.Lease && ", "if false && "),
+	one("timer by the member alone", "TestWhenAPartitionCanBeClaimed", claimableGo,
 		"\tswitch since, missing := j.missing[with]; {\n",
 		"\tsince, missing := time.Time{}, false\n\tfor h, at := range j.missing {\n\t\tif h.Name == with.Name {\n\t\t\tsince, missing = at, true\n\t\t}\n\t}\n\tswitch {\n"),
-	one("bare claim of a live member waited for", "TestWhenAPartitionCanBeTaken", freeGo,
+	one("bare claim of a live member waited for", "TestWhenAPartitionCanBeClaimed", claimableGo,
 		"return min(j.freeWith(with, never), j.left(o.Heartbeat.Add(j.lease))), false", "return j.freeWith(with, never), false"),
-	one("member that can't take never goes", "TestAMemberThatCanNotTakeLeavesItToOthers", groupTermGo,
-		"return !t.leaving() && t.failing != ", "return false && t.failing != "),
-	one("member that can't give never goes", "TestAMemberThatCanNotGiveLeavesItToOthers", moveGo,
-		"\t\t\tt.endanger(\"settle\", err)\n", ""),
-	one("take that came to nothing ends the term", "TestATakeThatFailedOnceCostsNoTerm", lookGo,
+	one("member that can't claim never goes", "TestAMemberThatCanNotClaimLeavesItToOthers", groupTermGo,
+		"if !t.leaving() && t.progress.lasts(now) >= limit && ", "if false && "),
+	one("member that can't release never goes", "TestAMemberThatCanNotReleaseLeavesItToOthers", movesGo,
+		"\tcase elect.First(err) && !errors.Is(err, table.ErrAborted):\n", "\tcase true:\n"),
+	one("claim that came to nothing ends the term", "TestAClaimThatFailedOnceCostsNoTerm", groupSeenGo,
 		"\t\tt.succeeded() // what", "\t\t// what"),
-	one("reply of an earlier term believed", "TestAReplyThatOutlivesTheTermBeginsNoWork", moveGo,
-		"\tif !t.acts() {\n\t\th.tell(context.Cause(h.ctx))\n\t\treturn\n\t}\n", ""),
-	one("Has without the deadline of looks", "TestHasIsFalseOnceTheWorkWasTold", partitionGo,
-		"return h.ctx.Err() == nil && h.in.lease.Held() && h.in.config.Clock.Now().Since(*h.in.looked.Load()) < h.in.limit()", "return h.in.lease.Held()"),
+	mutant{"reply of an earlier term believed", "TestAReplyThatOutlivesTheTermBeginsNoWork", []edit{
+		{groupRunGo, "\tpromised map[table.Hold]time.Duration //", "\tresults  chan func()\n\tpromised map[table.Hold]time.Duration //"},
+		{executorGo, "\tx.ctx, x.cancel = context.WithCancel(ctx)\n",
+			"\tx.ctx, x.cancel = context.WithCancel(ctx)\n\tif m.results == nil {\n\t\tm.results = x.results\n\t}\n\tx.results = m.results\n"},
+		{executorGo, "\t\tcase <-x.ctx.Done():\n", "\t\tcase <-time.After(100 * x.lease):\n"},
+	}},
+	one("Has without the deadline of looks", "TestHasIsFalseOnceTheWorkIsRevoked", inventoryGo,
+		"return a.ctx.Err() == nil && a.in.lease.Held() && a.in.looks.left() > 0", "return a.in.lease.Held()"),
 	one("every failure counts as a lost claim", "TestAnOutageMakesNobodyTakeAHighSlot", joinGo,
 		"\t\tstep, err := m.tryJoin(ctx, &c)\n", "\t\tstep, err := m.tryJoin(ctx, &c)\n\t\tc.lost++\n"),
-	one("take whose outcome is not known forgotten", "TestATakeOfUnknownOutcomeIsFreedForOthers", moveGo,
-		"\tfor _, s := range shares {\n\t\tt.loose[s] = true\n\t}\n", ""),
-	one("nothing settled", "TestATakeOfUnknownOutcomeIsFreedForOthers", lookGo,
-		"\tt.settle(ctx, unsettled)\n", ""),
-	one("partition whose lease row is gone kept", "TestALeaseRowThatIsGoneIsNoticed", lookGo,
-		"\tt.check(r)\n", ""),
-	one("another's slot for who had all its rows deleted", "TestAMemberWhoseRowsWereDeletedTakesNobodysSlot", joinGo,
-		"top := own.Slot - 1", "top := 0*own.Slot - 1"),
-	one("looks that take turns", "TestPartitionsOfMembersThatWereDeletedAreTaken", lookGo,
-		"freeIn(table.Sighting{Observation: lockRow(o)}, *t.traces[s])\n\t\tmore = more || t.surveys[s] && !o.Surveyed", "freeIn(o, *t.traces[s])\n\t\tmore = more || t.surveys[s]"),
-	one("looks after their deadline", "TestAMemberThatLeavesDoesNotLookInVain", lookGo,
-		"\t\tt.next.off()\n", ""),
+	mutant{"claim whose outcome is not known forgotten", "TestAClaimOfUnknownOutcomeIsFreedForOthers", []edit{
+		{movesGo, "\t\te.doubted = true //", "\t\te.doubted = false //"},
+		{movesGo, "lease, err)\n\t\te.doubt(t.looks.number)\n", "lease, err)\n\t\te.clear(t.looks.number)\n"},
+	}},
+	one("nothing reconciled", "TestAClaimOfUnknownOutcomeIsFreedForOthers", groupSeenGo,
+		"\tt.reconcile(d.reconcile)\n", ""),
+	one("partition whose lease row is gone kept", "TestALeaseRowThatIsGoneIsNoticed", groupSeenGo,
+		"return sight{gone: read && !good}", "return sight{gone: read && !good && false}"),
+	mutant{"another's slot for who had all its rows deleted", "TestAMemberWhoseRowsWereDeletedTakesNobodysSlot", []edit{
+		{joinGo, "top := own.Slot - 1", "top := 0*own.Slot - 1"},
+		{joinGo, "\t\t\ttop = max(top, p.Slot)\n", "\t\t\ttop = max(top, 0*p.Slot-1)\n"},
+	}},
+	one("looks that take turns", "TestPartitionsOfMembersThatWereDeletedAreClaimed", groupSeenGo,
+		"_, e.leases = j.claimableIn(lockRow(o), e.history)", "_, e.leases = j.claimableIn(o, e.history)"),
+	mutant{"looks after their deadline", "TestAMemberThatLeavesDoesNotLookInVain", []edit{
+		{looksGo, "\tif t.looks.left() > 0 {\n\t\tt.soon(t.looks.beforeRetry())", "\tif true {\n\t\tt.soon(t.looks.beforeRetry())"},
+		{looksGo, "\t\t\tl.next.off()\n\t\t\tt.lease.Tell", "\t\t\tt.soon(0)\n\t\t\tt.lease.Tell"},
+	}},
 	one("reclaimed term that begins anew", "TestAMemberThatReclaimsHasItsPartitionsBackAtOnce", joinGo,
 		"\t\t\t\tm.candidate.Promise.Since = since(s.Observation)\n", ""),
-	one("all work that is to go told at once", "TestManyPartitionsMoveSomeAtATime", paceGo,
-		"case told == most:", "case told == -most:"),
-	one("no time for those who take", "TestManyPartitionsMoveSomeAtATime", moveGo,
-		"\tt.pause(t.config.Clock.Now().Since(began))\n", "\t_ = began\n"),
-	one("only the first of many looked at", "TestWorkThatHangsKeepsNoOtherOfManyPartitionsFromMoving", paceGo,
-		"\tt.turn += 2 * t.config.Batch\n", ""),
-	one("a look that leaves out what the member has taken for a whole one", "TestWhoWaitsStillSeesThatItsOwnRowsAreGone", lookGo,
-		"if whole && !t.extend(sent) {", "if !t.extend(sent) {"),
-	one("every look a whole one", "TestWhoWaitsDoesNotReadWhatItHas", lookGo,
-		"whole := t.skip > 0 || ", "whole := t.skip >= 0 || "),
-	one("a rest taken for silence", "TestAMemberThatRestsIsHealthy", groupLoopGo,
-		"\tm.pulse.Rest(m.pause)\n", ""),
-	one("partitions of the older list for nobody", "TestAPartitionThatOnlyTheOldListHasIsTakenWhenItsMemberDies", lookGo,
-		"max(m.free.Add(patienceOfElders*", "max(m.free.Add(1000*patienceOfElders*"),
+	one("all work that moves revoked at once", "TestManyPartitionsMoveSomeAtATime", groupSeenGo,
+		"f.room = max(t.m.config.Batch/2, 1)", "f.room = len(t.m.inventory.all)"),
+	one("no time for those who claim", "TestManyPartitionsMoveSomeAtATime", paceGo,
+		"t.revokes.set(t.m.config.Clock, 2*released)", "t.revokes.set(t.m.config.Clock, 0*released)"),
+	one("only the first of many looked at", "TestWorkThatHangsKeepsNoOtherOfManyPartitionsFromMoving", groupSeenGo,
+		"\t\tt.looks.turn += 2 * t.m.config.Batch\n", ""),
+	one("a look that leaves out what the member holds for a whole one", "TestWhoWaitsStillSeesThatItsOwnRowsAreGone", looksGo,
+		"if whole && !l.extend(sent) {", "if !l.extend(sent) {"),
+	one("every look a whole one", "TestWhoWaitsDoesNotReadWhatItHas", looksGo,
+		"whole := l.skip > 0 || ", "whole := l.skip >= 0 || "),
+	one("a rest without looks", "TestWorkThatHangsIsSaidWhileItsMemberRests", groupRunGo,
+		"\t\tstep := min(lease, left)\n", "\t\tstep := max(lease, left)\n"),
+	one("partitions for nobody while there are two lists", "TestAPartitionThatOnlyTheOldListHasIsClaimedWhenItsMemberDies", planningGo,
+		"if p.next == nil || !p.counts() {",
+		"if p.next == nil || !p.counts() || slices.ContainsFunc(p.members, func(m plan.Member) bool { return m.List != p.list.Digest() }) {"),
 )

@@ -44,13 +44,14 @@ var (
 
 // trials are what the mutants of a package are tried with, until one catches them.
 var trials = map[string][]trial{
-	".":                 {{pkg: "."}, locksSimulated},
-	"./group":           {{pkg: "./group"}, groupsSimulated},
-	"./internal/elect":  {{pkg: "./internal/elect"}, locksSimulated, {pkg: "."}, {pkg: "./lock"}, groupsSimulated, {pkg: "./group"}},
-	"./internal/fence":  {{pkg: "./internal/fence"}, locksSimulated, {pkg: "."}, {pkg: "./lock"}},
-	"./internal/spread": {{pkg: "./internal/spread"}, {pkg: "./group"}, groupsSimulated},
-	"./internal/table":  {{pkg: "./internal/table"}, locksSimulated, {pkg: "./internal/elect"}, {pkg: "."}, groupsSimulated, {pkg: "./lock"}, {pkg: "./group"}},
-	"./lock":            {{pkg: "./lock"}},
+	".":                {{pkg: "."}, locksSimulated},
+	"./group":          {{pkg: "./group"}, groupsSimulated},
+	"./internal/elect": {{pkg: "./internal/elect"}, locksSimulated, {pkg: "."}, {pkg: "./lock"}, groupsSimulated, {pkg: "./group"}},
+	"./internal/fair":  {{pkg: "./internal/fair"}, {pkg: "./lock"}},
+	"./internal/fence": {{pkg: "./internal/fence"}, locksSimulated, {pkg: "."}, {pkg: "./lock"}},
+	"./internal/plan":  {{pkg: "./internal/plan"}, {pkg: "./group"}, groupsSimulated},
+	"./internal/table": {{pkg: "./internal/table"}, locksSimulated, {pkg: "./internal/elect"}, {pkg: "."}, groupsSimulated, {pkg: "./lock"}, {pkg: "./group"}},
+	"./lock":           {{pkg: "./lock"}},
 }
 
 // TestSample tries mutants that nobody chose: a sample, which the seed decides, of all changes that generate_test.go can

@@ -53,8 +53,8 @@ var newerMutants = slices.Concat(
 			"elect.Lasting(err) || errors.Is(err, table.ErrNewer) || ctx.Err() != nil:", "elect.Lasting(err) || ctx.Err() != nil:"),
 	),
 	of("./group",
-		one("a partition of a newer version is taken", "TestWhenAPartitionCanBeTaken", freeGo,
-			"case errors.Is(j.roster.Unreadable[o.Name], table.ErrNewer):", "case errors.Is(nil, table.ErrNewer):"),
+		one("a partition of a newer version is claimed", "TestWhenAPartitionCanBeClaimed", claimableGo,
+			"case errors.Is(j.snapshot.Unreadable[o.Name], table.ErrNewer):", "case errors.Is(nil, table.ErrNewer):"),
 	),
 )
 

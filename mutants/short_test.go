@@ -42,7 +42,7 @@ func TestNoShortMutant(t *testing.T) {
 
 func shortMutants() []shortMutant {
 	return slices.Concat(electorMutants, lockMutants, semaphoreMutants, electMutants, tableMutants, rootMutants, groupShortMutants, onceMutants, leaksMutants, commandMutants,
-		fenceMutants, groupFaultMutants, freeMutants, fairMutants)
+		fenceMutants, groupFaultMutants, groupPlanMutants, groupMemberMutants, groupDecideMutants, freeMutants, fairMutants)
 }
 
 // short runs tests of a package some times without an emulator, until one fails.

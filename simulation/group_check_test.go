@@ -25,11 +25,12 @@ import (
 //	tokens grow       of each partition, in claims and in works
 //	rows              each commit changes what its step may change, of whom it may
 //	member there      a partition is confirmed in the term of a member that goes on
-//	buried in time    no member's term is ended by another before its lease has run out by Spanner's time
-//	taken in time     no partition is claimed while its member's term goes on, by another
+//	evicted in time    no member's term is ended by another before its lease has run out by Spanner's time
+//	claimed in time     no partition is claimed while its member's term goes on, by another
 //	work first        a partition is given, and a member leaves, after the work has returned
 //	one work          at a time for each partition, in each process
-//	all worked on     every partition, in equal shares, some leases after the last fault
+//	all worked on     every partition, three leases after the last fault
+//	shared            in equal shares, some leases after that
 //	no moves          from then on
 //	stop ends         every process that is told to stop ends
 //	nothing left over but released members, and partitions that are free
@@ -122,7 +123,8 @@ func (g *groups) beginWork(p *process, ctx context.Context, of group.Partition) 
 	}
 	switch {
 	case token > g.largest[name]:
-		g.largest[name] = token
+		g.largest[name], g.latest[name] = token, p
+	case token == g.largest[name] && g.latest[name] == p: // it returned early, and begins again
 	case !p.dead && p.acts(name, token): // else it was stopped just before this
 		g.violate("tokens grow", "%s works on %s under %v, after work under %v", p.name, name, token, g.largest[name])
 	}
@@ -141,6 +143,9 @@ func (g *groups) endWork(p *process, of group.Partition) {
 	p.working--
 	if k := p.member.works[of.Name()]; k != nil && k.token == of.Token() {
 		delete(p.member.works, of.Name())
+		if k.ctx.Err() != nil && g.largest[of.Name()] == k.token {
+			g.latest[of.Name()] = nil // a token whose work was told to end is never acted on again
+		}
 		if !p.dead {
 			g.tracef(p, "work on %s under %v has returned: %v", of.Name(), of.Token(), context.Cause(k.ctx))
 		}
@@ -208,7 +213,7 @@ func (g *groups) checkCommit(step string, at time.Time, before, after map[string
 			changed[lock] = true
 		}
 	}
-	if step == "keep" && !slices.ContainsFunc(slices.Collect(maps.Keys(p.member.terms)), func(h table.Hold) bool {
+	if step == "confirm-partitions" && !slices.ContainsFunc(slices.Collect(maps.Keys(p.member.terms)), func(h table.Hold) bool {
 		_, there := before[h.Key()]
 		return there
 	}) {
@@ -224,6 +229,8 @@ func (g *groups) checkCommit(step string, at time.Time, before, after map[string
 			g.violate("rows", "%s of %s left more than one lease row of %s: %v", step, p.name, lock, a)
 		}
 		switch part, is := table.PartOf(lock); {
+		case step == "publish" && strings.HasSuffix(lock, "!plan"):
+			g.checkPublished(before, after)
 		case !is:
 			g.violate("rows", "%s of %s wrote %q", step, p.name, lock)
 		case part.Partition == "":
@@ -231,6 +238,14 @@ func (g *groups) checkCommit(step string, at time.Time, before, after map[string
 		default:
 			g.checkPartition(step, at, lock, b, a, before)
 		}
+	}
+}
+
+// checkPublished judges a change of the plan: its two rows are written together.
+func (g *groups) checkPublished(before, after map[string]table.Row) {
+	const head, body = groupName + "/!plan", groupName + "/body!plan"
+	if h, b := after[head], after[body]; !h.Token.Equal(b.Token) || !h.Token.After(before[head].Token) || !h.Heartbeat.IsZero() {
+		g.violate("rows", "publish of %s made of (%v) this: (%v) and (%v)", g.actor.name, before[head], h, b)
 	}
 }
 
@@ -262,7 +277,7 @@ func (g *groups) checkMember(step string, at time.Time, lock string, b, a lockSt
 		switch {
 		case b.kind() != "held" || !b.leased(b.token):
 		case !own:
-			g.checkExpired("buried in time", at, lock, b)
+			g.checkExpired("evicted in time", at, lock, b)
 		}
 		for name, k := range p.member.works {
 			if lease := p.lease() * 98 / 100; p.member.terms[hold] && !p.dead && (k.told.IsZero() || time.Since(k.told) < lease) && p.jumped.Before(k.began) {
@@ -272,11 +287,11 @@ func (g *groups) checkMember(step string, at time.Time, lock string, b, a lockSt
 	case "confirm":
 		g.terms++
 		p.member.terms[table.Hold{Name: lock, Token: a.token}] = true
-	case "bury":
+	case "evict":
 		if a.kind() != "released" || b.kind() != "held" || !a.only(0) {
-			g.violate("rows", "bury of %s made of (%v) this: (%v)", p.name, b, a)
+			g.violate("rows", "evict of %s made of (%v) this: (%v)", p.name, b, a)
 		}
-		g.checkExpired("buried in time", at, lock, b)
+		g.checkExpired("evicted in time", at, lock, b)
 	case "release":
 		if !p.member.terms[hold] || a.kind() != "released" || !a.only(0) {
 			g.violate("rows", "release of %s made of (%v) this: (%v)", p.name, b, a)
@@ -291,6 +306,10 @@ func (g *groups) checkMember(step string, at time.Time, lock string, b, a lockSt
 			g.violate("rows", "%s of %s made of (%v) this: (%v)", step, p.name, b, a)
 		}
 	case "withdraw":
+	case "succeed": // a candidate for the slot of a member that leaves
+		if b.token != a.token || !b.leased(b.token) || !a.leased(a.token) || b.writer != "" && b.writer[0] != '\n' {
+			g.violate("rows", "%s of %s made of (%v) this: (%v)", step, p.name, b, a)
+		}
 	default:
 		g.violate("rows", "%s of %s made of (%v) this: (%v)", step, p.name, b, a)
 	}
@@ -324,7 +343,7 @@ func (g *groups) checkPartition(step string, at time.Time, lock string, b, a loc
 	busy := !p.dead && works != nil && table.Token(works.token) == b.token
 	bad := func() { g.violate("rows", "%s of %s made of %s (%v) this: (%v)", step, p.name, lock, b, a) }
 	switch step {
-	case "take":
+	case "claim-partitions":
 		if a.kind() != "claimed" || a.token != table.TokenAt(at) || !p.member.terms[a.with] {
 			bad()
 		}
@@ -336,7 +355,7 @@ func (g *groups) checkPartition(step string, at time.Time, lock string, b, a loc
 		if busy {
 			g.violate("work first", "%s claimed %s anew while its work on it went on", p.name, lock)
 		}
-	case "keep":
+	case "confirm-partitions":
 		g.with[table.Hold{Name: lock, Token: a.token}] = a.with
 		promise, _ := json.Marshal(partitionPromise{1, a.writer, p.lease().String()})
 		if b.kind() != "claimed" || a.kind() != "held" || a.token != b.token || a.writer != b.writer || !p.member.terms[a.with] ||
@@ -346,11 +365,11 @@ func (g *groups) checkPartition(step string, at time.Time, lock string, b, a loc
 		if _, there := before[a.with.Key()]; !there {
 			g.violate("member there", "%s confirmed %s, and its term %v was over", p.name, lock, a.with)
 		}
-	case "give", "settle":
+	case "release-partitions", "reconcile":
 		if a.exists && b.exists && a.kind() != "released" && b.kind() != a.kind() || !p.member.terms[b.with] && b.exists && a.rowState.kind() != b.kind() || a.leased(b.token) && b.exists {
 			bad()
 		}
-		if step == "give" && !a.only(0) {
+		if step == "release-partitions" && !a.only(0) {
 			bad()
 		}
 		if busy {
@@ -380,9 +399,9 @@ func (g *groups) checkTaken(at time.Time, lock string, b, a lockState, before ma
 		case b.exists && b.kind() == "released", with == a.with:
 		case b.exists && b.kind() == "claimed" && at.Sub(b.heartbeat) >= g.actor.lease():
 		case vanished && !there && at.Sub(since) < g.shortest():
-			g.violate("taken in time", "%s took %s %v after somebody deleted the row of its member %v", g.actor.name, lock, at.Sub(since), with)
+			g.violate("claimed in time", "%s took %s %v after somebody deleted the row of its member %v", g.actor.name, lock, at.Sub(since), with)
 		case goesOn(before, with):
-			g.violate("taken in time", "%s took %s from %v, whose term goes on", g.actor.name, lock, with)
+			g.violate("claimed in time", "%s took %s from %v, whose term goes on", g.actor.name, lock, with)
 		}
 	}
 }

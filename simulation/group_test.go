@@ -23,13 +23,14 @@ type groups struct {
 	batch  int         // how many partitions are moved in one commit
 
 	largest  map[string]spindle.Token  // by partition, of all work
+	latest   map[string]*process       // whose that is
 	claimed  map[string]table.Token    // by lock, the newest claim
 	with     map[table.Hold]table.Hold // the member's term of each that was confirmed
 	vanished map[table.Hold]time.Time  // when somebody deleted the row of a member in its term
 }
 
 func newGroups(w *world) fleet {
-	return &groups{world: w, largest: map[string]spindle.Token{}, claimed: map[string]table.Token{}, with: map[table.Hold]table.Hold{}, vanished: map[table.Hold]time.Time{}}
+	return &groups{world: w, largest: map[string]spindle.Token{}, latest: map[string]*process{}, claimed: map[string]table.Token{}, with: map[table.Hold]table.Hold{}, vanished: map[table.Hold]time.Time{}}
 }
 
 // member is what a process has instead of a lock.
@@ -53,7 +54,7 @@ type work struct {
 // The driver's part in groups only.
 var groupFaults = []string{"leave", "roll"}
 
-var memberSteps = []string{"roster", "observe", "claim's read", "claim", "confirm", "heartbeat", "announce", "release", "bury's read", "bury", "take's read", "take", "keep's read", "keep", "give", "settle's read", "settle", "fenced write"}
+var memberSteps = []string{"look", "observe", "claim's read", "claim", "confirm", "heartbeat", "announce", "release", "evict's read", "evict", "claim-partitions's read", "claim-partitions", "confirm-partitions's read", "confirm-partitions", "release-partitions", "reconcile's read", "reconcile", "publish's read", "publish", "fenced write"}
 
 func (g *groups) draw(d *dice) plan {
 	p := g.world.draw(d)
@@ -95,13 +96,19 @@ func (g *groups) draw(d *dice) plan {
 	for i := range 1 + d.below(5) {
 		g.lists[1] = append(g.lists[1], fmt.Sprintf("q/%d", i))
 	}
+	if d.chance(0.2) {
+		g.poison = table.PartitionName(groupName, pick(d, g.lists[0]...))
+	}
 	return p
 }
 
 func (g *groups) launch(p *process, id string, d *dice) func(context.Context, ...chan<- error) error {
-	p.member = &member{list: g.newest, names: g.lists[g.newest], ails: pick(d, "take", "keep"), terms: map[table.Hold]bool{}, works: map[string]*work{}}
-	opts := append(g.plan.options(p.slot, id), group.WithWork(func(ctx context.Context, of group.Partition) { g.work(p, ctx, of) }), p.seam,
-		func(o *options.Config) { o.Batch = g.batch })
+	p.member = &member{list: g.newest, names: g.lists[g.newest], ails: pick(d, "claim-partitions", "confirm-partitions", "release-partitions", "look"), terms: map[table.Hold]bool{}, works: map[string]*work{}}
+	opts := append(g.plan.options(p.slot, id), group.WithWork(func(ctx context.Context, of group.Partition) error { g.work(p, ctx, of); return nil }), p.seam,
+		func(o *options.Config) { o.Batch = g.batch }, group.WithIdentity(pick(d, 0, 3*g.plan.longest, 10*g.plan.longest)))
+	if d.chance(0.5) {
+		opts = append(opts, group.WithInitialDelay(pick(d, 0, g.plan.longest/10, g.plan.longest)))
+	}
 	p.member.Group = group.New(nil, "locktable", groupName, group.Named(p.member.names...), opts...)
 	for _, name := range p.member.names { // of fenced writes
 		row := registerOf(table.PartitionName(groupName, name))
@@ -211,17 +218,36 @@ func (g *groups) settle() {
 	for g.anyOld() {
 		time.Sleep(g.plan.longest)
 	}
-	bound := 20*g.plan.longest + 10*time.Second // a member that lost its terms rests for ten leases
 	start := time.Now()
-	spread := g.spread()
-	for ; spread == nil && time.Since(start) < bound; spread = g.spread() {
-		time.Sleep(g.plan.longest / 20)
+	within := func(bound time.Duration, what string, is func() bool) bool {
+		for !is() {
+			if time.Since(start) >= bound {
+				g.complain(what, "%v after the faults ended: %s", time.Since(start), g.shares())
+				return false
+			}
+			time.Sleep(g.plan.longest / 20)
+		}
+		return true
 	}
-	if spread == nil {
-		g.complain("all worked on", "%v after the faults ended: %s", time.Since(start), g.shares())
-		return
+	var spread map[string]spindle.Token
+	even := func() bool { spread = g.spread(); return spread != nil }
+	// A member that was of no use rests for 32 leases, and is then assigned one partition for another.
+	if within(3*g.plan.longest+longestAttempt, "all worked on", g.covered) && within(40*g.plan.longest+longestAttempt, "shared", even) {
+		g.restless(spread)
 	}
-	g.restless(spread)
+}
+
+// covered reports whether each partition is worked on by some process.
+func (g *groups) covered() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	has, rows := g.holders(), g.store.Rows()
+	for _, name := range g.lists[g.newest] {
+		if _, good := rows[table.LeaseKey(table.PartitionName(groupName, name), table.Token(has[name].token))]; !good {
+			return false
+		}
+	}
+	return true
 }
 
 // anyOld says whether a process with the older list is there still.

@@ -38,6 +38,9 @@ type fate struct {
 }
 
 func (l link) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	if l.p.fails(step) {
+		return nil, time.Time{}, errUnavailable
+	}
 	r := l.p.rpc(ctx, step, false, func() (r reply) {
 		r.rows, r.at, r.err = l.p.w.store.Read(context.Background(), step, bound, keys)
 		l.p.looking = step == "observe" && !slices.ContainsFunc(r.rows, func(row table.Row) bool { return row.Name == lockName })
@@ -48,6 +51,9 @@ func (l link) Read(ctx context.Context, step string, bound table.Bound, keys tab
 }
 
 func (l link) Commit(ctx context.Context, step string, writes []table.Write) error {
+	if l.p.fails(step) {
+		return errUnavailable
+	}
 	return l.p.rpc(ctx, step, true, func() reply {
 		return reply{err: l.p.w.store.Commit(context.Background(), step, writes)}
 	}).err
@@ -79,11 +85,20 @@ func (l link) transact(ctx context.Context, step string, fn func(context.Context
 	if err != nil {
 		return time.Time{}, err
 	}
+	if l.p.w.poisons(step, writes) {
+		return time.Time{}, errUnavailable
+	}
 	r := l.p.rpc(ctx, step, false, func() (r reply) {
 		r.at, r.err = txn.Commit(step, writes)
 		return r
 	})
 	return r.at, r.err
+}
+
+// poisons says whether one of the partitions can't be claimed by anybody.
+func (w *world) poisons(step string, writes []table.Write) bool {
+	return step == "claim-partitions" && w.poison != "" && !w.calm() &&
+		slices.ContainsFunc(writes, func(write table.Write) bool { return write.Name == w.poison })
 }
 
 func (p *process) diceAt(purpose string) *dice {
@@ -207,11 +222,11 @@ func (p *process) fate(step string, replayed bool) (fate, bool) {
 }
 
 // late lets a confirmation land when candidates with shorter leases take its claim for a dead one, and
-// their claims just after that. A member's heartbeat lands when others bury it, and a confirmation of what it took after
+// their claims just after that. A member's heartbeat lands when others evict it, and a confirmation of what it claimed after
 // that.
 func (w *world) late(p *process, step string, f *fate, d *dice) {
 	switch dies := p.member != nil && w.plan.moody; {
-	case dies && step == "keep" && d.chance(0.1):
+	case dies && step == "confirm-partitions" && d.chance(0.1):
 		f.request = p.lease() + d.spread(p.lease()/20, p.lease())
 		w.fault("slow RPC", f.request)
 		w.cutOff(p, d, f.request)
@@ -219,7 +234,7 @@ func (w *world) late(p *process, step string, f *fate, d *dice) {
 		f.request = d.between(p.lease()*6/10, p.lease()*8/10)
 		w.fault("slow RPC", f.request)
 		w.cutOff(p, d, 2*f.request)
-	case dies && step == "bury's read" && d.chance(0.3):
+	case dies && step == "evict's read" && d.chance(0.3):
 		f.request = d.spread(time.Millisecond, p.lease()/4)
 		w.fault("slow RPC", f.request)
 	}
@@ -277,7 +292,7 @@ func (w *world) land(p *process, step string, f fate, apply func() reply, answer
 }
 
 func isTransaction(step string) bool {
-	return slices.Contains([]string{"claim", "confirm", "withdraw", "bury", "take", "keep", "settle"}, step)
+	return slices.Contains([]string{"claim", "confirm", "withdraw", "evict", "claim-partitions", "confirm-partitions", "reconcile", "publish"}, step)
 }
 
 func outcomeOf(err error) string {

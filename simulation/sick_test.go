@@ -207,7 +207,7 @@ func TestSickMachines(t *testing.T) {
 }
 
 // memberSicknesses are the steps of a member of a group.
-var memberSicknesses = []string{"roster", "observe", "claim", "confirm", "heartbeat", "announce", "release", "bury", "take", "keep", "give", "settle"}
+var memberSicknesses = []string{"look", "observe", "claim", "confirm", "heartbeat", "announce", "release", "evict", "claim-partitions", "confirm-partitions", "release-partitions", "reconcile", "publish"}
 
 // Partitions that a sick member can't work on are worked on by healthy ones: if it falls ill, and if it was ill when it
 // came.
@@ -247,7 +247,7 @@ func sickMember(t *testing.T, s sickness, always bool) {
 		}
 		groups[i], dones[i] = group.New(nil, "locktable", "orders", group.Numbered(partitions), seam, spindle.WithID(fmt.Sprint("m", i)),
 			spindle.WithLease(lease), spindle.WithHandover(), spindle.WithLogger(slog.New(slog.DiscardHandler)),
-			group.WithWork(func(ctx context.Context, _ group.Partition) { <-ctx.Done() })), make(chan error, 1)
+			group.WithWork(func(ctx context.Context, _ group.Partition) error { <-ctx.Done(); return nil })), make(chan error, 1)
 		require.NoError(t, groups[i].Run(ctx, dones[i]))
 		time.Sleep(lease / 7)
 	}

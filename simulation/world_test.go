@@ -48,6 +48,7 @@ type world struct {
 	slots    []*process
 	starting []bool // by slot: a process is to start
 	started  int
+	poison   string    // the partition that nobody can claim while there are faults
 	sore     []string  // steps that are slow for now
 	outage   time.Time // until when nobody reaches the table
 	noStart  time.Time // until when no process may start

@@ -390,9 +390,9 @@ func TestBrowserAMembersPartitionsAreFoldedAway(t *testing.T) {
 	for _, p := range []string{"asia", "eu", "us"} {
 		free = append(free, table.Observation{Name: table.PartitionName("orders", p), At: time.Now()})
 	}
-	taken, names, err := locks.Take(t.Context(), member, free...)
+	taken, names, err := locks.ClaimPartitions(t.Context(), member, free...)
 	require.NoError(t, err)
-	_, err = locks.Keep(t.Context(), member, promise, taken, names...)
+	_, err = locks.ConfirmPartitions(t.Context(), member, promise, taken, names...)
 	require.NoError(t, err)
 
 	s.await("the member says what it has", row(name)+`.querySelector(".name .sub").textContent === "3 partitions"`)

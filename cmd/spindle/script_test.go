@@ -361,7 +361,7 @@ func member(ts *testscript.TestScript, neg bool, args []string) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	ts.Check(group.New(db, "locktable", args[0], group.Numbered(n), spindle.WithID(args[2]), spindle.WithValue("at "+args[2]), spindle.WithLease(lease),
-		group.WithWork(func(ctx context.Context, _ group.Partition) { <-ctx.Done() })).Run(ctx, done))
+		group.WithWork(func(ctx context.Context, _ group.Partition) error { <-ctx.Done(); return nil })).Run(ctx, done))
 	end := sync.OnceFunc(func() {
 		stop()
 		<-done

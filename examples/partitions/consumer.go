@@ -53,7 +53,7 @@ func (c *consumer) run(ctx context.Context) error {
 }
 
 // work consumes one partition, for as long as this process has it. Whoever has it next goes on after the checkpoint.
-func (c *consumer) work(ctx context.Context, p group.Partition) {
+func (c *consumer) work(ctx context.Context, p group.Partition) error {
 	for ctx.Err() == nil {
 		items, err := next(ctx, c.db, p.Name())
 		if err == nil && len(items) > 0 {
@@ -66,6 +66,7 @@ func (c *consumer) work(ctx context.Context, p group.Partition) {
 			pause(ctx, idle) // what was not committed is read again
 		}
 	}
+	return nil
 }
 
 // commit writes the results and the checkpoint, or, once another process has the partition, nothing. All is one commit:

@@ -61,7 +61,7 @@ type cursor struct {
 }
 
 // Work reads the partitions of the stream that belong to one of the group.
-func (s *Stream) Work(ctx context.Context, p group.Partition) {
+func (s *Stream) Work(ctx context.Context, p group.Partition) error {
 	for ctx.Err() == nil {
 		open, now, err := s.open(ctx, p.Name())
 		for _, from := range open {
@@ -77,6 +77,7 @@ func (s *Stream) Work(ctx context.Context, p group.Partition) {
 		case <-time.After(time.Second / 5):
 		}
 	}
+	return nil
 }
 
 // advance reads one partition up to a time, and commits the results with the checkpoint: both or none, and

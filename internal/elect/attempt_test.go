@@ -39,7 +39,7 @@ func TestAnAttemptThatHangsLeavesTimeForTheNext(t *testing.T) {
 				go func() { kept <- step.Term.Renew(of/10, stop) }()
 				require.NoError(t, table.Table{Store: store}.Ask(t.Context(), table.ByOperator, "m", step.Term.Token()))
 				require.NotEmpty(t, step.Term.Requested(t.Context()))
-				step.Term.Announce(t.Context())
+				step.Term.Announce(t.Context(), nil)
 				close(stop)
 				require.NoError(t, <-kept)
 				require.NoError(t, step.Term.Release(t.Context(), nil))

@@ -8,10 +8,11 @@ import (
 
 // Event is something that happened to a lock. The public package says what the kinds are.
 type Event struct {
-	Kind     int
-	At       time.Time // by the local clock
-	Token    table.Token
-	Err      error
-	Deadline time.Time         // of a term, by the local clock
-	Leader   table.Observation // another holder
+	Kind      int
+	At        time.Time // by the local clock
+	Token     table.Token
+	Partition string // of a group; "": it is about the lock
+	Err       error
+	Deadline  time.Time         // of a term, by the local clock
+	Leader    table.Observation // another holder
 }

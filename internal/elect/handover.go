@@ -14,8 +14,10 @@ import (
 // release is found at once. It returns before that if ctx ends or the term is over, if the announcement does not
 // get through for a third of the lease, and, if heartbeats don't either, while there is time to stop the work.
 //
+// It calls heard, unless that is nil, once the announcement is in the table.
+//
 // There is no way back: an announcement that comes late would mark a term that goes on.
-func (t *Term) Announce(ctx context.Context) {
+func (t *Term) Announce(ctx context.Context, heard func()) {
 	limited, cancel := context.WithTimeout(ctx, t.lease/3)
 	defer cancel()
 	retry := Backoff{Max: t.lease / 10}
@@ -26,6 +28,9 @@ func (t *Term) Announce(ctx context.Context) {
 		done()
 		switch {
 		case err == nil:
+			if heard != nil {
+				heard()
+			}
 			t.linger(ctx, t.lease/3+t.clock.Now().Since(sent))
 			return
 		case errors.Is(err, table.ErrSuperseded):

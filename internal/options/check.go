@@ -108,6 +108,9 @@ func (c *Config) checkTogether() {
 	if c.Reclaim && c.ID == "" {
 		c.Refuse("WithReclaim() needs WithID: the default id is never that of an earlier process")
 	}
+	if c.Identity > 0 && c.ID == "" {
+		c.Refuse("WithIdentity(%v) needs WithID: the default id is never that of an earlier process", c.Identity)
+	}
 	if c.Brief && c.Lead == nil {
 		c.Refuse("WithStepDownOnReturn() needs WithLeader: the lock is given up when that function returns")
 	}
@@ -119,6 +122,13 @@ func (c *Config) checkTogether() {
 	}
 	if c.Poll >= c.Lease {
 		c.Refuse("WithPoll(%v) must be shorter than the lease of %v: a third of it is usual", c.Poll, c.Lease)
+	}
+}
+
+// RefuseForGroup refuses the options of package group.
+func (c *Config) RefuseForGroup() {
+	for _, option := range c.ForGroup {
+		c.Refuse("%s is for group.New: leave it out here", option)
 	}
 }
 

@@ -41,11 +41,18 @@ type Config struct {
 	Deference int  // how far the priority is below the highest
 	Brief     bool // the leader function gives the lock up by returning
 	Lead      func(context.Context, table.Token)
-	Work      func(ctx context.Context, partition string, f fence.Fence) // of a group
 	Observe   func(elect.Event)
 	Log       *slog.Logger
 	Meters    metric.MeterProvider // nil: the global one
 	Tracers   trace.TracerProvider // nil: the global one
+
+	// Of a group.
+	ForGroup     []string // the options of package group that were given
+	Work         func(ctx context.Context, partition string, f fence.Fence) error
+	OnReturn     OnReturn
+	InitialDelay time.Duration // that a group which begins waits for more members; negative: the default
+	Weight       int
+	Identity     time.Duration // for how long the share of a member that is gone is remembered; negative: the default
 
 	// What tests have others of.
 	Store   table.Store // nil: Spanner's
@@ -56,9 +63,24 @@ type Config struct {
 	wrong []error
 }
 
+// OnReturn is what a member of a group does if the work of a partition returns early.
+type OnReturn int
+
+// Work begins again, the partition stays without work, or it is released for a while.
+const (
+	BeginAgain OnReturn = iota
+	KeepIdle
+	Release
+)
+
+// String is for logs.
+func (o OnReturn) String() string {
+	return [...]string{"it begins again", "the partition stays without work", "the partition is released for a while"}[o]
+}
+
 // New applies the options and fills in the defaults.
 func New[O ~func(*Config)](opts []O) Config {
-	c := Config{Lease: DefaultLease, Log: slog.Default(), Clock: elect.SystemClock{}, Batch: defaultBatch}
+	c := Config{Lease: DefaultLease, Log: slog.Default(), Clock: elect.SystemClock{}, Batch: defaultBatch, InitialDelay: -1, Identity: -1}
 	for i, opt := range opts {
 		if opt == nil {
 			c.Refuse("option %d is nil: leave it out", i+1)
@@ -69,6 +91,15 @@ func New[O ~func(*Config)](opts []O) Config {
 	c.checkTogether()
 	c.ID = cmp.Or(c.ID, defaultID())
 	c.Heartbeat = cmp.Or(c.Heartbeat, c.Lease/3)
+	if c.InitialDelay < 0 {
+		c.InitialDelay = c.Lease / 3
+	}
+	if c.Identity < 0 {
+		c.Identity = 0
+		if c.Reclaim {
+			c.Identity = 10 * c.Lease
+		}
+	}
 	return c
 }
 

@@ -173,7 +173,8 @@ func (a *assigning) level(total int, in, kept, quota []int, weight func(i int) i
 	}
 }
 
-// giveUp makes nobody's what members have above their quotas. They give up first what belongs to a member that is back.
+// giveUp makes nobody's what members have above their quotas. They give up first what belongs to a member that is back, then
+// what belongs to one that is still gone: so members that come back one after the other each find their own.
 func (a *assigning) giveUp(c class, room []int) {
 	var over []int
 	for _, i := range c.entries {
@@ -182,10 +183,13 @@ func (a *assigning) giveUp(c class, room []int) {
 		}
 	}
 	wanted := func(i int) int {
-		if home := a.home[i]; home != none && room[home] > 0 {
+		switch home := a.home[i]; {
+		case home != none && room[home] > 0:
 			return 0
+		case a.entries[i].former != none:
+			return 1
 		}
-		return 1
+		return 2
 	}
 	slices.SortFunc(over, func(x, y int) int {
 		return cmp.Or(cmp.Compare(wanted(x), wanted(y)), cmp.Compare(mix(a.entries[x].hash), mix(a.entries[y].hash)))

@@ -195,11 +195,11 @@ func TestAPlanOfAnotherList(t *testing.T) {
 	assert.Len(t, alone.Assigned(b, 2), 11)
 }
 
-// A plan has sixteen lists: members with one more have nothing, and disturb nobody.
+// A plan has six lists: members with one more have nothing, and disturb nobody.
 func TestMoreListsThanFit(t *testing.T) {
 	c := &crowd{T: t, lists: map[int]List{}}
 	for slot := range 20 {
-		c.lists[slot] = NewList(names("p", 0, 40+slot/2))
+		c.lists[slot] = NewList(names("p", 0, 40+slot/4))
 	}
 	for slot := range 20 {
 		c.lists[20+slot] = NewList(append(names("p", 0, 40), strconv.Itoa(slot)))

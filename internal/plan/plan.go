@@ -17,7 +17,8 @@ import (
 
 const (
 	none      = -1      // the index of no member, or of no evicted one
-	maxLists  = 16      // the bits of entry.lists
+	maxLists  = 6       // so many of the longest lists fit in one cell of Spanner
+	maxSlot   = 9999    // of four digits
 	maxWeight = 1 << 20 // a quota times a weight must fit in an int64
 )
 

@@ -138,7 +138,7 @@ func (h header) plan() (*Plan, error) {
 	last := -1
 	for _, m := range h.Members {
 		switch {
-		case m.Slot <= last:
+		case m.Slot <= last || m.Slot > maxSlot:
 			return nil, fmt.Errorf("slot %d after %d", m.Slot, last)
 		case m.List < 0 || m.List >= len(h.Lists):
 			return nil, fmt.Errorf("no list %d", m.List)

@@ -84,8 +84,8 @@ func finders(t *testing.T, tab table.Table) map[string]finder {
 			require.NoError(t, tab.Store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Update, Name: torn, Set: []table.Cell{{Column: column, Value: table.Now}}}}))
 		}
 	}
-	roster := func(s table.Scope) (found []table.Token) {
-		r, err := tab.Roster(t.Context(), "orders", s)
+	look := func(s table.GroupQuery) (found []table.Token) {
+		r, err := tab.LookAtGroup(t.Context(), "orders", s)
 		require.NoError(t, err)
 		for _, name := range partitions {
 			found = append(found, leased(r.Partitions[name].Observation)...)
@@ -98,8 +98,8 @@ func finders(t *testing.T, tab table.Table) map[string]finder {
 			require.NoError(t, err)
 			return leased(seen...)
 		}},
-		"Roster": {[]table.Token{token, token, token, member.Token}, func() []table.Token {
-			return roster(table.Scope{Members: true, Survey: partitions})
+		"LookAtGroup": {[]table.Token{token, token, token, member.Token}, func() []table.Token {
+			return look(table.GroupQuery{Members: true, WithLeases: partitions})
 		}},
 	}
 	for name, held := range locks {

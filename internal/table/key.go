@@ -76,6 +76,9 @@ func CheckKey(name string) error {
 		return fmt.Errorf("lock name %q could be taken for the lease row of lock %q: it must not end in _ and 16 or more digits",
 			name, name[:strings.LastIndexByte(name, '_')])
 	}
+	if isPlan(name) {
+		return fmt.Errorf("lock name %.64q could be taken for the plan of a group: it must not end in %s", name, planSuffix)
+	}
 	if lock, ok := beside(name); ok {
 		return fmt.Errorf("lock name %.64q could be taken for a row beside that of lock %.64q: it must not end in %s, nor in %s",
 			name, lock, doneSuffix, brokenSuffix)

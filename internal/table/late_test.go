@@ -30,10 +30,10 @@ func TestAMemberFreesNothingOfAnother(t *testing.T) {
 		theirs := stray(other)
 		require.NoError(t, store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Insert, Name: mine, Set: []table.Cell{
 			{Column: table.ColHeartbeat, Value: row.Heartbeat}, {Column: table.ColToken, Value: row.Token}, {Column: table.ColWriter, Value: row.Writer}}}}))
-		r, err := tab.Roster(t.Context(), "orders", table.Scope{Survey: []string{name}})
+		r, err := tab.LookAtGroup(t.Context(), "orders", table.GroupQuery{WithLeases: []string{name}})
 		require.NoError(t, err)
 		require.Len(t, r.Partitions[name].Strays, 2)
-		require.NoError(t, tab.Settle(t.Context(), own, r.Partitions[name].Observation))
+		require.NoError(t, tab.ReconcilePartitions(t.Context(), own, r.Partitions[name].Observation))
 		assert.NotContains(t, store.Rows(), mine)
 		assert.Contains(t, store.Rows(), theirs)
 	})
@@ -48,8 +48,8 @@ func TestAClaimLongAfterItsLookGivesNothing(t *testing.T) {
 			_, err := tab.Claim(t.Context(), "me", o)
 			return err
 		},
-		"Take": func(t *testing.T, tab table.Table, m table.Hold, o table.Observation) error {
-			_, _, err := tab.Take(t.Context(), m, o)
+		"ClaimPartitions": func(t *testing.T, tab table.Table, m table.Hold, o table.Observation) error {
+			_, _, err := tab.ClaimPartitions(t.Context(), m, o)
 			return err
 		},
 	} {
@@ -76,4 +76,23 @@ func TestAClaimLongAfterItsLookGivesNothing(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A member whose heartbeat landed after the look is not evicted, and the others that are dead are.
+func TestAMemberThatWasHeardFromIsNotEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := table.Table{Store: &memtable.Store{}}
+		dead, alive := join(t, tab, 0, "dead", time.Second), join(t, tab, 1, "alive", time.Second)
+		time.Sleep(2 * time.Second)
+		s, err := tab.LookAtGroup(t.Context(), "orders", table.GroupQuery{Members: true})
+		require.NoError(t, err)
+		require.NoError(t, tab.Heartbeat(t.Context(), alive.Token, alive.Name))
+		freed, err := tab.EvictMembers(t.Context(), s.Members[alive.Name], s.Members[dead.Name])
+		require.NoError(t, err)
+		assert.Equal(t, []string{dead.Name}, freed)
+		require.NoError(t, tab.Heartbeat(t.Context(), alive.Token, alive.Name))
+		require.ErrorIs(t, tab.Heartbeat(t.Context(), dead.Token, dead.Name), table.ErrSuperseded)
+		_, err = tab.EvictMembers(t.Context(), s.Members[alive.Name])
+		assert.ErrorIs(t, err, table.ErrChanged)
+	})
 }

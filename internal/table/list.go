@@ -76,6 +76,9 @@ func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, ti
 	names := map[string]bool{}
 	for _, row := range rows {
 		name := row.Name
+		if isPlan(name) {
+			continue
+		}
 		if lock, ok := lockOf(name); ok {
 			name = lock
 		} else if lock, ok := beside(name); ok {

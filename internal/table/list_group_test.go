@@ -30,13 +30,13 @@ func claimFor(t *testing.T, tab table.Table, m table.Hold, partitions ...string)
 	for _, p := range partitions {
 		names = append(names, table.PartitionName("orders", p))
 	}
-	r, err := tab.Roster(t.Context(), "orders", table.Scope{Survey: names})
+	r, err := tab.LookAtGroup(t.Context(), "orders", table.GroupQuery{WithLeases: names})
 	require.NoError(t, err)
 	var seen []table.Observation
 	for _, name := range names {
 		seen = append(seen, r.Partitions[name].Observation)
 	}
-	token, _, err = tab.Take(t.Context(), m, seen...)
+	token, _, err = tab.ClaimPartitions(t.Context(), m, seen...)
 	require.NoError(t, err)
 	return names, token
 }
@@ -44,7 +44,7 @@ func claimFor(t *testing.T, tab table.Table, m table.Hold, partitions ...string)
 func take(t *testing.T, tab table.Table, m table.Hold, lease time.Duration, partitions ...string) table.Token {
 	t.Helper()
 	names, token := claimFor(t, tab, m, partitions...)
-	kept, err := tab.Keep(t.Context(), m, table.Promise{Lease: lease}, token, names...)
+	kept, err := tab.ConfirmPartitions(t.Context(), m, table.Promise{Lease: lease}, token, names...)
 	require.NoError(t, err)
 	require.Len(t, kept, len(names))
 	return token
@@ -83,7 +83,7 @@ func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 		take(t, tab, broken, lease, "of-broken")
 		claimFor(t, tab, live, "bare")
 		require.NoError(t, tab.Announce(t.Context(), leaver.Token, leaver.Name))
-		require.NoError(t, tab.Give(t.Context(), table.Hold{Name: table.PartitionName("orders", "given"), Token: token}))
+		require.NoError(t, tab.ReleasePartitions(t.Context(), table.Hold{Name: table.PartitionName("orders", "given"), Token: token}))
 		drop(t, tab, table.PartitionName("orders", "orphan"), table.LeaseKey(table.PartitionName("orders", "no-lease-row"), token), broken.Key())
 		hold(t, tab, "orders/partition/plain", lease)
 		time.Sleep(lease / 2)
@@ -141,7 +141,7 @@ func TestRowsOfGroupsAreNotPruned(t *testing.T) {
 		tab := table.Table{Store: store}
 		m := join(t, tab, 0, "m", time.Second)
 		token := take(t, tab, m, time.Second, "a", "b")
-		require.NoError(t, tab.Give(t.Context(), table.Hold{Name: table.PartitionName("orders", "a"), Token: token}))
+		require.NoError(t, tab.ReleasePartitions(t.Context(), table.Hold{Name: table.PartitionName("orders", "a"), Token: token}))
 		require.NoError(t, tab.Release(t.Context(), m.Token, m.Name))
 		time.Sleep(time.Hour)
 		before := store.Rows()

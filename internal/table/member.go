@@ -6,23 +6,36 @@ import (
 	"slices"
 )
 
-// Bury ends the term of a member whose lease has run out, for everybody who looks: its row is released, and its lease
-// row is gone, so that its late heartbeats fail. It fails with ErrChanged if the row is not what was observed: the
-// proof that the lease ran out is then void.
-func (t Table) Bury(ctx context.Context, o Observation) error {
-	_, err := t.change(ctx, "bury", Keys{Names: []string{o.Name}}, func(rows map[string]Row) ([]Write, error) {
-		if !unchanged(o, rows) {
+// EvictMembers ends the terms of members whose leases have run out, for everybody who looks: their rows are released, and
+// their lease rows are gone, so that late heartbeats fail. It is one commit for those whose rows still are what was
+// observed; the proof that the others' leases ran out is void. It returns the names of the slots that it freed, and
+// fails with ErrChanged if there are none.
+func (t Table) EvictMembers(ctx context.Context, dead ...Observation) (freed []string, err error) {
+	keys := Keys{}
+	for _, o := range dead {
+		keys.Names = append(keys.Names, o.Name)
+	}
+	_, err = t.change(ctx, "evict", keys, func(rows map[string]Row) ([]Write, error) {
+		var writes []Write
+		freed = nil
+		for _, o := range dead {
+			if unchanged(o, rows) {
+				writes = append(append(writes, drop(o)...), Write{Kind: Update, Name: o.Name, Set: released})
+				freed = append(freed, o.Name)
+			}
+		}
+		if freed == nil {
 			return nil, ErrChanged
 		}
-		return append(drop(o), Write{Kind: Update, Name: o.Name, Set: released}), nil
+		return writes, nil
 	})
-	return changed(err)
+	return freed, changed(err)
 }
 
-// Take claims partitions for the member with that lease row: those that still are what was observed. The others are
-// left out; if all are, it fails with ErrChanged. As any claim, it gives nothing before it is confirmed.
-func (t Table) Take(ctx context.Context, member Hold, seen ...Observation) (token Token, names []string, err error) {
-	at, err := t.change(ctx, "take", claimed(seen), func(rows map[string]Row) ([]Write, error) {
+// ClaimPartitions claims partitions for the member with that lease row: those that still are what was observed. The others
+// are left out; if all are, it fails with ErrChanged. As any claim, it gives nothing before it is confirmed.
+func (t Table) ClaimPartitions(ctx context.Context, member Hold, seen ...Observation) (token Token, names []string, err error) {
+	at, err := t.change(ctx, "claim-partitions", claimed(seen), func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
 		names = nil
 		for _, o := range seen {
@@ -41,44 +54,45 @@ func (t Table) Take(ctx context.Context, member Hold, seen ...Observation) (toke
 	return TokenAt(at), names, changed(err)
 }
 
-// Keep confirms what was taken under the token, if the member is still there: its lease row is among what the
-// commit needs. It is not read, or heartbeats would wait for the transaction. Partitions that are not bare claims of the
-// token any more are left out; if all are, it fails with ErrSuperseded.
-func (t Table) Keep(ctx context.Context, member Hold, p Promise, token Token, names ...string) (kept []string, err error) {
+// ConfirmPartitions confirms what was claimed under the token, if the member is still there: its lease row is among what
+// the commit needs. It is not read, or heartbeats would wait for the transaction. Partitions that are not bare claims of
+// the token any more are left out; if all are, it fails with ErrSuperseded.
+func (t Table) ConfirmPartitions(ctx context.Context, member Hold, p Promise, token Token, names ...string) (confirmed []string, err error) {
 	p.With = member.Key()
-	_, err = t.change(ctx, "keep", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
+	_, err = t.change(ctx, "confirm-partitions", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
 		writes := []Write{good(member.Name, member.Token)}
-		kept = nil
+		confirmed = nil
 		for _, name := range names {
 			if row := rows[name]; bare(row, token) {
-				writes, kept = append(writes, confirm(row, token, p)...), append(kept, name)
+				writes, confirmed = append(writes, confirm(row, token, p)...), append(confirmed, name)
 			}
 		}
-		if kept == nil {
+		if confirmed == nil {
 			return nil, ErrSuperseded
 		}
 		return writes, nil
 	})
-	return kept, err
+	return confirmed, err
 }
 
-// Give frees partitions, in one blind commit. It fails, and frees none, if one of them is not held under its token.
-func (t Table) Give(ctx context.Context, holds ...Hold) error {
+// ReleasePartitions frees partitions, in one blind commit. It fails, and frees none, if one of them is not held under its
+// token.
+func (t Table) ReleasePartitions(ctx context.Context, holds ...Hold) error {
 	var writes []Write
 	for _, h := range holds {
 		writes = append(writes, release(h)...)
 	}
-	return t.Store.Commit(ctx, "give", writes)
+	return t.Store.Commit(ctx, "release-partitions", writes)
 }
 
-// Settle frees partitions that are with a member which does not act on them, nor has anything under way for
-// them: those that still are what was observed in a survey. It fails with ErrChanged if none is.
-func (t Table) Settle(ctx context.Context, member Hold, seen ...Observation) error {
-	_, err := t.change(ctx, "settle", claimed(seen), func(rows map[string]Row) ([]Write, error) {
+// ReconcilePartitions frees partitions that the table shows with a member which does not act on them, nor has anything
+// under way for them: those that still are what was observed with their lease rows. It fails with ErrChanged if none is.
+func (t Table) ReconcilePartitions(ctx context.Context, member Hold, seen ...Observation) error {
+	_, err := t.change(ctx, "reconcile", claimed(seen), func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
 		for _, o := range seen {
 			if unchanged(o, rows) {
-				writes = append(writes, settle(member, o)...)
+				writes = append(writes, reconcile(member, o)...)
 			}
 		}
 		if writes == nil {
@@ -89,7 +103,7 @@ func (t Table) Settle(ctx context.Context, member Hold, seen ...Observation) err
 	return changed(err)
 }
 
-func settle(member Hold, o Observation) (writes []Write) {
+func reconcile(member Hold, o Observation) (writes []Write) {
 	if o.Exists && o.Writer == member.Key() && !o.Heartbeat.IsZero() {
 		writes = append(writes, Write{Kind: Update, Name: o.Name, Set: released}, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})
 	}

@@ -16,12 +16,18 @@ const MaxValue = 64 << 10
 // MaxID is the longest id of a holder, in bytes.
 const MaxID = 1 << 10
 
-// MaxWriter is the longest text in the column writer, in characters: JSON may write six for a byte of a
-// value, as in \u0000.
-const MaxWriter = 6*(MaxValue+MaxID) + 150
+// MaxWriter is the longest text in the column writer, in characters: the plan of a group in which members have six lists of
+// 20,000 partitions each.
+const MaxWriter = 2_500_000
 
 // MaxDeference is that of the lowest priority.
 const MaxDeference = 9
+
+// MaxWeight is the largest weight of a member of a group.
+const MaxWeight = 1000
+
+// MaxKeep is how long the share of a member that is gone is remembered at most.
+const MaxKeep = 7 * 24 * time.Hour
 
 // Promise is what a holder wrote into its lease row when its term began. It never changes.
 type Promise struct {
@@ -35,9 +41,14 @@ type Promise struct {
 	Obeys     bool // the holder looks for requests to hand the lock over
 	Deference int  // how far its priority is below the highest, which is 0
 
-	// Of a member of a group: which plan it goes by, and since when it is there, if that is before its token.
-	Plan  string
-	Since Token
+	// Of a member of a group: the digest of its list of partitions, since when it is there, if that is before its token,
+	// its weight beside others', 0 for 1, whether it is assigned one partition at most, as it could do nothing the last
+	// time, and for how long its share is remembered once it is gone.
+	Plan   string
+	Since  Token
+	Weight int
+	Trial  bool
+	Keep   time.Duration
 
 	// Of a partition of a group: the key of its member's lease row, instead of heartbeats of its own. The lease is
 	// the member's. Written under another name, it can't be read by those who know nothing of groups: they leave
@@ -55,6 +66,9 @@ type promiseJSON struct {
 	Deference int    `json:"deference,omitempty"`
 	Plan      string `json:"plan,omitempty"`
 	Since     Token  `json:"since,omitempty"`
+	Weight    int    `json:"weight,omitempty"`
+	Trial     bool   `json:"trial,omitempty"`
+	Keep      string `json:"keep,omitempty"`
 	With      string `json:"with,omitempty"`
 	For       string `json:"for,omitempty"`
 	Nonce     string `json:"nonce,omitempty"`
@@ -62,7 +76,11 @@ type promiseJSON struct {
 }
 
 func (p Promise) encode() string {
-	j := promiseJSON{format, p.Lease.String(), p.ID, p.Value, p.Slots, p.Obeys, p.Deference, p.Plan, p.Since, p.With, "", p.Nonce, p.Free}
+	j := promiseJSON{V: format, Lease: p.Lease.String(), ID: p.ID, Value: p.Value, Slots: p.Slots, Obeys: p.Obeys, Deference: p.Deference,
+		Plan: p.Plan, Since: p.Since, Weight: p.Weight, Trial: p.Trial, With: p.With, Nonce: p.Nonce, Free: p.Free}
+	if p.Keep > 0 {
+		j.Keep = p.Keep.String()
+	}
 	if p.With != "" {
 		j.Lease, j.For = "", j.Lease
 	}
@@ -105,7 +123,11 @@ func parsePromise(key, s string) (Promise, error) {
 	if err != nil || lease <= 0 || lease > MaxLease {
 		return Promise{}, fmt.Errorf("promise %q has %s %q where a duration of at most %v was expected", s, what, given, MaxLease)
 	}
-	p := Promise{Lease: lease, ID: j.ID, Value: j.Value, Slots: j.Slots, Obeys: j.Obeys, Deference: min(max(j.Deference, 0), MaxDeference), Plan: j.Plan, Since: j.Since, Nonce: j.Nonce, Free: j.Free}
+	p := Promise{Lease: lease, ID: j.ID, Value: j.Value, Slots: j.Slots, Obeys: j.Obeys, Deference: min(max(j.Deference, 0), MaxDeference), Plan: j.Plan, Since: j.Since,
+		Weight: min(max(j.Weight, 0), MaxWeight), Trial: j.Trial, Nonce: j.Nonce, Free: j.Free}
+	if keep, err := time.ParseDuration(j.Keep); err == nil && keep > 0 { // what says nothing of this is no reason to refuse the rest
+		p.Keep = min(keep, MaxKeep)
+	}
 	if what == "for" {
 		p.With = j.With
 	}

@@ -35,7 +35,7 @@ func (a Ages) Check() error {
 // are reports whether a row is one of a lock that may be old enough, for a first choice.
 func (a Ages) are(row Row, at time.Time) bool {
 	_, record := beside(row.Name)
-	if record || row.Token.IsZero() || leaseLike.MatchString(row.Name) || groupRow.MatchString(row.Name) {
+	if record || isPlan(row.Name) || row.Token.IsZero() || leaseLike.MatchString(row.Name) || groupRow.MatchString(row.Name) {
 		return false
 	}
 	if row.Heartbeat.IsZero() {

@@ -39,7 +39,7 @@ func handOver(link *memtable.Link, r *fleet.Reports) {
 	stop, ended := make(chan struct{}), make(chan error, 1)
 	go func() { ended <- step.Term.Renew(lease/10, stop) }()
 	term.Leaving(ctx)
-	step.Term.Announce(step.Term.Context())
+	step.Term.Announce(step.Term.Context(), nil)
 	close(stop)
 	if lost := <-ended; lost != nil {
 		step.Term.End(lost)

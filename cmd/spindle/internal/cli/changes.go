@@ -87,7 +87,7 @@ func (s *story) note(before map[string]table.Listing, lock table.Listing) []chan
 }
 
 // parted says how a member's term ended, as it was seen last before that. Who is over a lease after its last heartbeat
-// did not leave: the others have buried it. What is silent for less than half a lease may have sent another since.
+// did not leave: the others have evicted it. What is silent for less than half a lease may have sent another since.
 func parted(was table.Listing, end time.Time) string {
 	who := show(was.Holder())
 	if was.Promise == nil || end.Sub(was.Heartbeat) < was.Promise.Lease {

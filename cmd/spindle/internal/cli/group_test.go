@@ -173,7 +173,7 @@ func TestAMemberWhoseClaimWasSeenHasJoined(t *testing.T) {
 	assert.Equal(t, []string{"claimed by b", "joined by b, token 101000000"}, told)
 }
 
-// A heartbeat that arrives late, before anybody has buried its member, begins no term.
+// A heartbeat that arrives late, before anybody has evicted its member, begins no term.
 func TestAMemberThatIsHeardFromAgainHasNotJoined(t *testing.T) {
 	var s story
 	var told []string

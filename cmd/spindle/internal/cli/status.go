@@ -110,7 +110,7 @@ func noGroup(ctx context.Context, t table.Table, arg string) error {
 	if err != nil {
 		return nil // of no group
 	}
-	r, err := t.Roster(ctx, name, table.Scope{Members: true})
+	r, err := t.LookAtGroup(ctx, name, table.GroupQuery{Members: true})
 	if err != nil || len(r.Members) == 0 {
 		return err
 	}

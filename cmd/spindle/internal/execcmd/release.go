@@ -88,7 +88,7 @@ func (r *runner) announce(s os.Signal) {
 		r.Say("leaving %s: %s gets %v when the other candidates know", r.name(), r.Program, s)
 	}
 	r.during(func(h *holding) event {
-		h.Announce(h.ctx)
+		h.Announce(h.ctx, nil)
 		return event{what: announced}
 	})
 }

@@ -250,7 +250,7 @@ func (g *Guard) obey(t *elect.Term) {
 // service stays active until then.
 func (g *Guard) announce(t *elect.Term, then message) {
 	g.start(func() {
-		t.Announce(t.Context())
+		t.Announce(t.Context(), nil)
 		g.send(context.Background(), then)
 	})
 }

@@ -1,0 +1,151 @@
+package group
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// never is the wait for a partition that another member has: until that member releases it, or is over.
+const never = time.Duration(math.MaxInt64)
+
+// history is what a member keeps of a partition from one look to the next, by Spanner's clock.
+type history struct {
+	assumed time.Duration // the lease of the last holder that was seen; 0: there was none
+	absent  time.Time     // since when it is known to have no row
+	plain   table.Token   // of a plain lock that has its name, as was said
+}
+
+// learn takes in what was observed. Rows that vanish under a member don't end what it has before its deadline: its lease
+// is remembered.
+func (h *history) learn(o table.PartitionRow, lease time.Duration) {
+	switch {
+	case o.Exists && o.Heartbeat.IsZero():
+		h.assumed, h.absent = 0, time.Time{}
+	case o.Exists:
+		h.assumed, h.absent = lease, time.Time{}
+	case h.absent.IsZero():
+		h.absent = o.At
+	}
+}
+
+// judge says when a partition can be claimed: by one snapshot of the group, and what was seen of it before.
+type judge struct {
+	snapshot table.GroupSnapshot
+	own      table.Hold                   // the member that asks
+	lease    time.Duration                // its own
+	missing  map[table.Hold]time.Time     // since when the rows of these members are known to be missing
+	promised map[table.Hold]time.Duration // the leases of members that were seen, for those whose rows are gone
+}
+
+// claimableIn is how long after the snapshot a partition can be claimed, which was learned. It assumes that the member that
+// asks neither acts on it nor has anything under way for it. If the lock row alone does not tell, it asks for the lease
+// rows. It changes nothing.
+func (j judge) claimableIn(o table.PartitionRow, h history) (wait time.Duration, leases bool) {
+	with, is := table.MemberOf(o.Writer)
+	switch {
+	case !o.Exists:
+		return j.withoutRow(o, h)
+	case o.Heartbeat.IsZero():
+		return 0, false // released
+	case errors.Is(j.snapshot.Unreadable[o.Name], table.ErrNewer):
+		return never, false
+	case !o.Confirmed(): // a bare claim promised nothing
+		return min(j.freeWith(with, never), j.left(o.Heartbeat.Add(j.lease))), false
+	case is && j.decided(with):
+		return j.freeWith(with, never), false
+	case !o.LeasesRead:
+		return never, true
+	case j.snapshot.Unreadable[o.Name] != nil:
+		return never, false
+	case o.Promise == nil && is:
+		return j.freeWith(with, j.lease), false // somebody deleted its lease row
+	case o.Promise == nil:
+		return j.left(o.Heartbeat.Add(j.lease)), false
+	}
+	return j.freeBy(*o.Promise, o.Heartbeat), false
+}
+
+// withoutRow judges by the lease rows that are left, as somebody has deleted the lock row by hand.
+func (j judge) withoutRow(o table.PartitionRow, h history) (wait time.Duration, leases bool) {
+	if !o.LeasesRead {
+		return never, true
+	}
+	if j.snapshot.Unreadable[o.Name] != nil {
+		return never, false
+	}
+	if h.assumed > 0 && len(o.Strays) == 0 {
+		return j.left(h.absent.Add(h.assumed)), false
+	}
+	for _, p := range o.Strays {
+		wait = max(wait, j.freeBy(p, h.absent))
+	}
+	return wait, false
+}
+
+// freeBy judges by a promise: one of a lock that is no partition counts from a heartbeat.
+func (j judge) freeBy(p table.Promise, heartbeat time.Time) time.Duration {
+	if with, is := table.MemberOf(p.With); is {
+		return j.freeWith(with, p.Lease)
+	}
+	return j.left(heartbeat.Add(p.Lease))
+}
+
+// decided reports whether a member is known to be over, or to be there.
+func (j judge) decided(with table.Hold) bool {
+	return j.snapshot.Unreadable[with.Name] != nil || j.snapshot.Members[with.Name].Exists
+}
+
+// freeWith judges by the member that has the partition, which is over once its row says so. If the row is missing,
+// somebody has deleted it, and the member may not know yet: it acts no longer than it promised, as far as that is known,
+// and else no longer than this member would.
+func (j judge) freeWith(with table.Hold, promised time.Duration) time.Duration {
+	o := j.snapshot.Members[with.Name]
+	switch since, missing := j.missing[with]; {
+	case with == j.own:
+		return 0
+	case o.Exists && over(o, with.Token):
+		return 0
+	case !o.Exists && missing && promised != never:
+		return j.left(since.Add(max(promised, j.promised[with], j.lease)))
+	}
+	return never
+}
+
+// over reports whether a member's term has ended for good, by its row.
+func over(o table.Observation, token table.Token) bool {
+	return o.Heartbeat.IsZero() || o.Token != token
+}
+
+func (j judge) left(until time.Time) time.Duration { return max(until.Sub(j.snapshot.At), 0) }
+
+// names reports whether rows say that this member has the partition.
+func (j judge) names(o table.PartitionRow) bool {
+	return slices.Contains(named(o), j.own) && !(o.Exists && o.Heartbeat.IsZero())
+}
+
+// named are the members that the rows of a partition name.
+func named(o table.PartitionRow) (holds []table.Hold) {
+	keys := []string{o.Writer}
+	if o.Promise != nil {
+		keys = append(keys, o.Promise.With)
+	}
+	for _, p := range o.Strays {
+		keys = append(keys, p.With)
+	}
+	for _, key := range keys {
+		if h, ok := table.MemberOf(key); ok {
+			holds = append(holds, h)
+		}
+	}
+	return holds
+}
+
+// lockRow is what the lock row alone says.
+func lockRow(o table.PartitionRow) table.PartitionRow {
+	o.Promise, o.Strays, o.LeasesRead = nil, nil, false
+	return o
+}

@@ -1,0 +1,188 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// lanes is how many commits of claims and releases are under way at a time.
+const lanes = 4
+
+// executor runs a term's requests beside its loop, so that one which hangs holds up nothing else. What comes of a request is
+// taken in by the loop; what comes after the end of the term is dropped, as it says nothing any more.
+type executor struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	clock   elect.Clock
+	lease   time.Duration
+	results chan func()
+	running *sync.WaitGroup // all requests, of all terms
+
+	queue   []*commit // that wait for a lane
+	under   int       // commits under way
+	single  bool      // one at a time, with pauses: nothing succeeds
+	pause   elect.Backoff
+	paused  alarm // until the next, if single
+	crowded alarm // until more than one is under way again: others are in each other's way
+}
+
+// commit is partitions that are claimed, or freed, together. If it fails, its halves are tried by themselves, so that one
+// partition is not in the way of the others.
+type commit struct {
+	entries []*entry
+	rows    []table.Observation // of each, as a look showed it
+	ready   alarm               // not before
+	send    func(ctx context.Context, c *commit) (result, error)
+	done    func(c *commit, r result, err error)
+}
+
+// result is what a commit that succeeded has done.
+type result struct {
+	sent      elect.Instant
+	token     table.Token
+	confirmed []string
+}
+
+func newExecutor(ctx context.Context, m *member) *executor {
+	x := &executor{clock: m.config.Clock, lease: m.config.Lease, results: make(chan func()), running: &m.requests}
+	x.ctx, x.cancel = context.WithCancel(ctx)
+	x.pause.Max = x.lease / 3
+	return x
+}
+
+// do runs a step beside the loop, for at most limit, and then what follows from it in the loop.
+func (x *executor) do(limit time.Duration, step func(context.Context) error, then func(error)) {
+	x.running.Add(1)
+	go func() {
+		defer x.running.Done()
+		ctx, cancel := context.WithTimeout(x.ctx, limit)
+		err := step(ctx)
+		cancel()
+		select {
+		case x.results <- func() { then(err) }:
+		case <-x.ctx.Done():
+		}
+	}()
+}
+
+// commitLimit is how long one commit may take: it is shorter than for a look, as its halves come next.
+func (x *executor) commitLimit() time.Duration {
+	return min(max(x.lease/5, time.Second), x.lease/2, elect.Attempt(x.lease))
+}
+
+// add queues a commit. Small ones go first: they are halves of what has failed.
+func (x *executor) add(c *commit) {
+	i, _ := slices.BinarySearchFunc(x.queue, len(c.entries)+1, func(q *commit, n int) int { return len(q.entries) - n })
+	x.queue = slices.Insert(x.queue, i, c)
+}
+
+// dispatch starts what can be started. keep says whether an entry of a commit that waits is still to be claimed or freed;
+// others are dropped from it.
+func (x *executor) dispatch(keep func(c *commit, e *entry) bool) {
+	for x.under < x.width() {
+		i := slices.IndexFunc(x.queue, func(c *commit) bool { return c.ready.wait(x.clock) == 0 })
+		if i < 0 {
+			return
+		}
+		c := x.queue[i]
+		x.queue = slices.Delete(x.queue, i, i+1)
+		if c.reduce(func(e *entry) bool { return keep(c, e) }); len(c.entries) > 0 {
+			x.start(c)
+		}
+	}
+}
+
+func (x *executor) start(c *commit) {
+	var r result
+	x.under++
+	x.do(2*x.commitLimit(), func(ctx context.Context) (err error) {
+		r, err = c.send(ctx, c)
+		return err
+	}, func(err error) {
+		x.under--
+		if x.single && err != nil {
+			x.paused.set(x.clock, x.pause.Pause(x.clock))
+		}
+		c.done(c, r, err)
+	})
+}
+
+// width is how many commits may be under way.
+func (x *executor) width() int {
+	switch {
+	case x.single && x.paused.wait(x.clock) > 0:
+		return 0
+	case x.single, x.crowded.wait(x.clock) > 0:
+		return 1
+	}
+	return lanes
+}
+
+// left is the time until a commit that waits can be started.
+func (x *executor) left() time.Duration {
+	if len(x.queue) == 0 || x.under > 0 && x.under >= x.width() {
+		return never
+	}
+	soonest := never
+	for _, c := range x.queue {
+		soonest = min(soonest, c.ready.wait(x.clock))
+	}
+	if x.single {
+		soonest = max(soonest, x.paused.wait(x.clock))
+	}
+	return soonest
+}
+
+// slow makes it one commit at a time, with pauses, or not.
+func (x *executor) slow(single bool) {
+	if x.single = single; !single {
+		x.pause.Reset()
+		x.paused.off()
+	}
+}
+
+// oneAtATime takes in that Spanner aborted a commit for another: for half a lease, one goes after the other.
+func (x *executor) oneAtATime() { x.crowded.set(x.clock, x.lease/2) }
+
+// split queues the halves of a commit that has failed.
+func (x *executor) split(c *commit, after time.Duration) {
+	half := (len(c.entries) + 1) / 2
+	for _, part := range [][2]int{{0, half}, {half, len(c.entries)}} {
+		h := *c
+		h.entries, h.rows = slices.Clone(c.entries[part[0]:part[1]]), slices.Clone(c.rows[part[0]:part[1]])
+		h.ready.set(x.clock, after)
+		x.add(&h)
+	}
+}
+
+// reduce leaves only some entries in a commit.
+func (c *commit) reduce(keep func(*entry) bool) {
+	entries, rows := c.entries[:0], c.rows[:0]
+	for i, e := range c.entries {
+		if keep(e) {
+			entries, rows = append(entries, e), append(rows, c.rows[i])
+		}
+	}
+	c.entries, c.rows = entries, rows
+}
+
+// insist makes attempts at a step that Spanner aborts, for a twentieth of a lease: other members claim other partitions at
+// the same time. What was observed of these is compared each time. A new look takes longer than another attempt.
+func insist(ctx context.Context, clock elect.Clock, lease, limit time.Duration, step func(context.Context) error) error {
+	began := clock.Now()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, limit)
+		err := step(attempt)
+		cancel()
+		if !errors.Is(err, table.ErrAborted) || clock.Now().Since(began) >= lease/20 || ctx.Err() != nil {
+			return err
+		}
+		elect.Sleep(ctx, clock, clock.Random(lease/200+1))
+	}
+}

@@ -1,0 +1,230 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// manyMembers is up to how many members each reads the rows of all at each look. With more, it does so less often: what
+// a group reads in a second grows with the number of its members, not with the square of that. Every look reads the head of
+// the plan, so that none of them is late to learn what others have concluded.
+const manyMembers = 100
+
+// errBlind says that a member that could not see the group has stopped. To a program it is spindle.ErrExpired.
+var errBlind error = blind{}
+
+type blind struct{}
+
+func (blind) Error() string {
+	return "no look at the group was answered in time, so the lease has run out for this member"
+}
+
+func (blind) Is(target error) bool { return target == spindle.ErrExpired }
+
+// looks is when a term has looked, and when it looks again.
+type looks struct {
+	clock elect.Clock
+	lease time.Duration
+
+	// last is the instant before the last acknowledged look at what the member has was sent. A member that can't look stops,
+	// even if its heartbeats are acknowledged: it would not see that others have its partitions, as somebody deleted rows
+	// by hand.
+	last     atomic.Pointer[elect.Instant]
+	deadline *time.Timer
+
+	number  int   // of the last one that was sent
+	pending bool  // it is under way
+	next    alarm // when to look
+	took    time.Duration
+	retry   elect.Backoff
+	skip    int           // looks that don't read the members
+	members int           // those that the last look has shown
+	changed elect.Instant // when the plan changed, or something was claimed
+	turn    int           // how many of what is wanted were looked at in turn
+	open    bool          // all that the last look was about could be claimed
+}
+
+// limit is how long after a look was sent the member stops by itself.
+func (l *looks) limit() time.Duration { return elect.Limit(l.lease) }
+
+// left is the time until the deadline. Anybody may ask.
+func (l *looks) left() time.Duration {
+	return l.limit() - l.clock.Now().Since(*l.last.Load())
+}
+
+// extend moves the deadline, unless it has passed.
+func (l *looks) extend(sent elect.Instant) bool {
+	if l.left() <= 0 || !l.deadline.Stop() {
+		return false
+	}
+	l.last.Store(&sent)
+	l.deadline.Reset(l.left())
+	return true
+}
+
+// lookLimit is how long one look may take: two thirds of the time that is left, so that there is another if its answer does not come.
+func (l *looks) lookLimit() time.Duration {
+	limit := elect.Attempt(l.lease)
+	if left := l.left(); left > 0 {
+		limit = min(limit, max(left*2/3, l.lease/50))
+	}
+	return limit
+}
+
+// beforeRetry is the pause after a look that failed: at most half of what is left, so that there is a next one.
+func (l *looks) beforeRetry() time.Duration {
+	pause := l.retry.Pause(l.clock)
+	if left := l.left(); left > 0 {
+		pause = min(pause, max(left/2, l.lease/50))
+	}
+	return pause
+}
+
+// patient is the pause before the next look at what another member has: a fiftieth of the lease at first, as it is about
+// to be released; or three times what a look takes, if many are awaited: otherwise the looks would hold up what they wait
+// for.
+func (l *looks) patient() time.Duration {
+	every, waited := max(l.lease/50, 3*l.took), l.clock.Now().Since(l.changed)
+	if waited < l.lease {
+		return elect.Jitter(l.clock, every)
+	}
+	return max(waited/10, every)
+}
+
+// look sends a look at the group. Looks that come soon after another leave out what the member has: those are for what it
+// waits for.
+func (t *term) look() {
+	l := &t.looks
+	sent := l.clock.Now()
+	whole := l.skip > 0 || sent.Since(*l.last.Load()) >= l.lease/5
+	query := t.query(whole)
+	l.number++
+	l.pending = true
+	l.next.off()
+	var s table.GroupSnapshot
+	t.exec.do(l.lookLimit(), func(ctx context.Context) (err error) {
+		s, err = t.m.table.LookAtGroup(ctx, t.m.name, query)
+		return err
+	}, func(err error) {
+		l.pending, l.took = false, l.clock.Now().Since(sent)
+		if err != nil {
+			t.lookFailed(err)
+			return
+		}
+		if whole && !l.extend(sent) {
+			l.next.off()
+			t.lease.Tell(errBlind) // the timer has not, if only the wall clock shows that
+			return
+		}
+		t.m.pulse.Beat(sent)
+		t.acked = sent
+		l.retry.Reset()
+		t.seen(s, query)
+	})
+}
+
+func (t *term) lookFailed(err error) {
+	t.m.problems.Note(fmt.Errorf("look: %w", err))
+	t.m.pulse.Ail(err)
+	if t.looks.left() > 0 {
+		t.soon(t.looks.beforeRetry())
+	}
+}
+
+// query is what the next look has to read.
+func (t *term) query(whole bool) table.GroupQuery {
+	q := table.GroupQuery{Members: t.looks.skip == 0, Body: t.planning.stale || t.planning.known == nil, All: t.planning.rows}
+	if q.Body || q.All {
+		q.Members = true
+	}
+	for _, e := range t.m.inventory.all {
+		switch {
+		case e.state == held && whole:
+			q.Holds = append(q.Holds, table.Hold{Name: e.lock, Token: e.assigned.token})
+		case e.state == unresolved && q.Members:
+			q.WithLeases = append(q.WithLeases, e.lock)
+		}
+	}
+	if !q.Members {
+		return q
+	}
+	for _, e := range t.window() {
+		if e.leases || e.history == (history{}) {
+			q.WithLeases = append(q.WithLeases, e.lock)
+		} else {
+			q.Rows = append(q.Rows, e.lock)
+		}
+	}
+	return q
+}
+
+// wanted are the partitions that are to be claimed, in the order of their names.
+func (t *term) wanted() (wanted []*entry) {
+	if t.leaving() || !t.planning.planned() {
+		return nil
+	}
+	for _, e := range t.m.inventory.all {
+		if e.mine && !e.paused && e.state == free && e.busy == nil {
+			wanted = append(wanted, e)
+		}
+	}
+	return wanted
+}
+
+// window is what a look is about, of what is wanted. If that is much, and not just free, as after a start, it is the first by
+// name, as those are released first, and others in turn, as work that hangs may keep the first for long.
+func (t *term) window() []*entry {
+	wanted, n := t.wanted(), 2*t.m.config.Batch
+	if len(wanted) <= 2*n || t.looks.open {
+		return wanted
+	}
+	first, rest := wanted[:n:n], wanted[n:]
+	from := t.looks.turn % len(rest)
+	return append(first, rest[from:min(from+n, len(rest))]...)
+}
+
+// poll is the pause before the next look: a third of the shortest lease, or until one of the others may be over, or until
+// this member counts: the others give it its share at their next look, and nobody has that until it looks too. However
+// short a lease another has, this one looks ten times in its own at most.
+func (t *term) poll(s table.GroupSnapshot) time.Duration {
+	clock, lease := t.m.config.Clock, t.m.config.Lease
+	shortest := lease
+	for _, o := range s.Members {
+		if lives(o) {
+			shortest = min(shortest, o.Promise.Lease)
+		}
+	}
+	least := lease / 10
+	// Whole looks are counted from when they were sent: one that takes long must be followed by the next in time.
+	whole := max(lease/3-clock.Now().Since(*t.looks.last.Load()), least)
+	pause := min(max(elect.Jitter(clock, shortest/3), least), whole)
+	if t.planning.settling > 0 {
+		pause = min(pause, max(t.planning.settling, lease/50))
+	}
+	if turn := t.planning.turnIn(); turn > 0 {
+		pause = min(pause, max(turn, lease/50))
+	}
+	if own := s.Members[t.hold.Name]; !t.planning.counts() && s.Members != nil && present(own) {
+		left := own.Promise.Lease - s.At.Sub(since(own).Time())
+		pause = min(pause, max(left, elect.Jitter(clock, lease/50)))
+	}
+	if t.looks.members > manyMembers {
+		return pause // what is known of the others is older than this
+	}
+	for name, o := range s.Members {
+		left := t.leaseOf(o) - s.At.Sub(o.Heartbeat)
+		if left > 0 && t.leaseOf(o) < lease {
+			left = max(left, least)
+		}
+		if o.Confirmed() && name != t.hold.Name && left > 0 {
+			pause = min(pause, left+clock.Random(lease/50+1))
+		}
+	}
+	return pause
+}

@@ -1,0 +1,311 @@
+package group
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// How partitions come and go: what is sent for them, and what follows from the replies.
+
+// claim sends claims of partitions that can be claimed, some in each commit. One that is suspect goes alone.
+func (t *term) claim(rows []table.Observation) {
+	var together []table.Observation
+	for _, o := range rows {
+		e := t.entry(o)
+		e.claim(t.looks.number)
+		if e.suspect.since != (elect.Instant{}) {
+			t.commit([]table.Observation{o}, t.claimOne, t.claimEnded)
+		} else {
+			together = append(together, o)
+		}
+	}
+	for chunk := range slices.Chunk(together, t.m.config.Batch) {
+		t.commit(chunk, t.claimOne, t.claimEnded)
+	}
+}
+
+// reconcile frees what the table shows with this member for no reason.
+func (t *term) reconcile(rows []table.Observation) {
+	rows = slices.DeleteFunc(rows, func(o table.Observation) bool { return t.reconciling[t.entry(o)] })
+	for chunk := range slices.Chunk(rows, t.m.config.Batch) {
+		for _, o := range chunk {
+			t.reconciling[t.entry(o)] = true
+		}
+		t.commit(chunk, t.reconcileOne, t.reconcileEnded)
+	}
+}
+
+func (t *term) entry(o table.Observation) *entry { return t.m.inventory.byLock[o.Name] }
+
+func (t *term) commit(rows []table.Observation, send func(context.Context, *commit) (result, error), done func(*commit, result, error)) {
+	c := &commit{rows: slices.Clone(rows), send: send, done: done}
+	slices.SortFunc(c.rows, func(a, b table.Observation) int { return cmp.Compare(a.Name, b.Name) })
+	for _, o := range c.rows {
+		c.entries = append(c.entries, t.entry(o))
+	}
+	t.exec.add(c)
+}
+
+// stillWanted reports whether an entry of a commit that waits is still to be claimed or freed.
+func (t *term) stillWanted(c *commit, e *entry) bool {
+	if t.reconciling[e] {
+		return true
+	}
+	if e.mine && !e.paused && t.acts() && !t.leaving() && e.busy == nil {
+		e.doubted = true // once a claim is sent, a refusal of it may be of a second attempt, below the client
+		return true
+	}
+	e.leftOut(t.looks.number)
+	return false
+}
+
+// claimOne is one claim with its confirmation. It runs beside the loop.
+func (t *term) claimOne(ctx context.Context, c *commit) (r result, err error) {
+	var names []string
+	clock, lease := t.m.config.Clock, t.m.config.Lease
+	r.sent = clock.Now()
+	err = insist(ctx, clock, lease, t.exec.commitLimit(), func(ctx context.Context) (err error) {
+		r.token, names, err = t.m.table.ClaimPartitions(ctx, t.hold, c.rows...)
+		return err
+	})
+	if err != nil {
+		return result{}, fmt.Errorf("claim: %w", err)
+	}
+	err = insist(ctx, clock, lease, t.exec.commitLimit(), func(ctx context.Context) (err error) {
+		r.confirmed, err = t.m.table.ConfirmPartitions(ctx, t.hold, table.Promise{Lease: lease}, r.token, names...)
+		return err
+	})
+	if err != nil {
+		return result{}, fmt.Errorf("confirm: %w", err)
+	}
+	return r, nil
+}
+
+// claimEnded takes in what came of a claim.
+func (t *term) claimEnded(c *commit, r result, err error) {
+	if err != nil {
+		t.commitFailed(c, err, t.exec.split)
+		return
+	}
+	t.succeeded()
+	t.acked = r.sent
+	confirmed := map[string]bool{}
+	for _, name := range r.confirmed {
+		confirmed[name] = true
+	}
+	for _, e := range c.entries {
+		if confirmed[e.lock] {
+			t.begin(e, r.token)
+			continue
+		}
+		e.leftOut(t.looks.number) // another was first
+		t.soon(t.m.config.Clock.Random(t.m.config.Lease/50 + 1))
+	}
+	t.looks.changed = t.m.config.Clock.Now()
+	t.m.metrics.moved(len(r.confirmed), "claimed")
+	t.m.log.Debug("partitions claimed", "n", len(r.confirmed), "token", r.token)
+}
+
+// begin begins to act on a partition, unless it is to be had no more by now.
+func (t *term) begin(e *entry, token table.Token) {
+	a := &assignment{entry: e, in: t, token: token}
+	a.ctx, a.cancel = context.WithCancelCause(t.lease.Context())
+	a.pause.Max = t.m.config.Lease
+	e.hold(a, t.looks.number)
+	t.m.inventory.trust(e)
+	switch {
+	case !t.acts() || t.leaving() || !e.mine:
+		t.revoke(e, cmp.Or(context.Cause(a.ctx), ErrMoved))
+		return
+	case e.paused:
+		t.revoke(e, ErrPaused)
+		return
+	}
+	e.acted.Store(a)
+	t.m.inventory.held.Add(1)
+	t.m.emitPartition(spindle.PartitionAssigned, a, nil)
+	t.work(a)
+}
+
+// work runs the caller's work on a partition in a goroutine of its own.
+func (t *term) work(a *assignment) {
+	if t.m.config.Work == nil {
+		return
+	}
+	a.busy, a.began = a, t.m.config.Clock.Now()
+	p := a.partition()
+	go func() {
+		err := t.m.config.Work(a.ctx, p.name, p.fence)
+		t.m.returned.put(outcome{a, err})
+	}()
+}
+
+// revoke ends the work on a partition, which is released once that has returned.
+func (t *term) revoke(e *entry, reason error) {
+	t.endWork(e, reason)
+	if e.busy == nil {
+		t.releases.sooner(t.m.config.Clock, 0)
+	}
+}
+
+func (t *term) endWork(e *entry, reason error) {
+	acted := e.acted.Load() == e.assigned
+	e.revoke(reason, t.looks.number)
+	if acted {
+		t.m.emitPartition(spindle.PartitionRevoked, e.assigned, reason)
+	}
+}
+
+// lose revokes partitions whose lease rows are gone: somebody has deleted them by hand.
+func (t *term) lose(lost []*entry) {
+	if len(lost) == 0 {
+		return
+	}
+	first := lost[0]
+	t.m.log.Warn("lease rows of partitions are gone: these partitions are given up", "partitions", len(lost), "first", first.name, "token", first.assigned.token)
+	for _, e := range lost {
+		e.assigned.lost = true
+		t.revoke(e, spindle.ErrSuperseded)
+	}
+}
+
+// release frees partitions that are revoked and whose work has returned, some at a time: by then a look may be due, or
+// all work of a member that leaves may have returned. Nothing acts on their tokens again, whether the table shows that
+// they were released or not.
+func (t *term) release() {
+	t.releases.off()
+	if t.leaving() && !t.leave.marked {
+		t.mark()
+	}
+	if t.leave.pending {
+		return // it goes on once the others know that this member leaves, or they would leave it its share
+	}
+	var holds []table.Hold
+	var released []*entry
+	for _, e := range t.m.inventory.all {
+		switch {
+		case e.state != revoking || e.busy != nil && e.busy == e.assigned && !e.assigned.let:
+		case e.assigned.lost:
+			e.doubt(t.looks.number)
+			t.soon(0)
+		case len(holds) == t.m.config.Batch:
+			t.releases.set(t.m.config.Clock, 0)
+		default:
+			holds = append(holds, table.Hold{Name: e.lock, Token: e.assigned.token})
+			released = append(released, e)
+		}
+	}
+	if holds == nil {
+		return
+	}
+	for _, e := range released {
+		e.release(t.looks.number)
+	}
+	began := t.m.config.Clock.Now()
+	t.exec.do(t.requestLimit(), func(ctx context.Context) error { return t.m.table.ReleasePartitions(ctx, holds...) }, func(err error) {
+		t.releaseEnded(released, t.m.config.Clock.Now().Since(began), err)
+	})
+}
+
+func (t *term) releaseEnded(released []*entry, took time.Duration, err error) {
+	if err != nil {
+		for _, e := range released {
+			e.doubt(t.looks.number)
+		}
+		t.m.problems.Note(fmt.Errorf("release: %w", err))
+		t.progress.failed(t.m.config.Clock.Now(), fmt.Errorf("release: %w", err))
+		t.revokes.off() // until the next look
+		t.soon(t.redo.Pause(t.m.config.Clock))
+		return
+	}
+	for _, e := range released {
+		e.clear(t.looks.number)
+	}
+	t.succeeded()
+	t.spareTime(took)
+	t.m.metrics.moved(len(released), "released")
+	t.m.log.Debug("partitions released", "n", len(released))
+}
+
+func (t *term) reconcileOne(ctx context.Context, c *commit) (result, error) {
+	err := t.m.table.ReconcilePartitions(ctx, t.hold, c.rows...)
+	if err != nil {
+		err = fmt.Errorf("reconcile: %w", err)
+	}
+	return result{}, err
+}
+
+func (t *term) reconcileEnded(c *commit, _ result, err error) {
+	for _, e := range c.entries {
+		delete(t.reconciling, e)
+		e.changed = t.looks.number // what a look shows that is under way is older
+	}
+	switch {
+	case err == nil:
+		t.succeeded()
+		t.soon(t.redo.Pause(t.m.config.Clock)) // to see that they are free
+		return
+	case elect.First(err) && !errors.Is(err, table.ErrAborted):
+		t.soon(t.redo.Pause(t.m.config.Clock))
+		return
+	}
+	t.commitFailed(c, err, func(c *commit, after time.Duration) {
+		for _, e := range c.entries {
+			t.reconciling[e] = true
+		}
+		t.exec.split(c, after)
+	})
+}
+
+// commitFailed takes in that partitions were not claimed, or not freed. Halves come next; what fails alone is suspect.
+func (t *term) commitFailed(c *commit, err error, split func(*commit, time.Duration)) {
+	now, lease := t.m.config.Clock.Now(), t.m.config.Lease
+	aborted := errors.Is(err, table.ErrAborted)
+	if aborted || elect.First(err) || len(c.entries) == 1 {
+		t.progress.failed(now, err, c.entries[:min(len(c.entries), 2)]...)
+	} else {
+		t.progress.failed(now, err)
+	}
+	t.exec.slow(t.progress.sick())
+	switch {
+	case aborted && len(c.entries) > 1:
+		t.exec.oneAtATime()
+		split(c, lease*6/100)
+	case elect.First(err) && !aborted:
+		for _, e := range c.entries {
+			e.leftOut(t.looks.number)
+		}
+		t.soon(max(t.m.config.Clock.Random(lease/50+1), t.patience(now)))
+	case len(c.entries) > 1:
+		t.m.problems.Note(err)
+		split(c, 0)
+	default:
+		t.m.problems.Note(err)
+		e := c.entries[0]
+		t.m.inventory.suspect(e, t.m.config.Clock, lease, err)
+		e.doubt(t.looks.number)
+	}
+}
+
+// patience grows with the time for which there was no success.
+func (t *term) patience(now elect.Instant) time.Duration {
+	if t.progress.lasts(now) < t.m.config.Lease/4 {
+		return 0
+	}
+	return t.redo.Pause(t.m.config.Clock)
+}
+
+// succeeded takes in that something was claimed or released, or that nothing is left to be.
+func (t *term) succeeded() {
+	t.progress.succeeded()
+	t.exec.slow(false)
+	t.redo.Reset()
+}

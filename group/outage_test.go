@@ -1,0 +1,290 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// What many members suffer at once, or for long.
+
+// Outages of Spanner say nothing about a process: however many there were, everything is worked on within two leases of the
+// end of each, and every member is healthy.
+func TestOutagesThatAllMembersHaveCostNoRest(t *testing.T) {
+	for _, members := range []int{1, 3} {
+		inVirtualTime(t, func(c *cluster) {
+			const n = 30
+			var ps []*process
+			for i := range members {
+				ps = append(ps, c.start(fmt.Sprint(i), Numbered(n), WithInitialDelay(lease/3)))
+			}
+			c.until(2*lease, "an even spread", spreadOver(n, ps...))
+			c.sleep(10 * lease)
+			for i := range 8 {
+				for _, p := range ps {
+					p.link.Cut()
+				}
+				c.sleep(lease/2 + time.Duration(i)*lease*3/10)
+				for _, p := range ps {
+					p.link.Mend()
+				}
+				took := c.until(2*lease, "all to be worked on", func() bool { return c.worked() == n })
+				assert.Less(t, took, lease, "outage %d", i)
+				c.sleep(lease / 2)
+				for _, p := range ps {
+					assert.NoError(t, p.Health())
+				}
+				c.sleep(4 * lease)
+			}
+			c.end(ps...)
+		})
+	}
+}
+
+// poison is a table in which no claim of one partition succeeds, by anybody, as if a long transaction had locked its row.
+type poison struct {
+	table.Store
+	row *atomic.Value // a string; none: nothing is wrong
+}
+
+// Transact implements table.Store.
+func (s poison) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+	row, on := s.row.Load().(string)
+	if step != "claim-partitions" || !on || row == "" {
+		return s.Store.Transact(ctx, step, fn)
+	}
+	hit := false
+	at, err := s.Store.Transact(ctx, step, func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+		writes, err := fn(ctx, r)
+		for _, w := range writes {
+			hit = hit || w.Name == row
+		}
+		if err == nil && hit {
+			err = errors.New("its row is locked")
+		}
+		return writes, err
+	})
+	if hit {
+		<-ctx.Done()
+		return time.Time{}, status.Error(codes.DeadlineExceeded, "the lock was not given")
+	}
+	return at, err
+}
+
+// One partition that nobody can claim costs the others next to nothing, and no healthy member its term. Whose it is to be says
+// so.
+func TestOnePartitionThatNobodyCanClaimCostsTheOthersNothing(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		const n = 60
+		var row atomic.Value
+		var ps []*process
+		for i := range 4 {
+			p := c.process(fmt.Sprint(i), Numbered(n))
+			p.link.Store = poison{c.store, &row}
+			c.run(p)
+			ps = append(ps, p)
+		}
+		c.until(2*lease, "an even spread", spreadOver(n, ps...))
+		c.sleep(10 * lease)
+		row.Store(table.PartitionName("orders", "7"))
+		var victim *process
+		var rest []*process
+		for _, p := range ps {
+			if has, _ := p.Has("7"); has {
+				victim = p
+			} else {
+				rest = append(rest, p)
+			}
+		}
+		victim.kill()
+		c.sleep(2 * lease)
+		worked, samples := 0, 0
+		for range 300 {
+			c.sleep(lease / 10)
+			worked, samples = worked+c.worked(), samples+n-1
+		}
+		assert.GreaterOrEqual(t, float64(worked)/float64(samples), 0.99)
+		sick := 0
+		for _, p := range rest {
+			assert.NotContains(t, p.log.String(), "msg=left")
+			if err := p.Health(); err != nil {
+				assert.ErrorContains(t, err, `partition "7" could not be claimed or released since `)
+				assert.NoError(t, p.Live(nil), "a restart would mend nothing")
+				sick++
+			}
+		}
+		assert.Equal(t, 1, sick)
+		row.Store("")
+		c.until(5*lease, "all to be worked on", func() bool { return c.worked() == n })
+		c.end(rest...)
+		<-victim.done
+	})
+}
+
+// All that died at once are evicted in one commit: how long Spanner takes to answer hardly matters.
+func TestAllThatDiedAtOnceAreEvictedTogether(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		const n = 100
+		far := &memtable.Locking{Store: c.store, OneWay: lease / 100, Paxos: time.Millisecond, Refusal: time.Millisecond}
+		var ps []*process
+		for i := range 50 {
+			p := c.process(fmt.Sprint(i), Numbered(n))
+			p.link.Store = far
+			ps = append(ps, p)
+			c.run(p)
+		}
+		c.until(20*lease, "an even spread", spreadOver(n, ps...))
+		c.sleep(3 * lease)
+		dead, rest := ps[2:], ps[:2]
+		for _, p := range dead {
+			p.kill()
+		}
+		rest[0].link.Counts()
+		rest[1].link.Counts()
+		assert.Less(t, c.until(4*lease, "the rest to have all", spreadOver(n, rest...)), lease*14/10)
+		assert.LessOrEqual(t, rest[0].link.Counts()["evict"]+rest[1].link.Counts()["evict"], 16)
+		c.end(rest...)
+		for _, p := range dead {
+			<-p.done
+		}
+	})
+}
+
+// A member whose requests take a fifth of its lease has its partitions, as a plain lock would be held.
+func TestAMemberFarFromSpannerWithAShortLeaseWorks(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		short := time.Second
+		far := &memtable.Locking{Store: c.store, OneWay: short / 10, Paxos: time.Millisecond, Refusal: time.Millisecond}
+		var ps []*process
+		for i := range 3 {
+			p := c.process(fmt.Sprint(i), Numbered(30), spindle.WithLease(short))
+			p.link.Store = far
+			c.run(p)
+			ps = append(ps, p)
+		}
+		c.until(10*short, "an even spread", spreadOver(30, ps...))
+		idle := 0
+		for range 600 {
+			c.sleep(short / 10)
+			idle += 30 - c.worked()
+		}
+		assert.Less(t, float64(idle)/600/30, 0.01)
+		for _, p := range ps {
+			assert.NotContains(t, p.log.String(), "msg=left")
+		}
+		c.end(ps...)
+	})
+}
+
+// A short lease of one member does not make the others look as often as that.
+func TestOneShortLeaseMakesNobodyLookMoreThanTenTimesALease(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.shared(16)
+		d := c.start("d", Numbered(16), spindle.WithLease(lease/100))
+		c.sleep(5 * lease)
+		a.link.Counts()
+		c.sleep(5 * lease)
+		assert.LessOrEqual(t, a.link.Counts()["look"], 55)
+		c.end(a, b, d)
+	})
+}
+
+// A member that can't see the group ends its term, says why in its own words, and its partitions are free at once if its work
+// has returned.
+func TestAMemberThatCanNotLookReleasesWhatItHas(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.shared(16)
+		a.link.Refuse(fleet.Refusing("look", errors.New("not today")))
+		c.until(lease+lease/50, "a to leave", func() bool { return strings.Contains(a.log.String(), "msg=left") })
+		c.until(lease/2, "b to have all", spreadOver(16, b))
+		assert.Contains(t, a.log.String(), "no look at the group was answered in time")
+		a.link.Refuse(nil)
+		c.end(a, b)
+	})
+}
+
+// Many warnings about one cause are one line.
+func TestLeaseRowsThatAreGoneAreOneWarning(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(500))
+		c.until(lease, "a to have all", spreadOver(500, a))
+		var writes []table.Write
+		for name := range c.partitionRows() {
+			if strings.Contains(name, "_") {
+				writes = append(writes, table.Write{Kind: table.Delete, Name: name})
+			}
+		}
+		c.operate(writes...)
+		c.sleep(2 * lease)
+		assert.Equal(t, 500, a.has())
+		assert.Equal(t, 1, strings.Count(a.log.String(), "level=WARN"))
+		assert.Contains(t, a.log.String(), "partitions=500")
+		c.end(a)
+	})
+}
+
+// A process that crashes again and again, and reclaims its slot each time, is given nothing until it has lived for a lease.
+func TestACrashLoopWithReclaimKeepsItsShareFromNobody(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		const n = 16
+		a, b := c.shared(n, spindle.WithReclaim())
+		idle, samples := 0, 0
+		for range 40 {
+			b.kill()
+			<-b.done
+			b = c.start("b", Numbered(n), spindle.WithReclaim())
+			for range 8 {
+				c.sleep(lease / 10)
+				idle, samples = idle+n-c.worked(), samples+n
+			}
+		}
+		assert.Less(t, float64(idle)/float64(samples), 0.1)
+		assert.Equal(t, n, a.has())
+		c.end(a, b)
+	})
+}
+
+// Commits go side by side: a member far from Spanner that has much to claim does not wait for one after the other.
+func TestClaimsGoSideBySide(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		const n, batch = 160, 10
+		a := c.process("a", Numbered(n), batchesOf(batch))
+		a.link.After(func(step string) {
+			if step == "claim-partitions" || step == "confirm-partitions" {
+				time.Sleep(lease / 50)
+			}
+		})
+		c.run(a)
+		took := c.until(lease, "a to have all", spreadOver(n, a))
+		assert.Less(t, took, 2*n/batch*lease/50/3, "a third of what one after the other takes")
+		c.end(a)
+	})
+}
+
+// A handover begins and ends in time, though a look gets no answer.
+func TestAHandoverWaitsForNoLook(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(4), spindle.WithHandover())
+		c.until(lease, "a to have all", spreadOver(4, a))
+		c.sleep(2 * lease)
+		a.link.Lose(func(step string) bool { return step == "look" }, nil)
+		c.sleep(lease/3 + lease/50) // it looks, and waits for the answer
+		a.stop()
+		took := c.until(lease, "work to end", func() bool { return a.has() == 0 })
+		assert.InDelta(t, lease/3, took, float64(lease/20))
+		assert.NoError(t, <-a.done)
+	})
+}

@@ -1,0 +1,256 @@
+package group
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/plan"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// planning is which partitions are assigned to which member, as this one knows it: the plan that was published, and what
+// follows from it for the members that are there. It is a value: each look makes the next one.
+type planning struct {
+	list  plan.List
+	lease time.Duration
+	delay time.Duration // that a group which begins waits for more members
+	slot  int           // of this member
+	token table.Token
+
+	at        time.Time   // of the last look
+	head      table.Token // of the published plan; 0: there is none
+	known     *plan.Plan  // the published plan; nil: there is none that can be used
+	newer     error       // why there is none: a newer version wrote it
+	stale     bool        // the head has changed, and the body is still to be read
+	members   []plan.Member
+	next      *plan.Plan    // what follows for these members; nil: it can't be told
+	settling  time.Duration // until the members of a group that begins are all there
+	differs   time.Time     // since when next is not what is published, by Spanner's clock; zero: it is
+	toPublish bool          // it is this member's turn
+	rows      bool          // the next look has to read all partitions, as there is no plan
+	full      bool          // this member's trial is over
+}
+
+// after is the planning after a look.
+func (p planning) after(s table.GroupSnapshot, bodyRead bool) planning {
+	p.at, p.toPublish = s.At, false
+	p = p.read(s, bodyRead)
+	if p.stale || s.Members == nil {
+		return p
+	}
+	p.members = p.counted(s)
+	p.settling = p.waitFor(s)
+	switch {
+	case p.newer != nil:
+		p.next = nil
+		return p
+	case p.settling > 0:
+		p.next, p.differs = nil, time.Time{}
+		return p
+	case p.known != nil:
+		p = p.follow()
+	default:
+		p = p.begin(s)
+	}
+	return p.turn()
+}
+
+// read takes in the plan that a look shows.
+func (p planning) read(s table.GroupSnapshot, bodyRead bool) planning {
+	switch {
+	case s.Plan == p.head && !p.stale && (p.known != nil || p.newer != nil || s.Plan == 0):
+		return p
+	case s.Plan == 0:
+		p.head, p.known, p.newer, p.stale = s.Plan, nil, nil, false
+		return p
+	case !bodyRead:
+		p.stale = true
+		return p
+	}
+	p.head, p.known, p.newer, p.stale = s.Plan, nil, nil, false
+	known, err := plan.Decode(s.Body, p.list)
+	switch {
+	case errors.Is(err, plan.ErrNewer):
+		p.newer = err
+	case err == nil:
+		p.known = known
+	} // what can't be read otherwise is replaced, as if there were none
+	return p
+}
+
+// counted are the members among which partitions are spread. A member is counted once it is in the published plan, or its
+// heartbeats show that it has lived for a lease, or all are as young as it is: one that crashes whenever it starts takes
+// nothing from the others. The age of its last heartbeat does not matter: a member is there until it is evicted.
+func (p planning) counted(s table.GroupSnapshot) (members []plan.Member) {
+	oldest := table.TokenAt(s.At)
+	for _, o := range s.Members {
+		if present(o) {
+			oldest = min(oldest, since(o))
+		}
+	}
+	planned := map[int]plan.Member{}
+	for _, m := range p.known.Members() {
+		planned[m.Slot] = m
+	}
+	for name, o := range s.Members {
+		if !present(o) || s.Unreadable[name] != nil {
+			continue
+		}
+		part, _ := table.PartOf(name)
+		m := plan.Member{Slot: part.Slot, Token: int64(o.Token), List: o.Promise.Plan, Weight: cmp.Or(o.Promise.Weight, 1), Trial: o.Promise.Trial}
+		if o.Promise.Keep > 0 {
+			m.ID, m.Keep = o.Promise.ID, o.Promise.Keep
+		}
+		before, known := planned[m.Slot]
+		known = known && before.Token == m.Token
+		began := since(o).Time()
+		if !known && o.Heartbeat.Sub(began) < o.Promise.Lease && began.Sub(oldest.Time()) >= o.Promise.Lease {
+			continue
+		}
+		if m.Trial && (known && !before.Trial || p.is(m) && p.full) {
+			m.Trial = false
+		}
+		members = append(members, m)
+	}
+	slices.SortFunc(members, func(a, b plan.Member) int { return cmp.Compare(a.Slot, b.Slot) })
+	return members
+}
+
+// is reports whether a member is this one.
+func (p planning) is(m plan.Member) bool { return m.Slot == p.slot && m.Token == int64(p.token) }
+
+// evicted is the planning without members that were evicted.
+func (p planning) evicted(slots []string) planning {
+	p.members = slices.DeleteFunc(slices.Clone(p.members), func(m plan.Member) bool {
+		return slices.ContainsFunc(slots, func(name string) bool { part, _ := table.PartOf(name); return part.Slot == m.Slot })
+	})
+	if p.known == nil || p.next == nil {
+		return p
+	}
+	return p.follow()
+}
+
+// waitFor is how long a group that begins, or of whose planned members none is there any more, waits for more members, so
+// that the first does not begin what others are to have: until none has come for the delay, and for a lease at most.
+func (p planning) waitFor(s table.GroupSnapshot) time.Duration {
+	for _, m := range p.members {
+		if slices.ContainsFunc(p.known.Members(), func(k plan.Member) bool { return k.Slot == m.Slot && k.Token == m.Token }) {
+			return 0
+		}
+	}
+	var first, last time.Time
+	for _, o := range s.Members {
+		if !present(o) {
+			continue
+		}
+		began := o.Token.Time()
+		if first.IsZero() || began.Before(first) {
+			first = began
+		}
+		if began.After(last) {
+			last = began
+		}
+	}
+	return max(min(last.Add(p.delay).Sub(s.At), first.Add(max(p.lease, p.delay)).Sub(s.At)), 0)
+}
+
+// follow finds what follows from the published plan.
+func (p planning) follow() planning {
+	next, told := p.known.Next(p.list, p.members, p.at)
+	if !told {
+		p.next, p.differs = nil, time.Time{}
+		return p
+	}
+	p.next = next
+	switch {
+	case p.known.Same(next):
+		p.differs = time.Time{}
+	case p.differs.IsZero():
+		p.differs = p.at
+	}
+	return p
+}
+
+// begin makes the first plan, by who has what: nobody claims or releases anything before it is published.
+func (p planning) begin(s table.GroupSnapshot) planning {
+	p.next = nil
+	if p.differs.IsZero() {
+		p.differs = s.At
+	}
+	return p
+}
+
+// base is the plan that all rows of partitions show.
+func (p planning) base(s table.GroupSnapshot, lockOf func(i int) string) *plan.Plan {
+	return plan.Of(p.list, p.members, func(i int) (slot int, ok bool) {
+		with, is := table.MemberOf(s.Partitions[lockOf(i)].Writer)
+		o := s.Members[with.Name]
+		if !is || !o.Exists || over(o, with.Token) {
+			return 0, false
+		}
+		part, _ := table.PartOf(with.Name)
+		return part.Slot, true
+	})
+}
+
+// turn says whether this member is to publish: one after the other tries, in the order of slots.
+func (p planning) turn() planning {
+	p.toPublish = !p.differs.IsZero() && p.turnIn() == 0
+	p.rows = p.known == nil && p.toPublish
+	return p
+}
+
+// turnIn is the time until it is this member's turn to publish: never, if there is nothing to publish or it is not counted.
+func (p planning) turnIn() time.Duration {
+	i := slices.IndexFunc(p.members, p.is)
+	if i < 0 || p.differs.IsZero() {
+		return never
+	}
+	return max(p.differs.Add(time.Duration(i)*p.lease/10).Sub(p.at), 0)
+}
+
+// without is the plan that the group is left with when this member goes; false: that can't be told.
+func (p planning) without() (*plan.Plan, bool) {
+	if p.known == nil {
+		return nil, false
+	}
+	next, told := p.known.Next(p.list, slices.DeleteFunc(slices.Clone(p.members), p.is), p.at)
+	return next, told && !p.known.Same(next)
+}
+
+// published takes in that a plan of this member was published.
+func (p planning) published(head table.Token, next *plan.Plan) planning {
+	p.head, p.known, p.next, p.newer, p.stale, p.differs, p.rows = head, next, next, nil, false, time.Time{}, false
+	return p
+}
+
+// counts reports whether this member is counted.
+func (p planning) counts() bool { return slices.ContainsFunc(p.members, p.is) }
+
+// mine are the partitions that are assigned to this member, by their indexes in the list.
+func (p planning) mine() []int {
+	if p.next == nil || !p.counts() {
+		return nil
+	}
+	return p.next.Assigned(p.list, p.slot)
+}
+
+// planned reports whether it is known what is assigned to which member.
+func (p planning) planned() bool { return p.next != nil && p.known != nil }
+
+// lives reports whether a row is that of a member which was heard from within its lease.
+func lives(o table.Observation) bool {
+	return isMember(o) && o.At.Sub(o.Heartbeat) < o.Promise.Lease
+}
+
+// present reports whether a member is there: not evicted, and not about to leave.
+func present(o table.Observation) bool { return isMember(o) && !o.Leaving() }
+
+func isMember(o table.Observation) bool {
+	return o.Confirmed() && o.Promise != nil && o.Promise.Plan != ""
+}
+
+// since is when a member joined: its token, or that of the term that it reclaimed.
+func since(o table.Observation) table.Token { return cmp.Or(o.Promise.Since, o.Token) }

@@ -1,0 +1,69 @@
+package group
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+func (c *cluster) plan(tab table.Table) (table.Token, string) {
+	c.t.Helper()
+	s, err := tab.LookAtGroup(c.t.Context(), "orders", table.GroupQuery{Body: true})
+	require.NoError(c.t, err)
+	return s.Plan, s.Body
+}
+
+// A member replaces the plan that it has read. Otherwise it would publish what follows from a plan that nobody acts on any more.
+func TestOfTwoThatPublishAPlanTheFirstCounts(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		tab := table.Table{Store: c.store}
+		for _, seen := range []string{"", "of a"} {
+			head, body := c.plan(tab)
+			require.Equal(t, seen, body)
+			first, err := tab.PublishPlan(t.Context(), "orders", head, "a", "of a")
+			require.NoError(t, err)
+			_, err = tab.PublishPlan(t.Context(), "orders", head, "b", "of b")
+			require.ErrorIs(t, err, table.ErrChanged)
+			head, body = c.plan(tab)
+			assert.Equal(t, first, head)
+			assert.Equal(t, "of a", body)
+		}
+	})
+}
+
+// The two rows of a plan are written together. If somebody has changed one of them by hand, members that read the head alone
+// and members that read both would act on two plans.
+func TestABodyThatDoesNotGoWithTheHeadIsNoPlan(t *testing.T) {
+	for _, row := range []string{"orders/!plan", "orders/body!plan"} {
+		inVirtualTime(t, func(c *cluster) {
+			tab := table.Table{Store: c.store}
+			_, err := tab.PublishPlan(t.Context(), "orders", 0, "a", "of a")
+			require.NoError(t, err)
+			c.operate(table.Write{Kind: table.Update, Name: row, Set: []table.Cell{{Column: table.ColToken, Value: table.Now}}})
+			head, body := c.plan(tab)
+			assert.NotZero(t, head)
+			assert.Empty(t, body, "%s has another token", row)
+		})
+	}
+}
+
+// A member that hands over says by the plan what it leaves to whom, as soon as it is known to leave: each look of the others
+// reads that, and in a crowd not each of them reads the members.
+func TestAMemberThatLeavesPublishesThePlanWithoutIt(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.shared(8, spindle.WithHandover())
+		before, _ := c.plan(table.Table{Store: c.store})
+		a.stop()
+		c.sleep(lease / 1000)
+		head, _ := c.plan(table.Table{Store: c.store})
+		assert.Greater(t, head, before)
+		assert.Equal(t, "a", c.store.Rows()["orders/!plan"].Writer)
+		<-a.done
+		c.until(lease, "b to have all", spreadOver(8, b))
+		c.end(b)
+	})
+}

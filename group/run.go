@@ -1,0 +1,269 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/loop"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/telemetry"
+)
+
+// member is the loop of one Run: it joins the group, keeps a term until that ends, rests if it has to, and joins again. Its
+// state belongs to its one goroutine.
+type member struct {
+	*Group
+	log       *slog.Logger
+	events    *loop.Mailbox // nil: no observer
+	problems  loop.Problems
+	watch     *telemetry.Watch
+	metrics   *metrics
+	table     table.Table     // as the watch sees it
+	candidate elect.Candidate // for slots
+	fitness   fitness
+	requests  sync.WaitGroup // under way, of all terms
+
+	missing  map[table.Hold]time.Time     // since when the rows of members are missing that partitions name
+	promised map[table.Hold]time.Duration // the leases of members that were seen, as long as they are not known to be over
+	vanished map[string]vanishing         // slots that have no row and should have one
+
+	returned  returned
+	wake      chan struct{}   // has room for one: work has returned, or the program asks for something
+	observing <-chan struct{} // closed when an observer has returned that was overdue; nil: none was
+	patience  <-chan struct{} // closed when work that was to end has had the time to
+	last      string          // the slot that it had
+	out       elect.Instant   // since when it is no member; zero: it is one
+	failing   error           // why it could not join
+	reminded  time.Duration   // for how long work had not returned when that was said
+}
+
+func newMember(g *Group) *member {
+	m := &member{Group: g, log: g.config.Log.With("table", g.spanner.Table, "group", g.name, "id", g.config.ID),
+		missing: map[table.Hold]time.Time{}, promised: map[table.Hold]time.Duration{}, vanished: map[string]vanishing{},
+		wake: g.wake, fitness: fitness{lease: g.config.Lease}}
+	m.returned.wake = m.wake
+	m.problems.Log, m.problems.What = m.log, "keep up with the group"
+	m.watch, m.metrics = g.about.Watch(), newMetrics(g, g.about)
+	m.table = m.watch.Table(g.table)
+	m.candidate = g.config.Candidate(m.table)
+	p := &m.candidate.Promise
+	p.Plan, p.Obeys, p.Weight, p.Keep = g.list.Digest(), false, g.config.Weight, g.config.Identity
+	m.events = loop.NewMailbox(g.config.Observe)
+	m.inventory.begin()
+	m.requested.mu.Lock()
+	m.requested.changed = true // what is paused stays so
+	m.requested.mu.Unlock()
+	m.takeRequests()
+	return m
+}
+
+func (m *member) run(ctx context.Context) (err error) {
+	defer m.watch.Close()
+	defer m.metrics.close()
+	limit := m.config.Lease
+	if m.config.Handover {
+		limit *= 2
+	}
+	over, forget := loop.Patience(ctx, m.config.Clock, limit)
+	defer forget()
+	m.patience = over
+	m.pulse.Beat(m.config.Clock.Now())
+	m.out = m.config.Clock.Now()
+	for ctx.Err() == nil && err == nil {
+		if lease := m.join(ctx); lease != nil {
+			var e ending
+			e, err = m.serve(ctx, lease)
+			m.out = m.config.Clock.Now()
+			m.await(ctx, m.config.Lease) // so that no other takes a partition before its work has returned
+			m.rest(ctx, m.fitness.rest(e))
+		}
+	}
+	err = errors.Join(err, m.awaitWork())
+	m.requests.Wait()
+	m.pulse.Stop()
+	observing, late := m.events.Drain(m.config.Lease, m.config.Clock)
+	m.observing = observing
+	return errors.Join(err, late)
+}
+
+// serve keeps one term.
+func (m *member) serve(ctx context.Context, lease *elect.Term) (ending, error) {
+	t := newTerm(ctx, m, lease)
+	t.reports = m.watch.Elected(lease)
+	lease.Jeopardy = func(err error) {
+		m.log.Warn("jeopardy: a heartbeat failed", "token", t.hold.Token, "left", lease.Left().Round(time.Millisecond), "err", err)
+		m.emit(spindle.Jeopardy, elect.Event{Token: t.hold.Token, Err: m.wrap("hold", err), Deadline: m.deadline(lease)})
+	}
+	lease.Safe = func() {
+		m.log.Info("safe: a heartbeat was acknowledged again", "token", t.hold.Token)
+		m.emit(spindle.Safe, elect.Event{Token: t.hold.Token, Deadline: m.deadline(lease)})
+	}
+	m.log.Info("joined", "slot", t.hold.Name, "token", t.hold.Token)
+	m.emit(spindle.Elected, elect.Event{Token: t.hold.Token, Deadline: m.deadline(lease)})
+	return t.run(ctx)
+}
+
+func (m *member) deadline(t *elect.Term) time.Time {
+	return m.config.Clock.Now().Time().Add(t.Left())
+}
+
+// lost says that a term is over.
+func (m *member) lost(hold table.Hold, reason error) {
+	level := slog.LevelWarn
+	if errors.Is(reason, spindle.ErrStopped) {
+		level = slog.LevelInfo
+	}
+	m.log.Log(context.Background(), level, "left", "slot", hold.Name, "token", hold.Token, "reason", reason)
+	m.emit(spindle.Lost, elect.Event{Token: hold.Token, Err: reason})
+	m.failing = reason
+}
+
+func (m *member) emit(kind spindle.EventKind, ev elect.Event) {
+	m.events.Put(int(kind), m.config.Clock.Now().Time(), ev)
+}
+
+func (m *member) emitPartition(kind spindle.EventKind, a *assignment, reason error) {
+	m.emit(kind, elect.Event{Token: a.token, Partition: a.name, Err: reason})
+}
+
+// rest lets time pass in which this process is no member, as its terms have ended soon. It looks once a lease: if nobody
+// else is there, it joins.
+func (m *member) rest(ctx context.Context, pause time.Duration) {
+	lease := m.config.Lease
+	empty := false
+	for left := pause; left > 0 && ctx.Err() == nil; {
+		step := min(lease, left)
+		if empty {
+			step = min(lease/2, left)
+		}
+		m.sleep(ctx, step)
+		left -= step
+		none, err := m.nobodyThere(ctx)
+		if err == nil && none && empty {
+			return
+		}
+		empty = err == nil && none
+	}
+}
+
+// nobodyThere reports whether no member was heard from within its lease.
+func (m *member) nobodyThere(ctx context.Context) (bool, error) {
+	s, err := m.look(ctx)
+	for _, o := range s.Members {
+		if lives(o) {
+			return false, err
+		}
+	}
+	return true, err
+}
+
+// look reads the members, of one that is none.
+func (m *member) look(ctx context.Context) (s table.GroupSnapshot, err error) {
+	began := m.config.Clock.Now()
+	limited, cancel := context.WithTimeout(ctx, elect.Attempt(m.config.Lease))
+	defer cancel()
+	if s, err = m.table.LookAtGroup(limited, m.name, table.GroupQuery{Members: true, Body: true}); err != nil {
+		m.pulse.Ail(err)
+		return s, err
+	}
+	m.learnMembers(s)
+	m.pulse.Beat(began)
+	return s, nil
+}
+
+// learnMembers keeps what was seen of members whose rows may vanish.
+func (m *member) learnMembers(s table.GroupSnapshot) {
+	for h := range m.promised {
+		if o := s.Members[h.Name]; o.Exists && over(o, h.Token) {
+			delete(m.promised, h)
+		}
+	}
+	for name, o := range s.Members {
+		if o.Promise != nil && s.Unreadable[name] == nil {
+			m.promised[table.Hold{Name: name, Token: o.Token}] = o.Promise.Lease
+		}
+		for token, p := range o.Strays { // its lock row is gone
+			m.promised[table.Hold{Name: name, Token: token}] = p.Lease
+		}
+	}
+	for h := range m.missing {
+		if s.Members[h.Name].Exists {
+			delete(m.missing, h)
+		}
+	}
+	for _, o := range s.Partitions {
+		for _, with := range named(o) {
+			part, _ := table.PartOf(with.Name)
+			if _, known := m.missing[with]; !known && !s.Members[with.Name].Exists && part.Group == m.name {
+				m.missing[with] = s.At
+			}
+		}
+	}
+}
+
+// await waits for all work to return.
+func (m *member) await(ctx context.Context, limit time.Duration) {
+	m.takeIn(ctx, limit, func() bool { n, _ := m.inventory.busy(); return n == 0 })
+}
+
+// sleep lets time pass between two terms. Work of the last one may return meanwhile, or still hang.
+func (m *member) sleep(ctx context.Context, d time.Duration) {
+	m.remind()
+	m.report(nil)
+	m.takeIn(ctx, d, func() bool { return false })
+}
+
+// takeIn takes in what work has returned, until that is enough, for at most d.
+func (m *member) takeIn(ctx context.Context, d time.Duration, enough func() bool) {
+	late := m.config.Clock.Timer(d)
+	defer late.Stop()
+	for !enough() {
+		select {
+		case <-m.wake:
+			m.takeReturned()
+			m.takeRequests()
+		case <-late.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// awaitWork waits for all work to return, until it has had its time after Run's ctx has ended.
+func (m *member) awaitWork() error {
+	for m.inventory.anyBusy() {
+		select {
+		case <-m.wake:
+			m.takeReturned()
+		case <-m.patience:
+			m.takeReturned()
+			n, first := m.inventory.busy()
+			if n == 0 {
+				return nil // both: it was in time
+			}
+			return fmt.Errorf("the work of %d of the partitions, such as %q, has not returned within a lease (%v) of being told to stop: they are free once the member's lease has run out", n, first, m.config.Lease)
+		}
+	}
+	return nil
+}
+
+// overdue reports whether the caller's code has not returned in time.
+func (m *member) overdue() bool { return m.observing != nil || m.inventory.anyBusy() }
+
+// awaitOverdue waits, however long, for what was overdue: two Runs must not call the same code at once.
+func (m *member) awaitOverdue() {
+	if m.observing != nil {
+		<-m.observing
+	}
+	for m.inventory.anyBusy() {
+		<-m.wake
+		m.takeReturned()
+	}
+}

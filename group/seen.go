@@ -1,0 +1,200 @@
+package group
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// seen draws the conclusions from a look. Only what is lost is concluded from one that does not show the members, or not the
+// plan that they act on.
+func (t *term) seen(s table.GroupSnapshot, q table.GroupQuery) {
+	if s.Members != nil {
+		t.learn(s)
+	}
+	before := t.planning
+	t.planning = t.planning.after(s, q.Body || q.All)
+	if t.planning.newer != nil {
+		t.m.problems.Note(fmt.Errorf("the group's plan: %w: partitions stay where they are until this program is updated", t.planning.newer))
+	}
+	t.soon(t.poll(s))
+	switch {
+	case t.planning.stale:
+		t.looks.skip = 0
+		t.soon(0)
+		t.lose(t.decision(s, local{}).lose)
+		return
+	case s.Members == nil:
+		t.looks.skip--
+		t.lose(t.decision(s, local{}).lose)
+		return
+	}
+	if errors.Is(t.leave.why, errUseless) && t.looks.members <= 1 { // nobody else has use of it
+		t.leave.limit.sooner(t.m.config.Clock, t.m.config.Lease)
+	}
+	t.evict(t.dead(s))
+	t.assign(before)
+	t.publish(s, q.All)
+	t.conclude(s)
+	if t.looks.skip = 0; len(t.wanted()) == 0 {
+		t.looks.skip = (t.looks.members - 1) / manyMembers
+	}
+}
+
+// decision is what follows from a look for each partition.
+func (t *term) decision(s table.GroupSnapshot, l local) decisions {
+	j := t.judge(s)
+	window := map[*entry]bool{}
+	for _, e := range t.window() {
+		window[e] = true
+	}
+	l.acting, l.leaving = t.acts(), t.leaving()
+	return decide(t.m.inventory, func(e *entry) sight { return t.sight(j, e, window[e]) }, t.facts(l))
+}
+
+// conclude does what follows from a look that shows the members, and the plan that they act on.
+func (t *term) conclude(s table.GroupSnapshot) {
+	wanted, window := len(t.wanted()), len(t.window())
+	d := t.decision(s, local{planned: t.planning.planned()})
+	if t.progress.since == (elect.Instant{}) && len(s.Unreadable) == 0 && t.planning.newer == nil {
+		t.m.problems.Clear()
+	}
+	for _, e := range d.doubt {
+		e.doubt(t.looks.number)
+	}
+	for _, e := range d.clear {
+		e.clear(t.looks.number)
+	}
+	for _, e := range d.illegible {
+		t.m.inventory.illegible(e, t.m.config.Clock.Now(), s.Unreadable[e.lock])
+	}
+	t.m.inventory.absolve(d.legible)
+	t.looks.open = len(d.claim) >= window
+	t.lose(d.lose)
+	t.revokeAll(d.revoke)
+	if d.again { // before anything is claimed or freed: nothing is concluded from two reads
+		t.soon(0)
+		return
+	}
+	if len(d.claim)+len(d.reconcile)+len(t.exec.queue) == 0 && t.exec.under == 0 && !t.owes() {
+		t.succeeded() // what could not be done has come to nothing
+	}
+	t.reconcile(d.reconcile)
+	t.claim(d.claim)
+	if d.next != noLook {
+		t.soon(d.next + t.m.config.Clock.Random(t.m.config.Lease/50+1))
+	}
+	if d.awaits {
+		t.soon(t.looks.patient())
+	}
+	if wanted > window { // go on with the next window: at once, if something in this one could be claimed
+		t.looks.turn += 2 * t.m.config.Batch
+		if len(d.claim) > 0 {
+			t.soon(0)
+		}
+	}
+}
+
+// owes reports whether something that failed is still to be claimed or freed.
+func (t *term) owes() bool {
+	return slices.ContainsFunc(t.m.inventory.all, func(e *entry) bool {
+		return e.suspect.since != (elect.Instant{}) && (e.mine || e.state != free)
+	})
+}
+
+// facts are what a decision goes by beside the look.
+func (t *term) facts(l local) facts {
+	f := facts{now: t.m.config.Clock.Now(), local: l}
+	if t.revokes.wait(t.m.config.Clock) == 0 {
+		f.room = max(t.m.config.Batch/2, 1)
+	}
+	return f
+}
+
+// sight is what the look shows of a partition. What has changed here meanwhile counts as not read.
+func (t *term) sight(j judge, e *entry, inWindow bool) (x sight) {
+	if e.state == held {
+		good, read := j.snapshot.Good[table.Hold{Name: e.lock, Token: e.assigned.token}]
+		return sight{gone: read && !good}
+	}
+	o, read := j.snapshot.Partitions[e.lock]
+	switch {
+	case !read || e.changed >= t.looks.number:
+		return sight{later: !read && !inWindow && e.state == free}
+	case t.reconciling[e]:
+		return sight{read: true, own: true, wait: never, row: o.Observation}
+	case e.state == free:
+		_, e.leases = j.claimableIn(lockRow(o), e.history)
+	default:
+		e.leases = true
+	}
+	if e.leases && !o.LeasesRead {
+		return sight{}
+	}
+	x = sight{read: true, row: o.Observation, own: j.names(o), unreadable: o.LeasesRead && j.snapshot.Unreadable[e.lock] != nil}
+	x.wait, _ = j.claimableIn(o, e.history)
+	return x
+}
+
+func (t *term) judge(s table.GroupSnapshot) judge {
+	return judge{snapshot: s, own: t.hold, lease: t.m.config.Lease, missing: t.m.missing, promised: t.m.promised}
+}
+
+// learn keeps what was seen of partitions, and of members whose rows are missing.
+func (t *term) learn(s table.GroupSnapshot) {
+	t.m.learnMembers(s)
+	t.looks.members = 0
+	for _, o := range s.Members {
+		if lives(o) {
+			t.looks.members++
+		}
+	}
+	t.m.metrics.members.Store(int64(t.looks.members))
+	for lock, o := range s.Partitions {
+		e := t.m.inventory.byLock[lock]
+		if e == nil {
+			continue // of another list
+		}
+		assumed := t.m.config.Lease
+		for _, with := range named(o) {
+			assumed = max(assumed, t.m.promised[with])
+		}
+		if o.Promise != nil {
+			assumed = max(assumed, o.Promise.Lease)
+		}
+		e.history.learn(o, assumed)
+	}
+	t.warn(s)
+	newer := 0
+	for name, err := range s.Unreadable {
+		if errors.Is(err, table.ErrNewer) {
+			newer++
+			continue
+		}
+		t.m.problems.Note(fmt.Errorf("%q: %w", name, err))
+	}
+	if newer > 0 {
+		t.m.problems.Note(fmt.Errorf("%d of the group's rows were %w, and are left to it: update this program", newer, table.ErrNewer))
+	}
+}
+
+// warn says that plain locks have partitions' names, once for each term of theirs.
+func (t *term) warn(s table.GroupSnapshot) {
+	var plain []table.PartitionRow
+	for lock, o := range s.Partitions {
+		e := t.m.inventory.byLock[lock]
+		if e != nil && o.Confirmed() && o.Promise != nil && o.Promise.With == "" && o.At.Sub(o.Heartbeat) < o.Promise.Lease && e.history.plain != o.Token {
+			e.history.plain, plain = o.Token, append(plain, o)
+		}
+	}
+	if len(plain) == 0 {
+		return
+	}
+	first := slices.MinFunc(plain, func(a, b table.PartitionRow) int { return cmp.Compare(a.Name, b.Name) })
+	t.m.log.Warn("a plain lock has the name of a partition: no member works on that until the lock is released", "partition", t.m.inventory.byLock[first.Name].name,
+		"lock", first.Name, "holder", first.Holder(), "token", first.Token, "partitions", len(plain))
+}

@@ -1,0 +1,131 @@
+package group
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/options"
+)
+
+// outcome is what the work of an assignment has returned.
+type outcome struct {
+	of  *assignment
+	err error
+}
+
+// returned is what work has returned and the loop does not know of yet.
+type returned struct {
+	mu   sync.Mutex
+	list []outcome
+	wake chan struct{} // has room for one
+}
+
+func (r *returned) put(o outcome) {
+	r.mu.Lock()
+	r.list = append(r.list, o)
+	r.mu.Unlock()
+	signal(r.wake)
+}
+
+func signal(wake chan struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+func (r *returned) take() []outcome {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := r.list
+	r.list = nil
+	return list
+}
+
+// takeReturned takes in what work has returned, of whatever term.
+func (m *member) takeReturned() []outcome {
+	done := m.returned.take()
+	for _, o := range done {
+		if o.of.busy == o.of {
+			o.of.busy = nil
+		}
+		m.stuck.CompareAndSwap(o.of, nil)
+	}
+	return done
+}
+
+// collect takes in what work has returned. What is revoked is released at once if it was the last, or a fiftieth of a
+// lease later, with what returns meanwhile.
+func (t *term) collect() {
+	clock := t.m.config.Clock
+	for _, o := range t.m.takeReturned() {
+		a := o.of
+		switch {
+		case a.in != t:
+			t.soon(0) // it may be claimed now
+		case a.state == revoking && a.assigned == a:
+			t.releases.sooner(clock, t.m.config.Lease/50)
+		case a.state == held && a.assigned == a && a.ctx.Err() == nil && !t.leaving():
+			t.returnedEarly(a, o.err)
+		}
+	}
+	if t.releases.on && !t.m.inventory.works(t, true) {
+		t.releases.sooner(clock, 0)
+	}
+}
+
+// returnedEarly does what the program wants of work that has returned before its context had ended.
+func (t *term) returnedEarly(a *assignment, err error) {
+	t.saidEarly(a, err)
+	clock, lease := t.m.config.Clock, t.m.config.Lease
+	if clock.Now().Ran(a.began) >= lease {
+		a.pause.Reset()
+		a.rest = suspicion{}
+	}
+	switch t.m.config.OnReturn {
+	case options.KeepIdle:
+	case options.Release:
+		a.rest.fail(clock, lease, errReturned)
+		t.revoke(a.entry, errReturned)
+	default:
+		a.again.set(clock, a.pause.Pause(clock))
+		t.idle = append(t.idle, a)
+	}
+}
+
+var errReturned = errors.New("its work has returned early")
+
+// saidEarly logs it once for each time of having a partition: what returns again and again is for Debug.
+func (t *term) saidEarly(a *assignment, err error) {
+	log := t.m.log.Warn
+	if a.said {
+		log = t.m.log.Debug
+	}
+	a.said = true
+	log("the work of a partition has returned before its context had ended", "partition", a.name, "token", a.token, "err", err, "then", t.m.config.OnReturn)
+}
+
+// restarts is the time until work that returned early begins again.
+func (t *term) restarts() time.Duration {
+	soonest := never
+	for _, a := range t.idle {
+		soonest = min(soonest, a.again.left(t.m.config.Clock))
+	}
+	return soonest
+}
+
+// restart begins such work again.
+func (t *term) restart() {
+	idle := t.idle[:0]
+	for _, a := range t.idle {
+		switch {
+		case a.state != held || a.assigned != a || a.ctx.Err() != nil:
+		case a.again.left(t.m.config.Clock) > 0:
+			idle = append(idle, a)
+		default:
+			t.work(a)
+		}
+	}
+	t.idle = idle
+}

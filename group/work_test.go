@@ -1,0 +1,221 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+)
+
+// doing starts a member whose work is do.
+func (c *cluster) doing(id string, partitions Partitions, do func(ctx context.Context, p Partition) error, opts ...spindle.Option) *process {
+	p := c.process(id, partitions)
+	p.Group = New(nil, "locktable", "orders", partitions, append([]spindle.Option{c.seamOf(p.link), spindle.WithID(id), WithWork(do), WithInitialDelay(0),
+		spindle.WithLogger(slog.New(slog.NewTextHandler(p.log, nil)))}, opts...)...)
+	c.run(p)
+	return p
+}
+
+// Work that returns early begins again under its token, at once at first and then ever later, whatever it returned. That is
+// said once.
+func TestWorkThatReturnsEarlyBeginsAgain(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		var mu sync.Mutex
+		var begun []time.Time
+		tokens := map[spindle.Token]bool{}
+		a := c.doing("a", Numbered(1), func(ctx context.Context, p Partition) error {
+			mu.Lock()
+			defer mu.Unlock()
+			begun, tokens[p.Token()] = append(begun, time.Now()), true
+			return errors.New("the queue is away")
+		})
+		c.sleep(10 * lease)
+		n := len(begun)
+		require.Greater(t, n, 12)
+		assert.Len(t, tokens, 1)
+		assert.Less(t, begun[1].Sub(begun[0]), lease/20)
+		assert.InDelta(t, lease, begun[n-1].Sub(begun[n-2]), float64(lease/8))
+		has, _ := a.Has("0")
+		assert.True(t, has, "the partition stays")
+		assert.Equal(t, 1, strings.Count(a.log.String(), "level=WARN"))
+		assert.Contains(t, a.log.String(), "the queue is away")
+		c.end(a)
+	})
+}
+
+// Work that has run for a lease is begun again at once: what went wrong before is over.
+func TestThePauseBeforeWorkBeginsAgainIsForgottenOnceItRuns(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		var runs atomic.Int32
+		a := c.doing("a", Numbered(1), func(ctx context.Context, p Partition) error {
+			if runs.Add(1)%10 == 0 {
+				time.Sleep(2 * lease)
+			}
+			return nil
+		})
+		c.sleep(100 * lease)
+		assert.Greater(t, int(runs.Load()), 100, "each ten take about seven leases")
+		c.end(a)
+	})
+}
+
+// By option, work that is done leaves its partition idle, or releases it for a while.
+func TestWhatHappensWhenWorkReturnsEarlyIsAnOption(t *testing.T) {
+	for _, do := range []EarlyReturn{KeepIdle, Release} {
+		inVirtualTime(t, func(c *cluster) {
+			var mu sync.Mutex
+			begun, tokens := 0, map[spindle.Token]bool{}
+			a := c.doing("a", Numbered(1), func(ctx context.Context, p Partition) error {
+				mu.Lock()
+				defer mu.Unlock()
+				begun++
+				tokens[p.Token()] = true
+				return nil
+			}, WithEarlyReturn(do))
+			c.sleep(20 * lease)
+			has, _ := a.Has("0")
+			if do == KeepIdle {
+				assert.Equal(t, 1, begun)
+				assert.True(t, has)
+			} else {
+				assert.Len(t, tokens, begun, "each under a token of its own")
+				assert.InDelta(t, 11, begun, 3, "a tenth of a lease later at first, then up to three")
+				assert.False(t, has)
+			}
+			c.end(a)
+		})
+	}
+}
+
+// A partition that is paused is nobody's, until it is resumed under a new token. Others are not disturbed.
+func TestAPartitionIsPausedAndResumed(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.shared(8)
+		name := a.Held()[0].Name()
+		_, before := a.Has(name)
+		c.begins()
+		require.NoError(t, a.Pause(name))
+		c.sleep(5 * lease)
+		has, _ := a.Has(name)
+		assert.False(t, has)
+		assert.Equal(t, 7, c.worked())
+		assert.NoError(t, a.Health())
+		assert.NoError(t, a.Balanced(context.Background()))
+		require.NoError(t, a.Resume(name))
+		c.until(lease/20, "all to be worked on", func() bool { return c.worked() == 8 })
+		_, after := a.Has(name)
+		assert.Greater(t, after, before)
+		assert.Equal(t, 1, c.begins())
+		require.NoError(t, a.Pause(name))
+		c.until(lease/20, "a to release it", func() bool { return c.worked() == 7 })
+		a.stop()
+		<-a.done
+		c.until(lease, "b to have all: it is not paused there", spreadOver(8, b))
+		assert.ErrorContains(t, b.Pause("99"), `pause: group "orders": partition "99" is not in the list`)
+		assert.Error(t, b.Resume("99"))
+		assert.Error(t, b.LetGo("99"))
+		c.end(b)
+	})
+}
+
+// The work of a partition that is let go is not waited for: the partition moves while it hangs.
+func TestAPartitionWhoseWorkHangsIsLetGo(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.process("a", Numbered(4))
+		free := c.hung(a)
+		c.run(a)
+		c.until(lease, "a to have all", spreadOver(4, a))
+		c.sleep(2 * lease)
+		b := c.start("b", Numbered(4))
+		c.until(3*lease, "a to revoke two", func() bool { return a.has() == 2 })
+		c.sleep(2 * lease)
+		require.Zero(t, b.has())
+		for _, e := range a.inventory.all {
+			if has, _ := a.Has(e.name); !has {
+				require.NoError(t, a.LetGo(e.name))
+			}
+		}
+		c.until(lease/2, "b to have its share", func() bool { return b.has() == 2 })
+		assert.Len(t, c.clash, 2)
+		c.clash = nil // that is what was asked for
+		free()
+		c.sleep(lease)
+		assert.Equal(t, 2, a.has())
+		c.end(a, b)
+	})
+}
+
+// Balanced is over when the member has its share, and blocks again while something moves.
+func TestBalancedWaitsForTheOwnShare(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		p := c.process("z", Numbered(8))
+		assert.ErrorContains(t, p.Balanced(context.Background()), "Run was not called")
+		a := c.start("a", Numbered(8))
+		require.NoError(t, a.Balanced(context.Background()))
+		assert.Equal(t, 8, a.has())
+		c.sleep(2 * lease)
+		free := c.hung(a)
+		b := c.start("b", Numbered(8))
+		c.until(3*lease, "a to revoke its half", func() bool { return a.has() == 4 })
+		limited, cancel := context.WithTimeout(context.Background(), lease)
+		defer cancel()
+		assert.ErrorIs(t, a.Balanced(limited), context.DeadlineExceeded)
+		limited, cancel = context.WithTimeout(context.Background(), lease)
+		defer cancel()
+		assert.ErrorIs(t, b.Balanced(limited), context.DeadlineExceeded)
+		free()
+		require.NoError(t, a.Balanced(context.Background()))
+		require.NoError(t, b.Balanced(context.Background()))
+		assert.Equal(t, []int{4, 4}, []int{a.has(), b.has()})
+		done := make(chan error, 1)
+		b.link.Cut()
+		c.until(2*lease, "b to lose its term", func() bool { return b.has() == 0 })
+		go func() { done <- b.Balanced(context.Background()) }()
+		c.sleep(0)
+		b.stop()
+		b.link.Mend()
+		<-b.done
+		assert.ErrorContains(t, <-done, "has ended")
+		c.end(a)
+	})
+}
+
+// An observer is told of each partition that comes and goes, with its token and the reason.
+func TestAnObserverIsToldOfPartitions(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		var mu sync.Mutex
+		var seen []spindle.Event
+		observe := spindle.WithObserver(func(e spindle.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			if e.Partition != "" {
+				seen = append(seen, e)
+			}
+		})
+		a := c.start("a", Numbered(2), observe)
+		c.until(lease, "a to have all", spreadOver(2, a))
+		_, token := a.Has("0")
+		c.sleep(2 * lease)
+		b := c.start("b", Numbered(2))
+		c.until(3*lease, "an even spread", spreadOver(2, a, b))
+		c.end(a)
+		require.Len(t, seen, 4)
+		for i, kind := range []spindle.EventKind{spindle.PartitionAssigned, spindle.PartitionAssigned, spindle.PartitionRevoked, spindle.PartitionRevoked} {
+			assert.Equal(t, kind, seen[i].Kind)
+			assert.Equal(t, token, seen[i].Token)
+		}
+		assert.ElementsMatch(t, []string{"0", "1"}, []string{seen[0].Partition, seen[1].Partition})
+		assert.ErrorIs(t, seen[2].Err, ErrMoved)
+		assert.ErrorIs(t, seen[3].Err, context.Canceled)
+		c.end(b)
+	})
+}

@@ -1,0 +1,152 @@
+package table
+
+import (
+	"context"
+	"time"
+)
+
+// A GroupQuery is what a member's look reads of its group, in one snapshot: nothing may be concluded from two. The head of
+// the plan is always read.
+type GroupQuery struct {
+	Members    bool     // all members, with their promises
+	Body       bool     // of the plan
+	Holds      []Hold   // whether the lease rows of these are there
+	Rows       []string // the lock rows of these partitions
+	WithLeases []string // the lock rows and all lease rows of these
+	All        bool     // all of this, of every partition that has a row
+}
+
+// A GroupSnapshot is what a look shows of a group.
+type GroupSnapshot struct {
+	At         time.Time
+	Members    map[string]Observation // by the name of their slot; nil: not read
+	Plan       Token                  // of the published plan; 0: there is none
+	Body       string                 // of the plan, if it was asked for; "": there is none that goes with the head
+	Good       map[Hold]bool
+	Partitions map[string]PartitionRow
+	Unreadable map[string]error // by name: members and partitions whose lease rows can't be read
+}
+
+// A PartitionRow is a partition in a snapshot.
+type PartitionRow struct {
+	Observation
+	LeasesRead bool // its lease rows were read too
+}
+
+// manyRanges is when one range over all partitions of a group is cheaper to read than one for each.
+const manyRanges = 2000
+
+// LookAtGroup reads what is asked of a group in one RPC.
+func (t Table) LookAtGroup(ctx context.Context, group string, q GroupQuery) (GroupSnapshot, error) {
+	var rows []Row
+	var at time.Time
+	for about := time.Now(); ; about = at {
+		var err error
+		if rows, at, err = t.Store.Read(ctx, "look", Present, q.keys(group, about)); err != nil {
+			return GroupSnapshot{}, err
+		}
+		if q.All || !at.After(about.Add(12*time.Hour)) {
+			break
+		}
+	}
+	s := GroupSnapshot{At: at, Good: map[Hold]bool{}, Partitions: map[string]PartitionRow{}, Unreadable: map[string]error{}}
+	byName, byLock := index(rows), leasesOf(rows)
+	s.Plan, s.Body = planIn(group, byName)
+	slots, partitions := partsIn(group, rows)
+	if q.All {
+		q.Members, q.WithLeases = true, partitions
+	}
+	if q.Members {
+		s.Members = map[string]Observation{}
+		for _, name := range slots {
+			o, err := observe(name, at, byName, byLock[name])
+			s.Members[name] = o
+			s.note(name, err)
+		}
+	}
+	for _, h := range q.Holds {
+		_, s.Good[h] = byName[h.Key()]
+	}
+	for _, name := range q.Rows {
+		s.see(name, PartitionRow{Observation: lockRow(name, at, byName)}, nil)
+	}
+	for _, name := range q.WithLeases {
+		o, err := observe(name, at, byName, byLock[name])
+		s.see(name, PartitionRow{o, true}, err)
+	}
+	return s, nil
+}
+
+func (s GroupSnapshot) see(name string, p PartitionRow, err error) {
+	s.Partitions[name] = p
+	s.note(name, err)
+}
+
+func (s GroupSnapshot) note(name string, err error) {
+	if err != nil {
+		s.Unreadable[name] = err
+	}
+}
+
+// keys are those of what is asked. The time only bounds what is read of lease rows: they are those of tokens up to a day
+// later.
+func (q GroupQuery) keys(group string, about time.Time) Keys {
+	if q.All {
+		return Keys{All: true, Prefix: GroupPrefix(group)}
+	}
+	keys := Keys{Names: []string{planHead(group)}}
+	if q.Body {
+		keys.Names = append(keys.Names, planBody(group))
+	}
+	if q.Members {
+		keys.Ranges = append(keys.Ranges, membersOf(GroupPrefix(group)))
+	}
+	for _, h := range q.Holds {
+		keys.Names = append(keys.Names, h.Key())
+	}
+	keys.Names = append(keys.Names, q.Rows...)
+	if len(q.WithLeases) > manyRanges {
+		all := PartitionName(group, "")
+		keys.Ranges = append(keys.Ranges, Range{all, all + "\U0010FFFF"})
+		return keys
+	}
+	more := withLeases(q.WithLeases, about)
+	keys.Names, keys.Ranges = append(keys.Names, more.Names...), append(keys.Ranges, more.Ranges...)
+	return keys
+}
+
+// membersOf are the rows of all members of the group whose locks' names begin so.
+func membersOf(prefix string) Range { return Range{prefix + "member/0000", prefix + "member/9999_~"} }
+
+// partsIn are the members and partitions of the group that have a row, even if that is only a lease row.
+func partsIn(group string, rows []Row) (slots, partitions []string) {
+	seen := map[string]bool{}
+	for _, row := range rows {
+		name := row.Name
+		if lock, ok := lockOf(name); ok {
+			name = lock
+		}
+		part, ok := PartOf(name)
+		if !ok || part.Group != group || seen[name] {
+			continue
+		}
+		seen[name] = true
+		if part.Partition == "" {
+			slots = append(slots, name)
+		} else {
+			partitions = append(partitions, name)
+		}
+	}
+	return slots, partitions
+}
+
+// leasesOf are the lease rows, by the lock that they are of.
+func leasesOf(rows []Row) map[string][]Row {
+	leases := map[string][]Row{}
+	for _, row := range rows {
+		if lock, ok := lockOf(row.Name); ok {
+			leases[lock] = append(leases[lock], row)
+		}
+	}
+	return leases
+}

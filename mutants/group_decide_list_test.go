@@ -1,0 +1,59 @@
+//go:build mutants
+
+package mutants
+
+import "slices"
+
+const decideGo = "group/decide.go"
+
+// The decision about partitions, row by row of its table.
+var groupDecideMutants = slices.Concat(of("./group", slices.Concat(freeRows, heldRows, unresolvedRows)...), decisionMutants)
+
+func row(name, old, new string) mutant {
+	return one(name, "TestTheTableOfTheDecision", decideGo, old, new)
+}
+
+var freeRows = []mutant{
+	row("free: rows that name this term are nobody's", "\tcase x.read && x.own:\n", "\tcase false:\n"),
+	row("free: claimed without a plan", "case !l.planned || !l.mine || l.busy", "case !l.mine || l.busy"),
+	row("free: claimed though it is another's to have", "case !l.planned || !l.mine || l.busy", "case !l.planned || l.busy"),
+	row("free: claimed while its work goes on", "!l.mine || l.busy || !l.acting", "!l.mine || !l.acting"),
+	row("free: claimed after the term", "l.busy || !l.acting || l.leaving:", "l.busy || l.leaving:"),
+	row("free: claimed by a member that leaves", "l.busy || !l.acting || l.leaving:", "l.busy || !l.acting:"),
+	row("free: claimed before its back-off is over", "\tcase l.backoff > 0:\n\t\treturn toLeave, l.backoff\n\tcase x.later:", "\tcase false:\n\t\treturn toLeave, l.backoff\n\tcase x.later:"),
+	row("free: what was left out is read at once", "\t\treturn toLeave, l.backoff\n\tcase x.later:", "\t\treturn toLeave, l.backoff\n\tcase false:"),
+	row("free: claimed unread", "\tcase !x.read:\n\t\treturn toLeave, 0\n\tcase x.unreadable:\n\t\treturn toNote, awaited\n\tcase x.wait", "\tcase false:\n\t\treturn toLeave, 0\n\tcase x.unreadable:\n\t\treturn toNote, awaited\n\tcase x.wait"),
+	row("free: what can't be read is not said", "\tcase x.unreadable:\n\t\treturn toNote, awaited\n\tcase x.wait", "\tcase false:\n\t\treturn toNote, awaited\n\tcase x.wait"),
+	row("free: another's is not awaited", "\tcase x.wait == never:\n", "\tcase false:\n"),
+	row("free: claimed too soon", "\tcase x.wait > 0:\n", "\tcase false:\n"),
+}
+
+var heldRows = []mutant{
+	row("held: kept without its lease row", "\t\tcase x.gone:\n", "\t\tcase false:\n"),
+	row("held: kept after the term", "\t\tcase !l.acting:\n", "\t\tcase false:\n"),
+	row("held: revoked without a plan", "case l.planned && !l.mine && !l.leaving && l.room:", "case !l.mine && !l.leaving && l.room:"),
+	row("held: revoked though it is to be had", "case l.planned && !l.mine && !l.leaving && l.room:", "case l.planned && !l.leaving && l.room:"),
+	row("held: revoked one by one by a member that leaves", "case l.planned && !l.mine && !l.leaving && l.room:", "case l.planned && !l.mine && l.room:"),
+	row("held: revoked with many others", "case l.planned && !l.mine && !l.leaving && l.room:", "case l.planned && !l.mine && !l.leaving:"),
+}
+
+var unresolvedRows = []mutant{
+	row("unresolved: wanted by a member that leaves", "wanted := l.planned && l.mine && !l.leaving\n", "wanted := l.planned && l.mine\n"),
+	row("unresolved: cleared unread", "\tcase !x.read:\n\t\treturn toLeave, 0\n\tcase x.unreadable:\n\t\treturn toNote, awaited\n\tcase !x.own", "\tcase false:\n\t\treturn toLeave, 0\n\tcase x.unreadable:\n\t\treturn toNote, awaited\n\tcase !x.own"),
+	row("unresolved: cleared though it can't be read", "\tcase x.unreadable:\n\t\treturn toNote, awaited\n\tcase !x.own", "\tcase false:\n\t\treturn toNote, awaited\n\tcase !x.own"),
+	row("unresolved: never cleared", "\tcase !x.own:\n", "\tcase false:\n"),
+	row("unresolved: claimed while its work goes on", "case wanted && (l.busy || !l.acting):", "case wanted && !l.acting:"),
+	row("unresolved: claimed after the term", "case wanted && (l.busy || !l.acting):", "case wanted && l.busy:"),
+	row("unresolved: tried before its back-off is over", "\tcase l.backoff > 0:\n\t\treturn toLeave, l.backoff\n\tcase wanted", "\tcase false:\n\t\treturn toLeave, l.backoff\n\tcase wanted"),
+	row("unresolved: freed though it is to be had", "\tcase wanted && x.wait == 0:\n", "\tcase false:\n"),
+	row("unresolved: claimed though it is another's too", "\tcase wanted && x.wait == 0:\n", "\tcase wanted:\n"),
+	row("unresolved: freed without a plan", "\tcase l.planned || l.leaving:\n", "\tcase true:\n"),
+}
+
+var decisionMutants = of("./group",
+	one("room for any number that move", "TestManyPartitionsMoveSomeAtATime", decideGo, "\t\t\tf.room--\n", ""),
+	one("the last look that any asks for", "TestADecisionIsOfAllPartitions", decideGo, "d.next = min(d.next, next)", "d.next = max(d.next, next)"),
+	one("what was not read is ignored", "TestADecisionIsOfAllPartitions", decideGo, "\t\t\td.again = true\n", ""),
+	one("what others have is not awaited", "TestADecisionIsOfAllPartitions", decideGo, "\t\t\td.awaits = true\n", ""),
+	one("a suspect is tried as often as ever", "TestASuspectIsTriedLessAndLessOften", inventoryGo, "s.pause = min(max(2*s.pause, lease/10), 3*lease)", "s.pause = lease / 10"),
+)

@@ -1,0 +1,96 @@
+//go:build mutants
+
+package mutants
+
+import "slices"
+
+const (
+	executorGo = "group/executor.go"
+	fitnessGo  = "group/fitness.go"
+	leaveGo    = "group/leave.go"
+	requestsGo = "group/requests.go"
+	workGo     = "group/work.go"
+)
+
+// What a member does about its requests that fail, about itself, and about what its program asks for.
+var groupMemberMutants = slices.Concat(groupRequestMutants, fitnessMutants, groupJoinMutants, groupWorkMutants)
+
+var groupRequestMutants = of("./group",
+	one("no halves of what has failed", "TestOnePartitionThatNobodyCanClaimCostsTheOthersNothing", movesGo,
+		"\t\tsplit(c, 0)\n", "\t\tfor _, e := range c.entries {\n\t\t\te.doubt(t.looks.number)\n\t\t}\n\t\tt.soon(t.redo.Pause(t.m.config.Clock))\n"),
+	one("a suspect is claimed with others", "TestASuspectIsClaimedAlone", movesGo,
+		"if e.suspect.since != (elect.Instant{}) {", "if false {"),
+	one("members that are in each other's way go on", "TestCommitsThatAreAbortedGoOneAtATime", executorGo,
+		"case x.single, x.crowded.wait(x.clock) > 0:", "case x.single:"),
+	one("a member that is sick goes on as ever", "TestAClaimThatFailsIsTriedLessAndLessOften", movesGo,
+		"\tt.exec.slow(t.progress.sick())\n", ""),
+)
+
+var fitnessMutants = of("./group",
+	one("an outage makes members rest", "TestOutagesThatAllMembersHaveCostNoRest", fitnessGo,
+		"if silent && !useless {", "if silent && !useless && false {"),
+	one("one useless term after an outage costs nothing", "TestRests", fitnessGo,
+		"if silent && !useless {", "if silent {"),
+	one("rests are all alike", "TestRests", fitnessGo,
+		"f.pause = min(max(2*pause, f.lease), longest)", "f.pause = min(f.lease, longest)"),
+	one("a term that lasts is no new beginning", "TestRests", fitnessGo,
+		"if e.lasted >= longestRest*f.lease && !useless {", "if false && !useless {"),
+	one("who holds something is never useless", "TestAMemberThatCanNotReleaseLeavesItToOthers", fitnessGo,
+		"(p.sick() || holds == 0)", "holds == 0"),
+	one("one partition that fails makes a member sick", "TestOnePartitionThatNobodyCanClaimCostsTheOthersNothing", fitnessGo,
+		"return len(p.alone) >= 2", "return len(p.alone) >= 1"),
+	one("no trial after a useless term", "TestRests", fitnessGo,
+		"longest, f.trial = longestUselessRest*f.lease, true", "longest, f.trial = longestUselessRest*f.lease, false"),
+	one("a trial without an end", "TestAMemberThatCanNotClaimLeavesItToOthers", groupTermGo,
+		"t.planning.full, t.trial = true, false", "t.planning.full, t.trial = false, false"),
+	one("who is in no group is healthy", "TestAMemberThatIsNotInTheGroupIsUnhealthyAfterThreeLeases", groupHealthGo,
+		"\tnote(\"it is not in the group\", m.out, m.failing)\n", ""),
+	one("who can't claim a partition is healthy", "TestOnePartitionThatNobodyCanClaimCostsTheOthersNothing", groupHealthGo,
+		"for _, e := range m.inventory.suspects {", "for _, e := range m.inventory.suspects[:0] {"),
+	one("balanced while work is to return", "TestBalancedWaitsForTheOwnShare", groupHealthGo,
+		"|| e.state == held && e.mine {", "|| e.state == held && e.mine || e.state == revoking {"),
+)
+
+var groupJoinMutants = of("./group",
+	one("a slot that has vanished is claimed at once", "TestASlotWhoseRowsHaveVanishedIsLeftAlone", joinGo,
+		" && !m.waitsFor(name, s.At) {", " {"),
+	one("the highest slots may vanish", "TestASlotWhoseRowsHaveVanishedIsLeftAlone", joinGo,
+		"\t\t\ttop = max(top, p.Slot)\n", "\t\t\ttop = max(top, 0*p.Slot)\n"),
+	one("an age that was never lived", "TestAReclaimingMemberThatEndsWheneverItStartsTakesNothing", joinGo,
+		"s.Heartbeat.Sub(s.Token.Time()) >= s.Promise.Lease {", "true {"),
+	one("an age that is handed down", "TestACrashLoopWithReclaimKeepsItsShareFromNobody", joinGo,
+		"s.Heartbeat.Sub(s.Token.Time()) >= s.Promise.Lease {", "s.Heartbeat.Sub(since(s.Observation).Time()) >= s.Promise.Lease {"),
+	one("the age of a member with another list", "TestAMemberThatReclaimsWithAnotherListIsNew", joinGo,
+		"s.Promise.Plan == m.list.Digest() && ", ""),
+	one("releases before the others know", "TestAUselessMemberWithWorkThatHangsLeavesItsShareToOthers", movesGo,
+		"if t.leaving() && !t.leave.marked {", "if false {"),
+	one("who can't look keeps what it has", "TestAMemberThatCanNotLookReleasesWhatItHas", groupTermGo,
+		"errors.Is(reason, errBlind) && t.lease.Held() {", "errors.Is(reason, errBlind) && false {"),
+	one("who leaves publishes no plan", "TestAMemberThatLeavesPublishesThePlanWithoutIt", leaveGo,
+		"\tif t.publishing {\n", "\tif true {\n"),
+)
+
+var groupWorkMutants = of("./group",
+	one("work that returns early is over", "TestWorkThatReturnsEarlyBeginsAgain", workGo,
+		"\t\tt.idle = append(t.idle, a)\n", ""),
+	one("work that returns early begins as soon each time", "TestWorkThatReturnsEarlyBeginsAgain", workGo,
+		"a.again.set(clock, a.pause.Pause(clock))", "a.again.set(clock, lease/50)"),
+	one("a pause before work is never forgotten", "TestThePauseBeforeWorkBeginsAgainIsForgottenOnceItRuns", workGo,
+		"\t\ta.pause.Reset()\n", ""),
+	one("what is released early is claimed at once", "TestWhatHappensWhenWorkReturnsEarlyIsAnOption", decideGo,
+		"max(e.suspect.left(f.now), e.rest.left(f.now))", "e.suspect.left(f.now)"),
+	one("idle work begins again", "TestWhatHappensWhenWorkReturnsEarlyIsAnOption", workGo,
+		"\tcase options.KeepIdle:\n", "\tcase options.KeepIdle + 100:\n"),
+	mutant{"a paused partition is claimed", "TestAPartitionIsPausedAndResumed", []edit{
+		{decideGo, "l.mine, l.busy = e.mine && !e.paused, ", "l.mine, l.busy = e.mine, "},
+		{looksGo, "e.mine && !e.paused && e.state == free", "e.mine && e.state == free"},
+		{movesGo, "e.mine && !e.paused && t.acts()", "e.mine && t.acts()"},
+		{movesGo, "\tcase e.paused:\n", "\tcase false:\n"},
+	}},
+	one("a pause is a move", "TestTheCauseSaysWhatTheProgramAskedFor", requestsGo,
+		"t.revoke(e, ErrPaused)", "t.revoke(e, ErrMoved)"),
+	one("a pause without an end", "TestAPartitionIsPausedAndResumed", requestsGo,
+		"delete(r.paused, partition)", "r.paused[partition] = true"),
+	one("work that is let go is waited for", "TestAPartitionWhoseWorkHangsIsLetGo", movesGo,
+		"e.busy == e.assigned && !e.assigned.let:", "e.busy == e.assigned:"),
+)

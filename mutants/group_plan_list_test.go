@@ -1,0 +1,87 @@
+//go:build mutants
+
+package mutants
+
+import "slices"
+
+const (
+	publishedGo  = "internal/table/published.go"
+	planGo       = "internal/plan/plan.go"
+	planAssignGo = "internal/plan/assign.go"
+	planListGo   = "internal/plan/list.go"
+	planNextGo   = "internal/plan/next.go"
+	planTextGo   = "internal/plan/text.go"
+)
+
+// How members agree on who is assigned what.
+var groupPlanMutants = slices.Concat(planningMutants, nextPlanMutants, planTextMutants)
+
+var planningMutants = of("./group",
+	one("the age of heartbeats counts", "TestAMemberCountsUntilItIsEvicted", planningGo,
+		"if !present(o) || s.Unreadable[name] != nil {", "if !present(o) || !lives(o) || s.Unreadable[name] != nil {"),
+	one("a group that begins waits for nobody", "TestTheFirstMemberWaitsForOthersForAThirdOfALease", planningGo,
+		"return max(min(last.Add(p.delay)", "return 0 * max(min(last.Add(p.delay)"),
+	one("a group that has lost all its members waits for nobody", "TestAGroupThatBeginsBeginsItsWorkOnce", planningGo,
+		"\tfor _, m := range p.members {\n\t\tif slices.ContainsFunc(p.known", "\tfor _, m := range p.members {\n\t\tif p.known != nil || slices.ContainsFunc(p.known"),
+	one("no trial", "TestAMemberWhoseClaimsNeverSucceedLeavesItsShareToOthers", planningGo,
+		"Trial: o.Promise.Trial}", "Trial: false}"),
+	one("a plan of a newer version is replaced", "TestAPlanOfANewerVersionIsLeftAlone", planningGo,
+		"\t\tp.newer = err\n", "\t\t_ = err\n"),
+	one("a garbled plan is never replaced", "TestAPlanThatIsDeletedOrGarbledIsPublishedAgain", planningGo,
+		"\tcase errors.Is(err, plan.ErrNewer):\n", "\tcase errors.Is(err, plan.ErrNewer), err != nil:\n"),
+	one("a plan is published without comparing", "TestOfTwoThatPublishAPlanTheFirstCounts", publishedGo,
+		"if TokenAt(rows[planHead(group)].Token) != seen {", "if false {"),
+	one("a body of another token than the head's", "TestABodyThatDoesNotGoWithTheHeadIsNoPlan", publishedGo,
+		"if TokenAt(body.Token) != head {", "if false {"),
+	one("an identity that is not kept", "TestPodsThatComeBackHaveTheirOwnAgain", planningGo,
+		"if o.Promise.Keep > 0 {", "if false {"),
+	one("all weigh the same", "TestSharesFollowWeights", planningGo,
+		"Weight: cmp.Or(o.Promise.Weight, 1)", "Weight: 1"),
+)
+
+var nextPlanMutants = of("./internal/plan",
+	one("what a member has is not kept", "TestTheFewestPartitionsMove", planAssignGo,
+		"if e.owner != none && eligible[e.owner] {", "if false && eligible[e.owner] {"),
+	one("the remainder moves", "TestTheFewestPartitionsMove", planAssignGo,
+		"if a.load[i]+kept[i] > quota[i] {", "if false {"),
+	one("weights are ignored", "TestSharesAreInProportionToWeights", planAssignGo,
+		"a.level(left, full, kept, quota, func(i int) int { return a.members[i].Weight })", "a.level(left, full, kept, quota, func(int) int { return 1 })"),
+	one("a trial has its whole share", "TestAMemberOnTrialHasOnePartition", planAssignGo,
+		"quota[i] = min(share(total, m.Weight, sum), 1)", "quota[i] = share(total, m.Weight, sum)"),
+	one("a member that has more than its share takes part", "TestTheOthersShareWhatIsLeft", planAssignGo,
+		"{ return a.load[i] > quota[i] })", "{ return a.load[i] > 1000*quota[i] })"),
+	one("a member that is back gets any", "TestAMemberThatIsBackHasItsOwn", planAssignGo,
+		"if home == none || room[home] <= 0 {", "if true || room[home] <= 0 {"),
+	one("others give up any for a member that is back", "TestAMemberThatIsBackHasItsOwn", planAssignGo,
+		"\t\tcase home != none && room[home] > 0:\n", "\t\tcase home != none && room[home] > 1000:\n"),
+	one("a memory without an end", "TestAMemoryExpires", planNextGo,
+		"if e.Until > now.UnixMilli() {", "if e.Until > 0 {"),
+	one("a memory begins anew with each plan", "TestAMemoryExpires", planNextGo,
+		"h.former = q.remember(e)", "h.former = q.remember(evicted{e.ID, max(e.Until, now.Add(time.Minute).UnixMilli())})"),
+	one("the order of members matters", "TestTheOrderOfMembersDoesNotMatter", planGo,
+		"return cmp.Or(cmp.Compare(a.Slot, b.Slot), cmp.Compare(b.Token, a.Token))", "return 0"),
+	one("another order in the same version", "TestThePlanIsTheSameInEveryBuildOfItsVersion", planAssignGo,
+		"return mix(mix(uint64(slot+1)*golden) ^ entry)", "return mix(mix(uint64(slot)*golden) ^ entry)"),
+	one("a digest by the order of the names", "TestAListIsTheSameInAnyOrder", planListGo,
+		"sorted := slices.Sorted(slices.Values(names))", "sorted := slices.Clone(names)"),
+	one("another term in a slot is not published", "TestWhatIsPublished", planGo,
+		"return slices.Equal(p.members, q.members) &&",
+		"return slices.EqualFunc(p.members, q.members, func(a, b Member) bool { a.Token = b.Token; return a == b }) &&"),
+	one("names that nobody has stay in the plan", "TestNamesOfNobodyAreDropped", planNextGo,
+		"\t\tif e.lists != 0 {\n\t\t\tq.entries", "\t\tif e.lists |= 1; true {\n\t\t\tq.entries"),
+	one("a plan of another list is followed", "TestAPlanOfAnotherList", planNextGo,
+		"case p.opaque && q.bit(p.whole) != 0:", "case false:"),
+)
+
+var planTextMutants = of("./internal/plan",
+	one("hashes that are left out are those of any list", "TestAPlanOfAnotherList", planTextGo,
+		"\t\tp.opaque = p.whole != l.digest\n", "\t\tp.opaque = false\n"),
+	one("a newer version is garbage", "TestANewerVersionIsTold", planTextGo,
+		"\t\treturn nil, ErrNewer\n", "\t\treturn nil, errors.New(\"newer\")\n"),
+	one("any number is a member", "TestADamagedTextIsAnError", planTextGo,
+		"if n <= 0 || v > uint64(most) {", "if n <= 0 || v > uint64(most)+1 {"),
+	one("what comes after the entries is ignored", "TestADamagedTextIsAnError", planTextGo,
+		"if len(r.left) > 0 {", "if false {"),
+	one("hashes are always written", "TestATextIsSmall", planTextGo,
+		"Hashes: p.whole == \"\"}", "Hashes: true}"),
+)
