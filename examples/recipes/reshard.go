@@ -1,0 +1,230 @@
+package recipes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle/group"
+)
+
+// InboxTables are the records, each under the shard of its key when it was written; by which n shards were numbered, since
+// when; and up to which record each shard is consumed.
+var InboxTables = []string{
+	`CREATE TABLE orders_inbox (
+		shard     STRING(MAX) NOT NULL,
+		committed TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp=true),
+		key       STRING(MAX) NOT NULL,
+		value     STRING(MAX) NOT NULL,
+	) PRIMARY KEY (shard, committed, key)`,
+	`CREATE TABLE orders_numberings (
+		n     INT64 NOT NULL,
+		since TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp=true),
+	) PRIMARY KEY (n)`,
+	`CREATE TABLE orders_positions (
+		shard    STRING(MAX) NOT NULL,
+		position TIMESTAMP NOT NULL,
+	) PRIMARY KEY (shard)`,
+}
+
+// A Shard is a partition of the group: the keys whose hash, divided by N, leaves Rest.
+type Shard struct{ N, Rest int }
+
+// Name returns the shard's name in the group's list, such as "8/3".
+func (s Shard) Name() string { return fmt.Sprintf("%d/%d", s.N, s.Rest) }
+
+// Shards returns the list of a group for one numbering, or for an old and a new one.
+func Shards(numberings ...int) group.Partitions {
+	var names []string
+	for _, n := range numberings {
+		for rest := range n {
+			names = append(names, Shard{n, rest}.Name())
+		}
+	}
+	return group.Named(names...)
+}
+
+func shardOf(key string, n int) Shard {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(key))
+	return Shard{n, int(hash.Sum64() % uint64(n))}
+}
+
+// sources returns the shards of another numbering that keys of this shard come from.
+func (s Shard) sources(n int) (sources []Shard) {
+	common := s.N
+	for m := n; m > 0; {
+		common, m = m, common%m
+	}
+	for rest := s.Rest % common; rest < n; rest += common {
+		sources = append(sources, Shard{n, rest})
+	}
+	return sources
+}
+
+// Renumber makes n the number of shards, from its commit on. It fails if n has a row already: it was the number before.
+func Renumber(ctx context.Context, db *spanner.Client, n int) error {
+	_, err := db.Apply(ctx, []*spanner.Mutation{
+		spanner.Insert("orders_numberings", []string{"n", "since"}, []any{n, spanner.CommitTimestamp})})
+	return err
+}
+
+// Append writes a record, one for each key in a transaction. The transaction reads the numbering, so it commits before that
+// changes, or runs again: no record is written for an old shard after the cut.
+func Append(ctx context.Context, txn *spanner.ReadWriteTransaction, key, value string) error {
+	all, err := numberings(ctx, txn)
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return errors.New("the shards have no number yet: call Renumber once")
+	}
+	shard := shardOf(key, all[len(all)-1])
+	return txn.BufferWrite([]*spanner.Mutation{spanner.Insert("orders_inbox",
+		[]string{"shard", "committed", "key", "value"}, []any{shard.Name(), spanner.CommitTimestamp, key, value})})
+}
+
+type reader interface {
+	Read(ctx context.Context, table string, keys spanner.KeySet, columns []string) *spanner.RowIterator
+	ReadRow(ctx context.Context, table string, key spanner.Key, columns []string) (*spanner.Row, error)
+}
+
+// present is the database as it is at each read: a strong one.
+type present struct{ db *spanner.Client }
+
+func (p present) Read(ctx context.Context, table string, keys spanner.KeySet, columns []string) *spanner.RowIterator {
+	return p.db.Single().Read(ctx, table, keys, columns)
+}
+
+func (p present) ReadRow(ctx context.Context, table string, key spanner.Key, columns []string) (*spanner.Row, error) {
+	return p.db.Single().ReadRow(ctx, table, key, columns)
+}
+
+type numbering struct {
+	N     int64
+	Since time.Time
+}
+
+// numberings returns the numbers of shards, the oldest first.
+func numberings(ctx context.Context, from reader) (all []int, err error) {
+	var rows []numbering
+	err = spanner.SelectAll(from.Read(ctx, "orders_numberings", spanner.AllKeys(), []string{"n", "since"}), &rows)
+	slices.SortFunc(rows, func(a, b numbering) int { return a.Since.Compare(b.Since) })
+	for _, r := range rows {
+		all = append(all, int(r.N))
+	}
+	return all, err
+}
+
+// An Inbox is the work of a group (group.WithWork) whose partitions are shards.
+type Inbox struct {
+	DB      *spanner.Client
+	Results func([]Record) []*spanner.Mutation // of each key in its order
+}
+
+// A Record is one row of the inbox.
+type Record struct {
+	Committed  time.Time
+	Key, Value string
+}
+
+// Work consumes one shard.
+func (b *Inbox) Work(ctx context.Context, p group.Partition) error {
+	for ctx.Err() == nil {
+		if err := b.advance(ctx, p); err != nil {
+			return err // it is logged, and the work begins again after a pause
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second / 5):
+		}
+	}
+	return nil
+}
+
+// advance consumes what has come for a shard. Results and checkpoint are one commit, fenced.
+func (b *Inbox) advance(ctx context.Context, p group.Partition) error {
+	now := present{b.DB}
+	if begun, err := begun(ctx, now, p.Name()); err != nil || !begun {
+		return err
+	}
+	from, records, err := left(ctx, now, p.Name())
+	if err != nil || len(records) == 0 {
+		return err
+	}
+	_, err = p.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+		if at, err := position(ctx, txn, p.Name()); err != nil || !at.Equal(from) {
+			return cmp.Or(err, errAdvanced)
+		}
+		checkpoint := spanner.InsertOrUpdate("orders_positions", []string{"shard", "position"},
+			[]any{p.Name(), records[len(records)-1].Committed})
+		return txn.BufferWrite(append(b.Results(records), checkpoint))
+	})
+	return err // spindle.ErrFenced: another process has it, and ctx is about to end
+}
+
+// begun reports whether the shards of all earlier numberings that the shard's keys come from are consumed up to the cut. It
+// reads the numberings first: once they show the shard's own, the earlier ones get no more records.
+func begun(ctx context.Context, now present, name string) (bool, error) {
+	var shard Shard
+	if _, err := fmt.Sscanf(name, "%d/%d", &shard.N, &shard.Rest); err != nil {
+		return false, err
+	}
+	all, err := numberings(ctx, now)
+	own := slices.Index(all, shard.N)
+	if err != nil || own < 0 {
+		return false, err
+	}
+	for _, n := range all[:own] {
+		for _, source := range shard.sources(n) {
+			if _, records, err := left(ctx, now, source.Name()); err != nil || len(records) > 0 {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// Drained reports whether the shards of an old numbering are consumed up to the cut, so that the list can do without them.
+func Drained(ctx context.Context, db *spanner.Client, n int) (bool, error) {
+	now := present{db}
+	all, err := numberings(ctx, now)
+	if err != nil || slices.Index(all, n) == len(all)-1 {
+		return false, err
+	}
+	for rest := range n {
+		if _, records, err := left(ctx, now, Shard{n, rest}.Name()); err != nil || len(records) > 0 {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// left returns the checkpoint of a shard and the records after it. It reads the checkpoint first: if that is out of date by
+// the second read, there are records too many, and none is missing.
+func left(ctx context.Context, now present, name string) (from time.Time, records []Record, err error) {
+	if from, err = position(ctx, now, name); err != nil {
+		return from, nil, err
+	}
+	after := spanner.KeyRange{Start: spanner.Key{name, from}, End: spanner.Key{name}, Kind: spanner.OpenClosed}
+	err = spanner.SelectAll(now.Read(ctx, "orders_inbox", after, []string{"committed", "key", "value"}), &records)
+	return from, records, err
+}
+
+// position returns the checkpoint of a shard: the beginning of time, if it has none.
+func position(ctx context.Context, from reader, name string) (at time.Time, err error) {
+	row, err := from.ReadRow(ctx, "orders_positions", spanner.Key{name}, []string{"position"})
+	if errors.Is(err, spanner.ErrRowNotFound) {
+		return at, nil
+	}
+	if err == nil {
+		err = row.Columns(&at)
+	}
+	return at, err
+}

@@ -1,0 +1,265 @@
+package recipes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+// sharded is an inbox whose records are numbers: each key's are 1, 2, 3 and so on.
+type sharded struct {
+	*testing.T
+	db  *spindletest.Database
+	put map[string]int
+}
+
+func newSharded(t *testing.T) *sharded {
+	s := &sharded{T: t, put: map[string]int{}}
+	tables := append(slices.Clone(InboxTables), `CREATE TABLE results (
+		key       STRING(MAX) NOT NULL,
+		value     STRING(MAX) NOT NULL,
+		committed TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp=true),
+	) PRIMARY KEY (key, value)`)
+	s.db = spindletest.New(t, spindletest.WithDDL(tables...))
+	require.NoError(t, Renumber(t.Context(), s.db.Client, 8))
+	return s
+}
+
+// round puts the next record of each of 20 keys.
+func (s *sharded) round(ctx context.Context) error {
+	for i := range 20 {
+		key := fmt.Sprint("key", i)
+		if _, err := s.db.Client.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+			return Append(ctx, txn, key, fmt.Sprintf("%06d", s.put[key]+1))
+		}); err != nil {
+			return err
+		}
+		s.put[key]++
+	}
+	return nil
+}
+
+// inbox makes results of a process of its own. A second result of a record fails.
+func (s *sharded) inbox() *Inbox {
+	s.Helper()
+	return &Inbox{DB: connect(s.T, s.db), Results: func(records []Record) (all []*spanner.Mutation) {
+		last := map[string]string{}
+		for _, r := range records {
+			assert.Greater(s.T, r.Value, last[r.Key], "in one commit, the records of a key are in their order")
+			last[r.Key] = r.Value
+			all = append(all, spanner.Insert("results", []string{"key", "value", "committed"}, []any{r.Key, r.Value, spanner.CommitTimestamp}))
+		}
+		return all
+	}}
+}
+
+// member runs a member of the group. Its work on a partition begins with before.
+func (s *sharded) member(list group.Partitions, before func(ctx context.Context, p group.Partition)) (g *group.Group, leave func()) {
+	s.Helper()
+	inbox := s.inbox()
+	g = group.New(inbox.DB, s.db.Table, "orders", list, group.WithWork(func(ctx context.Context, p group.Partition) error {
+		before(ctx, p)
+		return inbox.Work(ctx, p)
+	}), spindle.WithLease(2*time.Second), quiet)
+	return g, run(s.T, g)
+}
+
+func nothing(context.Context, group.Partition) {}
+
+// balanced waits until a member has its share.
+func (s *sharded) balanced(g *group.Group) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+	defer cancel()
+	require.NoError(s.T, g.Balanced(ctx))
+}
+
+type outcome struct {
+	Key, Value string
+	Committed  time.Time
+}
+
+// results are those of all records so far, of each key in the order of its records.
+func (s *sharded) results() (all []outcome) {
+	require.NoError(s.T, spanner.SelectAll(s.db.Client.Single().Read(s.Context(), "results", spanner.AllKeys(), []string{"key", "value", "committed"}), &all))
+	return all
+}
+
+func (s *sharded) eventually(what string, cond func() bool) {
+	s.Helper()
+	require.Eventually(s.T, cond, time.Minute, 50*time.Millisecond, what)
+}
+
+// The order of a key holds as the number of shards changes under way: amid records that are written, and rolling updates to
+// a list with both numberings and then to one without the old shards. Each record has its result once.
+func TestKeysKeepTheirOrderWhileTheNumberOfShardsChanges(t *testing.T) {
+	needEmulator(t)
+	s := newSharded(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var rounds atomic.Int64
+	var producer sync.WaitGroup
+	producer.Go(func() {
+		for s.round(ctx) == nil {
+			rounds.Add(1)
+		}
+	})
+	defer producer.Wait()
+	defer stop()
+	consumed := func() { // what had been written by now
+		written := int(rounds.Load())
+		s.eventually("consumed", func() bool { return len(s.results()) >= 20*written })
+	}
+	first, firstLeaves := s.member(Shards(8), nothing)
+	second, secondLeaves := s.member(Shards(8), nothing)
+	s.balanced(first)
+	s.balanced(second)
+	third, thirdLeaves := s.member(Shards(8, 16), nothing)
+	firstLeaves()
+	s.balanced(third)
+	consumed()
+
+	require.NoError(t, Renumber(t.Context(), connect(t, s.db), 16)) // the second has the old list still
+	fourth, fourthLeaves := s.member(Shards(8, 16), nothing)
+	secondLeaves()
+	s.balanced(fourth)
+	before := rounds.Load()
+	s.eventually("records of new shards", func() bool { return rounds.Load() > before+1 })
+	s.eventually("the old shards are drained", func() bool {
+		drained, err := Drained(t.Context(), s.db.Client, 8)
+		return assert.NoError(t, err) && drained
+	})
+	consumed()
+
+	fifth, _ := s.member(Shards(16), nothing)
+	thirdLeaves()
+	s.balanced(fifth)
+	fourthLeaves()
+	s.eventually("the last one has all", func() bool { return len(fifth.Held()) == 16 })
+	stop()
+	producer.Wait()
+
+	written := 0
+	row := s.db.Client.Single().Query(t.Context(), spanner.NewStatement("SELECT COUNT(*) AS n FROM orders_inbox"))
+	require.NoError(t, row.Do(func(r *spanner.Row) error {
+		var n int64
+		err := r.Columns(&n)
+		written = int(n)
+		return err
+	}))
+	s.eventually("all is consumed", func() bool { return len(s.results()) == written })
+	var last outcome
+	for _, r := range s.results() {
+		if r.Key == last.Key {
+			assert.False(t, r.Committed.Before(last.Committed), "%s of %s is consumed before %s", r.Value, r.Key, last.Value)
+		}
+		last = r
+	}
+}
+
+// A new shard waits for the old ones that its keys come from, however long their work takes, and for no others.
+func TestANewShardWaitsForTheOldOnesOfItsKeys(t *testing.T) {
+	needEmulator(t)
+	s := newSharded(t)
+	require.NoError(t, s.round(t.Context()))
+	require.NoError(t, Renumber(t.Context(), s.db.Client, 16))
+	require.NoError(t, s.round(t.Context()))
+	held, one, others := "8/3", make(chan struct{}), make(chan struct{})
+	g, _ := s.member(Shards(8, 16), func(ctx context.Context, p group.Partition) {
+		open := others
+		if p.Name() == held {
+			open = one
+		}
+		if !strings.HasPrefix(p.Name(), "8/") {
+			return
+		}
+		select {
+		case <-open:
+		case <-ctx.Done():
+		}
+	})
+	s.balanced(g)
+	inbox, looked := s.inbox(), 0
+	for _, p := range g.Held() { // by hand, so that none has yet to look
+		if strings.HasPrefix(p.Name(), "16/") {
+			looked++
+			require.NoError(t, inbox.advance(t.Context(), p))
+		}
+	}
+	require.Equal(t, 16, looked)
+	assert.Empty(t, s.results(), "nothing of the old shards is consumed, so nothing of the new ones is")
+
+	close(others)
+	behind := func() (n int) { // keys of the old shard that is behind
+		for key := range s.put {
+			if shardOf(key, 8).Name() == held {
+				n++
+			}
+		}
+		return n
+	}()
+	require.Positive(t, behind)
+	s.eventually("new shards of the other old ones", func() bool { return len(s.results()) == 2*(20-behind) })
+	for _, r := range s.results() {
+		assert.NotEqual(t, held, shardOf(r.Key, 8).Name())
+	}
+	close(one)
+	s.eventually("all", func() bool { return len(s.results()) == 40 })
+}
+
+// With a third numbering before anything of the first is consumed, the shards between have nothing, and are no proof that
+// the first is consumed.
+func TestANewShardWaitsForAllEarlierNumberings(t *testing.T) {
+	needEmulator(t)
+	s := newSharded(t)
+	require.NoError(t, s.round(t.Context()))
+	require.NoError(t, Renumber(t.Context(), s.db.Client, 16))
+	require.NoError(t, Renumber(t.Context(), s.db.Client, 12))
+	require.Error(t, Renumber(t.Context(), s.db.Client, 8), "the rows of an old numbering are not those of a new one")
+	now := present{s.db.Client}
+	for key := range s.put {
+		for n, want := range map[int]bool{8: true, 16: false, 12: false} {
+			can, err := begun(t.Context(), now, shardOf(key, n).Name())
+			require.NoError(t, err)
+			assert.Equal(t, want, can, "%d shards", n)
+		}
+	}
+	unknown, err := begun(t.Context(), now, "32/0")
+	require.NoError(t, err)
+	assert.False(t, unknown, "a numbering that nobody has begun")
+}
+
+// The shards that a shard waits for are those that its keys come from, and no others.
+func TestTheSourcesOfAShard(t *testing.T) {
+	for before := 1; before <= 12; before++ {
+		for after := 1; after <= 12; after++ {
+			want := map[Shard]map[Shard]bool{}
+			for hash := range before * after {
+				s := Shard{after, hash % after}
+				if want[s] == nil {
+					want[s] = map[Shard]bool{}
+				}
+				want[s][Shard{before, hash % before}] = true
+			}
+			for s, sources := range want {
+				got := map[Shard]bool{}
+				for _, source := range s.sources(before) {
+					got[source] = true
+				}
+				assert.Equal(t, sources, got, s.Name())
+			}
+		}
+	}
+}
