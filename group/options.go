@@ -25,8 +25,7 @@ import (
 // first and then with a pause that doubles up to a lease, unless WithEarlyReturn says otherwise. An error is logged. A
 // panic of work ends the process, as anywhere.
 func WithWork(work func(ctx context.Context, p Partition) error) spindle.Option {
-	return func(c *options.Config) {
-		c.ForGroup = append(c.ForGroup, "WithWork")
+	return option("WithWork", func(c *options.Config) {
 		switch {
 		case work == nil:
 			c.Refuse("WithWork(nil): give it a function, or leave it out")
@@ -35,6 +34,14 @@ func WithWork(work func(ctx context.Context, p Partition) error) spindle.Option 
 		default:
 			c.Work = func(ctx context.Context, name string, f fence.Fence) error { return work(ctx, Partition{name, f}) }
 		}
+	})
+}
+
+// option is one of this package, which constructors of others refuse by its name.
+func option(name string, apply func(*options.Config)) spindle.Option {
+	return func(c *options.Config) {
+		c.ForGroup = append(c.ForGroup, name)
+		apply(c)
 	}
 }
 
@@ -53,14 +60,13 @@ const (
 
 // WithEarlyReturn says what happens when work returns before its context has ended.
 func WithEarlyReturn(do EarlyReturn) spindle.Option {
-	return func(c *options.Config) {
-		c.ForGroup = append(c.ForGroup, "WithEarlyReturn")
+	return option("WithEarlyReturn", func(c *options.Config) {
 		if do < BeginAgain || do > Release {
 			c.Refuse("WithEarlyReturn(%d): want BeginAgain, KeepIdle or Release", do)
 			return
 		}
 		c.OnReturn = options.OnReturn(do)
-	}
+	})
 }
 
 // WithInitialDelay says how long the first members of a group wait for more of them before they claim anything: until no
@@ -68,38 +74,35 @@ func WithEarlyReturn(do EarlyReturn) spindle.Option {
 // the first member claims everything, and the others are given their shares by it. A group whose members were all lost
 // waits likewise.
 func WithInitialDelay(d time.Duration) spindle.Option {
-	return func(c *options.Config) {
-		c.ForGroup = append(c.ForGroup, "WithInitialDelay")
+	return option("WithInitialDelay", func(c *options.Config) {
 		if d < 0 || d > table.MaxLease {
 			c.Refuse("WithInitialDelay(%v): want 0 to %v", d, table.MaxLease)
 			return
 		}
 		c.InitialDelay = d
-	}
+	})
 }
 
 // WithWeight gives this member n times the share of a member of weight 1, which is the default. The most is 1000.
 func WithWeight(n int) spindle.Option {
-	return func(c *options.Config) {
-		c.ForGroup = append(c.ForGroup, "WithWeight")
+	return option("WithWeight", func(c *options.Config) {
 		if n < 1 || n > table.MaxWeight {
 			c.Refuse("WithWeight(%d): want 1 to %d", n, table.MaxWeight)
 			return
 		}
 		c.Weight = n
-	}
+	})
 }
 
 // WithIdentity has the group remember for d which partitions this member had, once it is gone: a member that comes back
 // under its id by then is given these again, as far as its share goes, and no others move for it. It needs spindle.WithID.
 // With spindle.WithReclaim the default is ten leases, without it nothing is remembered. The most is seven days.
 func WithIdentity(d time.Duration) spindle.Option {
-	return func(c *options.Config) {
-		c.ForGroup = append(c.ForGroup, "WithIdentity")
+	return option("WithIdentity", func(c *options.Config) {
 		if d < 0 || d > table.MaxKeep {
 			c.Refuse("WithIdentity(%v): want 0 to %v", d, table.MaxKeep)
 			return
 		}
 		c.Identity = d
-	}
+	})
 }
