@@ -203,7 +203,7 @@ func (t *term) end(reason error) ending {
 	e := t.ending()
 	t.lease.End(reason)
 	t.close(reason)
-	t.reports.Over(telemetry.ReasonOf(reason, telemetry.Stopped))
+	t.reports.Over(whyOf(reason))
 	t.m.lost(t.hold, reason)
 	return e
 }
@@ -245,13 +245,10 @@ func (t *term) close(reason error) {
 	t.m.report(nil)
 }
 
-// whyOf is the reason of a term that was given up.
+// whyOf is the reason of a term's end. That it was of no use comes first: why nothing could be done is wrapped in it.
 func whyOf(err error) telemetry.Reason {
-	switch {
-	case errors.Is(err, errUseless):
+	if errors.Is(err, errUseless) {
 		return telemetry.SteppedDown
-	case errors.Is(err, errBlind):
-		return telemetry.ReasonOf(err, telemetry.Stopped)
 	}
-	return telemetry.Stopped
+	return telemetry.ReasonOf(err, telemetry.Stopped)
 }
