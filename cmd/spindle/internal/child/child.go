@@ -3,6 +3,9 @@
 //
 //   - child.go: a child, from its start to the end of its group
 //   - gate.go: a program begins only once its watchdog knows it
+//   - state_*.go: whether it runs, was stopped, or has ended
+//   - terminal_*.go: who has the terminal
+//   - family.go, orphans_*.go: what a program leaves behind outside its group
 //   - watchdog.go: a process that acts if this process is killed, or stopped for too long
 //   - watch.go: what that process does: it kills the group, and does its duty
 //   - single_*.go: a lock file, so that only one process of a machine does a thing at a time
@@ -17,6 +20,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -75,12 +79,17 @@ func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''
 
 // A Child is a program that runs, with its process group.
 type Child struct {
-	cmd     *exec.Cmd
-	dog     *Watchdog // nil: none
-	unwatch func()    // lets the watchdog forget the child
-	leave   bool      // the rest of its group alone when it ends by itself
+	cmd   *exec.Cmd
+	pid   int
+	leave bool // the rest of its group alone when it ends by itself
+	whole bool // what has left its group ends with it
+	leash leash
+
+	stopped atomic.Pointer[os.Signal] // by which signal, or nil
+	changed chan struct{}
 	done    chan struct{}
 	code    int
+	strays  int
 }
 
 // Start starts a program with the standard files of this process, in that environment. Its exit code is as in a
@@ -89,12 +98,12 @@ type Child struct {
 // On Linux the program is killed when this process ends, in whatever way. With Watched, its whole group is killed then,
 // on every Unix.
 func Start(args, env []string, options ...Option) (*Child, error) {
-	c := &Child{cmd: exec.Command(args[0], args[1:]...), unwatch: func() {}, done: make(chan struct{})}
+	c := &Child{cmd: exec.Command(args[0], args[1:]...), changed: make(chan struct{}, 1), done: make(chan struct{})}
 	c.cmd.Env = env
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	for _, o := range options {
 		if err := o(c); err != nil {
-			c.unwatch()
+			c.leash.drop()
 			return nil, err
 		}
 	}
@@ -105,7 +114,7 @@ func Start(args, env []string, options ...Option) (*Child, error) {
 		err = startError(args[0], <-started)
 	}
 	if err != nil {
-		c.unwatch()
+		c.leash.drop()
 		return nil, err
 	}
 	return c, nil
@@ -115,39 +124,47 @@ func Start(args, env []string, options ...Option) (*Child, error) {
 func (c *Child) live(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	if c.whole {
+		defer adopt()() // from before it begins
+	}
 	err := c.begin()
 	started <- err
 	if err != nil {
 		return
 	}
-	_ = c.cmd.Wait() // the state says it
-	c.code = exitCode(c.cmd.ProcessState)
-	if !c.leave {
-		c.Kill() // what it left behind
+	c.await()
+	disown(c.Pid())
+	if !c.leave { // what it left behind
+		c.Kill()
+		if c.whole {
+			c.strays = endOrphans()
+		}
 	}
-	c.unwatch()
+	c.leash.drop()
 	close(c.done)
 }
 
 // begin returns once the program runs, and its watchdog knows that, or once the program's time is over.
 func (c *Child) begin() error {
-	if c.dog == nil || c.cmd.Err != nil {
-		return c.cmd.Start()
+	dog := c.leash.dog
+	if dog == nil || c.cmd.Err != nil {
+		return c.startOwn()
 	}
 	g, err := putBehind(c.cmd)
 	if err != nil {
 		return err
 	}
 	defer g.close()
-	err = c.cmd.Start()
+	err = c.startOwn()
 	g.started()
 	if err != nil {
 		return err
 	}
-	c.dog.watch(c.Pid())
-	until := *c.dog.until.Load()
+	dog.watch(c.Pid())
+	until := *dog.until.Load()
 	if err := g.open(until); err != nil {
 		_ = c.cmd.Wait()
+		disown(c.Pid())
 		return err
 	}
 	if time.Until(until) <= 0 {
@@ -156,8 +173,16 @@ func (c *Child) begin() error {
 	return nil
 }
 
+func (c *Child) startOwn() error {
+	err := startOwn(c.cmd)
+	if err == nil {
+		c.pid = c.cmd.Process.Pid
+	}
+	return err
+}
+
 // Pid is the child's process id, and that of its group.
-func (c *Child) Pid() int { return c.cmd.Process.Pid }
+func (c *Child) Pid() int { return c.pid }
 
 // Done is closed when the child has ended and the rest of its group has been killed.
 func (c *Child) Done() <-chan struct{} { return c.done }
@@ -165,18 +190,26 @@ func (c *Child) Done() <-chan struct{} { return c.done }
 // Code is the exit code, once Done is closed.
 func (c *Child) Code() int { return c.code }
 
+// Strays is how many processes had left the group, and were killed when the child ended, once Done is closed. Only Linux
+// knows them, with Whole.
+func (c *Child) Strays() int { return c.strays }
+
+// Changed says that the program was stopped, or goes on.
+func (c *Child) Changed() <-chan struct{} { return c.changed }
+
+// Stopped is the signal by which the program was stopped, or nil.
+func (c *Child) Stopped() os.Signal {
+	if s := c.stopped.Load(); s != nil {
+		return *s
+	}
+	return nil
+}
+
 // Signal sends a signal to the whole group.
 func (c *Child) Signal(s os.Signal) { signalGroup(c.Pid(), s) }
 
 // Kill kills the whole group at once.
 func (c *Child) Kill() { killGroup(c.Pid()) }
-
-// Allow lets the watchdog kill the group at that time, unless it is called again before.
-func (c *Child) Allow(until time.Time) {
-	if c.dog != nil {
-		c.dog.Allow(until)
-	}
-}
 
 // Apart gives the child an empty standard input.
 func Apart(c *Child) error {
@@ -193,22 +226,9 @@ func Leaving(c *Child) error {
 // An Option changes how a child is run.
 type Option func(*Child) error
 
-// Watched puts the child under a watchdog of its own, which is dismissed when the child has ended: see
-// StartWatchdog. The child may live until then, unless Allow gives it more.
-func Watched(until time.Time, env []string, args ...string) Option {
-	return func(c *Child) error {
-		dog, err := StartWatchdog(until, env, args)
-		if err == nil {
-			c.dog, c.unwatch = dog, dog.dismiss
-		}
-		return err
-	}
-}
-
-// WatchedBy puts the child under a watchdog that outlives it.
-func WatchedBy(dog *Watchdog) Option {
-	return func(c *Child) error {
-		c.dog, c.unwatch = dog, func() { dog.watch(0) }
-		return nil
-	}
+// Whole kills what has left the child's group, too, when the child ends. Only Linux can do that. What other children have
+// left behind is killed with it.
+func Whole(c *Child) error {
+	c.whole = true
+	return nil
 }

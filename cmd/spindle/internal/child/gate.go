@@ -40,7 +40,7 @@ func putBehind(c *exec.Cmd) (*gate, error) {
 	}
 	theirs, numbers := amongInherited(waits, out)
 	g := &gate{c.Path, let, report, theirs}
-	c.Args = slices.Concat([]string{os.Args[0], Behind}, numbers, []string{c.Path}, c.Args)
+	c.Args = slices.Concat([]string{os.Args[0], Behind}, numbers, []string{strconv.FormatBool(programsGetTTOU), c.Path}, c.Args)
 	c.Path, c.ExtraFiles = self, g.theirs
 	return g, nil
 }
@@ -86,7 +86,7 @@ func (g *gate) close() {
 // Pass is the work of a process behind a gate. It returns only if the program does not begin: the one that started it
 // has ended, it is too late, or the program can't be run, which is reported.
 func Pass(args []string) {
-	if len(args) < 4 {
+	if len(args) < 5 {
 		return
 	}
 	gateFd, _ := strconv.Atoi(args[0]) // putBehind wrote them
@@ -96,8 +96,11 @@ func Pass(args []string) {
 		return
 	}
 	closeOnExec(gateFd, reportFd)
+	if args[2] == "true" {
+		unignoreTTOU()
+	}
 	var number syscall.Errno
-	if errors.As(become(args[2], args[3:]), &number) {
+	if errors.As(become(args[3], args[4:]), &number) {
 		fmt.Fprintln(os.NewFile(uintptr(reportFd), "report"), int(number))
 	}
 }

@@ -34,5 +34,3 @@ func goOn(*os.Process) {}
 func killGroup(int) {}
 
 func groupGone(int) bool { return false }
-
-func exitCode(state *os.ProcessState) int { return state.ExitCode() }

@@ -10,9 +10,10 @@ import (
 
 // What /proc/PID/stat says, from its third field on (proc(5)).
 const (
-	state = 0
-	group = 2
-	start = 19
+	state  = 0
+	parent = 1
+	group  = 2
+	start  = 19
 )
 
 func stat(path string) ([]string, error) {

@@ -31,9 +31,10 @@ type Act struct {
 }
 
 // Watch is the work of the watchdog's process, which reads its orders from its standard input. It returns when
-// it is dismissed or has acted. After Late it goes on, since the other process may come back: it acts again
+// it has acted. After Late it goes on, since the other process may come back: it acts again
 // when it is told to, or when that process is dead.
 func Watch(duty Duty) {
+	rename("spindle-watch") // or it would have the name of the link by which it was found
 	orders := make(chan string)
 	go func() {
 		defer close(orders)
@@ -57,8 +58,6 @@ func Watch(duty Duty) {
 				return
 			case order == "finish":
 				v.act(Told)
-				return
-			case order == "dismiss":
 				return
 			}
 			if n, _ := fmt.Sscanf(order, "watch %d", &v.group); n == 1 {

@@ -29,6 +29,7 @@ type Watchdog struct {
 	ended  func() error              // waits for its end
 	begun  chan struct{}             // closed once it acts, or is gone
 	failed chan error                // what went wrong with its duty; closed when it has ended
+	gone   chan struct{}             // closed when it has ended
 	until  atomic.Pointer[time.Time] // its deadline
 	told   bool                      // to finish
 }
@@ -55,14 +56,17 @@ func startWatchdog(env, args []string, files []*os.File) (*Watchdog, error) {
 	}
 	defer in.Close()
 	defer out.Close()
-	w := &Watchdog{cmd: exec.Command(self, args...), pipe: orders, begun: make(chan struct{}), failed: make(chan error)}
-	w.ended = sync.OnceValue(w.cmd.Wait)
+	w := &Watchdog{cmd: exec.Command(self, args...), pipe: orders, begun: make(chan struct{}), failed: make(chan error), gone: make(chan struct{})}
+	w.ended = sync.OnceValue(func() error {
+		defer disown(w.cmd.Process.Pid)
+		return w.cmd.Wait()
+	})
 	w.cmd.Args[0], w.cmd.Env = os.Args[0], env
 	w.cmd.Stdin, w.cmd.Stdout, w.cmd.Stderr = in, os.Stdout, os.Stderr
 	w.cmd.ExtraFiles = append([]*os.File{out}, files...)
 	err = ownSession(w.cmd)
 	if err == nil {
-		err = w.cmd.Start()
+		err = startOwn(w.cmd)
 	}
 	if err != nil {
 		_ = orders.Close()
@@ -95,6 +99,7 @@ func itself() (string, error) {
 
 func (w *Watchdog) listen(replies io.ReadCloser) {
 	defer replies.Close()
+	defer close(w.gone)
 	defer close(w.failed)
 	begun := sync.OnceFunc(func() { close(w.begun) })
 	defer begun()
@@ -116,7 +121,13 @@ func (w *Watchdog) listen(replies io.ReadCloser) {
 func (w *Watchdog) Allow(until time.Time) {
 	w.until.Store(&until)
 	_ = order(w.pipe, "allow %d %d\n", time.Until(until), until.UnixNano())
+	if w.cmd != nil {
+		goOn(w.cmd.Process) // or it would see neither this deadline nor the end of this process
+	}
 }
+
+// Gone is closed once the watchdog has ended.
+func (w *Watchdog) Gone() <-chan struct{} { return w.gone }
 
 // Begun is closed once the watchdog has begun to act, or is gone.
 func (w *Watchdog) Begun() <-chan struct{} { return w.begun }
@@ -146,8 +157,9 @@ func (w *Watchdog) Finish(ctx context.Context) error {
 
 func (w *Watchdog) watch(group int) { _ = order(w.pipe, "watch %d\n", group) }
 
+// dismiss ends the watchdog, even one that somebody has stopped: nothing is left that it could end.
 func (w *Watchdog) dismiss() {
-	_ = order(w.pipe, "dismiss\n")
+	_ = w.cmd.Process.Kill()
 	_ = w.pipe.Close()
 	go func() { _ = w.ended() }()
 }

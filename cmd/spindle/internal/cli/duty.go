@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"strconv"
@@ -29,7 +30,11 @@ func (x *competitor) watchdogEnvironment() []string {
 }
 
 // watch is the work of a watchdog.
-func watch(args []string) {
+func watch(args []string) (code int) {
+	if need := map[string]int{"guard": 8, "exec": 7}; len(args) == 0 || need[args[0]] != len(args) {
+		fmt.Fprintln(os.Stderr, "spindle: "+watchdogCommand+" is for exec and guard, which start it")
+		return misused
+	}
 	_ = stderr.format.Set(os.Getenv(watchdogFormat))
 	stderr.timed = true
 	// Nothing ends it but its parent, by what it says or by its death. Whoever read the standard error may
@@ -49,6 +54,7 @@ func watch(args []string) {
 		x.token = table.Token(token)
 		child.Watch(x.duty)
 	}
+	return 0
 }
 
 // duty is to deactivate the service, until that succeeds.
@@ -76,16 +82,19 @@ const longestAttempt = 10 * time.Second
 // machine need not wait for the lease then. An exec that stands still may go on, and is not released. If it is not
 // certain within a lease that the group is gone, the lock expires, as it does if this fails.
 func (x *execution) duty(a child.Act) {
+	marks := []string{lockVariable + "=" + x.name, tokenVariable + "=" + x.token.String()}
+	left := child.KillMarked(marks...)
 	if a.Why != child.Dead {
 		return
 	}
 	over, cancel := context.WithTimeout(context.Background(), x.lease)
 	defer cancel()
-	for !a.Gone() {
+	for left || !a.Gone() {
 		elect.Sleep(over, elect.SystemClock{}, min(x.lease/200, 50*time.Millisecond))
 		if over.Err() != nil {
 			return
 		}
+		left = child.KillMarked(marks...)
 	}
 	db, err := x.open(option.WithGRPCConnectionPool(1))
 	if err != nil {

@@ -74,6 +74,7 @@ type execution struct {
 	grace   time.Duration
 	try     bool
 	restart bool
+	stop    time.Duration // how long the program may take to end, or 0
 	once    once
 	args    []string
 
@@ -117,6 +118,7 @@ func newExec(o *common) *cobra.Command {
 	f.DurationVar(&x.lease, "lease", 10*time.Second, "how long a silent holder keeps the lock")
 	f.DurationVar(&x.grace, "grace", 0, "how long CMD may take to end when the lock is lost: a quarter of the lease at most")
 	f.Lookup("grace").DefValue = "a quarter"
+	f.DurationVar(&x.stop, "stop-timeout", 0, "kill CMD if it has not ended so long after a signal to end (default: never)")
 	f.BoolVar(&x.try, "try", false, "give up at once if another holds the lock")
 	f.DurationVar(&x.wait, "wait", 0, "give up if the lock is not acquired in this time (default: never)")
 	f.BoolVar(&x.restart, "restart", false, "compete again whenever CMD has ended or the lock was lost")
@@ -135,11 +137,15 @@ func (x *execution) run(ctx context.Context) error {
 		return misuse("--wait %v: must not be negative", x.wait)
 	case x.grace < 0:
 		return misuse("--grace %v: must not be negative", x.grace)
+	case x.stop < 0:
+		return misuse("--stop-timeout %v: must not be negative", x.stop)
 	}
 	if err := x.checkOnce(); err != nil {
 		return err
 	}
 	signals := execcmd.Signals()
+	surviveReaders()
+	child.ReapAsInit()
 	db, err := x.open(spindle.ClientOptions(x.lease)...)
 	if err != nil {
 		return err
@@ -169,7 +175,10 @@ func (x *execution) run(ctx context.Context) error {
 		Candidate: &x.rival, Job: x, Program: x.args[0], Grace: x.grace,
 		Wait: x.wait, Waited: time.Since(began), Trouble: x.trouble,
 		Once: x.doesOnce(), Handover: x.handover, Restart: x.restart,
-		Signals: signals, Say: x.say, Warn: x.complain,
+		Signals: signals, StopTimeout: x.stop, Say: x.say, Warn: x.complain,
+	}
+	if t := child.OpenTerminal(); t != nil {
+		e.Terminal = t
 	}
 	if end := e.Run(ctx); end != (execcmd.End{}) {
 		return &exit{end.Code, end.Err}
@@ -231,7 +240,7 @@ func (x *execution) Over() { x.token = 0 }
 
 // Start implements execcmd.Job.
 func (x *execution) Start(t *elect.Term, until time.Time) (execcmd.Program, error) {
-	return child.Start(x.args, x.environment(t.Token()), child.Watched(until, x.watchdogEnvironment(),
+	return child.Start(x.args, x.environment(t.Token()), child.Whole, child.Watched(until, x.watchdogEnvironment(),
 		watchdogCommand, "exec", x.db, x.table, x.name, x.id, x.lease.String(), t.Token().String()))
 }
 

@@ -54,8 +54,7 @@ func misuse(format string, args ...any) error {
 func Main(args []string) int {
 	switch {
 	case len(args) > 0 && args[0] == watchdogCommand:
-		watch(args[1:])
-		return 0
+		return watch(args[1:])
 	case len(args) > 0 && args[0] == child.Behind:
 		child.Pass(args[1:])
 		return child.CannotRun

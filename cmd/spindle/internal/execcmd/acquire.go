@@ -120,6 +120,10 @@ func (r *runner) end(o outcome) End {
 	case wasLost:
 		err = fmt.Errorf("%s was lost: %w", r.name(), o.err)
 	case hadToEnd:
+		if o.err != nil {
+			err = fmt.Errorf("%s was given up: %w", r.name(), o.err)
+			break
+		}
 		err = fmt.Errorf("%s was lost: no heartbeat was acknowledged in time, so %s had to end", r.name(), r.Program)
 	case notRecorded:
 		err = fmt.Errorf("%s: %s SUCCEEDED, BUT THAT %s IS DONE WAS NOT RECORDED: the next exec runs it again: %w", r.name(), r.Program, r.Job.Done().Key, o.err)

@@ -33,9 +33,27 @@ type Job interface {
 type Program interface {
 	Done() <-chan struct{} // closed when nothing of it is left
 	Code() int             // its exit code, once Done is closed
-	Signal(s os.Signal)
-	Kill()
-	Allow(until time.Time)
+	Strays() int           // how many processes had left its group, and were killed, once Done is closed
+	Pid() int              // the number of its process, and of its group
+	Signal(s os.Signal)    // for the group
+	Continue()             // lets the group go on if it was stopped
+	Kill()                 // the group
+
+	Changed() <-chan struct{} // says that the program was stopped, or goes on
+	Stopped() os.Signal       // by which it was stopped, or nil
+
+	Allow(until time.Time)      // the watchdog kills it then, unless Allow is called again
+	Unwatched() <-chan struct{} // closed when the watchdog is gone
+	Rewatch() error             // starts another
+}
+
+// A Terminal is the one that exec runs at: see child.Terminal.
+type Terminal interface {
+	Stops() <-chan os.Signal
+	Lend(group int) bool
+	Lent() bool
+	TakeBack(killed bool)
+	Suspend() bool
 }
 
 // Exec runs a program while a lock is held.
@@ -51,6 +69,10 @@ type Exec struct {
 	Handover  bool             // an end is announced, and requests are obeyed
 	Restart   bool             // the program is run again
 	Signals   <-chan os.Signal // see Signals
+	Terminal  Terminal         // or nil
+
+	// StopTimeout is how long the program may take to end after a signal that ends exec; 0: for ever.
+	StopTimeout time.Duration
 
 	Say  func(format string, args ...any) // what happens
 	Warn func(format string, args ...any) // what went wrong
@@ -74,7 +96,7 @@ func (x *Exec) Run(ctx context.Context) End {
 			r.heed(e)
 		}
 		if r.program != nil {
-			r.handle(event{what: r.program.due(time.Now())})
+			r.handle(r.due(time.Now()))
 		}
 	}
 	return r.end(r.m.last)
@@ -104,9 +126,18 @@ func (r *runner) await() (all []event) {
 	case <-r.wait.ends():
 	case last = <-r.events:
 	case <-r.program.ends():
+		if s := r.interrupted(); s != nil {
+			all = append(all, got(s))
+		}
 		last = event{what: exited, code: r.program.Code()}
 	case <-r.program.ticks():
 		r.program.extend(r.term)
+	case <-r.program.changes():
+		r.heedStop()
+	case <-r.program.unwatched():
+		last = r.rewatch()
+	case <-r.keys():
+		r.heedKey()
 	}
 	for len(r.Signals) > 0 {
 		all = append(all, got(<-r.Signals))
@@ -133,6 +164,10 @@ func (r *runner) heed(e event) {
 	case withdrawn, unable:
 		r.wait = r.wait.end()
 	case exited:
+		r.takeBack()
+		if n := r.program.Strays(); n > 0 {
+			r.Warn("%d processes that %s had started had left its group, and were killed", n, r.Program)
+		}
 		r.program = r.program.end()
 	}
 	r.handle(e)
@@ -162,9 +197,11 @@ func (r *runner) do(a action) event {
 	case announce:
 		r.announce(a.signal)
 	case pass:
-		r.program.Signal(a.signal)
+		r.pass(a.signal)
 	case limit:
 		r.limit()
+	case curb:
+		r.curb()
 	case kill:
 		r.program.Kill()
 	case release, releaseUndone, recordDone:

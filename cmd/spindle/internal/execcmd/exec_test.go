@@ -38,6 +38,13 @@ type program struct {
 	told    time.Time // when it got its first signal
 	allowed atomic.Pointer[time.Time]
 	ended   time.Time
+
+	changed   chan struct{}
+	stopped   atomic.Pointer[os.Signal]
+	goesOn    func() // at Continue
+	unwatched chan struct{}
+	unwatches error // what Rewatch returns
+	rewatched int
 }
 
 func (p *program) exit(code int) {
@@ -47,10 +54,49 @@ func (p *program) exit(code int) {
 	})
 }
 
-func (p *program) Done() <-chan struct{} { return p.done }
-func (p *program) Code() int             { return p.code }
-func (p *program) Kill()                 { p.exit(signalCode(syscall.SIGKILL)) }
-func (p *program) Allow(until time.Time) { p.allowed.Store(&until) }
+func (p *program) Done() <-chan struct{}      { return p.done }
+func (p *program) Code() int                  { return p.code }
+func (p *program) Kill()                      { p.exit(signalCode(syscall.SIGKILL)) }
+func (p *program) Allow(until time.Time)      { p.allowed.Store(&until) }
+func (p *program) Strays() int                { return 0 }
+func (p *program) Pid() int                   { return 4711 }
+func (p *program) Changed() <-chan struct{}   { return p.changed }
+func (p *program) Unwatched() <-chan struct{} { return p.unwatched }
+
+func (p *program) Rewatch() error {
+	p.rewatched++
+	if p.unwatches == nil {
+		p.unwatched = make(chan struct{})
+	}
+	return p.unwatches
+}
+
+func (p *program) Stopped() os.Signal {
+	if s := p.stopped.Load(); s != nil {
+		return *s
+	}
+	return nil
+}
+
+// stop stops the program, as a signal does.
+func (p *program) stop(s os.Signal) {
+	p.stopped.Store(&s)
+	p.changed <- struct{}{}
+}
+
+func (p *program) Continue() {
+	if p.stopped.Swap(nil) == nil {
+		return
+	}
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+	if p.goesOn != nil {
+		p.goesOn()
+	}
+}
+
 func (p *program) Signal(s os.Signal) {
 	if p.got = append(p.got, s); len(p.got) == 1 {
 		p.told = time.Now()
@@ -168,7 +214,7 @@ func (s *site) Start(_ *elect.Term, until time.Time) (Program, error) {
 	if s.fails != nil {
 		return nil, s.fails
 	}
-	p := &program{ignores: s.ignores, began: time.Now(), done: make(chan struct{})}
+	p := &program{ignores: s.ignores, began: time.Now(), done: make(chan struct{}), changed: make(chan struct{}, 1), unwatched: make(chan struct{})}
 	p.Allow(until)
 	s.mu.Lock()
 	defer s.mu.Unlock()

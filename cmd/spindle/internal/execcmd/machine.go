@@ -3,6 +3,7 @@
 //   - machine.go: the state, and what must be done at each event
 //   - exec.go: doing it, over time
 //   - acquire.go: the wait for the lock; program.go: the program; release.go: the lock's release
+//   - jobcontrol.go: the terminal, and programs that are stopped
 //   - deadlines.go: when the program must end, to be gone before the lock's local deadline
 //   - signals_*.go: which signals exec knows
 package execcmd
@@ -71,6 +72,8 @@ const (
 	announced             // the other candidates know that the lock will be released
 	late                  // the program must be told to end, to be gone before the lock's deadline
 	overdue               // the program must be killed
+	unfit                 // the program must end though the lock is held: err
+	overstayed            // the program was told to end, and had all the time that exec gives it
 	exited                // the program ended, and its group is gone: code
 	lost                  // the lock is not held any more: err
 	released              // the lock
@@ -103,6 +106,7 @@ const (
 	announce                  // that the lock will be released
 	pass                      // signal to the program
 	limit                     // the program to its grace: the lock is lost
+	curb                      // the program to its grace: it is unfit
 	kill                      // the program
 	release                   // the lock
 	recordDone                // in the commit that releases the lock
@@ -130,7 +134,7 @@ const (
 	told        result = iota // End
 	tooLate                   // the lock was not acquired in time; err: why the last look failed
 	wasLost                   // the lock, before the program had ended; err: why
-	hadToEnd                  // the program, as the lock was nearly lost
+	hadToEnd                  // the program, as the lock was nearly lost, or as it was unfit; err: why it was, or nil
 	notRecorded               // the program succeeded, and that is not known to be recorded; err: why
 )
 
@@ -175,6 +179,7 @@ type turn struct {
 	by      table.Request // to hand the lock over, or ""
 	gaveWay bool          // the program was told to end because of that
 	late    bool          // the program was told to end because the lock was nearly lost
+	unfit   error         // the program was told to end because of that
 	exited  bool          // the program was started, and has ended
 	code    int
 	lost    error // why
@@ -284,6 +289,11 @@ func (m *machine) work(e event) []action {
 	case overdue:
 		m.turn.late = true
 		return m.stop(kill, nil)
+	case unfit:
+		m.turn.unfit = e.err
+		return m.stop(curb, nil)
+	case overstayed:
+		return m.stop(kill, nil)
 	case lost:
 		m.turn.lost = e.err
 		return m.stop(limit, nil)
@@ -342,7 +352,7 @@ func (m *machine) settle(e event) []action {
 
 // succeeded reports whether the program has done what is to be done once.
 func (m *machine) succeeded() bool {
-	return m.once && m.turn.exited && m.turn.code == 0 && !m.turn.late
+	return m.once && m.turn.exited && m.turn.code == 0 && !m.turn.late && m.turn.unfit == nil
 }
 
 // conclude ends exec, or lets it compete again.
@@ -375,8 +385,8 @@ func (m *machine) outcome() outcome {
 		return outcome{why: wasLost, err: t.lost}
 	case t.left != nil && m.succeeded():
 		return outcome{why: notRecorded, err: t.left}
-	case t.late:
-		return outcome{why: hadToEnd}
+	case t.late, t.unfit != nil:
+		return outcome{why: hadToEnd, err: t.unfit}
 	}
 	return outcome{why: told, End: End{Code: t.code}}
 }

@@ -2,6 +2,8 @@ package execcmd
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"time"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
@@ -13,6 +15,9 @@ type process struct {
 	Program
 	deadlines
 	allowed time.Time // the deadline that its watchdog knows
+	alone   bool      // no watchdog can be had any more
+	stalls  time.Time // when it is unfit, unless it goes on; or zero
+	stopBy  time.Time // when it has overstayed, or zero
 	tick    *time.Ticker
 }
 
@@ -28,6 +33,20 @@ func (p *process) ticks() <-chan time.Time {
 		return nil
 	}
 	return p.tick.C
+}
+
+func (p *process) changes() <-chan struct{} {
+	if p == nil {
+		return nil
+	}
+	return p.Changed()
+}
+
+func (p *process) unwatched() <-chan struct{} {
+	if p == nil || p.alone {
+		return nil
+	}
+	return p.Unwatched()
 }
 
 func (p *process) end() *process {
@@ -66,6 +85,52 @@ func (p *process) extend(t *holding) {
 		p.allowed = until
 		p.Allow(until.Add(-p.margin() / 2))
 	}
+}
+
+// due says what time it is for the program.
+func (r *runner) due(now time.Time) event {
+	p := r.program
+	if what := p.deadlines.due(now); what != nothing {
+		return event{what: what}
+	}
+	switch {
+	case !p.stalls.IsZero() && !now.Before(p.stalls):
+		p.stalls = time.Time{}
+		return event{what: unfit, err: fmt.Errorf("%s was stopped for %v", r.Program, r.lease())}
+	case !p.stopBy.IsZero() && !now.Before(p.stopBy):
+		p.stopBy = time.Time{}
+		r.Warn("%s has not ended %v after it was told to: killing it", r.Program, r.StopTimeout)
+		return event{what: overstayed}
+	}
+	return event{}
+}
+
+// pass sends the program a signal. One that is stopped must go on, or a signal to end would wait until it does.
+func (r *runner) pass(s os.Signal) {
+	r.program.Signal(s)
+	if !ends(s) {
+		return
+	}
+	r.program.Continue()
+	if r.StopTimeout > 0 && r.program.stopBy.IsZero() {
+		r.program.stopBy = time.Now().Add(r.StopTimeout)
+	}
+}
+
+// rewatch has another watchdog watch the program: without one, the program could outlive this process.
+func (r *runner) rewatch() event {
+	if err := r.program.Rewatch(); err != nil {
+		r.program.alone = true
+		return event{what: unfit, err: fmt.Errorf("the watchdog of %s is gone, and there is no other: %w", r.Program, err)}
+	}
+	r.Warn("the watchdog of %s was killed: another one has taken its place", r.Program)
+	return event{}
+}
+
+// curb gives the program its grace, though the lock is held for longer.
+func (r *runner) curb() {
+	r.program.lose(time.Now())
+	r.Warn("%v: ending %s, which is killed after %v", r.m.turn.unfit, r.Program, r.program.patience())
 }
 
 // limit gives the program its grace, and no more.

@@ -9,17 +9,32 @@ import (
 	"syscall"
 )
 
-// endings are the signals that are about ending. Under nohup, the end of the terminal is not: to wait for a signal that
-// is ignored would end that, for the program too.
-var endings = slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, func(s os.Signal) bool {
-	return s == syscall.SIGHUP && signal.Ignored(s)
-})
-
-// passedOn are the signals that a program gets from exec.
-var passedOn = append([]os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}, endings...)
+// endings are the signals that are about ending, and passedOn those that a program gets from exec. One that is ignored since
+// before exec began stays so, for exec and for the program: SIGHUP under nohup, SIGINT of what a script runs in the
+// background. To wait for it would end that. Go tells this of no other signals.
+var (
+	endings  = slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
+	passedOn = append([]os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}, endings...)
+)
 
 const terminationSignal = syscall.SIGTERM
 
 func ends(s os.Signal) bool { return slices.Contains(endings, s) }
 
 func signalCode(s os.Signal) int { return 128 + int(s.(syscall.Signal)) }
+
+// asksForTerminal reports whether a program was stopped because it used the terminal without having it.
+func asksForTerminal(s os.Signal) bool { return s == syscall.SIGTTIN || s == syscall.SIGTTOU }
+
+const keyStop = syscall.SIGTSTP
+
+// interrupt is the signal of a key by which a program has ended, or nil.
+func interrupt(code int) os.Signal {
+	switch code {
+	case signalCode(syscall.SIGINT):
+		return syscall.SIGINT
+	case signalCode(syscall.SIGQUIT):
+		return syscall.SIGQUIT
+	}
+	return nil
+}

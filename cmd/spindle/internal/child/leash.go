@@ -1,0 +1,85 @@
+package child
+
+import (
+	"sync"
+	"time"
+)
+
+// leash is what a child has of its watchdog.
+type leash struct {
+	mu      sync.Mutex
+	dog     *Watchdog                                // nil: none
+	again   func(until time.Time) (*Watchdog, error) // starts another one, for a watchdog that is the child's alone
+	dropped bool
+}
+
+// Watched puts the child under a watchdog of its own, which is dismissed when the child has ended: see
+// StartWatchdog. The child may live until then, unless Allow gives it more.
+func Watched(until time.Time, env []string, args ...string) Option {
+	return func(c *Child) (err error) {
+		c.leash.again = func(until time.Time) (*Watchdog, error) { return StartWatchdog(until, env, args) }
+		c.leash.dog, err = c.leash.again(until)
+		return err
+	}
+}
+
+// WatchedBy puts the child under a watchdog that outlives it.
+func WatchedBy(dog *Watchdog) Option {
+	return func(c *Child) error {
+		c.leash.dog = dog
+		return nil
+	}
+}
+
+// Allow lets the watchdog kill the group at that time, unless it is called again before.
+func (c *Child) Allow(until time.Time) {
+	c.leash.mu.Lock()
+	defer c.leash.mu.Unlock()
+	if c.leash.dog != nil {
+		c.leash.dog.Allow(until)
+	}
+}
+
+// Unwatched is closed when the watchdog has ended though the child lives: somebody killed it. It is nil without a
+// watchdog.
+func (c *Child) Unwatched() <-chan struct{} {
+	c.leash.mu.Lock()
+	defer c.leash.mu.Unlock()
+	if c.leash.dog == nil || c.leash.again == nil {
+		return nil
+	}
+	return c.leash.dog.Gone()
+}
+
+// Rewatch puts a child of Watched under another watchdog, with the deadline that the last one had.
+func (c *Child) Rewatch() error {
+	l := &c.leash
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dropped {
+		return nil // the child has ended
+	}
+	dog, err := l.again(*l.dog.until.Load())
+	if err != nil {
+		return err
+	}
+	_ = l.dog.pipe.Close()
+	go func(last *Watchdog) { _ = last.ended() }(l.dog)
+	dog.watch(c.Pid())
+	l.dog = dog
+	return nil
+}
+
+// drop lets the watchdog forget the child.
+func (l *leash) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.dropped || l.dog == nil:
+	case l.again != nil:
+		l.dog.dismiss()
+	default:
+		l.dog.watch(0)
+	}
+	l.dropped = true
+}

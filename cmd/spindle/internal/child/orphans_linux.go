@@ -1,0 +1,141 @@
+package child
+
+import (
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// adopt makes this process the parent of all that its programs leave behind, even of what has left their groups, and waits
+// for that until it is called off.
+func adopt() (callOff func()) {
+	if unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != nil {
+		return func() {}
+	}
+	adopts.Store(true)
+	return reap()
+}
+
+var adopts atomic.Bool
+
+// ReapAsInit lets this process wait for orphans if it is PID 1, as nobody else does then. It kills none of them.
+func ReapAsInit() {
+	if os.Getpid() == 1 {
+		_ = reap()
+	}
+}
+
+// reap waits for orphans whenever a child has ended, until it is called off.
+func reap() (callOff func()) {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGCHLD)
+	over := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			select {
+			case <-ended:
+				orphans()
+			case <-over:
+				return
+			}
+		}
+	})
+	return func() {
+		signal.Stop(ended)
+		close(over)
+		done.Wait()
+	}
+}
+
+// endOrphans kills what this process was given, and returns when nothing is left. It returns how many processes it has
+// killed.
+func endOrphans() (n int) {
+	if !adopts.Load() {
+		return 0
+	}
+	var killed []int
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		left := orphans()
+		if len(left) == 0 {
+			return len(killed)
+		}
+		for _, pid := range left { // whose own children are given to this process then
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			if !slices.Contains(killed, pid) {
+				killed = append(killed, pid)
+			}
+		}
+		time.Sleep(pause)
+	}
+}
+
+// orphans are the processes that this one was given, without those that have ended: these it waits for. What is in this
+// process's own group was started by a library, which waits for it.
+func orphans() (alive []int) {
+	family.Lock()
+	defer family.Unlock()
+	self, own := strconv.Itoa(os.Getpid()), strconv.Itoa(thisGroup())
+	everyProcess(func(pid int, fields []string) {
+		if fields[parent] != self || fields[group] == own || family.pids[pid] {
+			return
+		}
+		if fields[state] == "Z" {
+			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+			return
+		}
+		alive = append(alive, pid)
+	})
+	return alive
+}
+
+// everyProcess calls do with each process's number and with what stat says of it.
+func everyProcess(do func(pid int, fields []string)) {
+	paths, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range paths {
+		fields, err := stat(path)
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err == nil && pid > 0 {
+			do(pid, fields)
+		}
+	}
+}
+
+// KillMarked kills each process whose environment has all of these entries, and reports whether there were any. It is for
+// what has left a group that was killed. A process that has another environment, or belongs to another user, is not found.
+func KillMarked(entries ...string) bool {
+	if !ours() || len(entries) == 0 {
+		return false
+	}
+	found := false
+	everyProcess(func(pid int, fields []string) {
+		if fields[state] == "Z" || pid == os.Getpid() {
+			return
+		}
+		environ, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+		if err != nil {
+			return
+		}
+		has := strings.Split(string(environ), "\x00")
+		for _, e := range entries {
+			if !slices.Contains(has, e) {
+				return
+			}
+		}
+		found = true
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	})
+	return found
+}
+
+// rename gives this process a name, for ps and top.
+func rename(name string) { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }

@@ -1,0 +1,120 @@
+//go:build unix
+
+package child
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+)
+
+// A Terminal is the one that this process is controlled by. A program in a group of its own gets it when it asks for it:
+// it is stopped by SIGTTIN or SIGTTOU then. So what the terminal's keys send goes to this process until a program reads
+// from the terminal, and the other programs of a pipeline keep the terminal until then. Its methods are called by one
+// goroutine.
+type Terminal struct {
+	file  *os.File
+	own   int            // this process's group
+	lent  int            // the group that has it from this one, or 0
+	mode  *term.State    // before it was lent
+	stops chan os.Signal // Ctrl-Z, while this process has the terminal
+}
+
+// OpenTerminal returns nil if this process has none. From then on this process may write to a terminal that a program
+// has, as SIGTTOU is ignored. Programs behind a gate get that signal as before.
+func OpenTerminal() *Terminal {
+	f, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return nil
+	}
+	t := &Terminal{file: f, own: thisGroup(), stops: make(chan os.Signal, 1)}
+	if _, err := t.foreground(); err != nil {
+		_ = f.Close()
+		return nil
+	}
+	if !signal.Ignored(syscall.SIGTTOU) {
+		signal.Ignore(syscall.SIGTTOU)
+		programsGetTTOU = true
+	}
+	signal.Notify(t.stops, syscall.SIGTSTP)
+	return t
+}
+
+// programsGetTTOU is set if this process ignores SIGTTOU, and its programs must not.
+var programsGetTTOU bool
+
+// Stops has what Ctrl-Z sends, which does not stop this process any more.
+func (t *Terminal) Stops() <-chan os.Signal { return t.stops }
+
+func (t *Terminal) foreground() (group int, err error) {
+	return unix.IoctlGetInt(int(t.file.Fd()), unix.TIOCGPGRP)
+}
+
+func (t *Terminal) give(group int) error {
+	return unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group)
+}
+
+// Lend gives the terminal to the group if this process has it. It reports whether the group has it now.
+func (t *Terminal) Lend(group int) bool {
+	switch has, err := t.foreground(); {
+	case err != nil:
+		return false
+	case has == group:
+		return true
+	case has != t.own:
+		return false
+	}
+	t.mode, _ = term.GetState(int(t.file.Fd()))
+	if t.give(group) != nil {
+		return false // the group has just ended
+	}
+	t.lent = group
+	return true
+}
+
+// Lent reports whether a group has the terminal from this process.
+func (t *Terminal) Lent() bool { return t.lent != 0 }
+
+// TakeBack ends what Lend did. A program that was killed can't have left the terminal as it was: that is done here.
+func (t *Terminal) TakeBack(killed bool) {
+	if t.lent == 0 {
+		return
+	}
+	t.lent = 0
+	_ = t.give(t.own)
+	if killed && t.mode != nil {
+		_ = term.Restore(int(t.file.Fd()), t.mode)
+	}
+}
+
+// Suspend stops the group of this process, as Ctrl-Z does, and returns when it goes on. It reports whether it was stopped:
+// a group that nobody would let go on is not (orphaned process groups, setpgid(2)).
+func (t *Terminal) Suspend() bool {
+	t.TakeBack(false)
+	resumed := make(chan os.Signal, 1)
+	signal.Notify(resumed, syscall.SIGCONT)
+	defer signal.Stop(resumed)
+	_ = syscall.Kill(0, syscall.SIGTSTP)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) // Go never gives SIGTSTP its default action back
+	stopped := false
+	select {
+	case <-resumed:
+		stopped = true
+	case <-time.After(soon): // of running: this thread may have gone on for a little
+	}
+	select {
+	case <-t.stops: // what was sent to the others of the group
+	case <-time.After(soon):
+	}
+	return stopped
+}
+
+const soon = 100 * time.Millisecond
+
+// unignoreTTOU has a program get SIGTTOU though this process was started with that ignored: what a process catches is not
+// ignored in what it becomes.
+func unignoreTTOU() { signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU) }

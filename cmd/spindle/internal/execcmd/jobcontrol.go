@@ -1,0 +1,82 @@
+package execcmd
+
+import (
+	"os"
+	"time"
+)
+
+// The program has a group of its own, so at a terminal it is a background job of exec's. What a shell does for its jobs,
+// exec does for the program: it lends the terminal when the program asks for it, and stops with the program, so that the
+// shell notices. Ctrl-Z, fg and bg then do what they do with any program. While exec is stopped it sends no heartbeats,
+// so at the end of the lease the watchdog kills the program.
+
+// keys has what Ctrl-Z sends.
+func (r *runner) keys() <-chan os.Signal {
+	if r.Terminal == nil {
+		return nil
+	}
+	return r.Terminal.Stops()
+}
+
+// heedKey stops the program at Ctrl-Z, and with it exec: see heedStop.
+func (r *runner) heedKey() {
+	if r.program == nil {
+		r.Terminal.Suspend()
+		return
+	}
+	r.program.Signal(keyStop)
+}
+
+// heedStop is for a program that was stopped, or goes on.
+func (r *runner) heedStop() {
+	p := r.program
+	p.stalls = time.Time{}
+	switch s := p.Stopped(); {
+	case s == nil:
+	case asksForTerminal(s) && r.lend():
+		p.Continue()
+	case r.Terminal != nil && r.suspend():
+		p.Continue()
+	case r.Terminal != nil && s == keyStop: // nobody would let exec go on, so the key does nothing
+		r.lend()
+		p.Continue()
+	default:
+		p.stalls = time.Now().Add(r.lease())
+		r.Warn("%s was stopped: if it does not go on within %v, it is ended, and %s is released", r.Program, r.lease(), r.name())
+	}
+}
+
+// suspend stops exec, and reports whether that was done. When exec goes on, the program has the terminal again if it had it
+// before, unless exec goes on in the background.
+func (r *runner) suspend() bool {
+	had := r.Terminal.Lent()
+	r.Terminal.TakeBack(false)
+	r.Warn("%s is stopped: if it does not go on within %v, %s is lost and it is killed", r.Program, r.term.Left().Round(100*time.Millisecond), r.name())
+	if !r.Terminal.Suspend() {
+		return false
+	}
+	if had {
+		r.lend()
+	}
+	return true
+}
+
+func (r *runner) lend() bool {
+	return r.Terminal != nil && r.Terminal.Lend(r.program.Pid())
+}
+
+// takeBack is for a program that has ended.
+func (r *runner) takeBack() {
+	if r.Terminal != nil {
+		r.Terminal.TakeBack(r.program.Code() > 128)
+	}
+}
+
+// interrupted is the signal of a key that has ended a program which had the terminal, or nil. Exec ends, too, though it did
+// not get the signal: with --restart nobody could end it otherwise.
+func (r *runner) interrupted() os.Signal {
+	if r.Terminal == nil || !r.Terminal.Lent() {
+		return nil
+	}
+	return interrupt(r.program.Code())
+}
