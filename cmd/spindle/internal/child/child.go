@@ -137,7 +137,7 @@ func (c *Child) live(started chan<- error) {
 	if !c.leave { // what it left behind
 		c.Kill()
 		if c.whole {
-			c.strays = endOrphans()
+			c.strays = endOrphans(c.Pid())
 		}
 	}
 	c.leash.drop()

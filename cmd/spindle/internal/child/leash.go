@@ -51,23 +51,24 @@ func (c *Child) Unwatched() <-chan struct{} {
 	return c.leash.dog.Gone()
 }
 
-// Rewatch puts a child of Watched under another watchdog, with the deadline that the last one had.
-func (c *Child) Rewatch() error {
+// Rewatch puts a child of Watched under another watchdog, with the deadline that the last one had. It reports whether that
+// was to be done: the child may have ended.
+func (c *Child) Rewatch() (bool, error) {
 	l := &c.leash
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.dropped {
-		return nil // the child has ended
+		return false, nil
 	}
 	dog, err := l.again(*l.dog.until.Load())
 	if err != nil {
-		return err
+		return false, err
 	}
 	_ = l.dog.pipe.Close()
 	go func(last *Watchdog) { _ = last.ended() }(l.dog)
 	dog.watch(c.Pid())
 	l.dog = dog
-	return nil
+	return true, nil
 }
 
 // drop lets the watchdog forget the child.

@@ -58,33 +58,33 @@ func reap() (callOff func()) {
 }
 
 // endOrphans kills what this process was given, and returns when nothing is left. It returns how many processes it has
-// killed.
-func endOrphans() (n int) {
+// killed outside the program's group, which was killed before.
+func endOrphans(program int) int {
 	if !adopts.Load() {
 		return 0
 	}
-	var killed []int
+	strays := map[int]bool{}
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		left := orphans()
 		if len(left) == 0 {
-			return len(killed)
+			return len(strays)
 		}
-		for _, pid := range left { // whose own children are given to this process then
+		for pid, group := range left { // whose own children are given to this process then
 			_ = syscall.Kill(pid, syscall.SIGKILL)
-			if !slices.Contains(killed, pid) {
-				killed = append(killed, pid)
+			if group != program {
+				strays[pid] = true
 			}
 		}
 		time.Sleep(pause)
 	}
 }
 
-// orphans are the processes that this one was given, without those that have ended: these it waits for. What is in this
-// process's own group was started by a library, which waits for it.
-func orphans() (alive []int) {
+// orphans are the processes that this one was given, and their groups, without those that have ended: these it waits for.
+// What is in this process's own group was started by a library, which waits for it.
+func orphans() map[int]int {
 	family.Lock()
 	defer family.Unlock()
-	self, own := strconv.Itoa(os.Getpid()), strconv.Itoa(thisGroup())
+	alive, self, own := map[int]int{}, strconv.Itoa(os.Getpid()), strconv.Itoa(thisGroup())
 	everyProcess(func(pid int, fields []string) {
 		if fields[parent] != self || fields[group] == own || family.pids[pid] {
 			return
@@ -93,7 +93,7 @@ func orphans() (alive []int) {
 			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 			return
 		}
-		alive = append(alive, pid)
+		alive[pid], _ = strconv.Atoi(fields[group])
 	})
 	return alive
 }

@@ -143,6 +143,9 @@ func (x *execution) run(ctx context.Context) error {
 	if err := x.checkOnce(); err != nil {
 		return err
 	}
+	if x.try { // whoever wants it now or never does not wait for a database that hangs
+		x.timeout = min(x.timeout, elect.Attempt(x.lease))
+	}
 	signals := execcmd.Signals()
 	surviveReaders()
 	child.ReapAsInit()

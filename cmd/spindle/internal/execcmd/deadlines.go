@@ -9,6 +9,7 @@ type deadlines struct {
 
 	until time.Time // when the lock is lost, unless its lease is extended
 	kill  time.Time // when the program is killed, once it was told to end
+	final bool      // nothing extends it any more
 }
 
 // margin is how much time is left for killing a group, even if this process is scheduled late.
@@ -23,14 +24,18 @@ func MostGrace(lease time.Duration) time.Duration { return lease / 4 }
 // extend notes for how long the lock is still held, and returns until when. A deadline moves forward only by
 // more than the time between reading two clocks.
 func (d *deadlines) extend(now time.Time, left time.Duration) time.Time {
+	if d.final {
+		return d.until
+	}
 	if until := now.Add(left); d.until.IsZero() || until.Sub(d.until) > d.lease/100 || until.Before(d.until) {
 		d.until = until
 	}
 	return d.until
 }
 
-// lose notes that the lock is already lost.
+// lose leaves the program its grace, and no more.
 func (d *deadlines) lose(now time.Time) {
+	d.final = true
 	if last := now.Add(d.patience() + d.margin()); last.Before(d.until) {
 		d.until = last
 	}

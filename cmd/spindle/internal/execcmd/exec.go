@@ -44,7 +44,7 @@ type Program interface {
 
 	Allow(until time.Time)      // the watchdog kills it then, unless Allow is called again
 	Unwatched() <-chan struct{} // closed when the watchdog is gone
-	Rewatch() error             // starts another
+	Rewatch() (bool, error)     // starts another, and reports whether it did: the program may have ended
 }
 
 // A Terminal is the one that exec runs at: see child.Terminal.
@@ -166,7 +166,7 @@ func (r *runner) heed(e event) {
 	case exited:
 		r.takeBack()
 		if n := r.program.Strays(); n > 0 {
-			r.Warn("%d processes that %s had started had left its group, and were killed", n, r.Program)
+			r.Warn("%s had left processes outside its group: killed %d", r.Program, n)
 		}
 		r.program = r.program.end()
 	}

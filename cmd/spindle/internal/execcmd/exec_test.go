@@ -63,12 +63,12 @@ func (p *program) Pid() int                   { return 4711 }
 func (p *program) Changed() <-chan struct{}   { return p.changed }
 func (p *program) Unwatched() <-chan struct{} { return p.unwatched }
 
-func (p *program) Rewatch() error {
+func (p *program) Rewatch() (bool, error) {
 	p.rewatched++
 	if p.unwatches == nil {
 		p.unwatched = make(chan struct{})
 	}
-	return p.unwatches
+	return p.unwatches == nil, p.unwatches
 }
 
 func (p *program) Stopped() os.Signal {

@@ -78,7 +78,7 @@ func (r *runner) start() event {
 
 // extend lets the program run for as long as the lock is held by now.
 func (p *process) extend(t *holding) {
-	if t.Context().Err() != nil {
+	if p.final || t.Context().Err() != nil {
 		return
 	}
 	if until := p.deadlines.extend(time.Now(), t.Left()); until.After(p.allowed) {
@@ -119,11 +119,14 @@ func (r *runner) pass(s os.Signal) {
 
 // rewatch has another watchdog watch the program: without one, the program could outlive this process.
 func (r *runner) rewatch() event {
-	if err := r.program.Rewatch(); err != nil {
-		r.program.alone = true
+	another, err := r.program.Rewatch()
+	r.program.alone = !another
+	switch {
+	case err != nil:
 		return event{what: unfit, err: fmt.Errorf("the watchdog of %s is gone, and there is no other: %w", r.Program, err)}
+	case another:
+		r.Warn("the watchdog of %s was killed: another one has taken its place", r.Program)
 	}
-	r.Warn("the watchdog of %s was killed: another one has taken its place", r.Program)
 	return event{}
 }
 

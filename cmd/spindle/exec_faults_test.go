@@ -1,0 +1,178 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/emulator"
+)
+
+var execFaults = flag.Int("exec-faults", 24, "how many runs of exec have a fault, at an instant that is drawn")
+
+// A run is one of exec, whose program beats, and has started a process that left its group. Somebody reads its messages.
+type run struct {
+	dir    string
+	env    []string
+	spin   *exec.Cmd
+	reader *exec.Cmd
+	ended  chan struct{}
+}
+
+const beats = `exec perl -e 'use Time::HiRes "time"; open B, ">>", "beats"; for (B->autoflush;; select undef, undef, undef, 0.005) { printf B "%.6f\n", time }'`
+
+func startRun(t *testing.T, name, path, host string) *run {
+	r := &run{dir: t.TempDir(), ended: make(chan struct{})}
+	r.env = append(os.Environ(), "SPINDLE_DB="+path, "SPANNER_EMULATOR_HOST="+host, "SPINDLE_NAME="+name, "RUN="+r.dir)
+	r.spin = exec.Command("spindle", "exec", "--lease", "2s", "--", "sh", "-c", `setsid sh -c 'echo $$ >stray; while :; do sleep 0.1; done' & echo $$ >program; `+beats)
+	r.reader = exec.Command("sh", "-c", "while read line; do echo \"$line\" >>messages; done")
+	out, err := r.spin.StderrPipe()
+	require.NoError(t, err)
+	r.reader.Stdin = out
+	for _, c := range []*exec.Cmd{r.reader, r.spin} {
+		c.Dir, c.Env = r.dir, r.env
+	}
+	r.reader.Env = os.Environ() // it is not what must not survive
+	require.NoError(t, r.spin.Start())
+	require.NoError(t, r.reader.Start())
+	go func() {
+		defer close(r.ended)
+		state, _ := r.spin.Process.Wait()
+		r.spin.ProcessState = state
+	}()
+	t.Cleanup(func() {
+		_ = r.reader.Process.Kill()
+		_ = r.reader.Wait()
+	})
+	return r
+}
+
+// processes are those that this run has started and that have not ended.
+func (r *run) processes() (pids []int) {
+	environments, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, path := range environments {
+		b, _ := os.ReadFile(path) // nothing of what has ended
+		if slices.Contains(strings.Split(string(b), "\x00"), "RUN="+r.dir) {
+			pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func (r *run) pid(name string) int {
+	b, _ := os.ReadFile(filepath.Join(r.dir, name))
+	n, _ := strconv.Atoi(strings.TrimSpace(string(b)))
+	return n
+}
+
+// watchdog is the number of exec's watchdog, or 0.
+func (r *run) watchdog() int {
+	for _, pid := range r.processes() {
+		if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(b), "__watchdog") {
+			return pid
+		}
+	}
+	return 0
+}
+
+// code is the exit code of exec, as a shell has it.
+func (r *run) code() int {
+	if status := r.spin.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return r.spin.ProcessState.ExitCode()
+}
+
+// Whatever is killed or stopped around it: exec ends with the code that says what happened, nothing of it survives, and the
+// next one has the lock when nothing works under it any more.
+func TestNothingSurvivesWhateverHappensAroundExec(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	e, err := emulator.Shared(ctx)
+	require.NoError(t, err)
+	dialect := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
+	path, err := e.CreateDatabase(ctx, dialect, ddl.Statement(dialect, "locktable"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = e.DropDatabase(context.Background(), path) })
+
+	const byKill, byTerm, lost = 137, 143, 76
+	faults := []struct {
+		name   string
+		victim func(*run) int
+		signal syscall.Signal
+		code   int  // exec's
+		itself bool // it ends by itself, and not by SIGTERM
+	}{
+		{"its reader is killed", func(r *run) int { return r.reader.Process.Pid }, syscall.SIGKILL, byTerm, false},
+		{"its reader is stopped", func(r *run) int { return r.reader.Process.Pid }, syscall.SIGSTOP, byTerm, false},
+		{"its watchdog is killed", (*run).watchdog, syscall.SIGKILL, byTerm, false},
+		{"its watchdog is stopped", (*run).watchdog, syscall.SIGSTOP, byTerm, false},
+		{"its program is killed", func(r *run) int { return r.pid("program") }, syscall.SIGKILL, byKill, true},
+		{"its program is stopped", func(r *run) int { return r.pid("program") }, syscall.SIGSTOP, lost, true},
+		{"its program is stopped, and it is told to end", func(r *run) int { return r.pid("program") }, syscall.SIGSTOP, byTerm, false},
+		{"it is killed", func(r *run) int { return r.spin.Process.Pid }, syscall.SIGKILL, byKill, true},
+	}
+	for i := range *execFaults {
+		f := faults[i%len(faults)]
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			name := fmt.Sprintf("job-%d", i)
+			r := startRun(t, name, path, e.Addr())
+			t.Cleanup(func() {
+				if t.Failed() {
+					text, _ := os.ReadFile(filepath.Join(r.dir, "messages"))
+					t.Logf("%s: %s", f.name, text)
+				}
+			})
+			require.Eventually(t, func() bool { return r.pid("program") != 0 && r.pid("stray") != 0 && r.watchdog() != 0 }, patience, 10*time.Millisecond)
+			time.Sleep(rand.N(2 * time.Second))
+			require.NoError(t, syscall.Kill(f.victim(r), f.signal), f.name)
+			if !f.itself {
+				time.Sleep(rand.N(time.Second))
+				require.NoError(t, r.spin.Process.Signal(syscall.SIGTERM))
+			}
+			select {
+			case <-r.ended:
+			case <-time.After(patience):
+				require.Fail(t, "exec does not end", f.name)
+			}
+			assert.Equal(t, f.code, r.code(), f.name)
+
+			next := exec.Command("spindle", "exec", "--lease", "2s", "--wait", "30s", "-q", "--", "date", "+%s.%N")
+			next.Env = r.env[:len(r.env)-1]
+			out, err := next.Output()
+			require.NoError(t, err, f.name)
+			var begins float64
+			_, err = fmt.Sscan(string(out), &begins)
+			require.NoError(t, err)
+			require.Eventually(t, func() bool { return len(r.processes()) == 0 }, patience, 10*time.Millisecond, "%s: a process survives", f.name)
+			text, err := os.ReadFile(filepath.Join(r.dir, "beats"))
+			require.NoError(t, err)
+			lines := strings.Fields(string(text))
+			last, err := strconv.ParseFloat(lines[len(lines)-1], 64)
+			require.NoError(t, err)
+			assert.Less(t, last, begins, "%s: the program works beside the next one", f.name)
+		})
+	}
+}

@@ -1,0 +1,244 @@
+//go:build unix
+
+package execcmd
+
+import (
+	"errors"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle/internal/memtable"
+)
+
+// terminal is one at which exec is in the foreground or not, and is a job of a shell or not.
+type terminal struct {
+	keys       chan os.Signal
+	foreground bool
+	shell      time.Duration // how long it leaves exec stopped; 0: there is none
+	lent       atomic.Bool
+	suspended  int
+	killed     bool // the program was, when the terminal was taken back
+}
+
+func (t *terminal) Stops() <-chan os.Signal { return t.keys }
+func (t *terminal) Lent() bool              { return t.lent.Load() }
+func (t *terminal) Lend(int) bool           { t.lent.Store(t.foreground); return t.foreground }
+func (t *terminal) TakeBack(killed bool)    { t.lent.Store(false); t.killed = killed }
+
+func (t *terminal) Suspend() bool {
+	t.suspended++
+	time.Sleep(t.shell)
+	return t.shell > 0
+}
+
+func on(t *terminal) func(*site) {
+	t.keys = make(chan os.Signal, 1)
+	return func(s *site) { s.exec.Terminal = t }
+}
+
+func TestAProgramThatReadsGetsTheTerminalAndGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tty := &terminal{foreground: true, shell: time.Second}
+		s := newSite(t, &memtable.Store{}, "a", on(tty)).start()
+		work := s.running()
+		work.stop(syscall.SIGTTIN)
+		synctest.Wait()
+		assert.True(t, tty.lent.Load())
+		assert.Nil(t, work.Stopped())
+		assert.Zero(t, tty.suspended)
+		work.exit(0)
+		assert.Zero(t, s.ends().Code)
+		assert.False(t, tty.lent.Load(), "it is taken back")
+	})
+}
+
+// A program that has the terminal stops with exec, and has it again when exec goes on.
+func TestExecStopsWithItsProgram(t *testing.T) {
+	for _, r := range []struct {
+		signal     os.Signal
+		foreground bool // where it goes on
+		had        bool
+	}{
+		{syscall.SIGTSTP, true, true}, {syscall.SIGTSTP, true, false}, {syscall.SIGTSTP, false, true},
+		{syscall.SIGSTOP, true, true}, {syscall.SIGTTIN, false, false}, {syscall.SIGTTOU, false, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tty := &terminal{foreground: r.had, shell: time.Second}
+			s := newSite(t, &memtable.Store{}, "a", on(tty)).start()
+			work := s.running()
+			if r.had {
+				work.stop(syscall.SIGTTIN)
+				synctest.Wait()
+			}
+			synctest.Wait()
+			tty.foreground = r.foreground
+			work.stop(r.signal)
+			time.Sleep(time.Second / 2)
+			synctest.Wait()
+			assert.Equal(t, r.signal, work.Stopped())
+			assert.False(t, tty.lent.Load(), "the shell has it")
+			time.Sleep(time.Second)
+			synctest.Wait()
+			assert.Nil(t, work.Stopped())
+			assert.Equal(t, 1, tty.suspended)
+			assert.Equal(t, r.had && r.foreground, tty.lent.Load())
+			work.exit(3)
+			assert.Equal(t, 3, s.ends().Code)
+		})
+	}
+}
+
+func TestCtrlZIsForTheProgramAndForExecAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memtable.Store{}
+		tty := &terminal{foreground: true, shell: time.Second}
+		holder := newSite(t, store, "holder").start()
+		work := holder.running()
+		s := newSite(t, store, "a", on(tty), func(s *site) { s.ignores = true }).start()
+		tty.keys <- syscall.SIGTSTP // while it waits
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, 1, tty.suspended)
+		work.exit(0)
+		holder.ends()
+		work = s.running()
+		synctest.Wait()
+		tty.keys <- syscall.SIGTSTP
+		synctest.Wait()
+		assert.Equal(t, []os.Signal{syscall.SIGTSTP}, work.got)
+		assert.Equal(t, 1, tty.suspended, "the program has not stopped")
+		work.exit(0)
+		s.ends()
+	})
+}
+
+// Where no shell would let exec go on, Ctrl-Z does nothing.
+func TestWithoutAShellNobodyIsStoppedByAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, &memtable.Store{}, "a", on(&terminal{foreground: true})).start()
+		work := s.running()
+		work.stop(syscall.SIGTSTP)
+		synctest.Wait()
+		assert.Nil(t, work.Stopped())
+		work.exit(0)
+		s.ends()
+	})
+}
+
+// A program that was killed by a key of the terminal that it had ends exec, which did not get the signal.
+func TestAKeyEndsExecWithItsProgram(t *testing.T) {
+	for code, again := range map[int]bool{130: false, 131: false, 143: true, 0: true} {
+		synctest.Test(t, func(t *testing.T) {
+			tty := &terminal{foreground: true, shell: time.Second}
+			s := newSite(t, &memtable.Store{}, "a", on(tty), func(s *site) { s.exec.Restart = true }).start()
+			work := s.running()
+			work.stop(syscall.SIGTTIN)
+			synctest.Wait()
+			work.exit(code)
+			if again {
+				s.running().exit(0)
+				synctest.Wait()
+				s.signals <- syscall.SIGTERM
+				assert.Equal(t, byTerm, s.ends().Code)
+				return
+			}
+			assert.Equal(t, code, s.ends().Code)
+			assert.True(t, tty.killed, "the terminal is as it was before")
+		})
+	}
+}
+
+// Without a terminal nobody notices that a program is stopped, so it must not keep the lock from others for ever.
+func TestAProgramThatIsStoppedForALeaseGivesTheLockUp(t *testing.T) {
+	for _, tty := range []*terminal{nil, {foreground: false}} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memtable.Store{}
+			s := newSite(t, store, "a", func(s *site) {
+				if tty != nil {
+					on(tty)(s)
+				}
+			}).start()
+			work := s.running()
+			work.stop(syscall.SIGSTOP)
+			time.Sleep(lease - time.Second)
+			work.Continue()
+			time.Sleep(lease)
+			synctest.Wait()
+			assert.Empty(t, work.got, "it went on in time")
+			began := time.Now()
+			work.stop(syscall.SIGSTOP)
+			end := s.ends()
+			assert.InDelta(t, lease, time.Since(began), float64(lease/20))
+			assert.Equal(t, Lost, end.Code)
+			assert.ErrorContains(t, end.Err, "job was given up: work was stopped for 10s")
+			assert.Equal(t, []os.Signal{syscall.SIGTERM}, work.got)
+			assert.True(t, free(store))
+		})
+	}
+}
+
+// A signal to end reaches a program that is stopped.
+func TestASignalLetsAProgramThatIsStoppedGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, &memtable.Store{}, "a", func(s *site) { s.ignores = true }).start()
+		work := s.running()
+		work.goesOn = func() { work.exit(9) }
+		work.stop(syscall.SIGSTOP)
+		synctest.Wait()
+		s.signals <- syscall.SIGTERM
+		began := time.Now()
+		assert.Equal(t, 9, s.ends().Code)
+		assert.Zero(t, time.Since(began))
+	})
+}
+
+func TestAProgramThatDoesNotEndInTimeIsKilled(t *testing.T) {
+	for _, handover := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memtable.Store{}
+			s := newSite(t, store, "a", func(s *site) {
+				s.ignores, s.exec.StopTimeout, s.exec.Handover = true, time.Minute, handover
+			}).start()
+			work := s.running()
+			s.signals <- syscall.SIGTERM
+			end := s.ends()
+			assert.Equal(t, signalCode(syscall.SIGKILL), end.Code)
+			assert.NoError(t, end.Err)
+			assert.InDelta(t, time.Minute, work.ended.Sub(work.told), float64(time.Second))
+			assert.True(t, free(store))
+		})
+	}
+}
+
+// Without a watchdog the program could outlive a killed exec, beside the next holder's.
+func TestAProgramHasAnotherWatchdogOrEnds(t *testing.T) {
+	for _, failed := range []error{nil, errors.New("too many processes")} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memtable.Store{}
+			s := newSite(t, store, "a").start()
+			work := s.running()
+			work.unwatches = failed
+			close(work.unwatched)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			assert.Equal(t, 1, work.rewatched)
+			if failed == nil {
+				assert.Empty(t, work.got)
+				work.exit(0)
+				assert.Equal(t, End{}, s.ends())
+				return
+			}
+			end := s.ends()
+			assert.Equal(t, Lost, end.Code)
+			assert.ErrorIs(t, end.Err, failed)
+			assert.Equal(t, []os.Signal{syscall.SIGTERM}, work.got)
+			assert.True(t, free(store))
+		})
+	}
+}
