@@ -15,7 +15,7 @@ import (
 type schema struct {
 	table   string // as it was asked for
 	columns []column
-	key     []string // the columns of the primary key
+	key     []string // the columns of the primary key, with DESC behind those that are sorted so
 	unique  []index  // the other unique ones
 	expiry  string   // the row deletion policy, or empty
 	parent  string   // the table whose rows this one's are interleaved in, or empty
@@ -56,7 +56,8 @@ WHERE LOWER(c.table_schema) = '%s' AND LOWER(c.table_name) = '%s'
 ORDER BY c.ordinal_position`
 
 	// The columns that an index only stores have no position in it.
-	uniqueQuery = `SELECT i.index_name AS name, i.index_type = 'PRIMARY_KEY' AS main, LOWER(c.column_name) AS part
+	uniqueQuery = `SELECT i.index_name AS name, i.index_type = 'PRIMARY_KEY' AS main, LOWER(c.column_name) AS part,
+	UPPER(COALESCE(c.column_ordering, '')) LIKE 'DESC%%' AS descending
 FROM information_schema.indexes i
 JOIN information_schema.index_columns c
 	ON c.table_schema = i.table_schema AND c.table_name = i.table_name AND c.index_name = i.index_name
@@ -94,15 +95,21 @@ func read(ctx context.Context, db *spanner.Client, table string) (databasepb.Dat
 	return dialect, found, err
 }
 
+const descending = " DESC"
+
 // An indexPart is a row of uniqueQuery.
 type indexPart struct {
-	Name string
-	Main bool // it is the primary key
-	Part string
+	Name       string
+	Main       bool // it is the primary key
+	Part       string
+	Descending bool
 }
 
 func (t *schema) add(p indexPart) {
 	if p.Main {
+		if p.Descending {
+			p.Part += descending
+		}
 		t.key = append(t.key, p.Part)
 		return
 	}

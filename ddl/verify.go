@@ -41,7 +41,7 @@ func (e *SchemaError) Error() string {
 // a missing table or column, a wrong type, a string that is too short for the
 // longest name or value of a lock, a timestamp that does not allow commit
 // timestamps, a column that can't be written or be NULL where locks need it, a
-// row deletion policy, another primary key, and whatever else would make
+// row deletion policy, another primary key or one in descending order, and whatever else would make
 // inserts fail: another column that an insert must give, a unique index that does
 // not include the name, a parent table. Other columns are fine if an insert can
 // leave them out.
@@ -77,9 +77,7 @@ func (t schema) problems(dialect databasepb.DatabaseDialect) []string {
 			problems = append(problems, fmt.Sprintf("column %s is missing, want %s", want.name, want.typ))
 		}
 	}
-	if key := strings.Join(t.key, ", "); key != "name" {
-		problems = append(problems, fmt.Sprintf("the primary key is (%s), want (name)", key))
-	}
+	problems = append(problems, t.keyProblems()...)
 	for _, c := range t.columns {
 		if !known[c.Name] && c.Required {
 			problems = append(problems, fmt.Sprintf("column %s is NOT NULL and has no default, so inserts would fail, want it nullable, with a default, or dropped", c.Name))
@@ -98,6 +96,19 @@ func (t schema) problems(dialect databasepb.DatabaseDialect) []string {
 			t.expiry, t.table, dropExpiry(dialect)))
 	}
 	return problems
+}
+
+// keyProblems compares the primary key with (name). Locks read ranges of names, from the first to the last: Spanner finds
+// nothing in such a range if the key is sorted the other way.
+func (t schema) keyProblems() []string {
+	switch key := strings.Join(t.key, ", "); key {
+	case "name":
+		return nil
+	case "name" + descending:
+		return []string{fmt.Sprintf("the primary key is (%s), so ranges of names would be read as empty, want (name); the order of a key can't be altered: drop the table, or use another one", key)}
+	default:
+		return []string{fmt.Sprintf("the primary key is (%s), want (name)", key)}
+	}
 }
 
 // A need is what locks need of a column.
