@@ -30,8 +30,10 @@ operator breaks the lock of the third.
 
 It starts a Cloud Spanner emulator, and leaves nothing running. It finds the
 emulator of "gcloud components install cloud-spanner-emulator", or Docker. If
-SPANNER_EMULATOR_HOST is set, it uses the emulator there. With --db it plays in
-that database, which must have the lock table, and removes its lock at the end.
+SPANNER_EMULATOR_HOST is set, it makes a database of its own there. SPINDLE_DB
+is for the other commands: demo does not read it. Only --db on the command line
+makes it play in a database of yours, which must have the lock table. It removes
+its lock at the end.
 
 With --serve it also shows the page of spindle serve, which stays open after the
 story until you press Ctrl+C. On a terminal, the story begins once you have
@@ -39,6 +41,14 @@ opened the page.
 ` + commonCodes + "\n  130  it was interrupted",
 		Example: "  spindle demo\n  spindle demo --serve",
 		Args:    exactly(0, "no arguments"),
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			given := c.Flags().Changed("db")
+			err := fromEnvironment(c.Flags())
+			if !given {
+				o.db = "" // many shells export the database of production
+			}
+			return err
+		},
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := errors.Join(child.Supported(), checkIfGiven(o)); err != nil {
 				return err
