@@ -84,6 +84,7 @@ func TestScripts(t *testing.T) {
 			"record":   record,
 			"newer":    newer,
 			"silent":   silent,
+			"far":      far,
 		},
 	})
 }
@@ -336,13 +337,25 @@ func newer(ts *testscript.TestScript, neg bool, args []string) {
 func silent(ts *testscript.TestScript, neg bool, args []string) {
 	age, err := time.ParseDuration(args[1])
 	ts.Check(err)
+	dead(ts, args[0], time.Now().Add(-age))
+}
+
+// far writes the rows of a lock whose holder was last heard from at a time that no clock shows: far NAME TIME.
+func far(ts *testscript.TestScript, neg bool, args []string) {
+	at, err := time.Parse(time.RFC3339, args[1])
+	ts.Check(err)
+	dead(ts, args[0], at)
+}
+
+// dead writes the rows of a lock whose holder was last heard from then.
+func dead(ts *testscript.TestScript, name string, then time.Time) {
 	db := client(ts, "EMULATOR")
 	defer db.Close()
-	token, heartbeat := time.Now().Add(-age-time.Hour).Truncate(time.Microsecond), time.Now().Add(-age).Truncate(time.Microsecond)
+	token, heartbeat := then.Add(-time.Hour).Truncate(time.Microsecond), then.Truncate(time.Microsecond)
 	row := func(name, writer string) *spanner.Mutation {
 		return spanner.Insert("locktable", []string{"name", "heartbeat", "token", "writer"}, []any{name, heartbeat, token, writer})
 	}
-	_, err = db.Apply(context.Background(), []*spanner.Mutation{row(args[0], "dead"), row(table.LeaseKey(args[0], table.TokenAt(token)), `{"lease":"1h"}`)})
+	_, err := db.Apply(context.Background(), []*spanner.Mutation{row(name, "dead"), row(table.LeaseKey(name, table.TokenAt(token)), `{"lease":"1h"}`)})
 	ts.Check(err)
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc/codes"
@@ -80,30 +79,7 @@ func (o *common) withTable(ctx context.Context, do func(context.Context, table.T
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	return o.explain(do(ctx, db.locks()))
-}
-
-// complete completes the names of locks for a shell.
-func (o *common) complete(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var names []cobra.Completion
-	if len(args) > 0 || fromEnvironment(c.Flags()) != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	o.timeout = min(o.timeout, 3*time.Second)
-	_ = o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
-		all, _, err := t.List(ctx, begun, false)
-		locks, groups := gather(all, begun)
-		for _, l := range locks {
-			if show(l.Name) == l.Name { // a shell reads each line as one name
-				names = append(names, cobra.CompletionWithDesc(l.Name, string(l.State())))
-			}
-		}
-		for _, g := range groups {
-			names = append(names, cobra.CompletionWithDesc(g.prefix, string(g.state())))
-		}
-		return err
-	})
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return o.explain(do(ctx, db.audibly(o)))
 }
 
 // explain adds what to do about it to an error of the database.

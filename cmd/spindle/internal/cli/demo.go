@@ -241,7 +241,8 @@ func (d *demo) ls(ctx context.Context) error {
 		return err
 	}
 	d.Say("", stage.Faint, "$ spindle ls")
-	for _, line := range sheet(&paper{width: 80}, lockColumns, []entry{lockEntry(l)}) {
+	locks := sheet{columns: lockColumns}
+	for _, line := range locks.lines(&paper{width: 80}, []entry{lockEntry(l)}) {
 		d.Print(stage.Plain, "  %s", line)
 	}
 	return nil

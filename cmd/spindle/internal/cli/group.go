@@ -133,6 +133,7 @@ func (g *group) sum() string {
 // entry is the whole group on one line: as old as its oldest member, and as late as its latest.
 func (g *group) entry() entry {
 	since, beat, lease := "-", "-", "-"
+	var order rank
 	var oldest table.Token
 	var late, longest time.Duration
 	for _, l := range g.members {
@@ -141,10 +142,12 @@ func (g *group) entry() entry {
 			oldest = min(cmp.Or(oldest, began), began)
 			late, longest = max(late, l.At.Sub(l.Heartbeat)), max(longest, l.Promise.Lease)
 			since, beat, lease = short(l.At.Sub(oldest.Time())), short(late), longest.String()
+			order = rank{since: oldest.Time(), beat: l.At.Add(-late), lease: longest}
 		}
 	}
-	return entry{name: g.prefix, cells: []string{show(g.prefix), string(g.state()), "-", since, beat, lease}, state: g.state(),
-		tail: "group: " + g.sum(), json: g.json()}
+	sum := "group: " + g.sum()
+	return entry{name: g.prefix, cells: []string{show(g.prefix), string(g.state()), "-", since, beat, lease}, more: []string{"-", "-", "-"}, state: g.state(),
+		tail: sum, last: sum, order: order, mark: sum + string(g.state()), json: g.json()}
 }
 
 type groupJSON struct {
@@ -183,8 +186,8 @@ func (g *group) memberEntries() (all []entry) {
 	for _, l := range g.members {
 		c := cells(l)
 		c[0] = slotOf(l.Name)
-		all = append(all, entry{name: l.Name, cells: append(c, fmt.Sprint(len(has[l.Name]))), state: l.State(), tail: whose(l),
-			below: names(has[l.Name]), json: jsonOf(l), trouble: l.Unreadable})
+		all = append(all, entry{name: l.Name, cells: append(c, fmt.Sprint(len(has[l.Name]))), more: []string{orNone(show(l.Holder()))}, state: l.State(),
+			tail: whose(l), last: orNone(valueOf(l)), below: names(has[l.Name]), order: rankOf(l), json: jsonOf(l), trouble: l.Unreadable})
 	}
 	return all
 }
@@ -192,12 +195,12 @@ func (g *group) memberEntries() (all []entry) {
 func (g *group) partitionEntries() (all []entry) {
 	for _, l := range g.partitions {
 		c := cells(l)
-		tail := show(l.Holder())
+		slot := ""
 		if l.Member.Name != "" && l.State() != table.Released {
-			tail = strings.TrimSpace(slotOf(l.Member.Name) + "  " + tail)
+			slot = slotOf(l.Member.Name)
 		}
-		all = append(all, entry{name: l.Name, cells: []string{show(partitionOf(l)), c[1], c[2], c[3]}, state: l.State(), tail: tail,
-			json: jsonOf(l), trouble: l.Unreadable})
+		all = append(all, entry{name: l.Name, cells: []string{show(partitionOf(l)), c[1], c[2], c[3]}, more: []string{orNone(slot)}, state: l.State(),
+			tail: joined("  ", slot, show(l.Holder())), last: orNone(show(l.Holder())), order: rankOf(l), json: jsonOf(l), trouble: l.Unreadable})
 	}
 	return all
 }

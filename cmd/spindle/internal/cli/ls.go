@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -26,39 +28,57 @@ const statesHelp = `The states, by Spanner's clock:
   free         it has no row: only what was done last under it is known, or who
                waits for it`
 
-func newLs(o *common) *cobra.Command {
-	var f format
-	var s selection
-	c := &cobra.Command{
-		Use:     "ls [PREFIX]",
-		Aliases: []string{"list"},
-		Short:   "List the locks in the table",
-		Long: `Ls lists the locks in the table as they are at one instant, or only those whose
+const lsHelp = `Ls lists the locks in the table as they are at one instant, or only those whose
 names begin with PREFIX. It leaves out released locks that nobody waits for,
-unless --all is given; with --held it lists only those that are held. For a
-single lock, use spindle status: it says who waits for it, too.
+unless --all is given; with --held it lists only those that are held, and with
+--state only those in the states that it names. For a single lock, use spindle
+status: it says who waits for it, too.
 
 SINCE is how long ago the term began, or the lock was released. BEAT is how long
 ago the last heartbeat was; a holder sends three in a lease. Both are by
 Spanner's clock alone. If the holder's id and value don't fit on the line, they
 are on a second line. What was done last under a lock (exec --every, --once, or
-lock.Once) is below it.
+lock.Once) is below it. Names that don't fit are cut in the middle, unless
+--no-trunc is given. -o wide has one line for each lock, however long it is.
 
 "3 waiting, 12s the longest" is how many processes wait for the lock, by package
 lock. Those that wait for a semaphore are at its first slot that is listed.
 
+--sort age has the oldest first, beat those that were silent for longest, lease
+the longest, waiting those that most wait for, and state the worst.
+
 A group of package group is one line: how many members and partitions it has,
 and how many of these have no holder. --group opens it: its members, each with
 its partitions, and then every partition. A partition's state is its member's.
-A group is listed even if nobody is in it any more, unless --held is given.
+A group is listed even if nobody is in it any more, unless --held or --state
+leaves it out.
 
-` + statesHelp + `
+With --watch ls goes on until it is interrupted. It looks again after each
+--every, and prints the line of each lock that has changed, in whatever state it
+is by then. Heartbeats and waiters are no changes. A term that began and ended
+between two looks is missed.
+
+-o json is one object on each line, -o yaml one document for each: spindle
+schema says what is in them. -o name has the names alone, as bash and zsh read
+them.
+
+`
+
+func newLs(o *common) *cobra.Command {
+	ls := &listing{common: o}
+	c := &cobra.Command{
+		Use:     "ls [PREFIX]",
+		Aliases: []string{"list"},
+		Short:   "List the locks in the table",
+		Long: lsHelp + statesHelp + `
   partial      a group: some of its partitions have no holder
 ` + commonCodes + `
   3    there is no group that --group names`,
 		Example: `  spindle ls
   spindle ls billing/ --held
+  spindle ls --state expired,orphaned --sort age
   spindle ls --group orders
+  spindle ls --watch -o json
   spindle ls --all -o json | jq -r 'select(.state != "held") | .name'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -67,136 +87,172 @@ A group is listed even if nobody is in it any more, unless --held is given.
 			return nil
 		},
 		ValidArgsFunction: o.complete,
-		RunE: func(c *cobra.Command, args []string) (err error) {
-			if s.prefix = strings.Join(args, ""); !utf8.ValidString(s.prefix) || len(s.prefix) > table.MaxName {
-				return misuse("no lock has a name that begins with %.40q: names are up to %d bytes of UTF-8", s.prefix, table.MaxName)
+		RunE: func(c *cobra.Command, args []string) error {
+			ls.show.prefix = strings.Join(args, "")
+			if err := ls.check(c); err != nil {
+				return err
 			}
-			if s.all && s.held {
-				return misuse("--all and --held: give one of them")
-			}
-			if s.group != "" {
-				if s.group, err = groupNamed(s.group); err != nil {
-					return err
-				}
-				if s.prefix != "" {
-					return misuse("%q and --group %q: give one of them", s.prefix, s.group)
-				}
-				s.prefix = table.GroupPrefix(s.group)
+			if ls.watch {
+				return ls.follow(c.Context())
 			}
 			return o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
-				found, _, err := t.List(ctx, s.prefix, s.all)
+				found, _, err := t.List(ctx, ls.show.prefix, ls.show.idle())
 				if err != nil {
 					return err
 				}
-				if s.group != "" {
-					return s.open(paperOn(os.Stdout), f, found)
-				}
-				return s.list(paperOn(os.Stdout), f, found)
+				return ls.print(paperOn(os.Stdout), found)
 			})
 		},
 	}
-	f.flag(c.Flags())
-	c.Flags().BoolVarP(&s.all, "all", "a", false, "list released locks too")
-	c.Flags().BoolVar(&s.held, "held", false, "list only locks that are held")
-	c.Flags().StringVar(&s.group, "group", "", "list the members and partitions of this `group`")
-	_ = c.Flags().SetAnnotation("group", commandLineOnly, []string{})
+	ls.flags(c)
 	return c
 }
 
-// A selection says which locks are listed.
-type selection struct {
-	prefix string
-	all    bool   // released ones too
-	held   bool   // only these
-	group  string // only what it has
+// listing is one run of ls.
+type listing struct {
+	*common
+	show    selection
+	f       format
+	by      choice
+	reverse bool
+	bare    bool
+	whole   bool
+	watch   bool
+	every   time.Duration
 }
 
-// wants reports whether a lock is listed.
-func (s selection) wants(l table.Listing) bool {
-	return s.all || l.IsHeld() || !s.held && (l.State() != table.Released || len(l.Waiters) > 0)
+func (ls *listing) flags(c *cobra.Command) {
+	ls.by = choice{"name", orderNames}
+	ls.show.states.of = states
+	f := c.Flags()
+	f.BoolVarP(&ls.show.all, "all", "a", false, "list released locks too")
+	f.BoolVar(&ls.show.held, "held", false, "list only locks that are held")
+	f.Var(&ls.show.states, "state", "list only locks in these `states`, with commas between them")
+	f.StringVar(&ls.show.group, "group", "", "list the members and partitions of this `group`")
+	f.Var(&ls.by, "sort", "sort by this `key`: "+oneOf(orderNames))
+	f.BoolVarP(&ls.reverse, "reverse", "r", false, "sort the other way round")
+	ls.f.flag(f, asWide, asName, asYAML)
+	f.BoolVar(&ls.bare, "no-headers", false, "leave out the line of headings")
+	f.BoolVar(&ls.whole, "no-trunc", false, "cut nothing, though lines are longer than the terminal is wide")
+	f.BoolVarP(&ls.watch, "watch", "w", false, "go on, and print each lock that changes")
+	f.DurationVar(&ls.every, "every", 2*time.Second, "how long to pause between two looks of --watch")
+	for _, name := range []string{"state", "group", "reverse", "watch", "every"} { // --every and --once are of exec, too
+		_ = f.SetAnnotation(name, commandLineOnly, []string{})
+	}
 }
 
-// none says that nothing was found.
-func (s selection) none() string {
-	if s.group != "" {
-		return "There is no group " + show(s.group) + " in the table."
+func (ls *listing) check(c *cobra.Command) error {
+	switch prefix := ls.show.prefix; {
+	case !utf8.ValidString(prefix) || len(prefix) > table.MaxName:
+		return misuse("no lock has a name that begins with %.40q: names are up to %d bytes of UTF-8", prefix, table.MaxName)
+	case c.Flags().Changed("every") && !ls.watch:
+		return misuse("--every %v: is the pause of --watch, which is missing", ls.every)
+	case ls.watch && ls.show.group != "":
+		return misuse("--watch and --group: give one of them; spindle watch --group %s follows a group", show(ls.show.group))
+	case ls.every < 100*time.Millisecond:
+		return misuse("--every %v: must be at least 100ms", ls.every)
 	}
-	which := "There are no locks in the table"
-	switch {
-	case s.held:
-		which = "No lock in the table is held"
-	case !s.all:
-		which = "No lock in the table is in use"
-	}
-	if s.prefix != "" {
-		which += ", of those whose names begin with " + show(s.prefix)
-	}
-	if !s.all && !s.held {
-		which += ". Released ones are listed with --all"
-	}
-	return which + "."
+	return ls.show.check()
 }
 
-// list prints a line for each lock, and one for each group.
-func (s selection) list(p *paper, f format, found []table.Listing) error {
-	locks, groups := gather(found, s.prefix)
-	var all []entry
+// print prints what was found.
+func (ls *listing) print(p *paper, found []table.Listing) error {
+	if ls.show.group != "" {
+		return ls.open(p, found)
+	}
+	all := ls.entries(found)
+	if len(all) == 0 && !ls.f.objects() {
+		fmt.Fprintln(os.Stderr, ls.show.none())
+		return nil
+	}
+	return ls.write(p, ls.sheet(lockColumns, wideColumns), all)
+}
+
+// entries are one for each lock, and one for each group.
+func (ls *listing) entries(found []table.Listing) (all []entry) {
+	locks, groups := gather(found, ls.show.prefix)
 	for _, l := range locks {
-		if s.wants(l) {
+		if ls.show.wants(l) {
 			all = append(all, lockEntry(l))
 		}
 	}
 	for _, g := range groups {
-		if !s.held || countHeld(g.partitions) > 0 {
+		if ls.show.wantsGroup(g) {
 			all = append(all, g.entry())
 		}
 	}
 	slices.SortFunc(all, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
-	return s.print(p, f, lockColumns, all)
+	return sorted(all, ls.by.value, ls.reverse)
 }
 
+var (
+	memberColumns    = []string{"SLOT", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HAS", "ID AND VALUE"}
+	wideMembers      = []string{"SLOT", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HAS", "ID", "VALUE"}
+	partitionColumns = []string{"PARTITION", "STATE", "TOKEN", "SINCE", "SLOT AND HOLDER"}
+	widePartitions   = []string{"PARTITION", "STATE", "TOKEN", "SINCE", "SLOT", "HOLDER"}
+)
+
 // open prints the members and partitions of a group.
-func (s selection) open(p *paper, f format, found []table.Listing) error {
-	_, groups := gather(found, s.prefix)
+func (ls *listing) open(p *paper, found []table.Listing) error {
+	_, groups := gather(found, ls.show.prefix)
 	if len(groups) == 0 {
-		fmt.Fprintln(os.Stderr, s.none())
+		fmt.Fprintln(os.Stderr, ls.show.none())
 		return &exit{code: nobodyThere}
 	}
 	g := groups[0]
-	if !f.json {
-		fmt.Fprintf(p, "%s is %s: %s\n\n", p.paint(bold, show(g.prefix)), p.paint(styles[g.state()], string(g.state())), g.sum())
-	}
-	g.members = slices.DeleteFunc(g.members, func(l table.Listing) bool { return !s.wants(l) })
-	if s.held {
-		g.partitions = slices.DeleteFunc(g.partitions, func(l table.Listing) bool { return !l.IsHeld() })
-	}
-	members, partitions := g.memberEntries(), g.partitionEntries()
-	if err := s.print(p, f, []string{"SLOT", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HAS", "ID AND VALUE"}, members); err != nil {
-		return err
-	}
-	if !f.json && len(members) > 0 {
+	tables := !ls.f.objects() && ls.f.kind != asName
+	if tables && !ls.bare {
+		for _, line := range wrap(fmt.Sprintf("%s is %s: %s", show(g.prefix), g.state(), g.sum()), width(p)) {
+			fmt.Fprintln(p, p.paint(styles[g.state()], line))
+		}
 		fmt.Fprintln(p)
 	}
-	return s.print(p, f, []string{"PARTITION", "STATE", "TOKEN", "SINCE", "SLOT AND HOLDER"}, partitions)
+	g.members = slices.DeleteFunc(g.members, func(l table.Listing) bool { return !ls.show.wants(l) })
+	partitions := slices.DeleteFunc(slices.Clone(g.partitions), func(l table.Listing) bool { return !ls.show.wantsPart(l) })
+	members := sorted(g.memberEntries(), ls.by.value, ls.reverse)
+	if err := ls.write(p, ls.sheet(memberColumns, wideMembers), members); err != nil {
+		return err
+	}
+	g.partitions = partitions
+	if tables && len(members) > 0 && len(partitions) > 0 {
+		fmt.Fprintln(p)
+	}
+	return ls.write(p, ls.sheet(partitionColumns, widePartitions), sorted(g.partitionEntries(), ls.by.value, ls.reverse))
 }
 
-func (s selection) print(p *paper, f format, columns []string, all []entry) error {
-	if f.json {
+func (ls *listing) sheet(columns, wide []string) *sheet {
+	if ls.f.kind == asWide {
+		return &sheet{columns: wide, bare: ls.bare, whole: true, wide: true}
+	}
+	return &sheet{columns: columns, bare: ls.bare, whole: ls.whole}
+}
+
+// write prints entries in the format that was asked for.
+func (ls *listing) write(to *paper, s *sheet, all []entry) error {
+	out := bufio.NewWriter(to)
+	p := *to
+	p.Writer = out
+	switch {
+	case ls.f.objects():
 		for _, e := range all {
-			if err := printJSON(p, e.json); err != nil {
+			if err := ls.f.print(&p, e.json); err != nil {
 				return err
 			}
 		}
-		return nil
-	}
-	if len(all) == 0 {
-		if s.group == "" {
-			fmt.Fprintln(os.Stderr, s.none())
+		return out.Flush()
+	case ls.f.kind == asName:
+		for _, e := range all {
+			fmt.Fprintln(&p, show(e.name))
 		}
+		return out.Flush()
+	case len(all) == 0:
 		return nil
 	}
-	for _, line := range sheet(p, columns, all) {
-		fmt.Fprintln(p, line)
+	for _, line := range s.lines(&p, all) {
+		fmt.Fprintln(&p, line)
+	}
+	if err := out.Flush(); err != nil {
+		return err
 	}
 	for _, e := range all {
 		if e.trouble != nil {

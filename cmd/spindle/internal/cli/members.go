@@ -11,7 +11,6 @@ import (
 	"google.golang.org/api/option"
 
 	spread "github.com/spindle-lock/spindle/group"
-	"github.com/spindle-lock/spindle/internal/stage"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -38,7 +37,8 @@ Exit codes:
 		Example: `  spindle members orders
   spindle members orders --partitions
   spindle members orders -o json | jq -r '.members[] | "\(.id) \(.partitions | length)"'`,
-		Args: exactly(1, "the name of one group"),
+		Args:              exactly(1, "the name of one group"),
+		ValidArgsFunction: o.completeGroups,
 		RunE: func(c *cobra.Command, args []string) error {
 			name, err := groupNamed(args[0])
 			if err != nil {
@@ -48,8 +48,8 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			if f.json {
-				err = printJSON(os.Stdout, viewOf(name, v))
+			if f.objects() {
+				err = f.print(os.Stdout, viewOf(name, v))
 			} else {
 				printMembers(paperOn(os.Stdout), name, v, partitions)
 			}
@@ -60,7 +60,7 @@ Exit codes:
 		},
 	}
 	c.Flags().BoolVarP(&partitions, "partitions", "p", false, "name the partitions that each member has")
-	f.flag(c.Flags())
+	f.flag(c.Flags(), asYAML)
 	return c
 }
 
@@ -96,7 +96,9 @@ func printMembers(p *paper, name string, v spread.View, partitions bool) {
 	if len(lists) > 1 {
 		columns = append(columns, "LIST")
 	}
-	fmt.Fprintf(p, "Group %s has %s and %s\n", p.paint(bold, show(name)), count(len(v.Members), "member"), count(all, "partition"))
+	for _, line := range wrap(fmt.Sprintf("Group %s has %s and %s", show(name), count(len(v.Members), "member"), count(all, "partition")), width(p)) {
+		fmt.Fprintln(p, line)
+	}
 	var entries []entry
 	for _, m := range v.Members {
 		e := entry{state: table.Held, tail: show(m.ID)}
@@ -118,7 +120,8 @@ func printMembers(p *paper, name string, v spread.View, partitions bool) {
 	}
 	if len(entries) > 0 {
 		fmt.Fprintln(p)
-		for _, line := range sheet(p, append(columns, "ID AND VALUE"), entries) {
+		slots := sheet{columns: append(columns, "ID AND VALUE")}
+		for _, line := range slots.lines(p, entries) {
 			fmt.Fprintln(p, line)
 		}
 	}
@@ -129,7 +132,7 @@ func printMembers(p *paper, name string, v spread.View, partitions bool) {
 			nobody = fmt.Sprintf("Nobody has %d of the partitions: %s and %d more, which --partitions names", len(v.Nobody), names(some), more)
 		}
 		fmt.Fprintln(p)
-		for _, line := range stage.Wrap(nobody, width(p)) {
+		for _, line := range wrap(nobody, width(p)) {
 			fmt.Fprintln(p, p.paint(amber, line))
 		}
 	}

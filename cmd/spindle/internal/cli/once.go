@@ -221,5 +221,5 @@ func whenDone(d table.Done, now time.Time) string {
 	if d.By != "" {
 		by = show(d.By)
 	}
-	return short(now.Sub(d.At)) + " ago, by " + by
+	return ago(now.Sub(d.At)) + ", by " + by
 }

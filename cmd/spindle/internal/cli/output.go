@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -11,21 +13,47 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A format is what --output and --log-format ask for: text for people, or JSON, one object on each line.
+// A format is what --output and --log-format ask for: text for people, JSON with one object on each line, or one of the
+// further ones that a command has.
 type format struct {
-	text string // the name of the format for people
-	json bool
+	text    string // the name of the format for people
+	json    bool
+	further []string
+	kind    string // the further one that was asked for, if that is so
 }
 
-func (f *format) flag(flags *pflag.FlagSet) {
-	f.text = "table"
-	flags.VarP(f, "output", "o", "the `format` of the output: table, or json with one object on each line")
+// The further formats.
+const (
+	asYAML = "yaml" // a document for each object
+	asName = "name" // only names, one on each line
+	asWide = "wide" // a table with more columns, whose lines may be long
+)
+
+var formatHelp = map[string]string{asYAML: "yaml with one document for each", asName: "name with only the names", asWide: "wide with more columns"}
+
+// flag adds --output with table, JSON and the further formats.
+func (f *format) flag(flags *pflag.FlagSet, further ...string) {
+	f.text, f.further = "table", further
+	usage := "the `format` of the output: table, or json with one object on each line"
+	if len(further) > 0 {
+		usage = "the `format` of the output: table, json with one object on each line"
+		for i, name := range further {
+			if usage += ", "; i == len(further)-1 {
+				usage += "or "
+			}
+			usage += formatHelp[name]
+		}
+	}
+	flags.VarP(f, "output", "o", usage)
 }
 
 // String implements pflag.Value.
 func (f *format) String() string {
-	if f.json {
+	switch {
+	case f.json:
 		return "json"
+	case f.kind != "":
+		return f.kind
 	}
 	return f.text
 }
@@ -35,10 +63,29 @@ func (f *format) Type() string { return "format" }
 
 // Set implements pflag.Value.
 func (f *format) Set(s string) error {
-	if f.json = s == "json"; !f.json && s != f.text {
-		return fmt.Errorf("want %s or json", f.text)
+	f.json, f.kind = s == "json", ""
+	switch {
+	case slices.Contains(f.further, s):
+		f.kind = s
+	case !f.json && s != f.text:
+		all := f.all()
+		return fmt.Errorf("want %s or %s", strings.Join(all[:len(all)-1], ", "), all[len(all)-1])
 	}
 	return nil
+}
+
+// all are the names of the formats.
+func (f *format) all() []string { return slices.Concat([]string{f.text}, f.further, []string{"json"}) }
+
+// objects reports whether the output is for programs.
+func (f *format) objects() bool { return f.json || f.kind == asYAML }
+
+// print writes an object as JSON or YAML.
+func (f *format) print(w io.Writer, v any) error {
+	if f.kind == asYAML {
+		return printYAML(w, v)
+	}
+	return printJSON(w, v)
 }
 
 // lockJSON is a lock as scripts see it.
@@ -76,7 +123,7 @@ func jsonOf(l table.Listing) lockJSON {
 		j.Token = "" // it is no term's
 	}
 	if !l.Heartbeat.IsZero() {
-		heartbeat, age := l.Heartbeat.UTC(), l.At.Sub(l.Heartbeat).Seconds()
+		heartbeat, age := l.Heartbeat.UTC(), seconds(l.Heartbeat, l.At)
 		j.Heartbeat, j.AgeSeconds = &heartbeat, &age
 	}
 	if l.Promise != nil {
@@ -88,7 +135,7 @@ func jsonOf(l table.Listing) lockJSON {
 		j.Problem = l.Undone.Error()
 	}
 	if l.Done.Key != "" {
-		at, age := l.Done.At.UTC(), l.At.Sub(l.Done.At).Seconds()
+		at, age := l.Done.At.UTC(), seconds(l.Done.At, l.At)
 		j.Done, j.DoneBy, j.DoneAt, j.DoneAge = l.Done.Key, l.Done.By, &at, &age
 	}
 	if len(l.Waiters) > 0 {
@@ -100,6 +147,9 @@ func jsonOf(l table.Listing) lockJSON {
 	}
 	return j
 }
+
+// seconds is the time from one instant to another, also if that is more than a time.Duration can be.
+func seconds(from, to time.Time) float64 { return float64(to.UnixMicro()-from.UnixMicro()) / 1e6 }
 
 func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(escapingJSON{w})

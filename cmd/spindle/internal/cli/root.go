@@ -155,6 +155,7 @@ func newRoot() *cobra.Command {
 	root.Flags().Bool("version", false, "print the version")
 	o.flags(root.PersistentFlags())
 	root.AddCommand(newInit(o), newDoctor(o), newExec(o), newGuard(o), newLs(o), newWatch(o), newStatus(o), newMembers(o), newServe(o), newHandover(o), newRelease(o), newPrune(o), newDemo(o))
+	o.completeFlags(root)
 	commands(root, func(c *cobra.Command) {
 		c.Flags().SortFlags = false
 		nameVariables(c.LocalFlags())

@@ -1,111 +1,50 @@
 package cli
 
 import (
-	"slices"
 	"strings"
-
-	"github.com/spindle-lock/spindle/internal/stage"
-	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const tokenWidth = 16
+const (
+	tokenWidth = 16
+	leastName  = 8 // columns for a name: with fewer, each entry is a card
+)
 
-// An entry is one thing in a list: a lock, say.
-type entry struct {
-	name    string   // by which the list is sorted
-	cells   []string // for people: what it is, its state, and other columns
-	state   table.State
-	tail    string // what comes last, and may be long
-	below   string // what is below it
-	json    any    // the same for scripts
-	trouble error
+// A sheet lays entries out under its columns. The last column has the tails.
+type sheet struct {
+	columns []string
+	bare    bool // without the line of headings
+	whole   bool // nothing is cut
+	wide    bool // one line each, with the further columns, however long it is
+
+	begun   bool // what comes next belongs under the same columns
+	widths  []int
+	oneLine bool
+	cards   bool
 }
 
-var lockColumns = []string{"LOCK", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HOLDER AND VALUE"}
-
-func lockEntry(l table.Listing) entry {
-	return entry{name: l.Name, cells: cells(l), state: l.State(), tail: joined("  ", whose(l), waiting(l)), below: doneLine(l), json: jsonOf(l), trouble: l.Unreadable}
-}
-
-// joined puts a separator between the texts that are not empty.
-func joined(separator string, texts ...string) string {
-	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), separator)
-}
-
-// cells are the columns of a lock for people, without its holder and value.
-func cells(l table.Listing) []string {
-	since, beat, lease, token := "-", "-", "-", "-"
-	if l.Token != 0 {
-		token, since = l.Token.String(), short(l.At.Sub(l.Since()))
-	}
-	if l.State() == table.Released {
-		token = "-" // it is no term's
-	}
-	if !l.Heartbeat.IsZero() {
-		beat = short(l.At.Sub(l.Heartbeat))
-	}
-	if l.Promise != nil {
-		lease = l.Promise.Lease.String()
-	}
-	return []string{show(l.Name), string(l.State()), token, since, beat, lease}
-}
-
-// sheet lays entries out under their columns. The last column has the tails. Each entry is on one line if the width
-// allows that for all, and otherwise on two.
-func sheet(p *paper, columns []string, all []entry) []string {
-	columns, last := columns[:len(columns)-1], columns[len(columns)-1]
-	rows := [][]string{columns}
-	widths := make([]int, len(columns))
-	tail := 0
-	for _, e := range all {
-		rows = append(rows, e.cells)
-		tail = max(tail, length(e.tail))
-	}
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], length(cell))
+// lines are those of the entries: one each if the width allows that for all of them, two otherwise, and cards of several if
+// even the columns don't fit. Entries of a later call are laid out as the first ones.
+func (s *sheet) lines(p *paper, all []entry) []string {
+	rows := make([][]string, len(all))
+	for i, e := range all {
+		if rows[i] = e.cells; s.wide {
+			rows[i] = append(rows[i][:len(rows[i]):len(rows[i])], e.more...)
 		}
 	}
-	rest := 0
-	for _, w := range widths[1:] {
-		rest += 2 + w
-	}
-	oneLine := p.width == 0 || widths[0]+rest+2+max(tail, len(last)) <= p.width
-	if !oneLine {
-		widths[0] = min(widths[0], max(p.width-rest, 8))
-	}
-
+	s.measure(p, rows, all)
 	var lines []string
-	for i, row := range rows {
-		var b strings.Builder
-		for j, cell := range row {
-			text := fit(cell, widths[j])
-			if j < len(row)-1 {
-				text = pad(text, widths[j]+2)
-			}
-			switch {
-			case i == 0:
-				text = p.paint(faint, text)
-			case j == 0:
-				text = p.paint(bold, text)
-			case j == 1:
-				text = p.paint(styles[all[i-1].state], text)
-			}
-			b.WriteString(text)
+	if !s.begun && !s.bare && !s.cards {
+		lines = append(lines, s.heading(p))
+	}
+	s.begun = true
+	for i, e := range all {
+		if s.cards {
+			lines = append(lines, s.card(p, rows[i], e)...)
+		} else {
+			lines = append(lines, s.line(p, rows[i], e)...)
 		}
-		gap := pad("", widths[len(widths)-1]+2-length(row[len(row)-1]))
-		switch {
-		case i == 0 && oneLine:
-			b.WriteString(gap + p.paint(faint, last))
-		case i > 0 && oneLine && all[i-1].tail != "":
-			b.WriteString(gap + all[i-1].tail)
-		}
-		lines = append(lines, b.String())
-		if i > 0 && !oneLine && all[i-1].tail != "" {
-			lines = append(lines, "  "+fit(all[i-1].tail, p.width-2))
-		}
-		if i > 0 && all[i-1].below != "" {
-			for _, line := range stage.Wrap(all[i-1].below, width(p)-2) {
+		if e.below != "" && !s.wide {
+			for _, line := range wrap(e.below, width(p)-2) {
 				lines = append(lines, "  "+line)
 			}
 		}
@@ -113,11 +52,125 @@ func sheet(p *paper, columns []string, all []entry) []string {
 	return lines
 }
 
-// whose is the holder of a lock and what it published.
-func whose(l table.Listing) string {
-	text := show(l.Holder())
-	if l.Promise != nil && l.Promise.Value != "" {
-		text += "  " + show(l.Promise.Value)
+func (s *sheet) headings() []string { return s.columns[:len(s.columns)-1] }
+
+func (s *sheet) tail(e entry) string {
+	if s.wide {
+		return e.last
 	}
-	return text
+	return e.tail
+}
+
+// measure finds the widths of the columns, and whether all is on one line.
+func (s *sheet) measure(p *paper, rows [][]string, all []entry) {
+	if !s.begun {
+		s.widths = make([]int, len(s.headings()))
+		if !s.bare {
+			rows = append([][]string{s.headings()}, rows...)
+		}
+	}
+	for _, row := range rows {
+		for i, cell := range row {
+			if i > 0 || !s.begun || s.oneLine || s.whole {
+				s.widths[i] = max(s.widths[i], length(cell))
+			}
+		}
+	}
+	if s.begun {
+		return
+	}
+	rest, tail := 0, len(s.columns[len(s.columns)-1])
+	for _, w := range s.widths[1:] {
+		rest += 2 + w
+	}
+	for _, e := range all {
+		tail = max(tail, length(s.tail(e)))
+	}
+	s.oneLine = p.width == 0 || s.wide || s.widths[0]+rest+2+tail <= p.width
+	s.cards = !s.oneLine && min(s.widths[0], leastName)+rest > p.width
+	if !s.oneLine && !s.whole {
+		s.widths[0] = min(s.widths[0], max(p.width-rest, leastName))
+	}
+}
+
+func (s *sheet) heading(p *paper) string {
+	var b strings.Builder
+	for i, title := range s.headings() {
+		text := fit(title, s.widths[i])
+		if i < len(s.widths)-1 {
+			text = pad(text, s.widths[i]+2)
+		}
+		b.WriteString(p.paint(faint, text))
+	}
+	if s.oneLine {
+		last := len(s.widths) - 1
+		b.WriteString(pad("", s.widths[last]+2-length(fit(s.headings()[last], s.widths[last]))) + p.paint(faint, s.columns[len(s.columns)-1]))
+	}
+	return b.String()
+}
+
+// line is an entry under the columns, with its tail behind or below them.
+func (s *sheet) line(p *paper, row []string, e entry) []string {
+	var b strings.Builder
+	for i, cell := range row {
+		text := fit(cell, s.widths[i])
+		if i < len(row)-1 {
+			text = pad(text, s.widths[i]+2)
+		}
+		switch i {
+		case 0:
+			text = p.paint(bold, text)
+		case 1:
+			text = p.paint(styles[e.state], text)
+		}
+		b.WriteString(text)
+	}
+	tail := s.tail(e)
+	if tail == "" {
+		return []string{b.String()}
+	}
+	if !s.oneLine {
+		return []string{b.String(), "  " + s.cut(tail, p.width-2)}
+	}
+	last := len(row) - 1
+	return []string{b.String() + pad("", s.widths[last]+2-length(fit(row[last], s.widths[last]))) + tail}
+}
+
+// card is an entry on a terminal that is too narrow for the columns.
+func (s *sheet) card(p *paper, row []string, e entry) []string {
+	lines := []string{p.paint(bold, s.cut(row[0], p.width)), "  " + p.paint(styles[e.state], row[1])}
+	facts := ""
+	for i, title := range s.headings() {
+		if i < 2 || row[i] == "-" {
+			continue
+		}
+		fact := strings.ToLower(title) + " " + row[i]
+		if facts != "" && length(facts)+2+length(fact) > p.width-2 {
+			lines = append(lines, indented(facts, p.width)...)
+			facts = ""
+		}
+		facts = joined(", ", facts, fact)
+	}
+	if facts != "" {
+		lines = append(lines, indented(facts, p.width)...)
+	}
+	if tail := s.tail(e); tail != "" {
+		lines = append(lines, "  "+s.cut(tail, p.width-2))
+	}
+	return lines
+}
+
+func (s *sheet) cut(text string, width int) string {
+	if s.whole {
+		return text
+	}
+	return fit(text, width)
+}
+
+func indented(text string, width int) []string {
+	lines := wrap(text, width-2)
+	for i := range lines {
+		lines[i] = "  " + lines[i]
+	}
+	return lines
 }

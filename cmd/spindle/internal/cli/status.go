@@ -133,28 +133,28 @@ func sentence(l table.Listing) string {
 // standing says whether a lock is held.
 func standing(l table.Listing) string {
 	name, token := show(l.Name), l.Token
-	age, since := short(l.At.Sub(l.Heartbeat)), short(l.At.Sub(l.Since()))
+	age, since := ago(l.At.Sub(l.Heartbeat)), ago(l.At.Sub(l.Since()))
 	switch l.State() {
 	case table.Held, table.Leaving:
 		s := fmt.Sprintf("%s is held by %s", name, show(l.Holder()))
 		if l.Leaving() {
 			s += ", who is leaving: it will be released once the work has ended"
 		}
-		s += fmt.Sprintf("\n  token %v, for %s; last heartbeat %s ago, lease %v", token, since, age, l.Promise.Lease)
+		s += fmt.Sprintf("\n  token %v, for %s; last heartbeat %s, lease %v", token, short(l.At.Sub(l.Since())), age, l.Promise.Lease)
 		if l.Promise.Value != "" {
 			s += "\n  value " + show(l.Promise.Value)
 		}
 		return s + with(l)
 	case table.Expired:
-		return fmt.Sprintf("%s is free: the lease of %s has expired\n  token %v; last heartbeat %s ago, lease %v", name, show(l.Holder()), token, age, l.Promise.Lease) + with(l)
+		return fmt.Sprintf("%s is free: the lease of %s has expired\n  token %v; last heartbeat %s, lease %v", name, show(l.Holder()), token, age, l.Promise.Lease) + with(l)
 	case table.Released:
 		if l.Member.Name != "" {
 			// Its slot may have had other terms since.
-			return fmt.Sprintf("%s is free: the term of its member, %s, ended at least %s ago", name, show(l.Member.Name), since)
+			return fmt.Sprintf("%s is free: the term of its member, %s, ended at least %s", name, show(l.Member.Name), since)
 		}
-		return fmt.Sprintf("%s is free: it was released %s ago", name, since)
+		return fmt.Sprintf("%s is free: it was released %s", name, since)
 	case table.Unconfirmed:
-		return fmt.Sprintf("%s is not held: %s claimed it %s ago, and may not act yet\n  token %v", name, show(l.Holder()), age, token) + with(l)
+		return fmt.Sprintf("%s is not held: %s claimed it %s, and may not act yet\n  token %v", name, show(l.Holder()), age, token) + with(l)
 	case table.Orphaned:
 		if l.Adrift {
 			return fmt.Sprintf("%s is not held: somebody deleted the row of its member, %s; it is free once that one's lease has passed", name, show(l.Member.Name))

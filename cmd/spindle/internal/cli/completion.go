@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/api/option"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// atTab is how long somebody waits who has pressed the tab key. What is not known by then is not completed.
+const atTab = time.Second
+
+// A completer returns what a word can be completed to, of what is in the table.
+type completer func(ctx context.Context, t table.Table, begun string) ([]cobra.Completion, error)
+
+// fromTable asks the table. It says nothing of what goes wrong: a message would be in the middle of a command line.
+func (o *common) fromTable(c *cobra.Command, begun string, ask completer) ([]cobra.Completion, cobra.ShellCompDirective) {
+	const directive = cobra.ShellCompDirectiveNoFileComp
+	if fromEnvironment(c.Flags()) != nil || o.check() != nil {
+		return nil, directive
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), atTab)
+	defer cancel()
+	answer := make(chan []cobra.Completion, 1)
+	go func() { // a client may wait for credentials, whatever its ctx
+		db, err := o.open(option.WithGRPCConnectionPool(1))
+		if err != nil {
+			answer <- nil
+			return
+		}
+		found, err := ask(ctx, db.locks(), begun)
+		if err != nil {
+			found = nil
+		}
+		answer <- found
+	}()
+	select {
+	case found := <-answer:
+		return harmless(found), directive
+	case <-ctx.Done():
+		return nil, directive
+	}
+}
+
+// harmless leaves out what a shell would not read as one name.
+func harmless(all []cobra.Completion) []cobra.Completion {
+	return slices.DeleteFunc(all, func(c cobra.Completion) bool {
+		name, _, _ := strings.Cut(c, "\t")
+		return name == "" || show(name) != name
+	})
+}
+
+// complete completes a command's only argument to the name of a lock, or of a group.
+func (o *common) complete(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return o.fromTable(c, begun, lockNames(false))
+}
+
+// completeGroups completes a command's only argument to the name of a group.
+func (o *common) completeGroups(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return o.fromTable(c, begun, groupNames)
+}
+
+// lockNames are the names of locks and groups that are in use, or with idle of all.
+func lockNames(idle bool) completer {
+	return func(ctx context.Context, t table.Table, begun string) (names []cobra.Completion, err error) {
+		all, _, err := t.List(ctx, begun, idle)
+		locks, groups := gather(all, begun)
+		for _, l := range locks {
+			names = append(names, cobra.CompletionWithDesc(l.Name, string(l.State())))
+		}
+		for _, g := range groups {
+			names = append(names, cobra.CompletionWithDesc(g.prefix, string(g.state())))
+		}
+		return names, err
+	}
+}
+
+func groupNames(ctx context.Context, t table.Table, begun string) (names []cobra.Completion, err error) {
+	all, _, err := t.List(ctx, table.GroupPrefix(begun)[:len(table.GroupPrefix(begun))-1], false)
+	_, groups := gather(all, "")
+	for _, g := range groups {
+		if name := g.json().Group; strings.HasPrefix(name, begun) {
+			names = append(names, cobra.CompletionWithDesc(name, g.sum()))
+		}
+	}
+	return names, err
+}
+
+// listed completes the last name of a list with commas.
+func listed(ask completer) completer {
+	return func(ctx context.Context, t table.Table, begun string) ([]cobra.Completion, error) {
+		before := begun[:strings.LastIndexByte(begun, ',')+1]
+		found, err := ask(ctx, t, begun[len(before):])
+		for i := range found {
+			found[i] = before + found[i]
+		}
+		return found, err
+	}
+}
+
+// holders are the ids of the holders of a lock, or of all.
+func holders(name string) completer {
+	return func(ctx context.Context, t table.Table, begun string) (ids []cobra.Completion, err error) {
+		all, err := holding(ctx, t, name)
+		for _, l := range all {
+			if id := l.Holder(); strings.HasPrefix(id, begun) {
+				ids = append(ids, cobra.CompletionWithDesc(id, l.Name))
+			}
+		}
+		return ids, err
+	}
+}
+
+// tokens are the tokens of a lock, or of all.
+func tokens(name string) completer {
+	return func(ctx context.Context, t table.Table, begun string) (found []cobra.Completion, err error) {
+		all, err := holding(ctx, t, name)
+		for _, l := range all {
+			if token := l.Token.String(); strings.HasPrefix(token, begun) {
+				found = append(found, cobra.CompletionWithDesc(token, joined(", ", l.Name, l.Holder())))
+			}
+		}
+		return found, err
+	}
+}
+
+func holding(ctx context.Context, t table.Table, name string) (all []table.Listing, err error) {
+	if name != "" {
+		var l table.Listing
+		l, err = t.ListOne(ctx, name)
+		all = []table.Listing{l}
+	} else {
+		all, _, err = t.List(ctx, "", false)
+	}
+	return slices.DeleteFunc(all, func(l table.Listing) bool {
+		return isPartition(l) || l.Holder() == "" || l.State() == table.Released || l.State() == table.Free
+	}), err
+}
+
+// completeFlags completes the values of flags: a flag of a name means the same in every command.
+func (o *common) completeFlags(root *cobra.Command) {
+	ask := func(of func(lock string) completer) cobra.CompletionFunc {
+		return func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return o.fromTable(c, begun, of(strings.Join(args, "")))
+		}
+	}
+	always := func(c completer) func(string) completer { return func(string) completer { return c } }
+	known := map[string]cobra.CompletionFunc{
+		"name":    ask(always(lockNames(true))), // to be taken again
+		"prefix":  ask(always(lockNames(true))),
+		"expect":  ask(always(listed(lockNames(true)))),
+		"group":   ask(always(groupNames)),
+		"token":   ask(tokens),
+		"dialect": words("googlesql", "postgresql"),
+	}
+	commands(root, func(c *cobra.Command) {
+		own := map[string]cobra.CompletionFunc{}
+		if c.Name() == "status" { // elsewhere, --id is a new one
+			own["id"] = ask(holders)
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			complete := known[f.Name]
+			if special, is := own[f.Name]; is {
+				complete = special
+			}
+			switch v := f.Value.(type) {
+			case *format:
+				complete = words(v.all()...)
+			case *choice:
+				complete = words(v.of...)
+			case *choices:
+				complete = v.complete
+			}
+			if complete != nil {
+				_ = c.RegisterFlagCompletionFunc(f.Name, complete) // fails only if it has one of its own
+			}
+		})
+	})
+}
+
+func words(all ...string) cobra.CompletionFunc {
+	return cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp)
+}
+
+// complete completes the last word of the list to one that is not in it yet.
+func (c *choices) complete(_ *cobra.Command, _ []string, begun string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
+	before := begun[:strings.LastIndexByte(begun, ',')+1]
+	for _, s := range c.of {
+		if !strings.Contains(","+before, ","+string(s)+",") {
+			found = append(found, before+string(s))
+		}
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}

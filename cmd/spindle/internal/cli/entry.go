@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// An entry is one thing in a list: a lock, say.
+type entry struct {
+	name    string   // by which the list is sorted
+	cells   []string // for people: what it is, its state, and other columns
+	more    []string // further columns of a wide table
+	state   table.State
+	tail    string // what comes last, and may be long
+	last    string // the same of a wide table
+	below   string // what is below it
+	order   rank
+	mark    string // what must not change if nothing happened to it
+	json    any    // the same for scripts
+	trouble error
+}
+
+// A rank has what else entries are sorted by.
+type rank struct {
+	holder  string
+	since   time.Time // zero: it has none
+	beat    time.Time
+	lease   time.Duration
+	waiting int
+	longest time.Duration
+}
+
+var (
+	lockColumns = []string{"LOCK", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HOLDER AND VALUE"}
+	wideColumns = []string{"LOCK", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "WAITING", "LAST DONE", "HOLDER", "VALUE"}
+)
+
+func lockEntry(l table.Listing) entry {
+	return entry{name: l.Name, cells: cells(l), more: []string{orNone(waiting(l)), orNone(lastDone(l)), orNone(show(l.Holder()))}, state: l.State(),
+		tail: joined("  ", whose(l), waiting(l)), last: orNone(valueOf(l)), below: doneLine(l), order: rankOf(l), mark: markOf(l), json: jsonOf(l), trouble: l.Unreadable}
+}
+
+func rankOf(l table.Listing) rank {
+	r := rank{holder: l.Holder(), beat: l.Heartbeat, waiting: len(l.Waiters), longest: l.LongestWait()}
+	if l.Token != 0 {
+		r.since = l.Since()
+	}
+	if l.Promise != nil {
+		r.lease = l.Promise.Lease
+	}
+	return r
+}
+
+// markOf has no heartbeat and no waiters: these change all the time.
+func markOf(l table.Listing) string {
+	return fmt.Sprint(l.State(), l.Token, l.Holder(), valueOf(l), l.Done.Key, l.Done.At.UnixMicro(), l.Unreadable, l.Undone)
+}
+
+func orNone(s string) string { return cmp.Or(s, "-") }
+
+func lastDone(l table.Listing) string { return strings.TrimPrefix(doneLine(l), "last done: ") }
+
+// valueOf is what the holder of a lock published.
+func valueOf(l table.Listing) string {
+	if l.Promise == nil {
+		return ""
+	}
+	return show(l.Promise.Value)
+}
+
+// whose is the holder of a lock and what it published.
+func whose(l table.Listing) string { return joined("  ", show(l.Holder()), valueOf(l)) }
+
+// joined puts a separator between the texts that are not empty.
+func joined(separator string, texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), separator)
+}
+
+// cells are the columns of a lock for people, without its holder and value.
+func cells(l table.Listing) []string {
+	since, beat, lease, token := "-", "-", "-", "-"
+	if l.Token != 0 {
+		token, since = l.Token.String(), short(l.At.Sub(l.Since()))
+	}
+	if l.State() == table.Released {
+		token = "-" // it is no term's
+	}
+	if !l.Heartbeat.IsZero() {
+		beat = short(l.At.Sub(l.Heartbeat))
+	}
+	if l.Promise != nil {
+		lease = l.Promise.Lease.String()
+	}
+	return []string{show(l.Name), string(l.State()), token, since, beat, lease}
+}

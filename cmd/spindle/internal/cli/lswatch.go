@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"google.golang.org/api/option"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// follow prints the list, and then what changes, until a signal comes.
+func (ls *listing) follow(ctx context.Context) error {
+	db, err := ls.common.open(option.WithGRPCConnectionPool(1))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	stderr.timed = true
+	return ls.repeat(ctx, paperOn(os.Stdout), db.audibly(ls.common))
+}
+
+// repeat looks again and again. The first look has to succeed: a failure is probably a mistake, and not one that passes.
+func (ls *listing) repeat(ctx context.Context, p *paper, t table.Table) error {
+	s := ls.sheet(lockColumns, wideColumns)
+	var before map[string]entry
+	failing := false
+	for {
+		all, gone, err := ls.look(ctx, t, before)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && before == nil:
+			return ls.explain(err)
+		case err != nil && !failing:
+			complain("can't read the locks, will try again: %v", ls.explain(err))
+		case err == nil && failing:
+			complain("the locks can be read again")
+		}
+		if failing = err != nil; !failing {
+			if before == nil && len(all) == 0 && !ls.f.objects() {
+				fmt.Fprintln(os.Stderr, ls.show.none())
+			}
+			if now := differing(before, all, gone); len(now) > 0 {
+				if err := ls.write(p, s, now); err != nil {
+					return err
+				}
+			}
+			before = byName(all)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(ls.every):
+		}
+	}
+}
+
+// differing are the entries that were not there before, or say something else, and those that are not selected any more.
+func differing(before map[string]entry, all, gone []entry) (now []entry) {
+	for _, e := range all {
+		if was, known := before[e.name]; !known || was.mark != e.mark {
+			now = append(now, e)
+		}
+	}
+	return append(now, gone...)
+}
+
+func byName(all []entry) map[string]entry {
+	named := make(map[string]entry, len(all))
+	for _, e := range all {
+		named[e.name] = e
+	}
+	return named
+}
+
+// look reads what is selected, and what became of that which was selected before.
+func (ls *listing) look(ctx context.Context, t table.Table, before map[string]entry) (all, gone []entry, err error) {
+	ctx, cancel := context.WithTimeout(ctx, ls.timeout)
+	defer cancel()
+	found, _, err := t.List(ctx, ls.show.prefix, ls.show.idle())
+	if err != nil {
+		return nil, nil, err
+	}
+	all = ls.entries(found)
+	here := byName(all)
+	missing := slices.DeleteFunc(slices.Sorted(maps.Keys(before)), func(name string) bool { _, is := here[name]; return is })
+	if len(missing) > 0 {
+		gone, err = ls.whatBecame(ctx, t, missing, found)
+	}
+	return all, gone, err
+}
+
+// few is how many locks are read one by one, rather than with all others.
+const few = 20
+
+// whatBecame are entries of locks that are not selected any more. The look has left out those that nobody uses.
+func (ls *listing) whatBecame(ctx context.Context, t table.Table, names []string, found []table.Listing) (gone []entry, err error) {
+	any := *ls
+	any.show = selection{prefix: ls.show.prefix, all: true}
+	if len(names) > few {
+		if found, _, err = t.List(ctx, ls.show.prefix, true); err != nil {
+			return nil, err
+		}
+	}
+	here := byName(any.entries(found))
+	for _, name := range names {
+		e, is := here[name]
+		if !is {
+			l := table.Listing{Observation: table.Observation{Name: name}}
+			if len(names) <= few {
+				if l, err = t.ListOne(ctx, name); err != nil {
+					return nil, err
+				}
+			}
+			e = lockEntry(l)
+		}
+		gone = append(gone, e)
+	}
+	return sorted(gone, ls.by.value, ls.reverse), nil
+}

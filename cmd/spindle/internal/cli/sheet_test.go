@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// named are entries of locks that are held for as many seconds as their number.
+func named(names ...string) (all []entry) {
+	for i, name := range names {
+		all = append(all, lockEntry(held(name, "web-"+fmt.Sprint(i)+"/4711/0d1cbf0e-1111-2222-3333-444455556666", at(1763645616-float64(i)), at(1763645618), 10*time.Second)))
+	}
+	return all
+}
+
+// A terminal of any width shows which lock is which, its whole token, which release needs, and no line that is longer than
+// the terminal is wide.
+func TestAListFitsATerminalOfAnyWidth(t *testing.T) {
+	all := named("orders/export/of/the/day/2026-11-22", "orders/export/of/the/day/2026-11-23", "夜間バッチ処理の名前は長い", "🚀")
+	for width := 20; width < 130; width++ {
+		lines := (&sheet{columns: lockColumns}).lines(&paper{width: width}, all)
+		text := strings.Join(lines, "\n")
+		for _, line := range lines {
+			assert.LessOrEqual(t, length(line), width, "%q", line)
+		}
+		for _, want := range []string{"22", "23", "1", all[0].cells[2], all[3].cells[2], "10s", "held"} {
+			assert.Contains(t, text, want, "in %d columns", width)
+		}
+	}
+	card := (&sheet{columns: lockColumns}).lines(&paper{width: 20}, all[:1])
+	assert.Equal(t, []string{"orders/ex…2026-11-22", "  held", "  token", "  " + all[0].cells[2], "  since 2.0s", "  beat 0.0s", "  lease 10s", "  web-0/47…455556666"}, card)
+}
+
+// Columns are under their headings, whatever the names are written in.
+func TestColumnsStayUnderEachOther(t *testing.T) {
+	all := named("nightly", "夜間バッチ", "🚀 start", "e\u0301te\u0301")
+	lines := (&sheet{columns: lockColumns}).lines(&paper{}, all)
+	column := length(lines[0][:strings.Index(lines[0], "STATE")])
+	for _, line := range lines[1:] {
+		assert.Equal(t, column, length(line[:strings.Index(line, "held")]), line)
+	}
+}
+
+func TestNothingIsCutIfThatIsAskedFor(t *testing.T) {
+	long := strings.Repeat("long/", 40) + "end"
+	for _, s := range []sheet{{columns: lockColumns, whole: true}, {columns: wideColumns, whole: true, wide: true}} {
+		for _, width := range []int{0, 20, 80} {
+			text := strings.Join(s.lines(&paper{width: width}, named(long)), "\n")
+			assert.Contains(t, text, long)
+			assert.Contains(t, text, "444455556666")
+			s.begun = false
+		}
+	}
+}
+
+func TestAWideListHasOneLineForEachLock(t *testing.T) {
+	l := held("nightly", "web-1", at(100), at(102), 10*time.Second)
+	l.Promise.Value = "http://web-1"
+	l.Done.Key, l.Done.At, l.Done.By = "42", at(90), "web-2"
+	lines := (&sheet{columns: wideColumns, whole: true, wide: true}).lines(&paper{width: 80}, []entry{lockEntry(l)})
+	assert.Len(t, lines, 2)
+	assert.Equal(t, strings.Fields("LOCK STATE TOKEN SINCE BEAT LEASE WAITING LAST DONE HOLDER VALUE"), strings.Fields(lines[0]))
+	for _, want := range []string{"nightly", "42, ", "web-1   http://web-1"} {
+		assert.Contains(t, lines[1], want)
+	}
+	assert.Len(t, (&sheet{columns: wideColumns, bare: true, wide: true}).lines(&paper{}, named("a")), 1, "no headings")
+}
+
+// What changes is printed later under the same columns, without headings.
+func TestLaterLinesBelongUnderTheSameColumns(t *testing.T) {
+	for _, width := range []int{0, 60, 80, 200} {
+		s := sheet{columns: lockColumns}
+		first := s.lines(&paper{width: width}, named("nightly", "weekly"))
+		later := s.lines(&paper{width: width}, named("nightly"))
+		assert.Contains(t, strings.Join(first, "\n"), strings.Join(later, "\n"), "in %d columns", width)
+		assert.NotContains(t, strings.Join(later, "\n"), "STATE")
+	}
+}
+
+// An operator looks for the worst, the oldest, the longest.
+func TestWhatAnOperatorLooksForIsFirst(t *testing.T) {
+	a := held("a", "zoe", at(50), at(102), 3*time.Second)
+	b := held("b", "", at(70), at(80), 10*time.Second) // expired
+	b.At = at(103)
+	c := held("c", "adam", at(60), at(101), 5*time.Second)
+	c.Waiters = []table.Ticket{{Time: table.TokenAt(at(100))}}
+	free := table.Listing{Observation: table.Observation{Name: "d", At: at(103)}}
+	for by, want := range map[string]string{"name": "abcd", "state": "bacd", "holder": "cabd", "age": "acbd", "beat": "bcad", "lease": "bcad", "waiting": "cabd"} {
+		entries := func() []entry { return []entry{lockEntry(a), lockEntry(b), lockEntry(c), lockEntry(free)} }
+		got, back := "", ""
+		for _, e := range sorted(entries(), by, false) {
+			got += e.name
+		}
+		for _, e := range sorted(entries(), by, true) {
+			back = e.name + back
+		}
+		assert.Equal(t, want, got, by)
+		assert.Equal(t, want, back, "%s, the other way round", by)
+	}
+	assert.Len(t, orderNames, len(orders))
+	for _, s := range []table.State{table.Free, table.Held, table.Leaving, table.Expired, table.Released, table.Unconfirmed, table.Orphaned, table.Unreadable, partial} {
+		assert.Contains(t, states, s, "each state can be chosen")
+	}
+}

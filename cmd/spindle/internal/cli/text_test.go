@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// Columns stay under each other if names are of any script.
+func TestATextIsAsWideAsATerminalShowsIt(t *testing.T) {
+	for text, want := range map[string]int{"": 0, "nightly": 7, "夜間バッチ": 10, "한국": 4, "🚀 start": 8, "👩‍👩‍👧": 2, "e\u0301te\u0301": 3, "ﾊﾝ": 2, "…": 1} {
+		assert.Equal(t, want, length(text), text)
+		assert.Equal(t, 12, length(pad(text, 12)), text)
+	}
+}
+
+// Names differ at their ends: orders/2026-11-22, orders/2026-11-23.
+func TestANameIsCutInItsMiddle(t *testing.T) {
+	assert.Equal(t, "billing", fit("billing", 7))
+	assert.Equal(t, "ord…1-23", fit("orders/2026-11-23", 8))
+	assert.Equal(t, "…3", fit("orders/2026-11-23", 2))
+	assert.Equal(t, "…", fit("orders", 1))
+	assert.Empty(t, fit("orders", 0))
+	assert.NotEqual(t, fit("orders/2026-11-22", 9), fit("orders/2026-11-23", 9))
+	assert.Equal(t, "夜…#7", fit("夜間バッチ処理#7", 6), "no half of a character")
+	for _, text := range []string{"orders/2026-11-23", "夜間バッチ処理", "👩‍👩‍👧👩‍👩‍👧👩‍👩‍👧", strings.Repeat("e\u0301", 9)} {
+		for width := range 20 {
+			assert.LessOrEqual(t, length(fit(text, width)), width, "%s in %d columns", text, width)
+		}
+	}
+}
+
+func TestNoLineOfAWrappedTextIsTooLong(t *testing.T) {
+	const text = "nightly is held by 夜間バッチ処理/4711/0d1cbf0e-1111-2222-3333-444455556666, token 1763645616123456"
+	for _, width := range []int{20, 30, 80} {
+		lines := wrap(text, width)
+		for _, line := range lines {
+			assert.LessOrEqual(t, length(line), width)
+		}
+		assert.Equal(t, strings.ReplaceAll(text, " ", ""), strings.ReplaceAll(strings.Join(lines, ""), " ", ""), "nothing is lost")
+	}
+	assert.Equal(t, []string{"a  b"}, wrap("a  b", 20), "what aligns words stays")
+}
+
+func TestADurationIsWhatAPersonUnderstands(t *testing.T) {
+	const day = 24 * time.Hour
+	for d, want := range map[time.Duration]string{
+		400 * time.Millisecond: "0.4s", 12 * time.Second: "12s", 185 * time.Second: "3m05s", 130 * time.Minute: "2h10m",
+		5*day + 3*time.Hour: "5d03h", 729 * day: "729d00h", 770 * day: "2y040d", 99 * 365 * day: "99y000d",
+		math.MaxInt64: ">100y", -time.Second: "0s", -time.Hour: "future", math.MinInt64: "future",
+	} {
+		assert.Equal(t, want, short(d))
+	}
+	assert.Equal(t, "3m05s ago", ago(185*time.Second))
+	assert.Equal(t, "more than 100 years ago, by its timestamp", ago(math.MaxInt64))
+	assert.Equal(t, "in the future, by its timestamp", ago(math.MinInt64))
+}
