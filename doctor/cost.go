@@ -69,15 +69,16 @@ func (c Cost) Price(millionCommits, millionReads float64) float64 {
 	return float64(c.Commits)/1e6*millionCommits + float64(c.Reads)/1e6*millionReads
 }
 
-func costOf(lease time.Duration) Cost {
+// CostAt returns what a lock costs at a lease, as it was measured. The lease must be positive.
+func CostAt(lease time.Duration) Cost {
 	leases := float64(month) / float64(lease)
 	return Cost{Lease: lease, Commits: int64(leases * commitsALease), Reads: int64(leases * readsALease)}
 }
 
 func (r RoundTrips) costs() []Cost {
-	costs := []Cost{costOf(r.Lease())}
+	costs := []Cost{CostAt(r.Lease())}
 	if r.Lease() != defaultLease {
-		costs = append(costs, costOf(defaultLease))
+		costs = append(costs, CostAt(defaultLease))
 	}
 	return costs
 }

@@ -18,7 +18,7 @@ func TestTheLeaseIsTenElectionsAndNoShorterThanTheShortestThereIs(t *testing.T) 
 }
 
 func TestTheCostIsThreeCommitsALease(t *testing.T) {
-	c := costOf(10 * time.Second)
+	c := CostAt(10 * time.Second)
 	assert.EqualValues(t, 777_600, c.Commits)
 	assert.EqualValues(t, 803_520, c.Reads)
 	assert.InDelta(t, 2*0.7776+0.80352, c.Price(2, 1), 1e-9)

@@ -24,6 +24,7 @@ import (
 	"cloud.google.com/go/spanner"
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -85,6 +86,7 @@ func TestScripts(t *testing.T) {
 			"newer":    newer,
 			"silent":   silent,
 			"far":      far,
+			"valid":    valid,
 		},
 	})
 }
@@ -357,6 +359,31 @@ func dead(ts *testscript.TestScript, name string, then time.Time) {
 	}
 	_, err := db.Apply(context.Background(), []*spanner.Mutation{row(name, "dead"), row(table.LeaseKey(name, table.TokenAt(token)), `{"lease":"1h"}`)})
 	ts.Check(err)
+}
+
+// valid wants each line of what was printed last, or of a file, to be what the schema says of a command: valid ls stdout.
+func valid(ts *testscript.TestScript, neg bool, args []string) {
+	printed := ts.ReadFile(args[1])
+	ts.Check(ts.Exec("spindle", "schema", args[0]))
+	document, err := jsonschema.UnmarshalJSON(strings.NewReader(ts.ReadFile("stdout")))
+	ts.Check(err)
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	ts.Check(c.AddResource("schema.json", document))
+	schema, err := c.Compile("schema.json")
+	ts.Check(err)
+	lines := 0
+	for line := range strings.Lines(printed) {
+		object, err := jsonschema.UnmarshalJSON(strings.NewReader(line))
+		ts.Check(err)
+		if err := schema.Validate(object); err != nil {
+			ts.Fatalf("spindle %s printed %s: %v", args[0], line, err)
+		}
+		lines++
+	}
+	if lines == 0 {
+		ts.Fatalf("spindle %s printed nothing", args[0])
+	}
 }
 
 type membersKey struct{}

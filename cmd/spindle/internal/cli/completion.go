@@ -42,18 +42,21 @@ func (o *common) fromTable(c *cobra.Command, begun string, ask completer) ([]cob
 	}()
 	select {
 	case found := <-answer:
-		return harmless(found), directive
+		if len(found) == 1 && strings.Contains(found[0], "/\t") { // a group, whose members come next
+			return found, directive | cobra.ShellCompDirectiveNoSpace
+		}
+		return found, directive
 	case <-ctx.Done():
 		return nil, directive
 	}
 }
 
-// harmless leaves out what a shell would not read as one name.
-func harmless(all []cobra.Completion) []cobra.Completion {
-	return slices.DeleteFunc(all, func(c cobra.Completion) bool {
-		name, _, _ := strings.Cut(c, "\t")
-		return name == "" || show(name) != name
-	})
+// offer adds a name to the completions, unless a shell would read it as something else.
+func offer(all []cobra.Completion, name, about string) []cobra.Completion {
+	if name == "" || show(name) != name {
+		return all
+	}
+	return append(all, cobra.CompletionWithDesc(name, show(about)))
 }
 
 // complete completes a command's only argument to the name of a lock, or of a group.
@@ -78,10 +81,16 @@ func lockNames(idle bool) completer {
 		all, _, err := t.List(ctx, begun, idle)
 		locks, groups := gather(all, begun)
 		for _, l := range locks {
-			names = append(names, cobra.CompletionWithDesc(l.Name, string(l.State())))
+			names = offer(names, l.Name, string(l.State()))
 		}
 		for _, g := range groups {
-			names = append(names, cobra.CompletionWithDesc(g.prefix, string(g.state())))
+			if g.prefix != begun {
+				names = offer(names, g.prefix, string(g.state()))
+				continue
+			}
+			for _, l := range slices.Concat(g.members, g.partitions) {
+				names = offer(names, l.Name, string(l.State()))
+			}
 		}
 		return names, err
 	}
@@ -92,7 +101,7 @@ func groupNames(ctx context.Context, t table.Table, begun string) (names []cobra
 	_, groups := gather(all, "")
 	for _, g := range groups {
 		if name := g.json().Group; strings.HasPrefix(name, begun) {
-			names = append(names, cobra.CompletionWithDesc(name, g.sum()))
+			names = offer(names, name, g.sum())
 		}
 	}
 	return names, err
@@ -116,7 +125,7 @@ func holders(name string) completer {
 		all, err := holding(ctx, t, name)
 		for _, l := range all {
 			if id := l.Holder(); strings.HasPrefix(id, begun) {
-				ids = append(ids, cobra.CompletionWithDesc(id, l.Name))
+				ids = offer(ids, id, l.Name)
 			}
 		}
 		return ids, err
@@ -129,7 +138,7 @@ func tokens(name string) completer {
 		all, err := holding(ctx, t, name)
 		for _, l := range all {
 			if token := l.Token.String(); strings.HasPrefix(token, begun) {
-				found = append(found, cobra.CompletionWithDesc(token, joined(", ", l.Name, l.Holder())))
+				found = offer(found, token, joined(", ", l.Name, l.Holder()))
 			}
 		}
 		return found, err

@@ -14,13 +14,15 @@ import (
 	"google.golang.org/api/option"
 
 	"github.com/spindle-lock/spindle/doctor"
-	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 func newDoctor(o *common) *cobra.Command {
 	var f format
 	var deadline time.Duration
 	var commitPrice, readPrice float64
+	var w fleet
+	var expected []string
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find out whether the database keeps what locks rely on",
@@ -36,12 +38,20 @@ are ten minutes old.
 It reports what a lock that does not change hands costs, in requests. If you say
 what a million requests cost on your instance, it reports money too.
 
+With --expect it also fails if nobody leads one of these locks, and says why.
+
+With --locks or --members it asks no database. It estimates what so many locks,
+or a group, cost a month: in commits and reads, as a share of a node, and, with
+--node-price, in money. It says where its figures are from.
+
 Exit codes:
   0    everything that was checked holds
   1    not everything could be checked; the message says why
   2    the command line is wrong
   3    something does not hold`,
 		Example: `  spindle doctor
+  spindle doctor --expect nightly,billing
+  spindle doctor --locks 50 --candidates 6 --members 6 --partitions 64 --node-price 0.90
   spindle doctor -o json | jq -r '.checks[] | select(.verdict != "ok")'`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -51,10 +61,23 @@ Exit codes:
 			if commitPrice < 0 || readPrice < 0 {
 				return misuse("--commit-price %v, --read-price %v: must not be negative", commitPrice, readPrice)
 			}
-			report, err := o.examine(c.Context(), deadline)
+			if err := w.check(c.Flags()); err != nil {
+				return err
+			}
+			if w.asked(c.Flags()) {
+				if len(expected) > 0 {
+					return misuse("--expect: asks the database, and an estimate does not; leave out --locks and --members")
+				}
+				return w.print(f)
+			}
+			names, err := checkExpected(expected)
+			if err != nil {
+				return err
+			}
+			report, err := o.examine(c.Context(), deadline, names)
 			if report.Checks != nil {
-				if f.json {
-					if err := printJSON(os.Stdout, report); err != nil {
+				if f.objects() {
+					if err := f.print(os.Stdout, report); err != nil {
 						return err
 					}
 				} else {
@@ -73,11 +96,26 @@ Exit codes:
 	c.Flags().DurationVar(&deadline, "deadline", time.Minute, "how long it may take, a minute at most")
 	c.Flags().Float64Var(&commitPrice, "commit-price", 0, "what a million commits cost, in your `currency`")
 	c.Flags().Float64Var(&readPrice, "read-price", 0, "what a million reads cost, in the same `currency`")
-	f.flag(c.Flags())
+	expectFlag(c.Flags(), &expected)
+	w.flags(c.Flags())
+	f.flag(c.Flags(), asYAML)
 	return c
 }
 
-func (o *common) examine(ctx context.Context, deadline time.Duration) (doctor.Report, error) {
+// print prints the estimate.
+func (w *fleet) print(f format) error {
+	if e := w.estimate(); f.objects() {
+		return f.print(os.Stdout, e)
+	} else {
+		e.print(paperOn(os.Stdout))
+	}
+	return nil
+}
+
+// longRun is how long doctor takes if all is well, with some to spare.
+const longRun = 10 * time.Second
+
+func (o *common) examine(ctx context.Context, deadline time.Duration, expected []string) (doctor.Report, error) {
 	db, err := o.open(option.WithGRPCConnectionPool(1))
 	if err != nil {
 		return doctor.Report{}, err
@@ -88,7 +126,28 @@ func (o *common) examine(ctx context.Context, deadline time.Duration) (doctor.Re
 	context.AfterFunc(ctx, stop) // a second signal does not wait for the rows to be deleted
 	ctx, cancel := context.WithTimeoutCause(ctx, deadline, fmt.Errorf("--deadline %v has passed", deadline))
 	defer cancel()
-	return doctor.Run(ctx, db.client(), o.table)
+	late := time.AfterFunc(longRun, func() {
+		complain("still at it, after %v: the database is slow, or does not answer; --deadline %v", longRun, deadline)
+	})
+	defer late.Stop()
+	report, err := doctor.Run(ctx, db.client(), o.table)
+	if err == nil && len(expected) > 0 {
+		report.Checks = append(report.Checks, checkLed(ctx, db.locks(), expected))
+	}
+	return report, err
+}
+
+// checkLed is whether somebody leads each of the locks.
+func checkLed(ctx context.Context, t table.Table, names []string) doctor.Check {
+	c := doctor.Check{Name: "expected", Verdict: doctor.OK, Found: count(len(names), "lock") + " with a holder"}
+	found, err := expectedLocks(ctx, t, names)
+	if err != nil {
+		c.Verdict, c.Found = doctor.NotChecked, err.Error()
+	} else if text := leaderless(found); text != "" {
+		c.Verdict, c.Found = doctor.Failed, "nobody leads "+text
+		c.Means, c.Do = "what these locks are for is not done", "look whether their programs run, and what they log"
+	}
+	return c
 }
 
 var verdictStyles = map[doctor.Verdict]style{
@@ -128,16 +187,26 @@ const (
 	readable     = 110
 )
 
-// printCheck fills the lines beside the verdict and the name.
+// printCheck fills the lines beside the verdict and the name, or below them if there is no room.
 func printCheck(p *paper, c doctor.Check, lines []string) {
 	indent := verdictWidth + checkWidth
+	if p.width > 0 && p.width < indent+30 {
+		fmt.Fprintln(p, p.paint(verdictStyles[c.Verdict], string(c.Verdict)))
+		fmt.Fprintln(p, p.paint(bold, c.Name))
+		for _, line := range lines {
+			for _, text := range indented(line, p.width) {
+				fmt.Fprintln(p, text)
+			}
+		}
+		return
+	}
 	width := math.MaxInt // off a terminal, a line is a line
 	if p.width > 0 {
 		width = max(min(p.width, readable)-indent, 30)
 	}
 	head := p.paint(verdictStyles[c.Verdict], pad(string(c.Verdict), verdictWidth)) + pad(c.Name, checkWidth)
 	for _, line := range lines {
-		for _, text := range stage.Wrap(line, width) {
+		for _, text := range wrap(line, width) {
 			fmt.Fprintln(p, head+text)
 			head = pad("", indent)
 		}

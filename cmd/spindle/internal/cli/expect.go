@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -25,4 +27,45 @@ func checkExpected(names []string) ([]string, error) {
 		}
 	}
 	return once, nil
+}
+
+// expectedLocks reads the locks, in the order in which they were named.
+func expectedLocks(ctx context.Context, t table.Table, names []string) ([]table.Listing, error) {
+	var found []table.Listing
+	for _, name := range names {
+		l, err := oneLock(ctx, t, name)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, l)
+	}
+	return found, nil
+}
+
+// leaderless names the locks that nobody leads, and says why: "" if there is none. A lock that can't be read has a holder, as
+// far as one knows.
+func leaderless(found []table.Listing) string {
+	var all []string
+	for _, l := range found {
+		if l.IsHeld() || l.State() == table.Unreadable {
+			continue
+		}
+		all = append(all, show(l.Name)+" ("+whyNobody(l)+")")
+	}
+	return strings.Join(all, ", ")
+}
+
+// whyNobody says why a lock has no holder.
+func whyNobody(l table.Listing) string {
+	switch l.State() {
+	case table.Released:
+		return "released " + ago(l.At.Sub(l.Since()))
+	case table.Expired:
+		return "expired " + ago(l.At.Sub(l.Heartbeat)-l.Promise.Lease)
+	case table.Unconfirmed:
+		return "claimed by " + show(l.Holder()) + ", who may not act yet"
+	case table.Orphaned:
+		return "somebody deleted its row"
+	}
+	return "never taken, or its row was pruned"
 }

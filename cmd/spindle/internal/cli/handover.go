@@ -65,7 +65,7 @@ Exit codes:
 	c.Flags().DurationVar(&h.wait, "wait", 0, "how long to wait for another to take over (default: three of the holder's leases)")
 	_ = c.Flags().SetAnnotation("token", commandLineOnly, []string{})
 	_ = c.Flags().SetAnnotation("wait", commandLineOnly, []string{})
-	h.f.flag(c.Flags())
+	h.f.flag(c.Flags(), asYAML)
 	return c
 }
 
@@ -75,7 +75,7 @@ func (h *handover) run(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	if err := h.refuse(ctx, db.locks()); err != nil {
+	if err := h.refuse(ctx, db.audibly(h.common)); err != nil {
 		return err
 	}
 	lock := spindle.New(db.client(), h.table, h.name)
@@ -139,10 +139,17 @@ func (h *handover) leader(ctx context.Context, lock *spindle.Lock) (spindle.Lead
 	return leader, nil
 }
 
+type handoverJSON struct {
+	Name  string  `json:"name"`
+	From  string  `json:"from"`
+	To    string  `json:"to"`
+	Token string  `json:"token"` // of the next holder
+	Gap   float64 `json:"gap_seconds"`
+}
+
 func (h *handover) print(done spindle.Handover) error {
-	if h.f.json {
-		return printJSON(os.Stdout, map[string]any{"name": h.name, "from": done.From.ID, "to": done.To.ID,
-			"token": done.To.Token.String(), "gap_seconds": done.Gap.Seconds()})
+	if h.f.objects() {
+		return h.f.print(os.Stdout, handoverJSON{h.name, done.From.ID, done.To.ID, done.To.Token.String(), done.Gap.Seconds()})
 	}
 	_, err := fmt.Printf("%s was handed over\n  from %s\n  to   %s, token %v\n  nobody held it for %v, at most\n",
 		show(h.name), show(done.From.ID), show(done.To.ID), done.To.Token, done.Gap.Round(time.Millisecond))

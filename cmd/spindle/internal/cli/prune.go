@@ -17,6 +17,7 @@ import (
 func newPrune(o *common) *cobra.Command {
 	var ages table.Ages
 	var dryRun bool
+	var f format
 	c := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove the rows of locks that were released long ago",
@@ -54,17 +55,18 @@ The --timeout is for each request.
 			case c.Flags().Changed("expired-older") && ages.Expired < table.MaxLease:
 				return misuse("--expired-older %v: must be at least %v, the longest lease; leave it out to keep what has expired", ages.Expired, table.MaxLease)
 			}
-			return prune(c.Context(), o, ages, dryRun)
+			return prune(c.Context(), o, f, ages, dryRun)
 		},
 	}
 	c.Flags().DurationVar(&ages.Released, "older", 24*time.Hour, "prune locks that were released at least this `duration` ago")
 	c.Flags().DurationVar(&ages.Expired, "expired-older", 0, "prune locks, too, that expired at least this `duration` ago (default: none)")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the names, and delete nothing")
+	f.flag(c.Flags(), asYAML)
 	_ = c.Flags().SetAnnotation("dry-run", commandLineOnly, []string{})
 	return c
 }
 
-func prune(ctx context.Context, o *common, ages table.Ages, dryRun bool) error {
+func prune(ctx context.Context, o *common, f format, ages table.Ages, dryRun bool) error {
 	db, err := o.open(option.WithGRPCConnectionPool(1))
 	if err != nil {
 		return err
@@ -72,19 +74,17 @@ func prune(ctx context.Context, o *common, ages table.Ages, dryRun bool) error {
 	defer db.Close()
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return pruneIn(ctx, o, db.locks(), ages, dryRun)
+	return pruneIn(ctx, o, f, db.audibly(o), ages, dryRun)
 }
 
-func pruneIn(ctx context.Context, o *common, t table.Table, ages table.Ages, dryRun bool) error {
+func pruneIn(ctx context.Context, o *common, f format, t table.Table, ages table.Ages, dryRun bool) error {
 	t = patient(t, o.timeout)
 	pruned := 0
 	for seen, err := range t.Prunable(ctx, ages) {
 		n := len(seen)
 		switch {
 		case err == nil && dryRun:
-			for _, l := range seen {
-				fmt.Println(show(l.Name))
-			}
+			err = nameThem(f, seen)
 		case err == nil:
 			n, err = t.Prune(ctx, seen...)
 		}
@@ -95,6 +95,9 @@ func pruneIn(ctx context.Context, o *common, t table.Table, ages table.Ages, dry
 	tickets, err := pruneTickets(ctx, t, dryRun)
 	if err != nil {
 		return stopped(ctx, o, pruned, err)
+	}
+	if f.objects() {
+		return f.print(os.Stdout, prunedJSON{dryRun, pruned, tickets})
 	}
 	which := fmt.Sprintf("%d locks, released at least %v ago", pruned, ages.Released)
 	if ages.Expired != 0 {
@@ -111,6 +114,28 @@ func pruneIn(ctx context.Context, o *common, t table.Table, ages table.Ages, dry
 		return nil
 	}
 	fmt.Printf("pruned %s\n", which)
+	return nil
+}
+
+type prunedJSON struct {
+	DryRun  bool `json:"dry_run"`
+	Locks   int  `json:"locks"`   // how many were pruned, or would be
+	Tickets int  `json:"tickets"` // of waiters that are gone
+}
+
+// A prunableJSON is a lock that would be pruned.
+type prunableJSON struct {
+	Name string `json:"name"`
+}
+
+func nameThem(f format, seen []table.Observation) error {
+	for _, l := range seen {
+		if !f.objects() {
+			fmt.Println(show(l.Name))
+		} else if err := f.print(os.Stdout, prunableJSON{l.Name}); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

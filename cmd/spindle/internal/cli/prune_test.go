@@ -49,7 +49,7 @@ func TestALargeTableIsPrunedThroughASlowProxy(t *testing.T) {
 		o := &common{timeout: 10 * time.Second}
 		each := o.timeout - time.Millisecond
 		began := time.Now()
-		assert.NoError(t, pruneIn(t.Context(), o, slow(store, func(int) time.Duration { return each }), table.Ages{Released: time.Minute}, false))
+		assert.NoError(t, pruneIn(t.Context(), o, format{}, slow(store, func(int) time.Duration { return each }), table.Ages{Released: time.Minute}, false))
 		assert.Empty(t, store.Rows())
 		took := time.Since(began)
 		assert.Greater(t, took, 10*each, "there are five batches, of two requests at least")
@@ -69,7 +69,7 @@ func TestARequestOfPruneThatIsNotAnsweredEndsIt(t *testing.T) {
 				return 0
 			})
 			began := time.Now()
-			err := pruneIn(t.Context(), o, hangs, table.Ages{Released: time.Minute}, false)
+			err := pruneIn(t.Context(), o, format{}, hangs, table.Ages{Released: time.Minute}, false)
 			assert.ErrorContains(t, err, fmt.Sprintf("after %d locks: no answer in 10s", releasedLocks-left))
 			assert.ErrorContains(t, err, "the database can't be reached")
 			assert.Equal(t, o.timeout, time.Since(began))

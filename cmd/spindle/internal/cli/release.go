@@ -18,6 +18,7 @@ import (
 func newRelease(o *common) *cobra.Command {
 	var token int64
 	var yes bool
+	var f format
 	c := &cobra.Command{
 		Use:   "release NAME --token T",
 		Short: "Break a lock by its token",
@@ -68,12 +69,13 @@ Release asks before it acts, unless --yes is given.
 					}
 				}
 				// Not within ctx: the person may have taken a while to answer.
-				return breakLock(context.WithoutCancel(ctx), o, t, l, table.Token(token))
+				return breakLock(context.WithoutCancel(ctx), o, f, t, l, table.Token(token))
 			})
 		},
 	}
 	c.Flags().Int64Var(&token, "token", 0, "the `token` of the term to end")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
+	f.flag(c.Flags(), asYAML)
 	_ = c.Flags().SetAnnotation("token", commandLineOnly, []string{})
 	_ = c.Flags().SetAnnotation("yes", commandLineOnly, []string{})
 	return c
@@ -144,7 +146,13 @@ If you go on:
 	return nil
 }
 
-func breakLock(ctx context.Context, o *common, t table.Table, l table.Listing, token table.Token) error {
+type releaseJSON struct {
+	Name   string `json:"name"`
+	Holder string `json:"holder,omitempty"` // who had it
+	Token  string `json:"token"`            // of the term that was ended
+}
+
+func breakLock(ctx context.Context, o *common, f format, t table.Table, l table.Listing, token table.Token) error {
 	name := l.Name
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
@@ -154,6 +162,9 @@ func breakLock(ctx context.Context, o *common, t table.Table, l table.Listing, t
 	}
 	if err != nil {
 		return err
+	}
+	if f.objects() {
+		return f.print(os.Stdout, releaseJSON{name, l.Holder(), token.String()})
 	}
 	fmt.Printf("released %s, which was held under token %v\n", show(name), table.Token(token))
 	if l.IsPart() {

@@ -131,7 +131,7 @@ func newRoot() *cobra.Command {
 		Use:               "spindle",
 		Short:             "Run a program on exactly one machine, and see who holds what",
 		Long:              rootHelp + "\n" + commonCodes + "\nSome commands have more: see their help.",
-		Version:           version(buildInfo()),
+		Version:           versionOf(buildInfo()).String(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return fromEnvironment(c.Flags()) },
@@ -154,7 +154,7 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}")
 	root.Flags().Bool("version", false, "print the version")
 	o.flags(root.PersistentFlags())
-	root.AddCommand(newInit(o), newDoctor(o), newExec(o), newGuard(o), newLs(o), newWatch(o), newStatus(o), newMembers(o), newServe(o), newHandover(o), newRelease(o), newPrune(o), newDemo(o))
+	root.AddCommand(newInit(o), newDoctor(o), newExec(o), newGuard(o), newLs(o), newWatch(o), newStatus(o), newMembers(o), newServe(o), newHandover(o), newRelease(o), newPrune(o), newDemo(o), newVersion(), newSchema(), newMan())
 	o.completeFlags(root)
 	commands(root, func(c *cobra.Command) {
 		c.Flags().SortFlags = false

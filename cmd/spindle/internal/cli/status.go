@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -14,12 +15,10 @@ import (
 )
 
 func newStatus(o *common) *cobra.Command {
-	var f format
-	var id string
-	var token int64
-	var quiet bool
+	var a answer
+	var expected []string
 	c := &cobra.Command{
-		Use:   "status NAME",
+		Use:   "status NAME | --expect NAME,...",
 		Short: "Tell scripts whether a lock is held, and by whom",
 		Long: `Status says whether a lock is held: by anybody, or by the holder that --id or
 --token names. An --id that ends in a slash matches every id that begins with
@@ -36,6 +35,10 @@ their order; --output json has up to 32 of them or more. One that was killed is
 among them until the next holder passes its place. The waiters of a semaphore
 are those of each of its slots, such as pool/slot/0000.
 
+With --expect it looks at all the locks that should have a holder. If nobody
+leads some of them, it names these, and says why: each was never taken, was
+released, or has expired.
+
 The answer is about the past: the lock may have changed hands since. Use it to
 decide where to look, not what to write: for that there is the token.
 
@@ -43,56 +46,124 @@ Exit codes:
   0    it is held; with --id or --token, by that holder
   1    the database could not be asked
   2    the command line is wrong
-  3    it is free: nobody holds it
+  3    it is free: nobody holds it; with --expect, this is so of some lock
   4    it is held, but not by the holder that --id or --token names`,
 		Example: `  spindle status nightly && echo "somebody is at it"
   spindle status nightly --id "$(hostname)/" --quiet || exit 0
   spindle status "$SPINDLE_LOCK" --token "$SPINDLE_TOKEN"    # in a program of exec
-  spindle status nightly -o json | jq -r .value`,
-		Args:              exactly(1, "the name of one lock"),
+  spindle status nightly -o json | jq -r .value
+  spindle status --expect nightly,billing,orders/export --quiet || page-somebody`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 && len(expected) > 0 {
+				return nil
+			}
+			return exactly(1, "the name of one lock")(c, args)
+		},
 		ValidArgsFunction: o.complete,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := table.CheckKey(args[0]); err != nil {
-				return misuse("%w", err)
+			switch {
+			case len(expected) == 0:
+				if err := table.CheckKey(args[0]); err != nil {
+					return misuse("%w", err)
+				}
+				return o.withTable(c.Context(), func(ctx context.Context, t table.Table) error { return a.one(ctx, t, args[0]) })
+			case len(args) > 0:
+				return misuse("%q and --expect: give one of them", args[0])
+			case a.id != "" || a.token != 0:
+				return misuse("--id and --token are of one lock: give its name, and not --expect")
 			}
-			return o.withTable(c.Context(), func(ctx context.Context, t table.Table) error {
-				l, err := oneLock(ctx, t, args[0])
-				if err != nil {
-					return err
-				}
-				switch {
-				case quiet:
-				case f.json:
-					err = printJSON(os.Stdout, statusJSON{jsonOf(l), waitersOf(l)})
-				default:
-					_, err = fmt.Println(sentence(l) + waiterLines(l))
-				}
-				if err != nil {
-					return err
-				}
-				mine := (id == "" || isHolder(l.Holder(), id)) && (token == 0 || l.Token == table.Token(token))
-				switch {
-				case l.State() == table.Unreadable:
-					return l.Unreadable
-				case !l.IsHeld():
-					return &exit{code: statusFree}
-				case !mine && !quiet && !f.json:
-					return &exit{statusElse, fmt.Errorf("%s is held, but not by the holder that --id or --token names", show(l.Name))}
-				case !mine:
-					return &exit{code: statusElse}
-				}
-				return nil
-			})
+			names, err := checkExpected(expected)
+			if err != nil {
+				return err
+			}
+			return o.withTable(c.Context(), func(ctx context.Context, t table.Table) error { return a.expected(ctx, t, names) })
 		},
 	}
-	c.Flags().StringVar(&id, "id", "", "answer 4 unless this `id` holds the lock; if it ends in /, any id that begins with it")
-	c.Flags().Int64Var(&token, "token", 0, "answer 4 unless the lock is held under this `token`")
-	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "print nothing")
+	c.Flags().StringVar(&a.id, "id", "", "answer 4 unless this `id` holds the lock; if it ends in /, any id that begins with it")
+	c.Flags().Int64Var(&a.token, "token", 0, "answer 4 unless the lock is held under this `token`")
+	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "print nothing")
 	// What is meant for another command must not change the answer.
 	_ = c.Flags().SetAnnotation("id", commandLineOnly, []string{})
 	_ = c.Flags().SetAnnotation("token", commandLineOnly, []string{})
-	f.flag(c.Flags())
+	expectFlag(c.Flags(), &expected)
+	_ = c.Flags().SetAnnotation("expect", commandLineOnly, []string{})
+	a.f.flag(c.Flags(), asYAML)
 	return c
+}
+
+// An answer is one run of status.
+type answer struct {
+	id    string
+	token int64
+	quiet bool
+	f     format
+}
+
+// one says whether a lock is held.
+func (a *answer) one(ctx context.Context, t table.Table, name string) error {
+	l, err := oneLock(ctx, t, name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case a.quiet:
+	case a.f.objects():
+		err = a.f.print(os.Stdout, statusJSON{jsonOf(l), waitersOf(l)})
+	default:
+		_, err = fmt.Println(sentence(l) + waiterLines(l))
+	}
+	if err != nil {
+		return err
+	}
+	mine := (a.id == "" || isHolder(l.Holder(), a.id)) && (a.token == 0 || l.Token == table.Token(a.token))
+	switch {
+	case l.State() == table.Unreadable:
+		return l.Unreadable
+	case !l.IsHeld():
+		return &exit{code: statusFree}
+	case !mine && !a.quiet && !a.f.objects():
+		return &exit{statusElse, fmt.Errorf("%s is held, but not by the holder that --id or --token names", show(l.Name))}
+	case !mine:
+		return &exit{code: statusElse}
+	}
+	return nil
+}
+
+// expected says which of the locks nobody leads.
+func (a *answer) expected(ctx context.Context, t table.Table, names []string) error {
+	found, err := expectedLocks(ctx, t, names)
+	if err != nil {
+		return err
+	}
+	switch {
+	case a.quiet:
+	case a.f.objects():
+		for _, l := range found {
+			if err := a.f.print(os.Stdout, statusJSON{jsonOf(l), waitersOf(l)}); err != nil {
+				return err
+			}
+		}
+	default:
+		var all []entry
+		for _, l := range found {
+			all = append(all, lockEntry(l))
+		}
+		ls := listing{f: a.f}
+		if err := ls.write(paperOn(os.Stdout), ls.sheet(lockColumns, wideColumns), all); err != nil {
+			return err
+		}
+	}
+	if text := leaderless(found); text != "" && !a.quiet {
+		return &exit{statusFree, errors.New("nobody leads " + text)}
+	} else if text != "" {
+		return &exit{code: statusFree}
+	}
+	for _, l := range found {
+		if l.State() == table.Unreadable {
+			return fmt.Errorf("%s: %w", show(l.Name), l.Unreadable)
+		}
+	}
+	return nil
 }
 
 // oneLock reads what there is of a lock. It fails if the name is that of a group.

@@ -1,31 +1,73 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"os"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/spf13/cobra"
 )
 
-// version says which spindle this is, by what the go command noted when it was built.
-func version(info *debug.BuildInfo) string {
-	name, text := "(unknown)", ""
-	if info.Main.Version != "" {
-		name = info.Main.Version
+func newVersion() *cobra.Command {
+	var f format
+	c := &cobra.Command{
+		Use:   "version",
+		Short: "Say which spindle this is",
+		Long: `Version says which version of spindle this is, of which commit, and by which Go
+it was built. It asks no database. -o json also has the version of the schema of
+what commands print: see spindle schema.
+` + commonCodes,
+		Example: "  spindle version\n  spindle version -o json | jq -r .version",
+		Args:    exactly(0, "no arguments"),
+		RunE: func(*cobra.Command, []string) error {
+			v := versionOf(buildInfo())
+			if f.objects() {
+				return f.print(os.Stdout, v)
+			}
+			_, err := fmt.Print(v)
+			return err
+		},
 	}
+	f.flag(c.Flags(), asYAML)
+	return c
+}
+
+// A versionJSON is which spindle this is, by what the go command noted when it was built.
+type versionJSON struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"` // the commit
+	At       string `json:"revision_time,omitempty"`
+	Modified bool   `json:"modified"` // by changes that were not committed
+	Go       string `json:"go"`
+	OS       string `json:"os"`
+	Arch     string `json:"arch"`
+	Schema   string `json:"schema"` // of the output
+}
+
+func versionOf(info *debug.BuildInfo) versionJSON {
 	settings := map[string]string{}
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
-	if revision := settings["vcs.revision"]; revision != "" {
-		text = "\n  revision " + revision
-		if at := settings["vcs.time"]; at != "" {
-			text += " of " + at
+	return versionJSON{cmp.Or(info.Main.Version, "(unknown)"), settings["vcs.revision"], settings["vcs.time"], settings["vcs.modified"] == "true",
+		info.GoVersion, runtime.GOOS, runtime.GOARCH, schemaVersion}
+}
+
+// String is for people.
+func (v versionJSON) String() string {
+	text := ""
+	if v.Revision != "" {
+		text = "\n  revision " + v.Revision
+		if v.At != "" {
+			text += " of " + v.At
 		}
-		if settings["vcs.modified"] == "true" {
+		if v.Modified {
 			text += ", with uncommitted changes"
 		}
 	}
-	return fmt.Sprintf("spindle %s%s\n  %s for %s/%s\n", name, text, info.GoVersion, runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("spindle %s%s\n  %s for %s/%s\n", v.Version, text, v.Go, v.OS, v.Arch)
 }
 
 // buildInfo is empty for a program that was not built as a module.

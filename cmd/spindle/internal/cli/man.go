@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
+)
+
+func newMan() *cobra.Command {
+	return &cobra.Command{
+		Use:    "man DIR",
+		Hidden: true, // for those who make packages
+		Short:  "Write the man pages into a directory",
+		Long: `Man writes a man page for each command into the directory DIR, which it makes if
+it is missing. Their text is the help. It asks no database.
+
+The pages have the date that SOURCE_DATE_EPOCH says, in seconds since 1970, or
+else the date of the commit.
+` + commonCodes,
+		Example: "  spindle man /usr/local/share/man/man1",
+		Args:    exactly(1, "the name of one directory"),
+		RunE:    func(_ *cobra.Command, args []string) error { return writeMan(args[0]) },
+	}
+}
+
+func writeMan(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	v := versionOf(buildInfo())
+	header := &doc.GenManHeader{Section: "1", Source: "spindle " + v.Version, Manual: "Spindle"}
+	if at, err := time.Parse(time.RFC3339, v.At); err == nil && os.Getenv("SOURCE_DATE_EPOCH") == "" {
+		header.Date = &at
+	}
+	return doc.GenManTree(forMan(newRoot()), header, dir)
+}
+
+// forMan changes the help of the commands to the Markdown that the pages are made of: what is indented is laid out by hand,
+// and stays as it is.
+func forMan(root *cobra.Command) *cobra.Command {
+	root.DisableAutoGenTag = true
+	commands(root, func(c *cobra.Command) {
+		c.DisableAutoGenTag = true
+		c.Long = markdown(c.Long)
+		c.Flags().VisitAll(plainUsage)
+		c.PersistentFlags().VisitAll(plainUsage)
+	})
+	return root
+}
+
+// plainUsage takes the quotes from the word that names a flag's value: a page shows that word nowhere else.
+func plainUsage(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
+
+// markdown puts an empty line around each part that is indented, and indents it as code.
+func markdown(help string) string {
+	var b strings.Builder
+	before := false
+	for line := range strings.Lines(help) {
+		inside := strings.HasPrefix(line, "  ")
+		if inside != before && strings.TrimSpace(line) != "" {
+			b.WriteString("\n")
+			before = inside
+		}
+		if inside {
+			line = "    " + line[2:]
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// pageOf is the file of a command's page.
+func pageOf(c *cobra.Command) string {
+	return fmt.Sprintf("%s.1", strings.ReplaceAll(c.CommandPath(), " ", "-"))
+}

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Each command has a page with what its help says, which man renders without a warning.
+func TestEachCommandHasAManPage(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("SOURCE_DATE_EPOCH", "1763645616")
+	require.NoError(t, writeMan(dir))
+	man, err := exec.LookPath("man")
+	commands(newRoot(), func(c *cobra.Command) {
+		if c.Hidden {
+			return
+		}
+		page, readErr := os.ReadFile(filepath.Join(dir, pageOf(c)))
+		require.NoError(t, readErr, "%s has no page", c.CommandPath())
+		text := string(page)
+		for _, want := range []string{`.TH "SPINDLE`, "Nov 2025", ".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", ".SH OPTIONS"} {
+			assert.Contains(t, text, want, c.Name())
+		}
+		for _, literal := range []string{"<nil>", "```", "\n.\\\"\n'"} {
+			assert.NotContains(t, text, literal, c.Name())
+		}
+		if err == nil {
+			rendersAll(t, man, filepath.Join(dir, pageOf(c)), c)
+		}
+	})
+}
+
+// rendersAll wants each word of the help on the page.
+func rendersAll(t *testing.T, man, page string, c *cobra.Command) {
+	t.Helper()
+	show := exec.Command(man, "--warnings=w", "-l", page)
+	show.Env = append(os.Environ(), "MANWIDTH=200", "LC_ALL=C.UTF-8", "MAN_KEEP_FORMATTING=", "MANPAGER=cat")
+	var said strings.Builder
+	show.Stderr = &said
+	out, err := show.Output()
+	require.NoError(t, err, "%s: %s", page, said.String())
+	assert.Empty(t, said.String(), page)
+	shown := squeezed(string(out))
+	for line := range strings.Lines(c.Long) {
+		for _, word := range strings.Fields(line) {
+			assert.True(t, strings.Contains(shown, squeezed(word)), "%s: not on the page: %s", c.Name(), line)
+		}
+	}
+	for line := range strings.Lines(c.Long) {
+		if strings.HasPrefix(line, "  ") {
+			assert.True(t, strings.Contains(string(out), strings.TrimSpace(line)), "%s: not as it was laid out by hand: %s", c.Name(), line)
+		}
+	}
+}
+
+// squeezed is a text without what a page adds: hyphens at the ends of lines, and space.
+func squeezed(s string) string {
+	return strings.NewReplacer("‐\n", "", "-", "", "−", "", "‐", "", " ", "", "\n", "", "\t", "", "'", "’", "\"", "", "“", "", "”", "").Replace(s)
+}

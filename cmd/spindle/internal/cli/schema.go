@@ -1,0 +1,112 @@
+package cli
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+
+	"github.com/spf13/cobra"
+)
+
+// schemaText is a JSON Schema. Its $defs have one schema for each command that has --output, under the command's name.
+//
+//go:embed schema.json
+var schemaText []byte
+
+// schemaVersion is the version of the schema. The first number changes if a key goes, or means something else, and the second if
+// one comes.
+const schemaVersion = "1.0"
+
+func newSchema() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "schema [COMMAND]",
+		Short: "Print the JSON Schema of what commands print",
+		Long: `Schema prints a JSON Schema (draft 2020-12) of what COMMAND prints with
+--output json, or of what all commands do: each object on a line is one of
+these. --output yaml has the same keys.
+
+The schema has a version, which spindle version -o json says, too. The first
+number changes if a key goes, or means something else, and the second if a key
+comes. Programs should ignore keys that they don't know. The schema of a version
+knows all its keys, and allows no others.
+` + commonCodes,
+		Example: `  spindle schema >spindle.json
+  spindle schema ls | jq -r '."$defs".lock.properties | keys[]'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("schema takes the name of one command, or none for all: got %q", args)
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				_, err := os.Stdout.Write(schemaText)
+				return err
+			}
+			text, err := schemaFor(args[0])
+			if err == nil {
+				_, err = fmt.Printf("%s\n", text)
+			}
+			return err
+		},
+	}
+	c.ValidArgs = schemaCommands()
+	return c
+}
+
+// A schemaDocument is the part of the schema that is taken apart.
+type schemaDocument struct {
+	Schema      string                     `json:"$schema"`
+	ID          string                     `json:"$id"`
+	Title       string                     `json:"title"`
+	Description string                     `json:"description,omitempty"`
+	Ref         string                     `json:"$ref,omitempty"`
+	OneOf       []map[string]string        `json:"anyOf,omitempty"`
+	Defs        map[string]json.RawMessage `json:"$defs"`
+}
+
+func readSchema() (s schemaDocument) {
+	if err := json.Unmarshal(schemaText, &s); err != nil {
+		panic(err) // it is a part of the program
+	}
+	return s
+}
+
+// schemaCommands are the commands that have a schema.
+func schemaCommands() (names []string) {
+	for _, of := range readSchema().OneOf {
+		names = append(names, of["$ref"][len("#/$defs/"):])
+	}
+	return slices.Sorted(slices.Values(names))
+}
+
+// schemaFor is the schema of what one command prints.
+func schemaFor(command string) ([]byte, error) {
+	if !slices.Contains(schemaCommands(), command) {
+		return nil, misuse("there is no schema of %q: want %s", command, oneOf(schemaCommands()))
+	}
+	s := readSchema()
+	s.ID += "/" + command
+	s.Title += ": spindle " + command
+	s.Ref, s.OneOf = "#/$defs/"+command, nil
+	used := map[string]json.RawMessage{}
+	s.use(command, used)
+	s.Defs = used
+	return json.MarshalIndent(s, "", "  ")
+}
+
+var reference = regexp.MustCompile(`"#/\$defs/(\w+)"`)
+
+// use collects what a definition refers to, and itself.
+func (s *schemaDocument) use(name string, used map[string]json.RawMessage) {
+	if used[name] != nil {
+		return
+	}
+	used[name] = s.Defs[name]
+	for _, to := range reference.FindAllSubmatch(s.Defs[name], -1) {
+		s.use(string(to[1]), used)
+	}
+}
