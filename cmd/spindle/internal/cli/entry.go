@@ -18,6 +18,7 @@ type entry struct {
 	state   table.State
 	tail    string // what comes last, and may be long
 	last    string // the same of a wide table
+	prose   bool   // the tail is not cut, but goes on in the next line
 	below   string // what is below it
 	order   rank
 	mark    string // what must not change if nothing happened to it

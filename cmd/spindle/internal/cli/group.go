@@ -147,7 +147,7 @@ func (g *group) entry() entry {
 	}
 	sum := "group: " + g.sum()
 	return entry{name: g.prefix, cells: []string{show(g.prefix), string(g.state()), "-", since, beat, lease}, more: []string{"-", "-", "-"}, state: g.state(),
-		tail: sum, last: sum, order: order, mark: sum + string(g.state()), json: g.json()}
+		tail: sum, last: sum, prose: true, order: order, mark: sum + string(g.state()), json: g.json()}
 }
 
 type groupJSON struct {

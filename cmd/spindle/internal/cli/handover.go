@@ -127,6 +127,7 @@ func soFar(err error) string {
 func (h *handover) leader(ctx context.Context, lock *spindle.Lock) (spindle.Leader, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
+	defer h.audible()()
 	leader, err := lock.Leader(ctx)
 	switch {
 	case errors.Is(err, spindle.ErrNoLeader):

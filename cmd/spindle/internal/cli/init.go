@@ -126,9 +126,12 @@ func initialize(ctx context.Context, o *common) error {
 	defer db.Close()
 	ask, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
+	answered := o.audible()
+	defer answered()
 	var schema *ddl.SchemaError
 	done := "exists, and is correct"
 	if err := ddl.Verify(ask, db.client(), o.table); errors.As(err, &schema) {
+		answered()
 		// No timeout: a change of the schema may take minutes.
 		if err := ddl.Create(ctx, o.db, o.table, option.WithUserAgent("spindle")); err != nil {
 			return o.explain(err)

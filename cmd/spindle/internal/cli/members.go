@@ -72,6 +72,7 @@ func (o *common) members(ctx context.Context, name string) (spread.View, error) 
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
+	defer o.audible()()
 	v, err := spread.Members(ctx, db.client(), o.table, name)
 	return v, o.explain(err)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -87,6 +88,21 @@ func TestEachCommandWithObjectsHasASchema(t *testing.T) {
 	assert.Equal(t, "spindle "+schemaVersion, readSchema().Title)
 	_, err := schemaFor("exec")
 	assert.ErrorContains(t, err, "want doctor, handover, ls")
+}
+
+// docs/json.md is for people what the schema is for programs.
+func TestEachKeyIsInTheDocuments(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/json.md")
+	require.NoError(t, err)
+	assert.Contains(t, string(text), schemaVersion)
+	for command, types := range printed {
+		assert.Contains(t, string(text), "`"+command+"`")
+		for _, of := range types {
+			for _, key := range keysOf(reflect.TypeOf(of)) {
+				assert.Contains(t, string(text), "| `"+key+"` |", "spindle %s", command)
+			}
+		}
+	}
 }
 
 // fill gives each field a value that is not empty, and that the schema takes for one of its kind.

@@ -130,7 +130,7 @@ func (s *sheet) line(p *paper, row []string, e entry) []string {
 		return []string{b.String()}
 	}
 	if !s.oneLine {
-		return []string{b.String(), "  " + s.cut(tail, p.width-2)}
+		return append([]string{b.String()}, s.beneath(tail, e, p)...)
 	}
 	last := len(row) - 1
 	return []string{b.String() + pad("", s.widths[last]+2-length(fit(row[last], s.widths[last]))) + tail}
@@ -155,9 +155,17 @@ func (s *sheet) card(p *paper, row []string, e entry) []string {
 		lines = append(lines, indented(facts, p.width)...)
 	}
 	if tail := s.tail(e); tail != "" {
-		lines = append(lines, "  "+s.cut(tail, p.width-2))
+		lines = append(lines, s.beneath(tail, e, p)...)
 	}
 	return lines
+}
+
+// beneath is the tail of an entry on lines of its own.
+func (s *sheet) beneath(tail string, e entry, p *paper) []string {
+	if e.prose {
+		return indented(tail, p.width)
+	}
+	return []string{"  " + s.cut(tail, p.width-2)}
 }
 
 func (s *sheet) cut(text string, width int) string {
