@@ -16,7 +16,9 @@ func (o *common) audible() (answered func()) {
 	if o.timeout <= quiet {
 		return func() {}
 	}
-	t := time.AfterFunc(quiet, func() { complain("no answer from the database yet: waiting for %v, or --timeout", o.timeout) })
+	t := time.AfterFunc(quiet, func() {
+		complain("no answer from the database yet: waiting for it, for %v at most (--timeout)", o.timeout)
+	})
 	return func() { t.Stop() }
 }
 

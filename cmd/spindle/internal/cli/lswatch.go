@@ -107,20 +107,23 @@ const few = 20
 func (ls *listing) whatBecame(ctx context.Context, t table.Table, names []string, found []table.Listing) (gone []entry, err error) {
 	any := *ls
 	any.show = selection{prefix: ls.show.prefix, all: true}
+	one := func(name string) (table.Listing, error) { return t.ListOne(ctx, name) }
 	if len(names) > few {
-		if found, _, err = t.List(ctx, ls.show.prefix, true); err != nil {
+		var at time.Time
+		if found, at, err = t.List(ctx, ls.show.prefix, true); err != nil {
 			return nil, err
+		}
+		one = func(name string) (table.Listing, error) {
+			return table.Listing{Observation: table.Observation{Name: name, At: at}}, nil
 		}
 	}
 	here := byName(any.entries(found))
 	for _, name := range names {
 		e, is := here[name]
 		if !is {
-			l := table.Listing{Observation: table.Observation{Name: name}}
-			if len(names) <= few {
-				if l, err = t.ListOne(ctx, name); err != nil {
-					return nil, err
-				}
+			l, err := one(name)
+			if err != nil {
+				return nil, err
 			}
 			e = lockEntry(l)
 		}
