@@ -113,7 +113,7 @@ func (w *fleet) print(f format) error {
 }
 
 // longRun is how long doctor takes if all is well, with some to spare.
-const longRun = 10 * time.Second
+const longRun = 5 * time.Second
 
 func (o *common) examine(ctx context.Context, deadline time.Duration, expected []string) (doctor.Report, error) {
 	db, err := o.open(option.WithGRPCConnectionPool(1))
@@ -155,7 +155,8 @@ var verdictStyles = map[doctor.Verdict]style{
 }
 
 func printReport(p *paper, r doctor.Report, commitPrice, readPrice float64) {
-	fmt.Fprintf(p, "Table %s in %s\n\n", r.Table, r.Database)
+	say := func(format string, args ...any) { fmt.Fprintln(p, fold(p, fmt.Sprintf(format, args...))) }
+	say("Table %s in %s\n", r.Table, r.Database)
 	counts := map[doctor.Verdict]int{}
 	for _, c := range r.Checks {
 		counts[c.Verdict]++
@@ -167,9 +168,9 @@ func printReport(p *paper, r doctor.Report, commitPrice, readPrice float64) {
 	}
 	fmt.Fprintln(p)
 	for _, cost := range r.Costs {
-		fmt.Fprintf(p, "At a lease of %v a lock costs %d commits a month, and each waiting candidate %d reads.\n", cost.Lease, cost.Commits, cost.Reads)
+		say("At a lease of %v a lock costs %d commits a month, and each waiting candidate %d reads.", cost.Lease, cost.Commits, cost.Reads)
 		if commitPrice > 0 || readPrice > 0 {
-			fmt.Fprintf(p, "  In money, with one waiting candidate: %.2f a month.\n", cost.Price(commitPrice, readPrice))
+			say("  In money, with one waiting candidate: %.2f a month.", cost.Price(commitPrice, readPrice))
 		}
 	}
 	var sum []string
@@ -178,7 +179,7 @@ func printReport(p *paper, r doctor.Report, commitPrice, readPrice float64) {
 			sum = append(sum, fmt.Sprintf("%d %s", counts[v], v))
 		}
 	}
-	fmt.Fprintln(p, strings.Join(sum, ", "))
+	say("%s", strings.Join(sum, ", "))
 }
 
 const (

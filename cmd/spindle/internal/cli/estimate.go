@@ -97,7 +97,7 @@ type estimate struct {
 	Sources      []string `json:"sources"`
 }
 
-// estimate counts requests. A member makes the requests of a holder and those of one that waits; what it reads are the rows of
+// estimate counts requests. A member makes the requests of a holder and of a candidate; what it reads are the rows of
 // all members, two each, and of the plan. For the share of a node each row counts as a read, though Google's are of one KB and ours are smaller.
 func (w *fleet) estimate() estimate {
 	one := doctor.CostAt(w.lease)

@@ -110,7 +110,8 @@ func (a *answer) one(ctx context.Context, t table.Table, name string) error {
 	case a.f.objects():
 		err = a.f.print(os.Stdout, statusJSON{jsonOf(l), waitersOf(l)})
 	default:
-		_, err = fmt.Println(sentence(l) + waiterLines(l))
+		p := paperOn(os.Stdout)
+		_, err = fmt.Fprintln(p, fold(p, sentence(l)+waiterLines(l)))
 	}
 	if err != nil {
 		return err

@@ -89,6 +89,22 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
+// fold wraps each line of a text for the terminal, and keeps its indent. Elsewhere a line is a line.
+func fold(p *paper, text string) string {
+	if p.width == 0 {
+		return text
+	}
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		rest := strings.TrimLeft(line, " ")
+		indent := line[:min(len(line)-len(rest), p.width/2)]
+		for _, part := range wrap(rest, p.width-len(indent)) {
+			lines = append(lines, indent+part)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
 const (
 	year      = 365 * 24 * time.Hour
 	beyond    = 100 * year // of no clock that was ever right

@@ -45,6 +45,13 @@ func TestNoLineOfAWrappedTextIsTooLong(t *testing.T) {
 	assert.Equal(t, []string{"a  b"}, wrap("a  b", 20), "what aligns words stays")
 }
 
+func TestATextIsFoldedForATerminalOnly(t *testing.T) {
+	const text = "nightly is held by web-1\n  token 1763645616123456, for 2.0s\n"
+	assert.Equal(t, text, fold(&paper{}, text))
+	assert.Equal(t, text, fold(&paper{width: 80}, text))
+	assert.Equal(t, "nightly is held by\nweb-1\n  token\n  1763645616123456,\n  for 2.0s\n", fold(&paper{width: 20}, text))
+}
+
 func TestADurationIsWhatAPersonUnderstands(t *testing.T) {
 	const day = 24 * time.Hour
 	for d, want := range map[time.Duration]string{
