@@ -22,8 +22,8 @@ type sheet struct {
 	cards   bool
 }
 
-// lines are those of the entries: one each if the width allows that for all of them, two otherwise, and cards of several if
-// even the columns don't fit. Entries of a later call are laid out as the first ones.
+// lines lays out the entries: on one line each if the width allows that for all of them, on two otherwise, and as cards of several
+// lines if even the columns don't fit. Entries of a later call are laid out as the first ones.
 func (s *sheet) lines(p *paper, all []entry) []string {
 	rows := make([][]string, len(all))
 	for i, e := range all {
