@@ -56,7 +56,7 @@ func TestTheLibraryBringsNothingOfTheCommand(t *testing.T) {
 	out, err := list.Output()
 	require.NoError(t, err)
 	require.Contains(t, string(out), module+"/internal/table\n")
-	for _, not := range []string{"github.com/prometheus/", "github.com/chromedp/", "github.com/spf13/"} {
+	for _, not := range []string{"github.com/prometheus/", "github.com/chromedp/", "github.com/spf13/", "charm.land/", "github.com/charmbracelet/"} {
 		assert.NotContains(t, string(out), not)
 	}
 }

@@ -34,7 +34,7 @@ import (
 //	}
 const running = "SPINDLE_MUTANT" // number of a mutant, from 1 on
 
-var packages = []string{".", "./cmd/spindle/internal/child", "./cmd/spindle/internal/cli", "./cmd/spindle/internal/execcmd", "./cmd/spindle/internal/guard",
+var packages = []string{".", "./cmd/spindle/internal/child", "./cmd/spindle/internal/cli", "./cmd/spindle/internal/execcmd", "./cmd/spindle/internal/guard", "./cmd/spindle/internal/watch",
 	"./cmd/spindle/internal/serve", "./doctor", "./group", "./internal/elect", "./internal/fair", "./internal/fence", "./internal/plan", "./internal/repeat", "./internal/table",
 	"./internal/telemetry", "./lock", "./simulation"}
 

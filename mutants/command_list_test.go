@@ -90,8 +90,10 @@ var (
 	)
 
 	cliMutants = of("./cmd/spindle/internal/cli",
-		one("watch complains at every look that fails", "TestAnOutageIsOneLineInWatch", cliWatchGo,
-			"ctx.Err() == nil && !failing:", "ctx.Err() == nil:"),
+		one("watch complains at every look that fails", "TestAnOutageIsTwoLinesInWatch", cliWatchGo,
+			"\t\tif !failing {\n", "\t\tif true {\n"),
+		one("watch says nothing of a look that hangs", "TestALookThatHangsIsSaidInWatch", cliWatchGo,
+			"case <-late.C:\n", "case <-late.C:\n\t\t\tcontinue\n"),
 		one("the timeout of prune is for all requests", "TestALargeTableIsPrunedThroughASlowProxy", cliPruneGo,
 			"\tt = patient(t, o.timeout)\n", "\tt = patient(t, o.timeout)\n\tctx, cancel := context.WithTimeout(ctx, o.timeout)\n\tdefer cancel()\n"),
 		one("a request of prune without a timeout", "TestARequestOfPruneThatIsNotAnsweredEndsIt", cliPruneGo,
@@ -111,5 +113,5 @@ var (
 			"case worst > 0:\n\t\treturn \"\", broken(\"a strong", "case worst > time.Second:\n\t\treturn \"\", broken(\"a strong"),
 	)
 
-	commandMutants = slices.Concat(childMutants, execMutants, guardMutants, serveMutants, cliMutants, doctorMutants)
+	commandMutants = slices.Concat(childMutants, execMutants, guardMutants, serveMutants, cliMutants, doctorMutants, watchMutants)
 )

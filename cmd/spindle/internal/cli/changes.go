@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +23,10 @@ func changed(at time.Time, l table.Listing, text string) change {
 	return change{at, l.Name, l.State(), text, jsonOf(l)}
 }
 
-const gone = "gone: its row was pruned, or somebody deleted it"
+const (
+	gone  = "gone: its row was pruned, or somebody deleted it"
+	ended = "released, or gone: its row was pruned, or somebody deleted it"
+)
 
 // A story is what was seen so far.
 type story struct {
@@ -48,13 +52,38 @@ func (s *story) next(l look) []change {
 		}
 		all = append(all, s.moves(before, g)...)
 	}
-	for name, was := range before {
-		if _, present := s.locks[name]; !present && was.State() != table.Free {
-			none := table.Listing{Observation: table.Observation{Name: name, At: l.at}}
-			all = append(all, changed(l.at, none, gone))
+	for _, name := range absent(before, s.locks) {
+		if l.busy && before[name].State() == table.Released {
+			continue
 		}
+		none, text := table.Listing{Observation: table.Observation{Name: name, At: l.at}}, gone
+		if l.busy {
+			text = ended
+		}
+		all = append(all, changed(l.at, none, text))
 	}
 	return all
+}
+
+// missing are the locks that were in use at the last look, and are not among these.
+func (s *story) missing(found []table.Listing) []string {
+	here := make(map[string]table.Listing, len(found))
+	for _, l := range found {
+		here[l.Name] = l
+	}
+	released := func(name string) bool { return s.locks[name].State() == table.Released }
+	return slices.DeleteFunc(absent(s.locks, here), released)
+}
+
+// absent are the locks that had rows before, and are not here now, in the order of their names.
+func absent(before, now map[string]table.Listing) (names []string) {
+	for name, was := range before {
+		if _, here := now[name]; !here && was.State() != table.Free {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // note tells what has changed of one lock.

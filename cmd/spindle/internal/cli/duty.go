@@ -29,8 +29,8 @@ func (x *competitor) watchdogEnvironment() []string {
 	return append(x.environment(0), watchdogFormat+"="+stderr.format.String())
 }
 
-// watch is the work of a watchdog.
-func watch(args []string) (code int) {
+// runWatchdog is the work of a watchdog.
+func runWatchdog(args []string) (code int) {
 	if need := map[string]int{"guard": 8, "exec": 7}; len(args) == 0 || need[args[0]] != len(args) {
 		fmt.Fprintln(os.Stderr, "spindle: "+watchdogCommand+" is for exec and guard, which start it")
 		return misused

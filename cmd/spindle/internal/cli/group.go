@@ -8,11 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/watch"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // partial is the state of a group some of whose partitions nobody has.
-const partial table.State = "partial"
+const partial = watch.Partial
 
 // A group is its members and partitions at one instant.
 type group struct {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	spread "github.com/spindle-lock/spindle/group"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -194,22 +195,22 @@ func TestASlotThatWasInUseOnceIsNoNews(t *testing.T) {
 	assert.Len(t, s.next(look{groups: groups, at: at(103)}), 1)
 }
 
-func TestAGroupOnTheScreenIsItsMembers(t *testing.T) {
-	p := &paper{width: 80, height: 24}
+// A group is one row, and its members and partitions are what Enter shows. They are rows if only the group is watched.
+func TestAGroupOnTheScreenIsOneRow(t *testing.T) {
 	a, b := memberOf(0, "a", at(100), at(103)), memberOf(1, "b", at(101), at(98))
 	b.At = at(103)
-	var found []table.Listing
-	for i := range 10_000 {
-		found = append(found, partitionWith(a, fmt.Sprint(i), at(102)))
-	}
-	_, groups := gather(append([]table.Listing{a, b}, found...), "")
-	w := &watching{common: &common{db: "projects/p/instances/i/databases/d", table: "locktable"}}
-	lines := w.picture(p, look{groups: groups, at: at(103), local: at(1000)}, nil, at(1000))
-	text := strings.Join(lines, "\n")
-	assert.Contains(t, text, "\norders/ is held: 2 members, 10000 partitions\n")
-	assert.Contains(t, text, "\n  0000  a  has 10000  100000000         ██████████████████ 10s\n")
-	assert.Contains(t, text, "\n  0001  b  has 0      101000000         █████████········· 5.0s\n")
-	assert.Len(t, lines, 8)
+	_, groups := gather([]table.Listing{a, b, memberOf(2, "", at(50), time.Time{}), partitionWith(a, "17", at(102)), freeSince("orders/partition/18", at(102))}, "")
+	all := (&screen{watching: &watching{}}).rows(look{groups: groups})
+	require.Len(t, all, 1)
+	assert.Equal(t, partial, all[0].State)
+	assert.Equal(t, "2 members, 2 partitions, 1 without a holder", all[0].Note)
+	text := all[0].Detail(80)
+	assert.Contains(t, text, "orders/ is partial: 2 members, 2 partitions, 1 without a holder\n\nSLOT ")
+	assert.Regexp(t, "\n0000 +held .* 1 +a\n  17\n", text)
+	assert.Regexp(t, "\n18 +released", text)
+	only := (&screen{watching: &watching{group: "orders"}}).rows(look{groups: groups})
+	assert.Len(t, only, 3)
+	assert.Equal(t, "orders/member/0000", only[1].Name)
 }
 
 func TestAPartitionThatNobodyHasSaysWhy(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/watch"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -75,33 +76,66 @@ func (h *handover) run(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	if err := h.refuse(ctx, db.audibly(h.common)); err != nil {
-		return err
-	}
-	lock := spindle.New(db.client(), h.table, h.name)
-	leader, err := h.leader(ctx, lock)
+	leader, err := h.asks(ctx, db, db.audibly(h.common))
 	if err != nil {
 		return err
 	}
+	done, err := h.request(ctx, db, leader)
+	if err != nil {
+		return err
+	}
+	return h.print(done)
+}
+
+// asks returns the holder that is to be asked, and sets how long to wait for it.
+func (h *handover) asks(ctx context.Context, db *connection, t table.Table) (spindle.Leader, error) {
+	if err := h.refuse(ctx, t); err != nil {
+		return spindle.Leader{}, err
+	}
+	leader, err := h.leader(ctx, spindle.New(db.client(), h.table, h.name))
 	if h.wait == 0 {
 		h.wait = 3 * leader.Lease
 	}
+	return leader, err
+}
+
+// request asks the holder, and returns once another has taken over.
+func (h *handover) request(ctx context.Context, db *connection, leader spindle.Leader) (spindle.Handover, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.wait)
 	defer cancel()
-	done, err := lock.RequestHandover(ctx, leader.Token)
+	done, err := spindle.New(db.client(), h.table, h.name).RequestHandover(ctx, leader.Token)
 	switch {
 	case errors.Is(err, spindle.ErrSuperseded):
-		return &exit{nobodyLeads, fmt.Errorf("nothing was asked: %v is not the present token of %s", leader.Token, show(h.name))}
+		return done, &exit{nobodyLeads, fmt.Errorf("nothing was asked: %v is not the present token of %s", leader.Token, show(h.name))}
 	case errors.Is(err, spindle.ErrNotObeyed):
-		return &exit{notObeyed, fmt.Errorf("the holder of %s, %s, does not obey requests, because it runs without --handover (in Go: WithHandover): stop it with SIGTERM instead, and it releases the lock", show(h.name), show(leader.ID))}
+		return done, &exit{notObeyed, fmt.Errorf("the holder of %s, %s, does not obey requests, because it runs without --handover (in Go: WithHandover): stop it with SIGTERM instead, and it releases the lock", show(h.name), show(leader.ID))}
 	case ctx.Err() != nil:
-		return &exit{notTakenOver, fmt.Errorf("nobody has taken over %s in %v: %s", show(h.name), h.wait, soFar(err))}
+		return done, &exit{notTakenOver, fmt.Errorf("nobody has taken over %s in %v: %s", show(h.name), h.wait, soFar(err))}
 	case err != nil:
-		return h.explain(err)
+		return done, h.explain(err)
 	case done.To.ID == done.From.ID:
-		return &exit{notTakenOver, fmt.Errorf("there was no other candidate: %s holds %s again, under token %v", show(done.To.ID), show(h.name), done.To.Token)}
+		return done, &exit{notTakenOver, fmt.Errorf("there was no other candidate: %s holds %s again, under token %v", show(done.To.ID), show(h.name), done.To.Token)}
 	}
-	return h.print(done)
+	return done, nil
+}
+
+// handoverAction is the same on the screen of watch.
+func (o *common) handoverAction(db *connection) watch.Action {
+	ask := func(ctx context.Context, name string, token table.Token) (watch.Question, error) {
+		h := &handover{common: o, name: name, token: int64(token)}
+		leader, err := h.asks(ctx, db, db.locks())
+		if err != nil {
+			return watch.Question{}, err
+		}
+		return watch.Question{
+			Text: fmt.Sprintf("Ask %s to hand %s over, which it holds under token %v?\n\nIt is waited for up to %v. The request can't be taken back.", show(leader.ID), show(name), leader.Token, h.wait),
+			Yes: func(ctx context.Context) (string, error) {
+				done, err := h.request(ctx, db, leader)
+				return h.text(done), err
+			},
+		}, nil
+	}
+	return watch.Action{Key: "h", Name: "handover", Ask: ask}
 }
 
 // refuse says why a group and its members are not asked, or returns nil if the name is that of a lock.
@@ -152,7 +186,11 @@ func (h *handover) print(done spindle.Handover) error {
 	if h.f.objects() {
 		return h.f.print(os.Stdout, handoverJSON{h.name, done.From.ID, done.To.ID, done.To.Token.String(), done.Gap.Seconds()})
 	}
-	_, err := fmt.Printf("%s was handed over\n  from %s\n  to   %s, token %v\n  nobody held it for %v, at most\n",
-		show(h.name), show(done.From.ID), show(done.To.ID), done.To.Token, done.Gap.Round(time.Millisecond))
+	_, err := fmt.Print(h.text(done))
 	return err
+}
+
+func (h *handover) text(done spindle.Handover) string {
+	return fmt.Sprintf("%s was handed over\n  from %s\n  to   %s, token %v\n  nobody held it for %v, at most\n",
+		show(h.name), show(done.From.ID), show(done.To.ID), done.To.Token, done.Gap.Round(time.Millisecond))
 }

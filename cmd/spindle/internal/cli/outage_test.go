@@ -3,11 +3,14 @@ package cli
 import (
 	"bytes"
 	"context"
+	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -27,8 +30,8 @@ func complaints(f func()) []string {
 
 var away = status.Error(codes.Unavailable, "the database is away")
 
-// An outage of hours is one line, however many looks fail, and the next outage is another.
-func TestAnOutageIsOneLineInWatch(t *testing.T) {
+// An outage of hours is one line, however many looks fail, and its end another.
+func TestAnOutageIsTwoLinesInWatch(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	looks := make(chan look)
 	w := &watching{common: &common{db: "projects/p/instances/i/databases/d", table: "locktable"}}
@@ -54,10 +57,34 @@ func TestAnOutageIsOneLineInWatch(t *testing.T) {
 		assert.NoError(t, <-done)
 		assert.Equal(t, 1, strings.Count(lines.String(), "\n"), "the lock is held all the time: %s", lines.String())
 	})
-	assert.Len(t, said, 2)
-	for _, line := range said {
-		assert.Contains(t, line, "can't read the locks, will try again: ")
+	require.Len(t, said, 4)
+	for i, line := range said {
+		assert.Contains(t, line, []string{"can't read the locks, will try again: ", "the locks are read again"}[i%2])
 	}
+}
+
+// A look that hangs is told of, and not only that it has failed.
+func TestALookThatHangsIsSaidInWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		looks := make(chan look)
+		w := &watching{common: &common{db: "projects/p/instances/i/databases/d", table: "locktable"}}
+		said := complaints(func() {
+			done := make(chan error)
+			go func() { done <- w.print(ctx, &paper{Writer: io.Discard}, looks) }()
+			time.Sleep(time.Hour)
+			looks <- look{at: at(100), pause: time.Second}
+			time.Sleep(2 * time.Second)
+			looks <- look{at: at(102), pause: time.Second}
+			time.Sleep(time.Hour)
+			stop()
+			assert.NoError(t, <-done)
+		})
+		require.Len(t, said, 3)
+		assert.Contains(t, said[0], "no answer from Spanner for 2s\"")
+		assert.Contains(t, said[1], "the locks are read again")
+		assert.Contains(t, said[2], "no answer from Spanner for 2s; what was printed is of 00:01:42Z")
+	})
 }
 
 // A candidate that waits through an outage says so once, and once that it is over. Each holder is named once.

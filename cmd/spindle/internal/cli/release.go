@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/watch"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -69,7 +70,12 @@ Release asks before it acts, unless --yes is given.
 					}
 				}
 				// Not within ctx: the person may have taken a while to answer.
-				return breakLock(context.WithoutCancel(ctx), o, f, t, l, table.Token(token))
+				text, err := breakLock(context.WithoutCancel(ctx), o, t, l, table.Token(token))
+				if err == nil && f.objects() {
+					return f.print(os.Stdout, releaseJSON{l.Name, l.Holder(), table.Token(token).String()})
+				}
+				fmt.Print(text)
+				return err
 			})
 		},
 	}
@@ -118,8 +124,8 @@ const (
 	stillLand = "fenced writes of the member land in a partition until another member has claimed it"
 )
 
-func confirm(l table.Listing) error {
-	fmt.Fprintln(os.Stderr, sentence(l))
+// consequences describes a lock, and says what follows from its release.
+func consequences(l table.Listing) string {
 	third := "a third of its lease"
 	if l.Promise != nil {
 		third = short(l.Promise.Lease / 3)
@@ -128,13 +134,18 @@ func confirm(l table.Listing) error {
 	if l.IsPart() {
 		free, fenced = allFree, stillLand
 	}
-	fmt.Fprintf(os.Stderr, `
+	return sentence(l) + fmt.Sprintf(`
+
 If you go on:
   - %s;
   - %s;
   - the holder stops at its next heartbeat, up to %s later, if it is alive
     and can reach the database. Until then both may work.
 `, free, fenced, third)
+}
+
+func confirm(l table.Listing) error {
+	fmt.Fprint(os.Stderr, consequences(l))
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return misuse("nothing was released: there is no terminal to ask on, so give --yes")
 	}
@@ -152,23 +163,48 @@ type releaseJSON struct {
 	Token  string `json:"token"`            // of the term that was ended
 }
 
-func breakLock(ctx context.Context, o *common, f format, t table.Table, l table.Listing, token table.Token) error {
+// breakLock releases a lock that is held under the token, and says so.
+func breakLock(ctx context.Context, o *common, t table.Table, l table.Listing, token table.Token) (string, error) {
 	name := l.Name
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	err := t.Break(ctx, token, name)
 	if errors.Is(err, table.ErrSuperseded) {
-		return fmt.Errorf("nothing was released: %d is not the present token of %s any more: it was released or superseded meanwhile", token, show(name))
+		return "", fmt.Errorf("nothing was released: %d is not the present token of %s any more: it was released or superseded meanwhile", token, show(name))
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
-	if f.objects() {
-		return f.print(os.Stdout, releaseJSON{name, l.Holder(), token.String()})
-	}
-	fmt.Printf("released %s, which was held under token %v\n", show(name), table.Token(token))
+	text := fmt.Sprintf("released %s, which was held under token %v\n", show(name), token)
 	if l.IsPart() {
-		fmt.Printf("  %s;\n  %s\n", allFree, stillLand)
+		text += fmt.Sprintf("  %s;\n  %s\n", allFree, stillLand)
 	}
-	return nil
+	return text, nil
+}
+
+// releaseAction is the same on the screen of watch. The token is that of the term which is on the screen.
+func (o *common) releaseAction(t table.Table) watch.Action {
+	ask := func(ctx context.Context, name string, token table.Token) (watch.Question, error) {
+		ctx, cancel := context.WithTimeout(ctx, o.timeout)
+		defer cancel()
+		l, err := oneLock(ctx, t, name)
+		if err == nil {
+			err = breakable(l, token)
+		}
+		if err != nil {
+			return watch.Question{}, o.explain(err)
+		}
+		holds := "holds"
+		if !l.IsHeld() {
+			holds = "held"
+		}
+		return watch.Question{
+			Text: fmt.Sprintf("Release %s, which %s %s under token %v?\n\n%s", show(name), cmp.Or(show(l.Holder()), "somebody"), holds, token, consequences(l)),
+			Yes: func(ctx context.Context) (string, error) {
+				text, err := breakLock(ctx, o, t, l, token)
+				return text, o.explain(err)
+			},
+		}, nil
+	}
+	return watch.Action{Key: "r", Name: "release", Ask: ask}
 }

@@ -54,7 +54,7 @@ func misuse(format string, args ...any) error {
 func Main(args []string) int {
 	switch {
 	case len(args) > 0 && args[0] == watchdogCommand:
-		return watch(args[1:])
+		return runWatchdog(args[1:])
 	case len(args) > 0 && args[0] == child.Behind:
 		child.Pass(args[1:])
 		return child.CannotRun

@@ -2,184 +2,183 @@ package cli
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"cloud.google.com/go/spanner"
+	"google.golang.org/grpc/codes"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/watch"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const (
-	frame = 100 * time.Millisecond // between two pictures
+// longestRead is how long one read for the screen may take. Somebody looks at it and sees that it takes long.
+const longestRead = 10 * time.Second
 
-	otherScreen = "\x1b[?1049h\x1b[?25l" // without a cursor
-	backAgain   = "\x1b[?25h\x1b[?1049l"
-	home        = "\x1b[H"
-	restOfLine  = "\x1b[K"
-	restBelow   = "\x1b[J"
-)
+// draw shows the locks on the terminal until the user leaves.
+func (w *watching) draw(ctx context.Context, db *connection) error {
+	on := db.locks()
+	s := &screen{watching: w, on: on}
+	t := &watch.Table{
+		Title: "spindle watch  " + w.what() + w.table + " in " + w.db, None: "There are no locks in the table.",
+		Read: s.read, Fatal: mistaken, Every: w.every, Limit: min(w.timeout, longestRead),
+		Actions: []watch.Action{w.handoverAction(db), w.releaseAction(on)},
+	}
+	if w.name == "" {
+		t.Released = s.released
+	}
+	unfinished, err := watch.Run(ctx, t)
+	if unfinished != "" {
+		complain("%s", unfinished)
+	}
+	return err
+}
 
-// draw shows the leases as bars until ctx ends, and leaves the last picture on the terminal.
-func (w *watching) draw(ctx context.Context, p *paper, looks <-chan look) error {
-	var s story
-	var now look
-	var recent []change
-	select {
-	case now = <-looks:
-	case <-ctx.Done():
+// what names what is watched of the table.
+func (w *watching) what() string {
+	if text := w.name + w.prefix; text != "" {
+		return show(text) + " of "
+	}
+	return ""
+}
+
+// mistaken reports whether an error says that something is wrong with what was asked for. Others may pass.
+func mistaken(err error) bool {
+	code := spanner.ErrCode(err)
+	return code != codes.Unavailable && code != codes.DeadlineExceeded && !errors.Is(err, context.DeadlineExceeded)
+}
+
+// screen reads the table for the screen. Only one goroutine calls read.
+type screen struct {
+	*watching
+	on   table.Table
+	told story
+}
+
+// read reads what is not released, so that it costs little beside many locks that are.
+func (s *screen) read(ctx context.Context) (watch.Snapshot, error) {
+	l := look{busy: s.name == ""}
+	began := time.Now()
+	if s.name != "" {
+		one, err := s.on.ListOne(ctx, s.name)
+		if err != nil {
+			return watch.Snapshot{}, s.explain(err)
+		}
+		l.locks, l.at = []table.Listing{one}, one.At
+	} else {
+		found, at, err := s.on.List(ctx, s.prefix, false)
+		if err != nil {
+			return watch.Snapshot{}, s.explain(err)
+		}
+		l.locks, l.groups = gather(append(found, s.ended(ctx, found)...), s.prefix)
+		l.at = at
+	}
+	shot := watch.Snapshot{Rows: s.rows(l), At: l.at, Read: began.Add(time.Since(began) / 2)}
+	first := s.told.locks == nil
+	for _, c := range s.told.next(l) {
+		if !first { // what is there at first is no change
+			shot.Changes = append(shot.Changes, watch.Change{At: c.At, Label: show(c.Name), State: c.State, Text: c.Text})
+		}
+	}
+	return shot, nil
+}
+
+// mostEnded is how many locks are looked at one by one that were there at the last read and are not at this one.
+const mostEnded = 10
+
+// ended are locks that were listed and are not any more: they were released, or deleted. If that is not found out, the
+// change says that it is not known.
+func (s *screen) ended(ctx context.Context, found []table.Listing) (all []table.Listing) {
+	missing := s.told.missing(found)
+	if len(missing) > mostEnded {
 		return nil
 	}
-	if now.err != nil {
-		return w.explain(now.err)
-	}
-	s.next(now) // what is there at first is no change
-	fmt.Fprint(p, otherScreen)
-	tick := time.NewTicker(frame)
-	defer tick.Stop()
-	for {
-		p.measure(os.Stdout)
-		lines := w.picture(p, now, recent, time.Now())
-		fmt.Fprint(p, home+strings.Join(lines, restOfLine+"\n")+restOfLine+restBelow)
-		select {
-		case <-ctx.Done():
-			fmt.Fprint(p, backAgain+strings.Join(lines, "\n")+"\n")
-			return nil
-		case l := <-looks:
-			if l.err != nil {
-				now.err = l.err
-				continue
-			}
-			now = l
-			recent = append(recent, s.next(l)...)
-			recent = recent[max(len(recent)-100, 0):]
-		case <-tick.C:
-		}
-	}
-}
-
-// picture is the whole screen at a local time: a heading, the locks, and the last changes.
-func (w *watching) picture(p *paper, l look, recent []change, local time.Time) []string {
-	at := l.at.Add(local.Sub(l.local)) // now, by Spanner's clock
-	heading := fmt.Sprintf("%s  %s", at.UTC().Format("15:04:05Z"), w.table+" in "+w.db)
-	lines := []string{p.paint(bold, fit(heading, p.width))}
-	if l.err != nil {
-		text := escape(strings.ReplaceAll(l.err.Error(), "\n", " "))
-		lines = append(lines, p.paint(red, fit(fmt.Sprintf("no answer for %s: %s", short(local.Sub(l.local)), text), p.width)))
-	} else {
-		lines = append(lines, "")
-	}
-
-	below := min(max(len(recent), 1), 8) + 2
-	room := max(p.height-len(lines)-below-2, 1)
-	all := rowsOf(p, l, at)
-	shown := all[:min(len(all), room)]
-	lines = append(lines, bars(p, shown)...)
-	if more := len(all) - len(shown); more > 0 {
-		lines = append(lines, p.paint(faint, fmt.Sprintf("and %d more: see spindle ls", more)))
-	}
-	if len(all) == 0 {
-		lines = append(lines, p.paint(faint, "There are no locks in the table."))
-	}
-
-	lines = append(lines, "")
-	if len(recent) == 0 {
-		return append(lines, p.paint(faint, "Changes are shown here. Ctrl+C ends this."))
-	}
-	for _, c := range recent[max(len(recent)-8, 0):] {
-		head := c.At.UTC().Format("15:04:05.0") + "  " + show(c.Name) + "  "
-		lines = append(lines, p.paint(faint, fit(head, p.width))+p.paint(styles[c.State], fit(c.Text, max(p.width-length(head), 0))))
-	}
-	return lines
-}
-
-const barWidth = 18
-
-// A row is a lock on the screen, or the heading of a group, which has only a name.
-type row struct{ name, holder, token, lease string }
-
-// rowsOf are the locks, and then each group with its members.
-func rowsOf(p *paper, l look, at time.Time) (all []row) {
-	of := func(name string, l table.Listing, more string) row {
-		token := "-"
-		if l.Token != 0 {
-			token = l.Token.String()
-		}
-		return row{name, joined("  ", show(l.Holder()), more), token, lease(p, l, at)}
-	}
-	for _, lock := range l.locks {
-		all = append(all, of(show(lock.Name), lock, waiting(lock)))
-	}
-	for _, g := range l.groups {
-		all = append(all, row{name: show(g.prefix) + " is " + string(g.state()) + ": " + g.sum()})
-		has := g.has()
-		for _, m := range g.members {
-			if m.State() != table.Released {
-				all = append(all, of("  "+slotOf(m.Name), m, fmt.Sprintf("has %d", len(has[m.Name]))))
-			}
+	for _, name := range missing {
+		if l, err := s.on.ListOne(ctx, name); err == nil && l.State() == table.Released {
+			all = append(all, l)
 		}
 	}
 	return all
 }
 
-// bars are the rows, one on each line.
-func bars(p *paper, rows []row) []string {
-	if len(rows) == 0 {
-		return nil
+func (s *screen) released(ctx context.Context) (watch.Released, error) {
+	found, at, err := s.on.List(ctx, s.prefix, true)
+	if err != nil {
+		return watch.Released{}, err
 	}
-	name, holder := len("LOCK"), len("HOLDER")
-	for _, r := range rows {
-		if r.lease != "" {
-			name, holder = max(name, length(r.name)), max(holder, length(r.holder))
+	locks, _ := gather(found, s.prefix)
+	r := watch.Released{At: at}
+	for _, l := range locks {
+		if l.State() == table.Released && len(l.Waiters) == 0 {
+			r.Rows = append(r.Rows, lockRow(l))
 		}
 	}
-	rest := p.width - 2 - 2 - tokenWidth - 2 - barWidth - 1 - 6
-	name = min(name, max(rest-holder, rest*3/5))
-	holder = min(holder, rest-name)
-	line := func(r row) string {
-		return pad(fit(r.name, name), name) + "  " + pad(fit(r.holder, holder), holder) + "  " + pad(r.token, tokenWidth) + "  " + r.lease
+	return r, nil
+}
+
+// rows are the locks and groups. The members of a group are rows of their own if only that group is watched.
+func (s *screen) rows(l look) (rows []watch.Row) {
+	for _, lock := range l.locks {
+		rows = append(rows, lockRow(lock))
 	}
-	lines := []string{p.paint(faint, line(row{"LOCK", "HOLDER", "TOKEN", "LEASE"}))}
-	for _, r := range rows {
-		if r.lease == "" {
-			lines = append(lines, p.paint(bold, fit(r.name, p.width)))
-		} else {
-			lines = append(lines, line(r))
+	for _, g := range l.groups {
+		rows = append(rows, groupRow(g))
+		if s.group == "" {
+			continue
+		}
+		for _, m := range g.members {
+			if m.State() != table.Released {
+				rows = append(rows, lockRow(m))
+			}
 		}
 	}
-	return lines
+	return rows
 }
 
-// lease is the bar of a lock that is held, and the state of any other.
-func lease(p *paper, l table.Listing, at time.Time) string {
-	state := l.State()
-	if !l.IsHeld() && state != table.Expired {
-		return p.paint(styles[state], string(state))
+func lockRow(l table.Listing) watch.Row {
+	r := watch.Row{Name: l.Name, Label: show(l.Name), State: l.State(), Holder: show(l.Holder()), Note: waiting(l), Token: l.Token}
+	if l.Token != 0 {
+		r.Age = l.At.Sub(l.Since())
+		r.Since = short(r.Age)
 	}
-	left := l.Promise.Lease - at.Sub(l.Heartbeat)
-	if left <= 0 {
-		return p.paint(red, "expired "+short(-left)+" ago")
+	if l.State() == table.Released {
+		r.Token = 0 // it is no term's
 	}
-	share := min(float64(left)/float64(l.Promise.Lease), 1)
-	colour := green
-	if share < 0.6 { // a heartbeat is late
-		colour = amber
+	if l.Promise != nil {
+		r.Value, r.Lease = show(l.Promise.Value), l.Promise.Lease
+		r.Left = r.Lease - l.At.Sub(l.Heartbeat)
+		r.Ends = short(max(r.Left, -r.Left))
 	}
-	if share < 0.3 {
-		colour = red
-	}
-	if state == table.Leaving {
-		return p.paint(amber, bar(share, barWidth)) + " leaving"
-	}
-	return p.paint(colour, bar(share, barWidth)) + " " + short(left)
+	r.Detail = func(int) string { return sentence(l) + waiterLines(l) }
+	return r
 }
 
-// bar fills a share of the width, by eighths of a character.
-func bar(share float64, width int) string {
-	eighths := int(share*float64(width)*8 + 0.5)
-	text := strings.Repeat("█", eighths/8)
-	if rest := eighths % 8; rest > 0 {
-		text += string([]rune(" ▏▎▍▌▋▊▉")[rest])
+func groupRow(g *group) watch.Row {
+	e := g.entry()
+	r := watch.Row{Name: g.prefix, Label: show(g.prefix), State: g.state(), Note: g.sum(), Group: true}
+	if since := e.cells[3]; since != "-" {
+		r.Since = since
 	}
-	return text + strings.Repeat("·", width-length(text))
+	r.Detail = func(width int) string {
+		return show(g.prefix) + " is " + string(g.state()) + ": " + g.sum() + "\n\n" + g.sheets(width)
+	}
+	return r
+}
+
+// sheets are the members and partitions of a group that are in use, as ls --group lists them.
+func (g *group) sheets(width int) string {
+	in := &group{prefix: g.prefix, partitions: g.partitions,
+		members: slices.DeleteFunc(slices.Clone(g.members), func(l table.Listing) bool { return l.State() == table.Released })}
+	page := &paper{width: width}
+	lines := (&sheet{columns: memberColumns}).lines(page, in.memberEntries())
+	lines = append(append(lines, ""), (&sheet{columns: partitionColumns}).lines(page, in.partitionEntries())...)
+	return strings.Join(lines, "\n")
+}
+
+// atTerminal reports whether somebody can look at a screen, and press keys.
+func (p *paper) atTerminal() bool {
+	return p.terminal && paperOn(os.Stdin).terminal && os.Getenv("TERM") != "dumb"
 }

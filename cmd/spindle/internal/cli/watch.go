@@ -14,19 +14,38 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const watchHelp = `Watch shows changes of all locks, of the lock NAME, or of those whose names
-begin with --prefix, until it is interrupted. On a terminal each lease is a bar
-that runs out and is refilled by heartbeats, with the last changes below. A
-healthy holder's bar stays above two thirds. Elsewhere, or with --lines, watch
-prints a line for each lock, and then a line for each change, with its time by
-Spanner's clock.
+const watchHelp = `Watch shows all locks, the lock NAME, or those whose names begin with --prefix,
+until it is interrupted.
 
-A group is shown as its members, and moves of its partitions as their number:
-"17 partitions moved from a to b". --group watches only one group. To watch
-partitions one by one, give the name of one, or a --prefix of several.
+On a terminal it is a screen. What is in trouble is at the top: expired,
+orphaned and unreadable locks, claims that were not confirmed, groups without a
+holder for some partitions. Released locks are hidden, and counted. Each lease
+is a bar: a healthy holder's stays above two thirds. The keys:
 
-It looks once in each --every, so it misses a term that begins and ends between
-two looks. It never misses that a lock has a new token.
+  up, down, j, k, PgUp, PgDn, g, G   choose a lock
+  Enter   all that is known of it, as spindle status says it; Esc goes back
+  /       show only what has a text in its name, state, holder or value
+  s       sort by trouble, name, age or holder
+  a       show released locks too
+  h, r    hand the lock over, or release it, as spindle handover and spindle
+          release do: it names the lock and its holder, and asks first
+  c       what has changed
+  ?, q    help; leave
+
+Times on the screen are as of the last read, and the second line says how long
+ago that was. If Spanner does not answer, it says so within two seconds.
+
+Elsewhere, or with --plain, watch prints a line for each lock, and then a line
+for each change, with its time by Spanner's clock.
+
+It looks once in each --every, or less often if the table is large: a look takes
+a fifth of the time at most. So it misses a term that begins and ends between
+two looks. The lines never miss that a lock has a new token.
+
+A group is one row on the screen. On lines it is its members, and moves of its
+partitions as their number: "17 partitions moved from a to b". --group watches
+only one group. To watch partitions one by one, give the name of one, or a
+--prefix of several.
 
 `
 
@@ -37,7 +56,7 @@ type watching struct {
 	group  string
 	prefix string
 	every  time.Duration
-	lines  bool
+	plain  bool
 	f      format
 }
 
@@ -81,11 +100,11 @@ func newWatch(o *common) *cobra.Command {
 			return w.run(c.Context())
 		},
 	}
-	c.Flags().DurationVar(&w.every, "every", 500*time.Millisecond, "how often to look")
+	c.Flags().DurationVar(&w.every, "every", time.Second, "how often to look")
 	c.Flags().StringVar(&w.prefix, "prefix", "", "watch only locks whose names begin with this `text`")
 	c.Flags().StringVar(&w.group, "group", "", "watch only this `group`")
 	_ = c.Flags().SetAnnotation("group", commandLineOnly, []string{})
-	c.Flags().BoolVar(&w.lines, "lines", false, "print lines even on a terminal")
+	c.Flags().BoolVar(&w.plain, "plain", false, "print lines even on a terminal, as for a screen reader")
 	w.f.flag(c.Flags())
 	return c
 }
@@ -94,8 +113,10 @@ func newWatch(o *common) *cobra.Command {
 type look struct {
 	locks  []table.Listing
 	groups []*group
-	at     time.Time // by Spanner's clock
-	local  time.Time // the same, by the local clock
+	at     time.Time     // by Spanner's clock
+	took   time.Duration // 0 if it failed
+	pause  time.Duration // until the next one
+	busy   bool          // released locks are left out
 	err    error
 }
 
@@ -108,36 +129,45 @@ func (w *watching) run(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
+	stderr.timed = true
+	p := paperOn(os.Stdout)
+	if !w.plain && !w.f.json && p.atTerminal() {
+		return w.draw(ctx, db)
+	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	looks := make(chan look)
-	go func() {
-		t := db.locks()
-		for ctx.Err() == nil {
-			l := w.look(ctx, t)
-			select {
-			case looks <- l:
-			case <-ctx.Done():
-			}
-			select {
-			case <-time.After(w.every):
-			case <-ctx.Done():
-			}
-		}
-	}()
-	stderr.timed = true
-	p := paperOn(os.Stdout)
-	if p.terminal && !w.lines && !w.f.json && os.Getenv("TERM") != "dumb" {
-		return w.draw(ctx, p, looks)
-	}
+	go w.follow(ctx, db.locks(), looks)
 	return w.print(ctx, p, looks)
 }
+
+// follow looks again and again. It reads released locks too, for their new tokens. So the looks at a large table are a small
+// part of the time.
+func (w *watching) follow(ctx context.Context, t table.Table, looks chan<- look) {
+	var before time.Duration
+	for ctx.Err() == nil {
+		l := w.look(ctx, t)
+		l.pause = max(w.every, min(4*min(l.took, before), longestPause)) // one that hung is no sign of a large table
+		before = l.took
+		select {
+		case looks <- l:
+		case <-ctx.Done():
+		}
+		select {
+		case <-time.After(l.pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// longestPause is the longest time from a look to the next one, unless --every is longer.
+const longestPause = 15 * time.Second
 
 func (w *watching) look(ctx context.Context, t table.Table) (l look) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	sent := time.Now()
+	began := time.Now()
 	if w.name == "" {
 		l.locks, l.at, l.err = t.List(ctx, w.prefix, true)
 		l.locks, l.groups = gather(l.locks, w.prefix)
@@ -146,29 +176,48 @@ func (w *watching) look(ctx context.Context, t table.Table) (l look) {
 		one, l.err = t.ListOne(ctx, w.name)
 		l.locks, l.at = []table.Listing{one}, one.At
 	}
-	l.local = sent.Add(time.Since(sent) / 2)
+	if l.err == nil {
+		l.took = time.Since(began)
+	}
 	return l
 }
 
-// print writes a line for each change.
+// suspicious is how long a look may take before it is said that there is no answer.
+const suspicious = 2 * time.Second
+
+// print writes a line for each change. An outage is one line, whether reads fail or hang, and its end is another.
 func (w *watching) print(ctx context.Context, p *paper, looks <-chan look) error {
 	var s story
-	failing := false
-	for first := true; ; {
+	seen, failing := "", false
+	fail := func(format string, args ...any) {
+		if !failing {
+			complain(format, args...)
+		}
+		failing = true
+	}
+	late := time.NewTimer(suspicious)
+	defer late.Stop()
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-late.C:
+			fail("no answer from Spanner for %v%s", suspicious, seen)
 		case l := <-looks:
+			late.Reset(l.pause + suspicious)
 			switch {
-			case l.err != nil && first:
+			case l.err != nil && seen == "":
 				return w.explain(l.err) // probably a mistake, and not a passing failure
-			case l.err != nil && ctx.Err() == nil && !failing:
-				complain("can't read the locks, will try again: %v", w.explain(l.err))
+			case l.err != nil && ctx.Err() == nil:
+				fail("can't read the locks, will try again: %v", w.explain(l.err))
 			}
-			if failing = l.err != nil; failing {
+			if l.err != nil {
 				continue
 			}
-			first = false
+			if seen = "; what was printed is of " + l.at.UTC().Format("15:04:05Z"); failing {
+				failing = false
+				complain("the locks are read again")
+			}
 			for _, c := range s.next(l) {
 				if err := w.line(p, c); err != nil {
 					return err

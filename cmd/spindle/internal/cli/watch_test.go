@@ -17,20 +17,40 @@ func held(name, holder string, token, heartbeat time.Time, lease time.Duration) 
 		Token: table.TokenAt(token), Writer: holder, Promise: &table.Promise{Lease: lease}}}
 }
 
-func TestALeaseIsABarThatRunsOut(t *testing.T) {
-	p := &paper{width: 80, height: 24}
-	l := held("nightly", "web-7", at(100), at(103), 10*time.Second)
-	now := look{locks: []table.Listing{l}, at: at(103), local: at(1000)}
-	w := &watching{common: &common{db: "projects/p/instances/i/databases/d", table: "locktable"}}
-	line := func(local float64) string { return w.picture(p, now, nil, at(local))[3] }
-	assert.Equal(t, "nightly  web-7   100000000         ██████████████████ 10s", line(1000))
-	assert.Equal(t, "nightly  web-7   100000000         █████████········· 5.0s", line(1005))
-	assert.Equal(t, "nightly  web-7   100000000         expired 2.0s ago", line(1012))
-	drawn := w.picture(p, now, []change{{At: at(103), Name: "nightly", State: table.Held, Text: "held by web-7"}}, at(1000))
-	assert.Len(t, drawn, 6)
-	for _, line := range drawn {
-		assert.LessOrEqual(t, length(line), 80)
+// A row has what ls shows, as of the read.
+func TestARowOfTheScreenIsOfItsRead(t *testing.T) {
+	l := held("nightly", "web\n7", at(100), at(103), 10*time.Second)
+	l.At = at(107)
+	r := lockRow(l)
+	assert.Equal(t, []any{"nightly", table.Held, `$'web\n7'`, "7.0s", 6 * time.Second, "6.0s"}, []any{r.Label, r.State, r.Holder, r.Since, r.Left, r.Ends})
+	assert.Equal(t, sentence(l), r.Detail(80))
+	l.At = at(115)
+	r = lockRow(l)
+	assert.Equal(t, []any{table.Expired, "2.0s"}, []any{r.State, r.Ends})
+	r = lockRow(freeSince("nightly", at(100)))
+	assert.Equal(t, table.Released, r.State)
+	assert.Zero(t, r.Token, "it is no term's")
+}
+
+// What is said of looks that leave released locks out is not more than they know.
+func TestChangesOfLooksWithoutReleasedLocks(t *testing.T) {
+	var s story
+	texts := func(l ...table.Listing) (all []string) {
+		for _, c := range s.next(look{locks: l, at: at(200), busy: true}) {
+			all = append(all, c.Name+" "+c.Text)
+		}
+		return all
 	}
+	a, b := held("a", "x", at(100), at(101), time.Second), held("b", "x", at(100), at(101), time.Second)
+	texts(a, b)
+	assert.Empty(t, s.missing([]table.Listing{a, b}))
+	assert.Equal(t, []string{"b"}, s.missing([]table.Listing{a}))
+	assert.Equal(t, []string{"b released"}, texts(a, freeSince("b", at(102))))
+	assert.Empty(t, s.missing([]table.Listing{a}), "it is not asked for twice")
+	assert.Empty(t, texts(a))
+	assert.Equal(t, []string{"a released, or gone: its row was pruned, or somebody deleted it"}, texts())
+	assert.Empty(t, texts())
+	assert.Equal(t, []string{"b held by x, token 103000000"}, texts(held("b", "x", at(103), at(103), time.Second)))
 }
 
 func TestWatchTellsOfEveryChangeOnce(t *testing.T) {

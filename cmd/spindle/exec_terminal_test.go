@@ -1,0 +1,349 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	"github.com/creack/pty"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/emulator"
+)
+
+// A shell is an interactive bash at a terminal of its own, in which somebody types.
+type shell struct {
+	t     *testing.T
+	tty   *os.File // the other side
+	bash  *exec.Cmd
+	dir   string
+	mu    sync.Mutex
+	out   strings.Builder
+	moved chan struct{} // there is more
+	ended chan struct{}
+	read  int // how much of it was looked at
+}
+
+func newShell(t *testing.T) *shell {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	e, err := emulator.Shared(ctx)
+	require.NoError(t, err)
+	dialect := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
+	path, err := e.CreateDatabase(ctx, dialect, ddl.Statement(dialect, "locktable"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = e.DropDatabase(context.Background(), path) })
+
+	s := &shell{t: t, dir: t.TempDir(), moved: make(chan struct{}, 1), ended: make(chan struct{})}
+	s.bash = exec.Command("bash", "--norc", "--noprofile", "-i")
+	s.bash.Dir = s.dir
+	s.bash.Env = append(os.Environ(), "SPINDLE_DB="+path, "SPANNER_EMULATOR_HOST="+e.Addr(), "SPINDLE_NAME=job", "SHELL_OF="+path, "PS1=ready> ", "TERM=dumb", "HISTFILE=", "BASH_SILENCE_DEPRECATION_WARNING=1")
+	tty, err := pty.StartWithSize(s.bash, &pty.Winsize{Rows: 24, Cols: 80})
+	require.NoError(t, err)
+	fd, err := syscall.Dup(int(tty.Fd()))
+	require.NoError(t, err)
+	require.NoError(t, tty.Close())
+	require.NoError(t, syscall.SetNonblock(fd, true)) // or Close would wait for a read
+	s.tty = os.NewFile(uintptr(fd), "terminal")
+	go func() {
+		defer close(s.ended)
+		_, _ = io.Copy(s, s.tty)
+	}()
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.mu.Lock()
+			t.Logf("the terminal: %q", s.out.String())
+			s.mu.Unlock()
+			abort("SHELL_OF=" + path)
+		}
+		s.close()
+	})
+	s.sees(`ready> $`)
+	return s
+}
+
+func (s *shell) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case s.moved <- struct{}{}:
+	default:
+	}
+	return s.out.Write(b)
+}
+
+// close takes the terminal away, and waits until bash has ended.
+func (s *shell) close() {
+	_ = s.tty.Close()
+	_ = s.bash.Wait()
+	<-s.ended
+}
+
+// types types what it is given, as it is: "\x03" is Ctrl-C, "\x1a" Ctrl-Z, "\x04" Ctrl-D.
+func (s *shell) types(keys string) {
+	_, err := io.WriteString(s.tty, keys)
+	require.NoError(s.t, err)
+}
+
+// sees waits until what is printed next matches, and returns the match. Lines end with \r\n at a terminal.
+func (s *shell) sees(expression string) string {
+	s.t.Helper()
+	re := regexp.MustCompile("(?m)" + strings.ReplaceAll(expression, "$", `\r?$`))
+	limit := time.After(patience)
+	for {
+		s.mu.Lock()
+		rest := s.out.String()[s.read:]
+		at := re.FindStringIndex(rest)
+		if at != nil {
+			s.read += at[1]
+		}
+		s.mu.Unlock()
+		if at != nil {
+			return rest[at[0]:at[1]]
+		}
+		select {
+		case <-s.moved:
+		case <-limit:
+			require.FailNow(s.t, "the terminal does not show it", "%q is not in %q", expression, rest)
+		}
+	}
+}
+
+// code is the exit code of what ran last.
+func (s *shell) code() string {
+	s.types("echo code=$?.\r")
+	return strings.TrimSuffix(strings.TrimPrefix(s.sees(`code=\d+\.`), "code="), ".")
+}
+
+// script writes a program, and returns a command for it.
+func (s *shell) script(name, text string) string {
+	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, name), []byte("#!/bin/sh\n"+text), 0o755))
+	return "./" + name
+}
+
+// file waits for a file, and returns what is in it.
+func (s *shell) file(name string) string {
+	s.t.Helper()
+	var text []byte
+	require.Eventually(s.t, func() bool {
+		text, _ = os.ReadFile(filepath.Join(s.dir, name))
+		return len(text) > 0
+	}, patience, 10*time.Millisecond, name)
+	return strings.TrimSpace(string(text))
+}
+
+func (s *shell) pid(name string) int {
+	var n int
+	_, err := fmt.Sscan(s.file(name), &n)
+	require.NoError(s.t, err)
+	return n
+}
+
+// size is that of a file.
+func (s *shell) size(name string) int64 {
+	f, err := os.Stat(filepath.Join(s.dir, name))
+	if err != nil {
+		return 0
+	}
+	return f.Size()
+}
+
+// beating is a program that forks nothing: a shell that does so just when Ctrl-Z comes is not stopped, with or without exec.
+const beating = `exec perl -e 'open B, ">>", "beats"; for (B->autoflush;; select undef, undef, undef, 0.01) { print B "beat\n" }'`
+
+func atATerminal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+	t.Parallel()
+}
+
+// What reads from the terminal, and what asks for it, works as without exec.
+func TestAProgramUnderExecHasTheTerminal(t *testing.T) {
+	atATerminal(t)
+	s := newShell(t)
+	s.types("spindle exec -- cat\r")
+	s.sees(`holding job`)
+	s.types("hello\r")
+	s.sees(`^hello$`) // typed
+	s.sees(`^hello$`) // printed by cat
+	s.types("\x04")
+	s.sees(`ready> $`)
+	assert.Equal(t, "0", s.code())
+
+	s.types("spindle exec -- cat\r")
+	s.sees(`holding job`)
+	s.types("again\r")
+	s.sees(`^again$`)
+	s.sees(`^again$`)
+	s.types("\x03")
+	s.sees(`ready> $`)
+	assert.Equal(t, "130", s.code())
+
+	s.types("PS1='inner> ' spindle exec -q -- bash --norc --noprofile\r")
+	s.sees(`inner> $`)
+	s.types("sleep 1000\r")
+	time.Sleep(100 * time.Millisecond)
+	s.types("\x03")
+	s.sees(`inner> $`)
+	s.types("exit 7\r")
+	s.sees(`ready> $`)
+	assert.Equal(t, "7", s.code())
+	s.types("stty -a | grep -o ' echo '; spindle status job -o json\r")
+	s.sees(`^ echo $`)
+	s.sees(`"state":"released"`)
+}
+
+// The rest of a pipeline has the terminal as long as the program does not ask for it.
+func TestAPipelineSharesTheTerminalWithAProgramUnderExec(t *testing.T) {
+	atATerminal(t)
+	s := newShell(t)
+	reader := s.script("reader", `cat >all; echo "$(wc -l <all) lines. Go on?"; read answer </dev/tty; echo "answer: $answer"`)
+	s.types("spindle exec -q -- seq 1000 | " + reader + "\r")
+	s.sees(`1000 lines. Go on\?$`)
+	s.types("yes\r")
+	s.sees(`answer: yes$`)
+	s.sees(`ready> $`)
+}
+
+// Ctrl-Z stops the program and exec, bg and fg let both go on, and Ctrl-C ends both, whether the program reads from the
+// terminal or not.
+func TestAProgramUnderExecIsAJobOfTheShell(t *testing.T) {
+	atATerminal(t)
+	s := newShell(t)
+	s.types("spindle exec --lease 1h -- " + s.script("beat", beating) + "\r")
+	s.sees(`holding job, token \d+$`)
+	beats := func() {
+		t.Helper()
+		n := s.size("beats")
+		require.Eventually(t, func() bool { return s.size("beats") > n+50 }, patience, 10*time.Millisecond, "it does not go on")
+	}
+	beats()
+	s.types("\x1a")
+	s.sees(`is stopped: if it does not go on within [0-9m.]+s, job is lost and it is killed$`)
+	s.sees(`ready> $`)
+	n := s.size("beats")
+	time.Sleep(300 * time.Millisecond)
+	assert.Equal(t, n, s.size("beats"), "the program is stopped, too")
+	s.types("jobs\r")
+	s.sees(`Stopped .*beat$`)
+	s.types("bg\r")
+	beats()
+	s.types("fg\r")
+	s.sees(`exec .*beat$`)
+	beats()
+	s.types("\x1a")
+	s.sees(`is stopped`)
+	s.sees(`ready> $`)
+	s.types("fg\r")
+	s.sees(`exec .*beat$`)
+	beats()
+	s.types("\x03")
+	s.sees(`released job$`)
+	s.sees(`ready> $`)
+	assert.Equal(t, "130", s.code())
+
+	s.types("spindle exec --lease 1h -- cat\r")
+	s.sees(`holding job`)
+	s.types("one\r")
+	s.sees(`^one$`)
+	s.sees(`^one$`)
+	s.types("\x1a")
+	s.sees(`is stopped`)
+	s.sees(`ready> $`)
+	s.types("bg\r") // it reads from the terminal, so it is stopped again
+	s.sees(`is stopped`)
+	s.types("\r")
+	s.sees(`Stopped .*cat$`)
+	s.types("fg\r")
+	s.sees(`cat$`)
+	s.types("two\r")
+	s.sees(`^two$`)
+	s.sees(`^two$`)
+	s.types("\x03")
+	s.sees(`ready> $`)
+	assert.Equal(t, "130", s.code())
+}
+
+// A program that was stopped for a lease is gone, and exec knows that when it goes on.
+func TestAProgramThatIsSuspendedForALeaseIsKilled(t *testing.T) {
+	atATerminal(t)
+	s := newShell(t)
+	s.types("spindle exec --lease 2s -- " + s.script("beat", "echo $$ >pid; "+beating) + "\r")
+	pid := s.pid("pid")
+	s.types("\x1a")
+	s.sees(`is stopped`)
+	s.sees(`ready> $`)
+	require.Eventually(t, func() bool { return !alive(pid) }, patience, 10*time.Millisecond)
+	s.types("spindle exec -- echo 'the next' one\r")
+	s.sees(`^the next one$`)
+	s.types("fg\r")
+	s.sees(`job was lost`)
+	s.sees(`ready> $`)
+	assert.Equal(t, "76", s.code())
+}
+
+func TestCtrlCEndsExecThatRunsProgramsAgainAndAgain(t *testing.T) {
+	atATerminal(t)
+	s := newShell(t)
+	s.types("spindle exec --restart -- cat\r")
+	s.sees(`holding job`)
+	s.types("hello\r")
+	s.sees(`^hello$`)
+	s.sees(`^hello$`)
+	s.types("\x03")
+	s.sees(`ready> $`)
+	assert.Equal(t, "130", s.code())
+}
+
+// A program that waits for the terminal in the background ends at the first signal.
+func TestASignalEndsAProgramThatIsStopped(t *testing.T) {
+	atATerminal(t)
+	s := newShell(t)
+	s.types("spindle exec --lease 1h -q -- " + s.script("reads", "echo $$ >pid; read line") + " & echo $! >exec\r")
+	pid, spindle := s.pid("pid"), s.pid("exec")
+	s.sees(`is stopped`)
+	require.Eventually(t, func() bool { return state(spindle) == "T" }, patience, 10*time.Millisecond)
+	require.NoError(t, syscall.Kill(spindle, syscall.SIGTERM))
+	require.NoError(t, syscall.Kill(spindle, syscall.SIGCONT)) // as kill of a shell does for its jobs
+	require.Eventually(t, func() bool { return !alive(pid) && !alive(spindle) }, patience, 10*time.Millisecond)
+	s.types("spindle status job -o json\r")
+	s.sees(`"state":"released"`)
+}
+
+// When the terminal is gone, so are the program and exec, and the lock is released.
+func TestNothingIsLeftWhenTheTerminalIsGone(t *testing.T) {
+	atATerminal(t)
+	for _, program := range []string{"cat", "read line", "while :; do sleep 0.01; done"} {
+		s := newShell(t)
+		s.types("spindle exec --lease 1h -- " + s.script("program", "echo $$ >pid; echo $PPID >exec; "+program) + "\r")
+		pid, spindle := s.pid("pid"), s.pid("exec")
+		s.close()
+		require.Eventually(t, func() bool { return !alive(pid) && !alive(spindle) }, patience, 10*time.Millisecond, program)
+		status := exec.Command("spindle", "status", "job", "-o", "json")
+		status.Env = s.bash.Env
+		out, _ := status.Output()
+		assert.Contains(t, string(out), `"state":"released"`, program)
+	}
+}
+
+// state is what ps says of a process: T for one that is stopped.
+func state(pid int) string {
+	out, _ := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+	return string(out[:min(1, len(out))])
+}

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// counting counts the reads of a store.
+type counting struct {
+	table.Store
+	reads int
+}
+
+func (c *counting) Read(ctx context.Context, tag string, b table.Bound, k table.Keys) ([]table.Row, time.Time, error) {
+	c.reads++
+	return c.Store.Read(ctx, tag, b, k)
+}
+
+// What became of a few locks is looked up, and of many it is not: a read costs the same however many end.
+func TestTheScreenLooksUpFewLocksThatEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &counting{Store: &memtable.Store{}}
+		s := &screen{watching: &watching{common: &common{}}, on: table.Table{Store: store}}
+		tokens := map[string]table.Token{}
+		for i := range 100 {
+			name := fmt.Sprintf("order-%02d", i)
+			seen, err := s.on.Observe(t.Context(), name)
+			require.NoError(t, err)
+			tokens[name], err = s.on.Claim(t.Context(), "web-1", seen...)
+			require.NoError(t, err)
+			require.NoError(t, s.on.Confirm(t.Context(), tokens[name], table.Promise{Lease: time.Hour}, name))
+		}
+		read := func() (rows int, texts []string, reads int) {
+			before := store.reads
+			shot, err := s.read(t.Context())
+			require.NoError(t, err)
+			for _, c := range shot.Changes {
+				texts = append(texts, c.Label+" "+c.Text)
+			}
+			return len(shot.Rows), texts, store.reads - before
+		}
+		rows, texts, once := read()
+		assert.Equal(t, 100, rows)
+		assert.Empty(t, texts, "what is there at first is no change")
+
+		time.Sleep(time.Second)
+		require.NoError(t, s.on.Release(t.Context(), tokens["order-00"], "order-00"))
+		rows, texts, reads := read()
+		assert.Equal(t, 100, rows, "with the one that was released")
+		assert.Equal(t, []string{"order-00 released"}, texts)
+		assert.Equal(t, once+1, reads)
+		rows, texts, reads = read()
+		assert.Equal(t, 99, rows)
+		assert.Empty(t, texts)
+		assert.Equal(t, once, reads)
+
+		time.Sleep(time.Second)
+		delete(tokens, "order-00")
+		for name, token := range tokens {
+			require.NoError(t, s.on.Release(t.Context(), token, name))
+		}
+		rows, texts, reads = read()
+		assert.Zero(t, rows)
+		assert.Len(t, texts, 99)
+		assert.Equal(t, "order-01 released, or gone: its row was pruned, or somebody deleted it", texts[0])
+		assert.Equal(t, once, reads)
+		found, err := s.released(t.Context())
+		require.NoError(t, err)
+		assert.Len(t, found.Rows, 100)
+	})
+}
+
+// An error that may pass does not end the screen, however it was explained.
+func TestOnlyAMistakeEndsTheScreen(t *testing.T) {
+	o := &common{}
+	assert.False(t, mistaken(o.explain(away)))
+	assert.False(t, mistaken(o.explain(fmt.Errorf("read: %w", context.DeadlineExceeded))))
+	assert.True(t, mistaken(o.explain(fmt.Errorf("no such table"))))
+}

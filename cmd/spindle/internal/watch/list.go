@@ -1,0 +1,163 @@
+package watch
+
+import (
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// listRoom is how many rows of locks the screen has.
+func (m Model) listRoom() int {
+	room := m.height - len(m.head()) - m.footHeight()
+	if !m.small() {
+		room-- // the heading
+	}
+	return max(room, 1)
+}
+
+// list draws the rows that are on the screen, and below them the last changes if there is room.
+func (m Model) list(room int) (lines []string) {
+	c := columnsFor(m.width, m.widths)
+	if !m.small() {
+		lines = append(lines, faint.Render(c.heading()))
+	}
+	if len(m.rows) == 0 {
+		return append(lines, wrap(m.empty(), m.width)...)
+	}
+	end := min(m.offset+m.listRoom(), len(m.rows))
+	for i := m.offset; i < end; i++ {
+		lines = append(lines, m.row(c, m.rows[i], i == m.cursor))
+	}
+	return append(lines, m.lastChanges(room-len(lines))...)
+}
+
+func (m Model) empty() string {
+	switch {
+	case m.last.Read.IsZero():
+		return ""
+	case m.filter != "":
+		return "Nothing that is listed matches " + m.filter + ". Esc shows all."
+	case m.hidden > 0:
+		return "No lock is in use."
+	}
+	return m.None
+}
+
+const (
+	fewChanges = 3 // that are worth a heading
+	gap        = 2 // between columns
+	stateWidth = 11
+	tokenWidth = 16
+	sinceWidth = 6
+	leaseWidth = 18 // "ran out 12d03h ago"
+	mark       = 2
+)
+
+// columns are the widths of what is shown of each row; 0: it is not.
+type columns struct{ state, label, holder, token, since, lease, bar int }
+
+// columnsFor spreads the width: the name comes first, then the holder, and the rest only if there is room.
+func columnsFor(width int, w widths) (c columns) {
+	if width < 36 {
+		c.state = 8
+		c.label = max(width-mark-c.state-1, 1)
+		return c
+	}
+	c.state = stateWidth
+	rest := width - mark - c.state - gap
+	if width >= 60 {
+		c.since, c.lease, c.bar = sinceWidth, leaseWidth, 10
+	}
+	if width >= 140 {
+		c.token, c.lease, c.bar = tokenWidth, leaseWidth+8, 18
+	}
+	for _, column := range []int{c.token, c.since, c.lease} {
+		if column > 0 {
+			rest -= column + gap
+		}
+	}
+	label, holder := max(w.label, len("LOCK")), max(w.holder, len("HOLDER"))
+	rest -= gap
+	c.label = min(label, max(rest-holder, rest*11/20))
+	c.holder = max(min(holder, rest-c.label), 0)
+	return c
+}
+
+// line joins cells. One that is no column is left out.
+func (c columns) line(state, label, holder, token, since, lease string) string {
+	var b strings.Builder
+	between := strings.Repeat(" ", gap)
+	if c.holder == 0 {
+		between = " "
+	}
+	b.WriteString(state + between + label)
+	for _, column := range []struct {
+		width int
+		text  string
+	}{{c.holder, holder}, {c.token, token}, {c.since, since}, {c.lease, lease}} {
+		if column.width > 0 {
+			b.WriteString(between + column.text)
+		}
+	}
+	return b.String()
+}
+
+func (c columns) heading() string {
+	return "  " + c.line(cell("STATE", c.state), cell("LOCK", c.label), cell("HOLDER", c.holder), cell("TOKEN", c.token), cell("SINCE", c.since), "LEASE")
+}
+
+func (m Model) row(c columns, r *Row, chosen bool) string {
+	marked, label := "  ", cell(middle(r.Label, c.label), c.label)
+	if chosen {
+		marked, label = bold.Render("> "), bold.Render(label)
+	}
+	token := "-"
+	if r.Token != 0 {
+		token = r.Token.String()
+	}
+	return marked + c.line(m.paint(styles[r.State], cell(string(r.State), c.state)), label,
+		cell(r.holderText(), c.holder), cell(token, c.token), cell(r.Since, c.since), m.lease(r, c.bar))
+}
+
+// lease is the bar of a lock that is held, as of the read.
+func (m Model) lease(r *Row, width int) string {
+	switch {
+	case r.Group || r.Lease == 0 || width == 0:
+		return ""
+	case r.State == table.Expired:
+		return m.paint(red, "ran out "+r.Ends+" ago")
+	case r.State != table.Held && r.State != table.Leaving:
+		return ""
+	}
+	share := float64(r.Left) / float64(r.Lease)
+	colour := green
+	switch {
+	case r.late():
+		colour = red
+	case share < 0.6: // a heartbeat is late
+		colour = amber
+	}
+	return m.paint(colour, bar(share, width)) + " " + r.Ends
+}
+
+// lastChanges fills what is left of the screen.
+func (m Model) lastChanges(room int) []string {
+	n := min(room-2, len(m.changes))
+	if n < 1 || room < fewChanges+2 || m.small() {
+		return nil
+	}
+	lines := []string{"", faint.Render("CHANGES (c: all)")}
+	return append(lines, changeLines(m.changes[len(m.changes)-n:], m.width)...)
+}
+
+func changeLines(changes []Change, width int) (lines []string) {
+	for _, c := range changes {
+		head := c.At.UTC().Format("15:04:05.0") + "  "
+		name := middle(c.Label, max(width/2-len(head), 8))
+		room := max(width-ansi.StringWidth(head+name)-gap, 0)
+		lines = append(lines, faint.Render(head)+name+"  "+styles[c.State].Render(ansi.Truncate(c.Text, room, "…")))
+	}
+	return lines
+}

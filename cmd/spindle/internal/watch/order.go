@@ -1,0 +1,103 @@
+package watch
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// order is how rows are sorted.
+type order int
+
+const (
+	byTrouble order = iota
+	byName
+	byAge
+	byHolder
+	orders
+)
+
+func (o order) String() string { return [...]string{"trouble", "name", "age", "holder"}[o] }
+
+// ranks begin with what an operator must see first.
+var ranks = map[table.State]int{
+	table.Expired: 0, table.Orphaned: 1, table.Unreadable: 2, table.Unconfirmed: 3, Partial: 4,
+	table.Leaving: 6, table.Free: 7, table.Held: 8, table.Released: 9,
+}
+
+const rankLate = 5
+
+// rank is small for a row in trouble. A free lock has a row because somebody waits for it.
+func (r *Row) rank() int {
+	if r.late() {
+		return rankLate
+	}
+	return ranks[r.State]
+}
+
+// late reports whether a holder is about to lose its lock: less than a third of its lease is left.
+func (r *Row) late() bool { return r.State == table.Held && !r.Group && r.Left*3 < r.Lease }
+
+// compare orders two rows; of those that are alike, the names decide.
+func (o order) compare(a, b *Row) int {
+	switch o {
+	case byTrouble:
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.Name, b.Name))
+	case byAge:
+		return cmp.Or(cmp.Compare(b.Age, a.Age), cmp.Compare(a.Name, b.Name))
+	case byHolder:
+		return cmp.Or(lastIfEmpty(a.Holder, b.Holder), cmp.Compare(a.Holder, b.Holder), cmp.Compare(a.Name, b.Name))
+	}
+	return cmp.Compare(a.Name, b.Name)
+}
+
+func lastIfEmpty(a, b string) int {
+	switch {
+	case a == "" && b != "":
+		return 1
+	case a != "" && b == "":
+		return -1
+	}
+	return 0
+}
+
+// matches reports whether a row has the text in what the screen shows of it, in letters of either case.
+func (r *Row) matches(lower string) bool {
+	if lower == "" {
+		return true
+	}
+	for _, text := range [...]string{r.Label, string(r.State), r.Holder, r.Value} {
+		if strings.Contains(strings.ToLower(text), lower) {
+			return true
+		}
+	}
+	return false
+}
+
+// choose returns the rows that match, in the order.
+func choose(rows []*Row, filter string, o order) []*Row {
+	lower := strings.ToLower(filter)
+	var chosen []*Row
+	for _, r := range rows {
+		if r.matches(lower) {
+			chosen = append(chosen, r)
+		}
+	}
+	slices.SortFunc(chosen, o.compare)
+	return chosen
+}
+
+// merge joins two lists that are in the order.
+func merge(a, b []*Row, o order) []*Row {
+	all := make([]*Row, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if o.compare(a[0], b[0]) <= 0 {
+			all, a = append(all, a[0]), a[1:]
+		} else {
+			all, b = append(all, b[0]), b[1:]
+		}
+	}
+	return append(append(all, a...), b...)
+}

@@ -1,0 +1,72 @@
+package watch
+
+import (
+	"slices"
+	"strings"
+)
+
+// A panel is a text that covers the list, and may be longer than the screen.
+type panel struct {
+	text   string
+	offset int
+	of     basis
+	lines  []string
+}
+
+// basis is what the lines of a panel follow from.
+type basis struct {
+	mode    mode
+	subject *Row
+	listed  bool
+	changes int
+	width   int
+	text    string
+}
+
+// settle makes the lines if they are others now, and keeps the offset among them.
+func (p panel) settle(m Model) panel {
+	of := basis{m.mode, m.subject, m.subject != nil && m.isListed(m.subject), len(m.changes), m.width, p.text}
+	if of != p.of {
+		p.of, p.lines = of, m.panelLines()
+	}
+	p.offset = max(min(p.offset, len(p.lines)-m.panelRoom()), 0)
+	return p
+}
+
+// visible are the lines that are on the screen.
+func (p panel) visible(room int) []string {
+	from := min(p.offset, len(p.lines))
+	return p.lines[from:min(from+room, len(p.lines))]
+}
+
+// panelRoom is how many lines of a text the screen has.
+func (m Model) panelRoom() int { return max(m.height-len(m.head())-m.footHeight(), 1) }
+
+// panelLines are all lines of what covers the list.
+func (m Model) panelLines() []string {
+	switch m.mode {
+	case detail:
+		return wrap(m.detail(), m.width)
+	case helping:
+		return wrap(m.help(), m.width)
+	case telling:
+		if len(m.changes) == 0 {
+			return wrap("Nothing has changed since watch began.", m.width)
+		}
+		return changeLines(m.changes, m.width)
+	}
+	return wrap(m.panel.text, m.width)
+}
+
+// detail is all that is known of a lock, as of the last read that found it.
+func (m Model) detail() string {
+	text := strings.TrimRight(m.subject.Detail(m.width), "\n")
+	if !m.isListed(m.subject) {
+		text += "\n\nThe last read has not found it: it was released since, or its row is gone."
+	}
+	return text
+}
+
+func (m Model) isListed(r *Row) bool {
+	return r.isReleased() || slices.ContainsFunc(m.busy, func(b *Row) bool { return b.Name == r.Name })
+}

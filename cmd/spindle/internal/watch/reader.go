@@ -1,0 +1,87 @@
+package watch
+
+import (
+	"context"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+// What the reader says, beside snapshots and released locks.
+type (
+	reading struct{ at time.Time } // a read has begun
+	failure struct{ err error }    // a read has failed
+)
+
+// A reader reads the table for the model.
+type reader struct {
+	*Table
+	send func(tea.Msg)
+	wake chan struct{} // somebody wants to see the released locks
+}
+
+// A pause is as many times as long as a read, so that the reads of a large table take a small part of Spanner's time. It
+// goes by the shorter of two reads: one that hung is no sign of a large table.
+const (
+	share        = 4
+	longestPause = 15 * time.Second
+)
+
+// read sends a snapshot after the other until ctx ends.
+func (r *reader) read(ctx context.Context) {
+	var before time.Duration
+	for ctx.Err() == nil {
+		began := time.Now()
+		r.send(reading{began})
+		var got tea.Msg
+		within, cancel := context.WithTimeout(ctx, r.Limit)
+		s, err := r.Read(within)
+		cancel()
+		if got = s; err != nil {
+			got = failure{err}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		r.send(got)
+		took := time.Since(began)
+		wait(ctx, max(r.Every, min(share*min(took, before), longestPause)), nil)
+		if before = took; err != nil {
+			before = 0
+		}
+	}
+}
+
+// The released locks of a table may be many, so they are read seldom: at first, to count them, and more often only if
+// somebody looks at them.
+const (
+	countPause = time.Minute
+	countShare = 50
+)
+
+// readReleased sends the released locks. A read that fails is no news: those of the others fail too.
+func (r *reader) readReleased(ctx context.Context) {
+	for ctx.Err() == nil {
+		began := time.Now()
+		within, cancel := context.WithTimeout(ctx, r.Limit)
+		found, err := r.Released(within)
+		cancel()
+		if ctx.Err() == nil && err == nil {
+			r.send(found)
+		}
+		took := time.Since(began)
+		wait(ctx, max(r.Every, share*took), nil)
+		wait(ctx, max(countPause, countShare*took), r.wake)
+	}
+}
+
+// wait returns after a pause, at a wake, or when ctx ends.
+func wait(ctx context.Context, pause time.Duration, wake <-chan struct{}) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-wake:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package watch
+
+func canSuspend() bool { return false }

@@ -1,0 +1,207 @@
+package watch
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// View implements tea.Model.
+func (m Model) View() tea.View {
+	v := tea.NewView(strings.Join(m.screen(), "\n"))
+	v.AltScreen = true
+	return v
+}
+
+// screen is all lines of the terminal.
+func (m Model) screen() []string {
+	head, foot := m.head(), m.foot()
+	room := max(m.height-len(head)-len(foot), 0)
+	var body []string
+	if m.mode == listing || m.mode == filtering {
+		body = m.list(room)
+	} else {
+		body = m.panel.visible(room)
+	}
+	body = append(body[:min(len(body), room)], make([]string, max(room-len(body), 0))...)
+	lines := append(append(head, body...), foot...)
+	for i, line := range lines {
+		lines[i] = ansi.Truncate(line, m.width, "")
+	}
+	return lines[:min(len(lines), m.height)]
+}
+
+// small reports whether there is room for the locks only, and for how old they are.
+func (m Model) small() bool { return m.width < 40 || m.height < 12 }
+
+// head is above the locks: what is watched, how old it is, and how many locks there are.
+func (m Model) head() []string {
+	var lines []string
+	if !m.small() {
+		lines = append(lines, bold.Render(middle(m.Title, m.width)))
+	}
+	lines = append(lines, m.age()...)
+	if !m.small() {
+		lines = append(lines, ansi.Truncate(m.counts(), m.width, "…"))
+	}
+	return lines
+}
+
+// suspicion is how long a read may take before it is said that there is no answer.
+const suspicion = 1500 * time.Millisecond
+
+// stale reports whether what is shown may be wrong by now: the last read has failed, or takes suspiciously long.
+func (m Model) stale() bool {
+	return m.failed != nil || !m.reading.IsZero() && passed(m.reading, m.now) >= suspicion
+}
+
+// passed is how much time has passed. The monotonic clock stands still while a machine is suspended, and the other clock may
+// be set back: the larger one is safe.
+func passed(from, to time.Time) time.Duration {
+	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
+}
+
+// age says how old what is shown is. It is never missing.
+func (m Model) age() []string {
+	since := m.last.Read
+	if since.IsZero() {
+		since = m.began
+	}
+	old, at := seconds(passed(since, m.now)), m.last.At.UTC().Format("15:04:05Z")
+	var text string
+	switch read := !m.last.Read.IsZero(); {
+	case !m.stale() && !read:
+		return []string{faint.Render(ansi.Truncate("reading the table, for "+old, m.width, "…"))}
+	case !m.stale() && m.small():
+		return []string{faint.Render(at + ", " + old + " ago")}
+	case !m.stale():
+		return []string{faint.Render("as of "+at+" by Spanner's clock, ") + old + faint.Render(" ago")}
+	case !read:
+		text = fmt.Sprintf("no answer from Spanner for %s; nothing was read yet", old)
+	default:
+		text = fmt.Sprintf("no answer from Spanner for %s; this is from %s", old, at)
+	}
+	lines := wrap(text, m.width)
+	for i := range lines {
+		lines[i] = alarm.Render(lines[i])
+	}
+	if m.failed != nil && !m.small() {
+		why := strings.Join(strings.Fields(m.failed.Error()), " ")
+		lines = append(lines, red.Render(ansi.Truncate(why, m.width, "…")))
+	}
+	return lines
+}
+
+// counted is the order in which states are counted.
+var countedStates = []table.State{table.Expired, table.Orphaned, table.Unreadable, table.Unconfirmed, Partial, table.Leaving, table.Free, table.Held}
+
+// counts says how many locks there are, and how many of them are hidden.
+func (m Model) counts() string {
+	n := map[table.State]int{}
+	for _, r := range m.busy {
+		n[r.State]++
+	}
+	var parts []string
+	for _, s := range countedStates {
+		if n[s] > 0 {
+			parts = append(parts, m.paint(styles[s], fmt.Sprint(n[s], " ", s)))
+		}
+	}
+	text := strings.Join(parts, ", ")
+	if m.filter != "" {
+		text = fmt.Sprintf("%d match /%s (Esc: all)", len(m.rows), m.filter) + sep("; ", text)
+	}
+	return text + sep("; ", m.hiddenText())
+}
+
+func sep(before, text string) string {
+	if text == "" {
+		return ""
+	}
+	return before + text
+}
+
+// hiddenText counts the released locks.
+func (m Model) hiddenText() string {
+	switch {
+	case m.Released == nil:
+		return ""
+	case m.showIdle && !m.counted:
+		return "reading the released"
+	case m.showIdle:
+		return fmt.Sprintf("%d released as of %s (a: hide)", len(m.idle), m.idleAt.UTC().Format("15:04:05Z"))
+	case !m.counted && m.hidden == 0:
+		return "released ones are hidden (a)"
+	case m.hidden == 0:
+		return ""
+	}
+	return fmt.Sprintf("%d released hidden (a: show)", m.hidden)
+}
+
+// paint colours what is known. What may be wrong by now has no colour.
+func (m Model) paint(s lipgloss.Style, text string) string {
+	if m.stale() {
+		s = faint
+	}
+	return s.Render(text)
+}
+
+// foot is the last line: what is typed, what is under way, or which keys there are.
+func (m Model) foot() []string {
+	switch {
+	case m.footHeight() == 0:
+		return nil
+	case m.mode == filtering:
+		return []string{tail("/"+m.filter+"█", m.width)}
+	case m.job != nil && m.mode != asking:
+		return []string{ansi.Truncate(m.job.progress(m.now), m.width, "…")}
+	}
+	return []string{faint.Render(ansi.Truncate(m.keys(), m.width, "…"))}
+}
+
+func (m Model) footHeight() int {
+	if m.height < 4 {
+		return 0
+	}
+	return 1
+}
+
+// tail is the end of a text, where the cursor is.
+func tail(text string, width int) string {
+	return ansi.TruncateLeft(text, max(ansi.StringWidth(text)-width, 0), "")
+}
+
+func (m Model) keys() string {
+	switch m.mode {
+	case listing:
+		if m.small() && m.hidden > 0 {
+			return fmt.Sprintf("%d hidden (a)  ? q", m.hidden)
+		}
+		if m.small() {
+			return "? help  q quit"
+		}
+		text := "? help  q quit  / filter  s by " + m.order.String() + "  Enter detail"
+		for _, a := range m.Actions {
+			text += "  " + a.Key + " " + a.Name
+		}
+		return text
+	case asking:
+		return "y: " + m.job.Name + "   any other key: no"
+	case result:
+		return "any key: back"
+	}
+	return "Esc back  q quit" + more(m.panel.offset+m.panelRoom() < len(m.panel.lines))
+}
+
+func more(is bool) string {
+	if is {
+		return "  PgDn more"
+	}
+	return ""
+}
