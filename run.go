@@ -34,6 +34,7 @@ func newElector(l *Lock) *elector {
 	e := &elector{Lock: l, log: l.config.Log.With("table", l.spanner.Table, "lock", l.name, "id", l.config.ID), watch: l.about.Watch()}
 	e.problems.Log, e.problems.What = e.log, "compete for the lock"
 	e.candidate = l.config.Candidate(e.watch.Table(l.table), l.name)
+	e.candidate.Promise.Kind = table.Elector
 	e.events = loop.NewMailbox(l.config.Observe)
 	return e
 }

@@ -82,7 +82,7 @@ func (s *contender) fence(token spindle.Token, names ...string) fence.Fence {
 // candidate competes for names, in line. They change hands often, so it uses free rows.
 func (s *contender) candidate(l *line, names ...string) elect.Candidate {
 	c := s.config.Candidate(table.Table{Store: l}, names...)
-	c.FreeRows = true
+	c.FreeRows, c.Promise.Kind = true, table.Mutex
 	return c
 }
 

@@ -37,7 +37,7 @@ func (s *Semaphore) seek() *seeker {
 	k.waiting.ticket = table.Ticket{Slots: len(s.slots)}
 	s.contender.stand(&k.waiting, table.Ticket{}, queueOf(s.name))
 	k.candidate = s.contender.candidate(k.waiting.line, s.slots...)
-	k.candidate.Promise.Slots = len(s.slots)
+	k.candidate.Promise.Slots, k.candidate.Promise.Kind = len(s.slots), table.Semaphore
 	k.waiting.since, k.waiting.also = k.candidate.Clock.Now(), k.reason
 	k.quit = sync.OnceFunc(func() {
 		k.pick.drop()

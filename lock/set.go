@@ -56,7 +56,7 @@ func refuseSet(names []string) func(*options.Config) {
 				c.Refuse("the set has %q twice", names[i])
 			}
 		}
-		if size := confirmation(names, table.Promise{Lease: c.Lease, Value: c.Value}); size > maxCommit {
+		if size := confirmation(names, table.Promise{Lease: c.Lease, Value: c.Value, Kind: table.Mutex}); size > maxCommit {
 			c.Refuse("the set has %d names with a value of %d bytes, escaped, for each: one commit would be %d MiB, and at most %d are allowed: shorten WithValue, or take fewer names",
 				len(names), table.Promise{Value: c.Value}.Size(), size>>20, maxCommit>>20)
 		}

@@ -3,9 +3,12 @@
 package main
 
 import (
+	"bufio"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -138,4 +141,93 @@ func BenchmarkExecKilled(b *testing.B) {
 	b.ReportMetric(took[len(took)/2], "median-leases")
 	b.ReportMetric(took[len(took)-1], "worst-leases")
 	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkServeBeside starts spindle serve on a table with a hundred locks that are held beside many that were released, without and
+// with those, and measures a scrape, what a page gets when it is opened, and how often the table is read.
+func BenchmarkServeBeside(b *testing.B) {
+	const released = 100_000
+	db := spindletest.New(b)
+	now := time.Now().Truncate(time.Microsecond)
+	var rows []*spanner.Mutation
+	for i := range released + 100 {
+		columns, since := []string{"name", "heartbeat", "token", "writer"}, now.Add(-48*time.Hour)
+		if name := fmt.Sprintf("invoice-%07d", i); i < released {
+			rows = append(rows, spanner.Insert(db.Table, columns, []any{name, nil, since, nil}))
+		} else {
+			rows = append(rows, spanner.Insert(db.Table, columns, []any{name, now, since, "web-1"}),
+				spanner.Insert(db.Table, columns, []any{table.LeaseKey(name, table.TokenAt(since)), now, since, `{"v":1,"lease":"1h0m0s","id":"web-1"}`}))
+		}
+		if len(rows) >= 10_000 || i == released+99 {
+			if _, err := db.Client.Apply(b.Context(), rows); err != nil {
+				b.Fatal(err)
+			}
+			rows = nil
+		}
+	}
+	e, err := emulator.Shared(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, more := range [][]string{nil, {"--released"}} {
+		b.Run("serve"+strings.Join(more, ""), func(b *testing.B) {
+			c := exec.CommandContext(b.Context(), "spindle", append([]string{"serve", "--listen", "127.0.0.1:0", "--timeout", "1m", "--db", db.Path, "--table", db.Table}, more...)...)
+			c.Env = append(os.Environ(), "SPANNER_EMULATOR_HOST="+e.Addr())
+			c.Stderr = os.Stderr
+			out, err := c.StdoutPipe()
+			if err == nil {
+				err = c.Start()
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = c.Process.Kill(); _ = c.Wait() }()
+			line, err := bufio.NewReader(out).ReadString('\n')
+			if err != nil {
+				b.Fatal(err)
+			}
+			base := strings.TrimSpace(line[strings.LastIndex(line, "http://"):])
+			time.Sleep(20 * time.Second) // some looks
+			began := time.Now()
+			metrics := answer(b, base+"/metrics", false)
+			b.ReportMetric(float64(len(metrics))/1024, "KiB/scrape")
+			b.ReportMetric(float64(time.Since(began).Milliseconds()), "ms/scrape")
+			b.ReportMetric(float64(len(answer(b, base+"/events", true)))/1024, "KiB/page-opened")
+			for name, unit := range map[string]string{"spindle_table_read_pause_seconds{": "s-pause", "spindle_table_read_duration_seconds_sum": "s-read/20s", "spindle_table_read_duration_seconds_count": "reads/20s"} {
+				for l := range strings.Lines(metrics) {
+					if strings.HasPrefix(l, name) {
+						v, _ := strconv.ParseFloat(strings.Fields(l)[1], 64)
+						b.ReportMetric(v, unit)
+					}
+				}
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// answer is what a server answers: all of it, or what a page gets when it is opened.
+func answer(b *testing.B, address string, opened bool) string {
+	response, err := http.Get(address)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer response.Body.Close()
+	if !opened {
+		all, err := io.ReadAll(response.Body)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return string(all)
+	}
+	var text strings.Builder
+	for lines := bufio.NewReader(response.Body); ; {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			b.Fatal(err)
+		}
+		if text.WriteString(line); strings.HasPrefix(line, "event: age") {
+			return text.String()
+		}
+	}
 }

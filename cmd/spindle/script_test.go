@@ -475,6 +475,13 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+args[2], nil)
 	ts.Check(err)
+	if len(args) > 3 {
+		request.Host = args[3]
+	}
+	if request.Host == "OWN" {
+		request.Host, err = os.Hostname()
+		ts.Check(err)
+	}
 	response, err := http.DefaultClient.Do(request)
 	ts.Check(err)
 	defer response.Body.Close()

@@ -21,7 +21,7 @@ func TestAtMostTwoRowsAndOneAfterRelease(t *testing.T) {
 		rows := b.Store.Rows()
 		require.Len(t, rows, 2)
 		leaseRow := rows[table.LeaseKey("mylock", table.Token(a.Token()))]
-		assert.JSONEq(t, `{"v":1,"lease":"10s","id":"a","value":"http://a"}`, leaseRow.Writer)
+		assert.JSONEq(t, `{"v":1,"lease":"10s","id":"a","value":"http://a","kind":"elector"}`, leaseRow.Writer)
 		b.End(a)
 		rows = b.Store.Rows()
 		require.Len(t, rows, 1)

@@ -64,7 +64,56 @@ func (l Listing) IsHeld() bool { return l.State() == Held || l.State() == Leavin
 // all, released ones are left out, and those of which only what was done last is known, but not those of groups, which
 // tell of each other. One that somebody waits for is listed in any case. A row that can't be read does not hide the others.
 func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, time.Time, error) {
-	keys := Keys{All: true, Prefix: prefix, Busy: !all}
+	found, at, err := t.listAll(ctx, prefix, !all)
+	if all || err != nil {
+		return found, at, err
+	}
+	return slices.DeleteFunc(found, func(l Listing) bool { return l.idle() }), at, nil
+}
+
+// ListWith is List with the locks that are named, whatever they are: those that it did not find are read by their names, a
+// moment later. Without all, a lock of which what was done last is known is listed too, as free even if it was released.
+func (t Table) ListWith(ctx context.Context, prefix string, all bool, named ...string) ([]Listing, time.Time, error) {
+	found, at, err := t.listAll(ctx, prefix, !all)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	found = slices.DeleteFunc(found, func(l Listing) bool { return !all && l.idle() && l.Done.Key == "" && l.Undone == nil })
+	seen := make(map[string]bool, len(found))
+	for _, l := range found {
+		seen[l.Name] = l.State() != Free
+	}
+	missing := slices.DeleteFunc(slices.Clone(named), func(name string) bool { return seen[name] })
+	if len(missing) == 0 {
+		return found, at, nil
+	}
+	slices.Sort(missing)
+	missing = slices.Compact(missing)
+	more, err := t.further(ctx, missing, at)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	for i, l := range more {
+		if j, is := slices.BinarySearchFunc(found, l.Name, byName); is { // it has waiters, or something was done under it
+			more[i].Waiters = found[j].Waiters
+		}
+	}
+	again := func(l Listing) bool { _, is := slices.BinarySearch(missing, l.Name); return is }
+	found = append(slices.DeleteFunc(found, again), more...)
+	slices.SortFunc(found, func(a, b Listing) int { return byName(a, b.Name) })
+	return found, at, nil
+}
+
+func byName(l Listing, name string) int { return strings.Compare(l.Name, name) }
+
+// idle reports whether nobody holds the lock or waits for it.
+func (l Listing) idle() bool {
+	return (l.State() == Released || l.State() == Free) && !l.IsPart() && len(l.Waiters) == 0
+}
+
+// listAll lists the locks with the prefix; if busy, without rows of those that were released.
+func (t Table) listAll(ctx context.Context, prefix string, busy bool) ([]Listing, time.Time, error) {
+	keys := Keys{All: true, Prefix: prefix, Busy: busy}
 	if members, ok := membersBeside(prefix); ok {
 		keys = Keys{Ranges: []Range{{prefix, prefix + "\U0010FFFF"}, members}}
 	}
@@ -73,6 +122,20 @@ func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, ti
 		return nil, time.Time{}, err
 	}
 	rows, q := queuedIn(rows)
+	names := namesIn(rows, prefix)
+	if prefix != "" {
+		tickets, err := t.tickets(ctx, prefix, names)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		_, q = queuedIn(tickets)
+	}
+	found, err := t.listQueued(ctx, prefix, names, at, rows, q, keys.Busy)
+	return found, at, err
+}
+
+// namesIn are the names with the prefix of the locks that rows tell of.
+func namesIn(rows []Row, prefix string) map[string]bool {
 	names := map[string]bool{}
 	for _, row := range rows {
 		name := row.Name
@@ -88,21 +151,7 @@ func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, ti
 			names[name] = true
 		}
 	}
-	if prefix != "" {
-		tickets, err := t.tickets(ctx, prefix, names)
-		if err != nil {
-			return nil, time.Time{}, err
-		}
-		_, q = queuedIn(tickets)
-	}
-	found, err := t.listQueued(ctx, prefix, names, at, rows, q, keys.Busy)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	idle := func(l Listing) bool {
-		return (l.State() == Released || l.State() == Free) && !l.IsPart() && len(l.Waiters) == 0
-	}
-	return slices.DeleteFunc(found, func(l Listing) bool { return !all && idle(l) }), at, nil
+	return names
 }
 
 // membersBeside are the members of a group if the prefix is that of partitions of it, and not of them.

@@ -36,6 +36,7 @@ type Promise struct {
 	Value string        // what the holder published
 	Slots int           // the size of the semaphore that the lock is a slot of, or 0
 	Nonce string        // by which who claimed by a free row knows its own lease row
+	Kind  LockKind      // what the lock is for; "": not said
 	Free  bool          // there is no holder: the row is a free row, and the lease is the last holder's
 
 	Obeys     bool // the holder looks for requests to hand the lock over
@@ -57,26 +58,27 @@ type Promise struct {
 }
 
 type promiseJSON struct {
-	V         int    `json:"v,omitempty"` // its format
-	Lease     string `json:"lease,omitempty"`
-	ID        string `json:"id,omitempty"`
-	Value     string `json:"value,omitempty"`
-	Slots     int    `json:"slots,omitempty"`
-	Obeys     bool   `json:"obeys,omitempty"`
-	Deference int    `json:"deference,omitempty"`
-	Plan      string `json:"plan,omitempty"`
-	Since     Token  `json:"since,omitempty"`
-	Weight    int    `json:"weight,omitempty"`
-	Trial     bool   `json:"trial,omitempty"`
-	Keep      string `json:"keep,omitempty"`
-	With      string `json:"with,omitempty"`
-	For       string `json:"for,omitempty"`
-	Nonce     string `json:"nonce,omitempty"`
-	Free      bool   `json:"free,omitempty"`
+	V         int      `json:"v,omitempty"` // its format
+	Lease     string   `json:"lease,omitempty"`
+	ID        string   `json:"id,omitempty"`
+	Value     string   `json:"value,omitempty"`
+	Slots     int      `json:"slots,omitempty"`
+	Kind      LockKind `json:"kind,omitempty"`
+	Obeys     bool     `json:"obeys,omitempty"`
+	Deference int      `json:"deference,omitempty"`
+	Plan      string   `json:"plan,omitempty"`
+	Since     Token    `json:"since,omitempty"`
+	Weight    int      `json:"weight,omitempty"`
+	Trial     bool     `json:"trial,omitempty"`
+	Keep      string   `json:"keep,omitempty"`
+	With      string   `json:"with,omitempty"`
+	For       string   `json:"for,omitempty"`
+	Nonce     string   `json:"nonce,omitempty"`
+	Free      bool     `json:"free,omitempty"`
 }
 
 func (p Promise) encode() string {
-	j := promiseJSON{V: format, Lease: p.Lease.String(), ID: p.ID, Value: p.Value, Slots: p.Slots, Obeys: p.Obeys, Deference: p.Deference,
+	j := promiseJSON{V: format, Lease: p.Lease.String(), ID: p.ID, Value: p.Value, Slots: p.Slots, Kind: p.Kind, Obeys: p.Obeys, Deference: p.Deference,
 		Plan: p.Plan, Since: p.Since, Weight: p.Weight, Trial: p.Trial, With: p.With, Nonce: p.Nonce, Free: p.Free}
 	if p.Keep > 0 {
 		j.Keep = p.Keep.String()
@@ -123,7 +125,7 @@ func parsePromise(key, s string) (Promise, error) {
 	if err != nil || lease <= 0 || lease > MaxLease {
 		return Promise{}, fmt.Errorf("promise %q has %s %q where a duration of at most %v was expected", s, what, given, MaxLease)
 	}
-	p := Promise{Lease: lease, ID: j.ID, Value: j.Value, Slots: j.Slots, Obeys: j.Obeys, Deference: min(max(j.Deference, 0), MaxDeference), Plan: j.Plan, Since: j.Since,
+	p := Promise{Lease: lease, ID: j.ID, Value: j.Value, Slots: j.Slots, Kind: j.Kind, Obeys: j.Obeys, Deference: min(max(j.Deference, 0), MaxDeference), Plan: j.Plan, Since: j.Since,
 		Weight: min(max(j.Weight, 0), MaxWeight), Trial: j.Trial, Nonce: j.Nonce, Free: j.Free}
 	if keep, err := time.ParseDuration(j.Keep); err == nil && keep > 0 { // what says nothing of this is no reason to refuse the rest
 		p.Keep = min(keep, MaxKeep)

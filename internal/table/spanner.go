@@ -18,16 +18,30 @@ import (
 )
 
 // Spanner is the Store of a table in a database. Its RPCs have high priority, so that the
-// application's own load does not starve them, and tags that name the step.
+// application's own load does not starve them, and tags that name the step. Reads of the whole table, and what prunes it,
+// have low priority: they may be large, and nobody's lease depends on them.
 //
 // The steps are mutations and reads by key: no SQL is built from a name, and both dialects run the same code.
-// FenceStatement is for transactions of an application that are all SQL.
+// FenceStatement is for transactions of an application that are all SQL. A list of what is held is a query first: see busy.go.
 type Spanner struct {
 	DB    *spanner.Client
 	Table string
 }
 
-const priority = sppb.RequestOptions_PRIORITY_HIGH
+// readPriority returns the priority of a read. A list that reads some locks by their names is small.
+func readPriority(step string, keys Keys) sppb.RequestOptions_Priority {
+	if keys.All || step == "list" && len(keys.Names) == 0 {
+		return sppb.RequestOptions_PRIORITY_LOW
+	}
+	return priority(step)
+}
+
+func priority(step string) sppb.RequestOptions_Priority {
+	if step == "prune" {
+		return sppb.RequestOptions_PRIORITY_LOW
+	}
+	return sppb.RequestOptions_PRIORITY_HIGH
+}
 
 var columns = []string{ColName, ColHeartbeat, ColToken, ColWriter}
 
@@ -54,7 +68,7 @@ const page = 50_000 // rows in one answer, if all are read
 const noLimit = math.MaxInt32 // 0 would leave the client's own
 
 func readOptions(step string, keys Keys, directed *sppb.DirectedReadOptions) *spanner.ReadOptions {
-	return &spanner.ReadOptions{Priority: priority, RequestTag: tag(step), Limit: cmp.Or(keys.Limit, noLimit),
+	return &spanner.ReadOptions{Priority: readPriority(step, keys), RequestTag: tag(step), Limit: cmp.Or(keys.Limit, noLimit),
 		OrderBy: sppb.ReadRequest_ORDER_BY_PRIMARY_KEY, DirectedReadOptions: directed}
 }
 
@@ -83,6 +97,11 @@ func (s Spanner) Read(ctx context.Context, step string, bound Bound, keys Keys) 
 	}
 	if !keys.All || keys.Limit > 0 {
 		return s.read(ctx, step, snapshot, keys)
+	}
+	if keys.Busy && keys.Prefix == "" {
+		if rows, at, err := s.busy(ctx, step, snapshot); err == nil || !refusedQuery(err) {
+			return rows, at, err
+		}
 	}
 	var all []Row
 	for keys.Limit = page; ; {
@@ -128,7 +147,7 @@ func (s Spanner) snapshot(ctx context.Context, bound spanner.TimestampBound, key
 
 // Commit implements Store.
 func (s Spanner) Commit(ctx context.Context, step string, writes []Write) error {
-	_, err := Acknowledged(s.DB.Apply(ctx, s.Mutations(writes), spanner.ApplyAtLeastOnce(), spanner.Priority(priority),
+	_, err := Acknowledged(s.DB.Apply(ctx, s.Mutations(writes), spanner.ApplyAtLeastOnce(), spanner.Priority(priority(step)),
 		spanner.TransactionTag(tag(step)), spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE), spanner.ApplyCommitOptions(prompt)))
 	return missing(err)
 }
@@ -138,7 +157,7 @@ func (s Spanner) Commit(ctx context.Context, step string, writes []Write) error 
 func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Context, Reader) ([]Write, error)) (time.Time, error) {
 	txn, err := spanner.NewReadWriteStmtBasedTransactionWithOptions(ctx, s.DB, spanner.TransactionOptions{
 		CommitOptions:          prompt,
-		CommitPriority:         priority,
+		CommitPriority:         priority(step),
 		TransactionTag:         tag(step),
 		IsolationLevel:         sppb.TransactionOptions_SERIALIZABLE,
 		ReadLockMode:           sppb.TransactionOptions_ReadWrite_OPTIMISTIC,

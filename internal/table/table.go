@@ -2,10 +2,11 @@
 //
 //   - key.go: which names a lock may have, and the keys of its rows
 //   - store.go: what the protocol asks of Spanner, as an interface; spanner.go answers it
-//   - promise.go: what a holder writes into its lease row; format.go: rows of newer versions
+//   - promise.go: what a holder writes into its lease row; kind.go: what a lock is for; format.go: rows of newer versions
 //   - observe.go, claim.go, hold.go: the steps, in the order of docs/protocol.md
 //   - ticket.go: who waits for a lock, for those who take turns
-//   - missing.go: what an error says about rows; list.go: what an operator sees of the table
+//   - missing.go: what an error says about rows; list.go: what an operator sees of the table;
+//     busy.go: without what was released
 //   - prune.go: how rows that nobody needs are removed
 //
 // Every step takes any number of names and is one commit for all of them.

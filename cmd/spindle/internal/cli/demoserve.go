@@ -16,8 +16,8 @@ func (d *demo) onAPage(ctx context.Context, db *connection, listen string) error
 		return err
 	}
 	defer on.Close()
-	s := &serving{common: d.common, prefix: d.lock, every: 200 * time.Millisecond}
-	server := s.server(db)
+	s := &serving{common: d.common, prefix: d.lock, every: 200 * time.Millisecond, listen: listen, expect: []string{d.lock}}
+	server := s.server(db, nil)
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	go server.Watch(watching)

@@ -149,6 +149,7 @@ func (g *guarding) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	candidate.Promise.Kind = table.Guard
 	if err := g.verify(ctx, db.client()); err != nil {
 		return err
 	}

@@ -28,13 +28,23 @@ const serveHelp = `Serve shows the lock table to people and to Prometheus, until
   /healthz  200 if the table was read lately, else 503 and the reason
 
 It reads the table once in each --every, however many pages are open, and writes
-nothing. It sees the locks of programs in any language. Its timeline begins when
-it is started, since the table has no history. A term that begins and ends
-between two looks is missed.
+nothing. Reads have low priority, and take a tenth of the time at most: a large
+table is read less often, and the page says how old what it shows is. It sees
+the locks of programs in any language. Its timeline begins when it is started,
+since the table has no history. A term that begins and ends between two looks is
+missed.
+
+Locks that should always be held: name them by --expect. They are on the page,
+and have metrics, whether they have a row or not, so that an alert can tell that
+nobody ever took one. Locks that were released are not read: see --released.
+--exclude leaves locks out: in a pattern, * stands for any text, ? for one
+character, as in --exclude 'order-*,test/*'.
 
 It has no log-in of its own: whoever can reach it sees every lock, holder and
 value. It listens on this machine only, unless --listen says otherwise. To show
-the page to others, put a proxy with a log-in in front of it.
+the page to others, put a proxy with a log-in in front of it. It answers those
+who ask for it by an address, as localhost, or by the machine's own name. Others
+it refuses, as the pages of other sites could ask so: name them by --host.
 `
 
 // serving is one run of serve.
@@ -44,6 +54,10 @@ type serving struct {
 	hosts  []string
 	prefix string
 	every  time.Duration
+
+	expect   []string
+	exclude  []string
+	released bool
 
 	partitionMetrics bool
 }
@@ -57,22 +71,33 @@ func newServe(o *common) *cobra.Command {
 		Short: "Show the locks on a page, and to Prometheus",
 		Long:  serveHelp + commonCodes,
 		Example: `  spindle serve
+  spindle serve --expect nightly,billing/leader --exclude 'order-*'
   spindle serve --listen :8117    # for all who can reach this machine
   curl -s localhost:8117/metrics | grep spindle_lock_held`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context()) },
 	}
 	c.Flags().StringVar(&s.listen, "listen", defaultListen, "the `address` to listen on, host:port")
-	c.Flags().StringSliceVar(&s.hosts, "host", nil, "a `name` by which a proxy on this machine asks for the page")
+	c.Flags().StringSliceVar(&s.hosts, "host", nil, "a `name` by which others, or a proxy, may ask for the page: this machine's need not be given")
+	expectFlag(c.Flags(), &s.expect)
+	c.Flags().StringSliceVar(&s.exclude, "exclude", nil, "leave out locks whose names match one of these `patterns`")
+	c.Flags().BoolVar(&s.released, "released", false, "read and show locks that were released, too: thousands, maybe")
 	c.Flags().StringVar(&s.prefix, "prefix", "", "show only locks whose names begin with this `text`")
 	c.Flags().BoolVar(&s.partitionMetrics, "partition-metrics", false, "export metrics of each partition too: eight series for each")
-	c.Flags().DurationVar(&s.every, "every", time.Second, "how often to read the table")
+	c.Flags().DurationVar(&s.every, "every", time.Second, "how often to read the table, at most")
 	return c
 }
 
 func (s *serving) run(ctx context.Context) error {
 	if s.every < 10*time.Millisecond {
 		return misuse("--every %v: must be at least 10ms", s.every)
+	}
+	excluded, err := matching(s.exclude)
+	if err != nil {
+		return err
+	}
+	if s.expect, err = checkExpected(s.expect); err != nil {
+		return err
 	}
 	db, err := s.open(spindle.ClientOptions(0)...)
 	if err != nil {
@@ -88,29 +113,43 @@ func (s *serving) run(ctx context.Context) error {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	stderr.timed = true
-	server := s.server(db)
+	server := s.server(db, excluded)
+	answered := make(chan error, 1)
+	go func() { answered <- serve.Serve(ctx, on, s.guarded(on.Addr(), server)) }() // while the database may be away
 	if err := server.Look(ctx); err != nil && !passing(err) {
 		return s.explain(err) // probably a mistake
 	}
 	fmt.Printf("%s in %s is shown at %s\n", s.table, s.db, address(on.Addr()))
 	go server.Watch(ctx)
-	return serve.Serve(ctx, on, s.guarded(on.Addr(), server))
+	return <-answered
 }
 
-// guarded is what answers at an address. It says so if others than this machine may ask.
+// guarded is what answers at an address. It says so if others than this machine may ask: they know the machine by its name.
 func (s *serving) guarded(at net.Addr, server *serve.Server) http.Handler {
-	if local(at) {
-		return serve.OnlyFor(s.hosts, server.Handler())
+	hosts := s.hosts
+	if !local(at) {
+		complain("listening on %v, for whoever can reach it: there is no log-in. Unless all of them may see every lock, holder and value, listen on 127.0.0.1, behind a proxy that has one", at)
+		hosts = append(hosts, s.ownNames()...)
 	}
-	complain("listening on %v, for whoever can reach it: there is no log-in. Unless all of them may see every lock, holder and value, listen on 127.0.0.1, behind a proxy that has one", at)
-	return server.Handler()
+	return serve.OnlyFor(hosts, server.Handler())
 }
 
-func (s *serving) server(db *connection) *serve.Server {
+// ownNames are the names of this machine, and that by which --listen calls it.
+func (s *serving) ownNames() (names []string) {
+	if name, err := os.Hostname(); err == nil {
+		names = append(names, name)
+	}
+	if name, _, err := net.SplitHostPort(s.listen); err == nil && name != "" {
+		names = append(names, name)
+	}
+	return names
+}
+
+func (s *serving) server(db *connection, excluded func(string) bool) *serve.Server {
 	return serve.New(serve.Config{
-		Locks: db.locks(), Prefix: s.prefix, Database: s.db, Table: s.table, Every: s.every, Timeout: min(s.timeout, max(5*time.Second, 5*s.every)),
-		PartitionMetrics: s.partitionMetrics,
-		Explain:          s.explain,
+		Locks: db.locks(), Prefix: s.prefix, Database: s.db, Table: s.table, Every: s.every, Timeout: s.limit(),
+		Expect: s.expect, Exclude: excluded, Released: s.released, PartitionMetrics: s.partitionMetrics,
+		Show: show, Explain: s.explain,
 		Failing: func(err error) {
 			if err != nil {
 				complain("can't read the locks, will try again: %v", s.explain(err))
@@ -119,6 +158,15 @@ func (s *serving) server(db *connection) *serve.Server {
 			complain("the locks can be read again")
 		},
 	})
+}
+
+// limit is how long a read of the table may take: one that hangs is tried again soon, unless --timeout says how long a large
+// table needs.
+func (s *serving) limit() time.Duration {
+	if s.set != nil && s.set.Changed("timeout") {
+		return s.timeout
+	}
+	return min(s.timeout, max(5*time.Second, 5*s.every))
 }
 
 // passing reports whether an error may be over soon, so that the page should say it.

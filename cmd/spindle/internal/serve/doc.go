@@ -1,7 +1,7 @@
 // Package serve shows a lock table to people and to Prometheus, over HTTP, without touching the programs that use
 // the locks.
 //
-//   - server.go: what is shown, and the loop that reads the table
+//   - server.go: the loop that reads the table; pace.go: how often; shown.go: what of it is shown
 //   - history.go: the terms of the last hour, in memory, as far as the table told; term.go: when one ended, and why
 //   - wire.go: what the page is told; feed.go: how each frame reaches every open page
 //   - http.go: who may ask, and what is answered; metrics.go: the answer to Prometheus;

@@ -20,6 +20,9 @@ type lock struct {
 	changes    int // terms that began since the first look
 	jeopardies int // how often two thirds of its lease passed without a heartbeat
 	late       bool
+	kind       table.LockKind // what it is for, as the last look that told said
+	expected   bool           // somebody should hold it
+	shown      bool           // on pages
 }
 
 // holder is who holds the lock, as a look before may have shown if this one does not.
@@ -35,6 +38,12 @@ type history struct {
 	at    time.Time // of the last look
 	locks map[string]*lock
 	ids   int
+
+	expected map[string]bool // locks that somebody should hold
+
+	skips bool             // looks leave out what was released
+	named map[string]bool  // what the look does not leave out
+	hides func(*lock) bool // what is on no page; nil: nothing
 }
 
 // A touch is a lock that a look found changed, and how.
@@ -60,30 +69,46 @@ func (h *history) see(found []table.Listing, at time.Time) (touched []touch, for
 		if t := k.follow(l, first); t.whole || !k.Heartbeat.Equal(l.Heartbeat) {
 			touched = append(touched, t)
 		}
-		k.Listing = l
+		if k.Listing = l; l.Kind() != "" {
+			k.kind = l.Kind()
+		}
 	}
 	for _, l := range found {
 		present[l.Name] = true
+		if k := h.locks[l.Name]; k != nil && l.State() == table.Free && !h.named[l.Name] {
+			l.Observation = h.absent(k).Observation // only what was done under it is known
+		}
 		follow(l)
 	}
 	for name, k := range h.locks {
 		k.forget(at.Add(-kept))
 		switch {
 		case present[name]:
-		case k.State() != table.Free, k.Done.Key != "", k.Undone != nil, len(k.Waiters) > 0:
-			follow(table.Listing{Observation: table.Observation{Name: name, At: at}})
+		case k.State() != h.absent(k).State(), k.Done.Key != "", k.Undone != nil, len(k.Waiters) > 0:
+			follow(h.absent(k))
 		case len(k.terms) == 0:
 			delete(h.locks, name)
 			forgotten = append(forgotten, k.id)
 		}
 	}
-	return touched, forgotten
+	return h.show(touched, forgotten)
+}
+
+// absent returns what a look says of a lock that it did not find. If looks leave out what was released, a lock that was
+// seen released still is, or was pruned.
+func (h *history) absent(k *lock) table.Listing {
+	l := table.Listing{Observation: table.Observation{Name: k.Name}}
+	if h.skips && k.State() == table.Released {
+		l.Observation = k.Observation
+	}
+	l.At = h.at
+	return l
 }
 
 // meet begins the history of a lock. At the first look, nothing is known of the time before the present term, or before
 // the last release. At a later look it is known: the lock had no row.
 func (h *history) meet(l table.Listing, first bool) *lock {
-	k := &lock{id: h.ids, known: l.At}
+	k := &lock{id: h.ids, known: l.At, expected: h.expected[l.Name]}
 	k.Name = l.Name
 	if first && l.Exists && l.Token != 0 {
 		k.known = l.Since()

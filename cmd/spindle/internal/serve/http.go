@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ var embedded embed.FS
 const (
 	tick  = 2 * time.Second  // a page that hears nothing for a few of these says so
 	stall = 10 * time.Second // a page that does not take a frame for so long is gone
+	slow  = time.Minute      // so is who has not taken another answer after so long
 )
 
 // Handler answers everything.
@@ -49,12 +51,16 @@ func guarded(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
+		if r.ContentLength != 0 { // nothing here wants a body, and one that never comes is not waited for
+			h.Set("Connection", "close")
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second))
+		}
 		next.ServeHTTP(w, r)
 	})
 }
 
 // OnlyFor refuses requests whose Host is not an address, localhost or one of the hosts. Another site can let its own
-// name point to this machine's address, and a browser would let its page read ours.
+// name point to an address that only this browser reaches, and the browser would let that site's page read ours.
 func OnlyFor(hosts []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -62,12 +68,19 @@ func OnlyFor(hosts []string, next http.Handler) http.Handler {
 			host = name
 		}
 		host = strings.Trim(host, "[]")
-		if net.ParseIP(host) == nil && !strings.EqualFold(host, "localhost") && !slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, host) }) {
-			http.Error(w, fmt.Sprintf("this is not %q: if a proxy leads here by that name, start spindle serve with --host %[1]q", host), http.StatusMisdirectedRequest)
+		if _, err := netip.ParseAddr(host); err != nil && !strings.EqualFold(host, "localhost") && !slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, host) }) {
+			http.Error(w, fmt.Sprintf("this is not %q: if people, a proxy or Prometheus ask by that name, start spindle serve with --host %[1]q", host), http.StatusMisdirectedRequest)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// age says how old a snapshot is that is sent now.
+func (s *Server) age() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return frame("age", ageFrame{Old: s.old().Milliseconds()})
 }
 
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
@@ -103,14 +116,14 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 	s.open()
 	snapshot, version := s.whole()
-	if send(snapshot) != nil {
+	if send(snapshot, s.age()) != nil {
 		return
 	}
 	for {
 		frames, now, ok, more := s.feed.since(version)
 		if !ok {
 			snapshot, now = s.whole()
-			frames = [][]byte{snapshot}
+			frames = [][]byte{snapshot, s.age()}
 		}
 		if len(frames) > 0 {
 			if version = now; send(frames...) != nil {
@@ -132,7 +145,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 
 // Serve answers on a listener until ctx ends.
 func Serve(ctx context.Context, on net.Listener, h http.Handler) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+	server := &http.Server{Handler: h, ReadHeaderTimeout: stall, WriteTimeout: slow, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // open pages would keep a graceful end waiting
 	defer stop()

@@ -48,6 +48,10 @@ var byLock = []string{"table", "lock"}
 var (
 	descUp         = describe("spindle_table_up", "1 if the table was read lately; else 0, and there are no series of locks.", "table")
 	descLocks      = describe("spindle_table_locks", "Locks in the table, by state.", "table", "state")
+	descAsOf       = describe("spindle_table_read_age_seconds", "How long ago the last read of the table began that succeeded.", "table")
+	descPause      = describe("spindle_table_read_pause_seconds", "How long the table is left alone between two reads: longer if reads take long.", "table")
+	descExpected   = describe("spindle_lock_expected", "1 for each lock that somebody should hold, by --expect, whether it has a row or not.", byLock...)
+	descKind       = describe("spindle_lock_kind", "1, for what the lock is for, if its rows say: elector, exec, guard, mutex or semaphore.", "table", "lock", "kind")
 	descHeld       = describe("spindle_lock_held", "1 if the lock has a holder.", byLock...)
 	descState      = describe("spindle_lock_state", "1, for the state that the lock is in.", "table", "lock", "state")
 	descHolder     = describe("spindle_lock_holder", "1, for the id of who holds the lock.", "table", "lock", "holder")
@@ -68,7 +72,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descUp, descLocks, descHeld, descState, descHolder, descAge, descLease, descToken, descChanges, descJeopardies, descDone,
-		descWaiters, descLongest, descMembers, descPartitions, descNobody} {
+		descWaiters, descLongest, descAsOf, descPause, descExpected, descKind, descMembers, descPartitions, descNobody} {
 		to <- d
 	}
 }
@@ -81,71 +85,122 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 }
 
 // collect makes all series at once, so that a slow reader does not hold the lock.
-func (m *metrics) collect() (all []prometheus.Metric) {
+func (m *metrics) collect() []prometheus.Metric {
 	s := m.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	add := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
-		all = append(all, prometheus.MustNewConstMetric(d, kind, value, append([]string{s.Table}, labels...)...))
+	all := series{Server: s}
+	if !s.looked.IsZero() {
+		all.add(descAsOf, s.old().Seconds())
 	}
-	gauge, counter := prometheus.GaugeValue, prometheus.CounterValue
-	if s.looked.IsZero() || s.stale() != nil {
-		add(descUp, gauge, 0)
-		return all
+	if s.stale() != nil {
+		all.add(descUp, 0)
+		return all.made
 	}
-	add(descUp, gauge, 1)
+	all.add(descUp, 1)
+	all.add(descPause, s.pace.pause.Seconds())
+	all.ofLocks()
+	return all.made
+}
+
+// series are those of one answer.
+type series struct {
+	*Server
+	made []prometheus.Metric
+}
+
+// add adds a gauge. Labels have what is in the table, and a terminal may show them.
+func (all *series) add(d *prometheus.Desc, value float64, labels ...string) {
+	all.put(d, prometheus.GaugeValue, value, labels)
+}
+
+func (all *series) count(d *prometheus.Desc, n int, labels ...string) {
+	all.put(d, prometheus.CounterValue, float64(n), labels)
+}
+
+func (all *series) put(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels []string) {
+	shown := []string{all.Table}
+	for _, label := range labels {
+		shown = append(shown, all.Show(label))
+	}
+	all.made = append(all.made, prometheus.MustNewConstMetric(d, kind, value, shown...))
+}
+
+func (all *series) ofLocks() {
 	groups := map[string]*group{}
-	count := noneInAnyState()
-	for name, k := range s.history.locks {
+	states := noneInAnyState()
+	if !all.Released {
+		delete(states, table.Released) // how many they are is not known
+	}
+	for name, k := range all.history.locks {
 		if k.Done.Key != "" {
-			add(descDone, gauge, float64(k.Done.At.UnixMilli())/1000, name)
+			all.add(descDone, float64(k.Done.At.UnixMilli())/1000, name)
 		}
-		state := k.State()
-		if state == table.Free && len(k.Waiters) == 0 {
-			continue // it has no row any more
+		if !all.tellsOf(k) {
+			continue
 		}
-		if n := len(k.Waiters); n > 0 || !k.IsPart() {
-			add(descWaiters, gauge, float64(n), name)
+		if _, counted := states[k.State()]; counted {
+			states[k.State()]++
 		}
-		if len(k.Waiters) > 0 {
-			add(descLongest, gauge, k.LongestWait().Seconds(), name)
-		}
-		if state != table.Free { // nobody has claimed what somebody waits for
-			count[state]++
-		}
-		if part, _ := table.PartOf(name); k.IsPart() && state != table.Free {
+		part, _ := table.PartOf(name)
+		if k.IsPart() && k.State() != table.Free {
 			if groups[part.Group] == nil {
 				groups[part.Group] = newGroup()
 			}
 			groups[part.Group].add(part, k)
-			if part.Partition != "" && !s.PartitionMetrics {
-				continue
-			}
 		}
-		held := 0.
-		if k.IsHeld() {
-			held = 1
-			add(descHolder, gauge, 1, name, k.holder())
-		}
-		add(descHeld, gauge, held, name)
-		add(descState, gauge, 1, name, string(state))
-		add(descChanges, counter, float64(k.changes), name)
-		add(descJeopardies, counter, float64(k.jeopardies), name)
-		if k.IsHeld() || state == table.Expired {
-			add(descAge, gauge, k.At.Sub(k.Heartbeat).Seconds(), name)
-			add(descLease, gauge, k.Promise.Lease.Seconds(), name)
-			add(descToken, gauge, float64(k.Token), name)
-		}
+		all.ofLock(name, k, part.Partition != "" && k.IsPart() && !all.PartitionMetrics)
 	}
 	for name, g := range groups {
-		add(descMembers, gauge, float64(g.members), name)
-		for state, n := range g.partitions {
-			add(descPartitions, gauge, float64(n), name, string(state))
-		}
-		add(descNobody, gauge, float64(g.nobody), name)
+		all.ofGroup(name, g)
 	}
-	for state, n := range count {
-		add(descLocks, gauge, float64(n), string(state))
+	for state, n := range states {
+		all.add(descLocks, float64(n), string(state))
 	}
-	return all
+}
+
+// tellsOf reports whether a lock has series. Those that were released have none: there may be many, and they say nothing.
+func (s *Server) tellsOf(k *lock) bool {
+	return k.isTaken() || k.expected || len(k.Waiters) > 0 || k.IsPart() && k.State() != table.Free || s.Released && k.State() != table.Free
+}
+
+// ofLock adds the series of a lock. A partition that is counted with its group has those of its waiters only.
+func (all *series) ofLock(name string, k *lock, counted bool) {
+	if n := len(k.Waiters); n > 0 || !k.IsPart() {
+		all.add(descWaiters, float64(n), name)
+	}
+	if len(k.Waiters) > 0 {
+		all.add(descLongest, k.LongestWait().Seconds(), name)
+	}
+	if counted {
+		return
+	}
+	if k.expected {
+		all.add(descExpected, 1, name)
+	}
+	if k.kind != "" && k.kind != table.GroupPart {
+		all.add(descKind, 1, name, string(k.kind))
+	}
+	held := 0.
+	if k.IsHeld() {
+		held = 1
+		all.add(descHolder, 1, name, k.holder())
+	}
+	all.add(descHeld, held, name)
+	all.add(descState, 1, name, string(k.State()))
+	all.count(descChanges, k.changes, name)
+	all.count(descJeopardies, k.jeopardies, name)
+	if k.IsHeld() || k.State() == table.Expired {
+		all.add(descAge, k.At.Sub(k.Heartbeat).Seconds(), name)
+		all.add(descLease, k.Promise.Lease.Seconds(), name)
+		all.add(descToken, float64(k.Token), name)
+	}
+}
+
+func (all *series) ofGroup(name string, g *group) {
+	all.add(descMembers, float64(g.members), name)
+	for state, n := range g.partitions {
+		all.add(descPartitions, float64(n), name, string(state))
+	}
+	all.add(descNobody, float64(g.nobody), name)
 }

@@ -3,6 +3,7 @@ package serve
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -18,13 +19,18 @@ type Config struct {
 	Database string
 	Table    string
 
+	Expect   []string               // names of locks that should be held: they are shown, and have metrics, also if they have no row
+	Exclude  func(name string) bool // locks that are not shown, though they have the prefix; nil: none
+	Released bool                   // released locks are read and shown, too
+
 	PartitionMetrics bool // each partition of a group has metrics of its own, as a lock has
 
-	Every   time.Duration // between the end of a look and the next
+	Every   time.Duration // between the end of a look and the next, at least
 	Timeout time.Duration // of a look
 
-	Explain func(error) error // what is shown of an error of the database
-	Failing func(error)       // called at the first look that fails, and, with nil, at the first one that succeeds again
+	Show    func(string) string // how a label of a metric is written, so that no terminal obeys it; nil: as it is
+	Explain func(error) error   // what is shown of an error of the database
+	Failing func(error)         // called at the first look that fails, and, with nil, at the first one that succeeds again
 }
 
 // A Server looks at a lock table, and shows what it saw.
@@ -38,16 +44,25 @@ type Server struct {
 	mu       sync.Mutex
 	history  history
 	begun    time.Time
-	looked   time.Time     // when the last look that succeeded began, by the local clock
-	took     time.Duration // how long that look took
-	away     error         // of the last look, if it failed
-	snapshot []byte        // of version
+	looked   time.Time // when the last look that succeeded began, by the local clock
+	pace     pace
+	away     error  // of the last look, if it failed
+	snapshot []byte // of version
 	version  int
 }
 
 // New returns a server that has not looked yet.
 func New(c Config) *Server {
 	s := &Server{Config: c, feed: newFeed(), opened: make(chan struct{}), begun: time.Now(), version: -1}
+	s.history.expected = map[string]bool{}
+	for _, name := range c.Expect {
+		s.history.expected[name] = true
+	}
+	s.pace.every = c.Every
+	s.history.skips, s.history.hides = !c.Released, s.hides
+	if c.Show == nil {
+		s.Show = func(text string) string { return text }
+	}
 	s.open = sync.OnceFunc(func() { close(s.opened) })
 	s.metrics = newMetrics(s)
 	return s
@@ -60,8 +75,11 @@ func (s *Server) Opened() <-chan struct{} { return s.opened }
 func (s *Server) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		_ = s.Look(ctx)
+		s.mu.Lock()
+		pause := s.pace.pause
+		s.mu.Unlock()
 		select {
-		case <-time.After(s.Every):
+		case <-time.After(pause):
 		case <-ctx.Done():
 		}
 	}
@@ -71,19 +89,25 @@ func (s *Server) Watch(ctx context.Context) {
 func (s *Server) Look(ctx context.Context) error {
 	looking, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
+	s.mu.Lock()
+	names := s.names()
+	s.mu.Unlock()
 	began := time.Now()
-	found, at, err := s.Locks.List(looking, s.Prefix, true)
+	found, at, err := s.Locks.ListWith(looking, s.Prefix, s.Released, names...)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	s.metrics.looked(time.Since(began), err)
+	took := time.Since(began)
+	s.metrics.looked(took, err)
 	s.mu.Lock()
 	was := s.away
 	if s.away = err; err == nil {
-		s.looked, s.took = began, time.Since(began)
-		touched, forgotten := s.history.see(found, at)
-		s.feed.add(frame("look", lookOf(at, touched, forgotten)))
+		s.looked = began
+		s.pace.took(took)
+		touched, forgotten := s.history.see(s.included(found), at)
+		s.feed.add(frame("look", lookOf(at, s.pace.next(), touched, forgotten)))
 	} else {
+		s.pace.failed(took)
 		s.feed.add(frame("away", s.awayFrame()))
 	}
 	s.mu.Unlock()
@@ -91,6 +115,22 @@ func (s *Server) Look(ctx context.Context) error {
 		s.Failing(err)
 	}
 	return err
+}
+
+// included leaves out the locks that are excluded, and not expected.
+func (s *Server) included(found []table.Listing) []table.Listing {
+	if s.Exclude == nil {
+		return found
+	}
+	return slices.DeleteFunc(found, func(l table.Listing) bool { return s.Exclude(l.Name) && !s.history.expected[l.Name] })
+}
+
+// old returns how long ago the last look that succeeded began.
+func (s *Server) old() time.Duration {
+	if s.looked.IsZero() {
+		return 0
+	}
+	return time.Since(s.looked)
 }
 
 // awayFrame says why the table can't be read.
@@ -111,10 +151,12 @@ func (s *Server) whole() ([]byte, int) {
 	defer s.mu.Unlock()
 	version := s.feed.now()
 	if s.version != version {
-		f := snapshotFrame{At: millis(s.history.at), Every: s.Every.Milliseconds(), Database: s.Database, Table: s.Table,
-			Prefix: s.Prefix, Locks: []lockWire{}, Away: s.awayFrame()}
+		f := snapshotFrame{At: millis(s.history.at), Next: s.pace.next().Milliseconds(), Database: s.Database, Table: s.Table,
+			Prefix: s.Prefix, Released: s.Released, Locks: []lockWire{}, Away: s.awayFrame()}
 		for _, k := range s.history.locks {
-			f.Locks = append(f.Locks, k.wire(len(k.terms)))
+			if k.shown {
+				f.Locks = append(f.Locks, k.wire(len(k.terms)))
+			}
 		}
 		slices.SortFunc(f.Locks, func(a, b lockWire) int { return cmp.Compare(a.ID, b.ID) })
 		s.snapshot, s.version = frame("snapshot", f), version
@@ -125,18 +167,18 @@ func (s *Server) whole() ([]byte, int) {
 // stale returns nil while what is known is up to date, and otherwise says since when it is not, and why. One look that
 // fails does not make it out of date.
 func (s *Server) stale() error {
-	since := s.looked
-	if since.IsZero() {
-		since = s.begun
-	}
-	old := time.Since(since)
+	old := s.old().Round(time.Second)
 	switch {
-	case old < 10*time.Second+3*(s.Every+s.took):
+	case s.looked.IsZero() && s.away != nil:
+		return fmt.Errorf("the table was not read yet: %w", s.explain(s.away))
+	case s.looked.IsZero():
+		return errors.New("the table was not read yet")
+	case old < 10*time.Second+3*s.pace.next():
 		return nil
 	case s.away != nil:
-		return fmt.Errorf("the table was last read %v ago: %w", old.Round(time.Second), s.explain(s.away))
+		return fmt.Errorf("the table was last read %v ago: %w", old, s.explain(s.away))
 	}
-	return fmt.Errorf("the table was last read %v ago: the database does not answer", old.Round(time.Second))
+	return fmt.Errorf("the table was last read %v ago: the database does not answer", old)
 }
 
 func (s *Server) explain(err error) error {

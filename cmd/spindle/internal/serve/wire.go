@@ -13,10 +13,11 @@ import (
 // A snapshotFrame is all that is known. It is the first that a page is told.
 type snapshotFrame struct {
 	At       int64      `json:"at"`
-	Every    int64      `json:"every"`
+	Next     int64      `json:"next"` // from one look to the next
 	Database string     `json:"database"`
 	Table    string     `json:"table"`
 	Prefix   string     `json:"prefix,omitempty"`
+	Released bool       `json:"released,omitempty"` // locks that were released are among them
 	Locks    []lockWire `json:"locks"`
 	Away     *awayFrame `json:"away,omitempty"`
 }
@@ -24,9 +25,15 @@ type snapshotFrame struct {
 // A lookFrame is what a look changed.
 type lookFrame struct {
 	At        int64      `json:"at"`
+	Next      int64      `json:"next"`
 	Beats     []int64    `json:"beats,omitempty"` // pairs: an id, and the age of the last heartbeat
 	Locks     []lockWire `json:"locks,omitempty"`
 	Forgotten []int      `json:"forgotten,omitempty"`
+}
+
+// An ageFrame follows a snapshot, which pages share until the next look: it says how long ago that was.
+type ageFrame struct {
+	Old int64 `json:"old"`
 }
 
 // An awayFrame says that the table can't be read.
@@ -40,6 +47,8 @@ type lockWire struct {
 	ID         int        `json:"id"`
 	Name       string     `json:"name"`
 	State      string     `json:"state"`
+	Kind       string     `json:"kind,omitempty"`
+	Expected   bool       `json:"expected,omitempty"`
 	Holder     string     `json:"holder,omitempty"`
 	Value      string     `json:"value,omitempty"`
 	Successor  string     `json:"successor,omitempty"`
@@ -82,7 +91,7 @@ func millis(t time.Time) int64 {
 }
 
 func (k *lock) wire(tail int) lockWire {
-	w := lockWire{ID: k.id, Name: k.Name, State: string(k.State()), Holder: k.holder(), Heartbeat: millis(k.Heartbeat),
+	w := lockWire{ID: k.id, Name: k.Name, State: string(k.State()), Kind: string(k.kind), Expected: k.expected, Holder: k.holder(), Heartbeat: millis(k.Heartbeat),
 		Problem: problem(k.Listing), Done: k.Done.Key, DoneBy: k.Done.By, DoneAt: millis(k.Done.At),
 		Waiting: len(k.Waiters), Since: waitingSince(k.Listing), Known: millis(k.known), Changes: k.changes, Jeopardies: k.jeopardies, All: tail == len(k.terms)}
 	if id, named := k.Successor(); named {
@@ -135,8 +144,8 @@ func (t term) wire() termWire {
 	return w
 }
 
-func lookOf(at time.Time, touched []touch, forgotten []int) lookFrame {
-	f := lookFrame{At: millis(at), Forgotten: forgotten}
+func lookOf(at time.Time, next time.Duration, touched []touch, forgotten []int) lookFrame {
+	f := lookFrame{At: millis(at), Next: next.Milliseconds(), Forgotten: forgotten}
 	for _, t := range touched {
 		if t.whole {
 			f.Locks = append(f.Locks, t.wire(t.tail))

@@ -1,6 +1,6 @@
 // All about one lock: what the table says of it, its terms, and the command that would break it.
 
-import {model, now, held, left, colour, partitions, named} from "./model.js";
+import {model, now, held, missing, left, colour, partitions, named} from "./model.js";
 import {pieces, ending} from "./timeline.js";
 import {show, short, seconds, when, release, plain, doer, element} from "./text.js";
 
@@ -62,7 +62,9 @@ export class Detail {
     this.waiting = element("span", "");
     const facts = element("dl", "facts");
     const fact = (name, ...what) => facts.append(element("dt", "", name), element("dd", "", ...what));
-    fact("State", element("span", "chip " + lock.state, lock.state));
+    fact("State", element("span", "chip " + (missing(lock) ? "expired" : lock.state), lock.state));
+    if (lock.expected) fact("Expected", held(lock) ? "somebody should hold it, and does" : "somebody should hold it");
+    if (lock.kind) fact("Kind", element("bdi", "", show(lock.kind)));
     if (lock.holder) fact("Holder", element("i", "swatch c" + colour(lock, lock.holder)), element("bdi", "", show(lock.holder)));
     if (lock.value) fact("Value", element("bdi", "value", show(lock.value)));
     if (lock.token) fact("Token", lock.token), fact("Since", when(Number(lock.token) / 1000, at, 3) + " UTC, ", this.since);

@@ -1,6 +1,6 @@
 // The locks as rows. Only those that are seen are in the document, so thousands cost no more than a few.
 
-import {model, now, stale, held, damaged, left, late, colour} from "./model.js";
+import {model, now, stale, held, damaged, missing, left, late, colour} from "./model.js";
 import {Strip, axis, spans, summary, describe} from "./timeline.js";
 import {show, short, seconds, plain, doer, element} from "./text.js";
 
@@ -10,16 +10,24 @@ export const filters = {
   all: ["All", () => true],
   held: ["Held", (l) => held(l)],
   late: ["Late", (l, at) => late(l, at)],
+  expired: ["Expired", (l) => l.state === "expired"],
   open: ["Not held", (l) => !held(l) && !damaged(l)],
+  missing: ["Missing", (l) => missing(l)],
   damaged: ["Damaged", (l) => damaged(l)],
 };
+
+// wanted reports whether a lock has all the words of a search.
+function wanted(q) {
+  const words = q.toLowerCase().split(/\s+/).filter(Boolean);
+  return (lock) => words.every((w) => lock.text.includes(w));
+}
 
 const collator = new Intl.Collator("en", {numeric: true});
 const byName = (a, b) => collator.compare(a.name, b.name);
 
 // rank puts first what somebody should look at.
 function rank(lock, at) {
-  if (damaged(lock)) return 0;
+  if (damaged(lock) || missing(lock)) return 0;
   if (lock.state === "expired") return 1;
   if (late(lock, at)) return 2;
   return {unconfirmed: 3, leaving: 4, held: 5, released: 6}[lock.state] || 7;
@@ -88,15 +96,15 @@ export class List {
   refresh() {
     const at = now();
     const {q, filter, sort, down, span} = this.view;
-    const words = q.toLowerCase().split(/\s+/).filter(Boolean);
     const chosen = filters[filter][1];
+    const found = wanted(q);
     const all = [];
     for (const lock of model.locks.values()) {
-      if (chosen(lock, at) && words.every((w) => lock.text.includes(w))) all.push(lock);
+      if (chosen(lock, at) && found(lock)) all.push(lock);
     }
     const compare = columns[sort][1];
     all.sort((a, b) => (down ? -1 : 1) * compare(a, b, at) || byName(a, b));
-    this.locks = words.length || filter !== "all" ? this.flat(all) : this.tree(all);
+    this.locks = q.trim() || filter !== "all" ? this.flat(all) : this.tree(all);
     if (!this.locks.some((l) => l.id === this.active)) this.active = null;
     this.grid.setAttribute("aria-rowcount", this.locks.length + 1);
     for (const cell of $("head").querySelectorAll("[data-key]")) {
@@ -112,9 +120,22 @@ export class List {
     empty.hidden = all.length > 0;
     if (!all.length) {
       empty.textContent = !model.looked ? (model.away ? "The table has not been read yet." : "Reading the table …")
-        : model.locks.size ? "No lock is like that." : "There are no locks in the table.";
+        : model.locks.size ? "No lock is like that." : model.released ? "There are no locks in the table."
+          : "Nobody holds a lock. Those that were released are left out: spindle serve --released shows them.";
     }
     this.measure();
+  }
+
+  // counts says for each filter how many of the locks that the search finds it lets through.
+  counts() {
+    const at = now();
+    const found = wanted(this.view.q);
+    const n = Object.fromEntries(Object.keys(filters).map((k) => [k, 0]));
+    for (const lock of model.locks.values()) {
+      if (!found(lock)) continue;
+      for (const [k, [, chosen]] of Object.entries(filters)) if (chosen(lock, at)) n[k]++;
+    }
+    return n;
   }
 
   // tree puts the partitions that a member has below it, where they can be folded away. What nobody has stays for
@@ -282,6 +303,7 @@ class Row {
     this.fold = element("span", "fold");
     this.fold.setAttribute("aria-hidden", "true");
     this.name = element("bdi", "main");
+    this.missing = element("span", "missing");
     this.waiting = element("span", "waiting");
     this.value = element("bdi", "promised");
     this.done = element("span", "done");
@@ -297,7 +319,7 @@ class Row {
     this.strip = new Strip();
     this.words = element("span", "hidden");
     this.element = element("div", "row",
-      cell("name", element("span", "line", this.fold, this.name), element("span", "sub", this.waiting, this.value, this.done)),
+      cell("name", element("span", "line", this.fold, this.name), element("span", "sub", this.missing, this.waiting, this.value, this.done)),
       cell("holder", element("span", "line", this.swatch, this.holder), this.token),
       cell("state", element("div", "bar-line", this.state, this.left), this.bar),
       cell("changes", this.changes),
@@ -340,6 +362,8 @@ class Row {
       const parts = this.parts ? `${this.parts} ${this.parts === 1 ? "partition" : "partitions"}` : "";
       this.text(this.value, [parts, this.level > 1 ? "" : show(lock.value)].filter(Boolean).join(" · "));
       this.done.replaceChildren(...this.last(lock));
+      this.text(this.missing, missing(lock) ? "should be held" : "");
+      this.missing.hidden = !missing(lock);
       this.text(this.holder, lock.holder ? show(lock.holder) : "nobody");
       this.holder.classList.toggle("faint", !lock.holder);
       this.swatch.className = "swatch " + (lock.holder ? "c" + colour(lock, lock.holder) : "none");
@@ -374,7 +398,7 @@ class Row {
   lease(at) {
     const lock = this.lock;
     let share = left(lock, at);
-    const mood = damaged(lock) || lock.state === "expired" || share !== null && share <= 0 ? "bad"
+    const mood = damaged(lock) || missing(lock) || lock.state === "expired" || share !== null && share <= 0 ? "bad"
       : share === null ? "idle" : share < 1 / 3 ? "bad" : share < 0.6 ? "warn" : "good";
     if (this.mood !== mood) this.element.dataset.mood = this.mood = mood;
     let state = lock.state;

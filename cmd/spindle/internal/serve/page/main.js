@@ -1,6 +1,6 @@
 // The page: events change the model, and frames draw it.
 
-import {model, now, stale, snapshot, look, away} from "./model.js";
+import {model, now, stale, age, snapshot, old, look, away} from "./model.js";
 import {listen} from "./stream.js";
 import {List, filters} from "./list.js";
 import {Detail} from "./detail.js";
@@ -60,6 +60,7 @@ function toAddress() {
 
 function changed() {
   list.refresh();
+  count();
   press();
   toAddress();
 }
@@ -72,16 +73,14 @@ function press() {
 }
 
 function count() {
-  const at = now();
-  const n = Object.fromEntries(Object.keys(filters).map((k) => [k, 0]));
-  for (const lock of model.locks.values()) {
-    for (const [k, [, chosen]] of Object.entries(filters)) if (chosen(lock, at)) n[k]++;
-  }
+  const n = list.counts();
   for (const b of $("filters").children) {
     const text = n[b.dataset.name].toLocaleString("en");
     const number = b.querySelector(".number");
     if (number.textContent !== text) number.textContent = text;
     b.classList.toggle("some", n[b.dataset.name] > 0);
+    // Few tables have locks that are expected.
+    if (b.dataset.name === "missing") b.hidden = !n.missing && list.view.filter !== "missing";
   }
 }
 
@@ -114,6 +113,12 @@ function say(text) {
   if ($("said").textContent !== text) $("said").textContent = text;
 }
 
+// ago does not change more often than somebody reads.
+function ago(ms) {
+  if (ms < 1500) return "read now";
+  return `read ${ms < 60000 ? Math.floor(ms / 1000) + "s" : short(ms)} ago`;
+}
+
 // status says how far what is shown can be trusted.
 function status() {
   let state = link;
@@ -132,6 +137,8 @@ function status() {
   if ($("pulse-text").textContent !== text) $("pulse-text").textContent = text;
   const at = model.at ? clock(now()) + " UTC" : "";
   if ($("clock").textContent !== at) $("clock").textContent = at;
+  const read = !model.looked ? "" : ago(age()) + (model.next > 3000 ? `, each ${short(model.next)}` : "");
+  if ($("age").textContent !== read) $("age").textContent = read;
   const box = $("banner");
   if (box.hidden !== !banner) box.hidden = !banner;
   if (banner && box.textContent !== banner) {
@@ -165,11 +172,18 @@ listen({
     count();
     status();
   },
+  age(f) {
+    old(f);
+    list.refresh();
+    count();
+    status();
+  },
   look(f) {
     live();
     look(f);
     count();
     redraw();
+    status();
   },
   away(f) {
     live();

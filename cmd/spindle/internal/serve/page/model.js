@@ -5,10 +5,11 @@ const colours = 10;
 const palette = new Map(); // of all holders: the first ones have a colour of their own
 
 export const model = {
-  database: "", table: "", prefix: "", every: 1000,
+  database: "", table: "", prefix: "", released: false,
+  next: 1000,       // from one look to the next
   locks: new Map(), // by id
   at: 0,            // of the last look, by Spanner's clock
-  looked: 0,        // when it was heard of, by performance.now
+  looked: 0,        // when that was, by performance.now
   offset: 0,        // Spanner's clock less performance.now
   away: null,       // {since, error}, since by performance.now
   rev: 0,           // grows when locks come, go or change, apart from heartbeats
@@ -21,7 +22,17 @@ export function now() {
 
 // stale tells that what is shown may not be so any more.
 export function stale() {
-  return model.looked === 0 || performance.now() - model.looked > Math.max(3000, 3 * model.every);
+  return model.looked === 0 || performance.now() - model.looked > Math.max(3000, 3 * model.next);
+}
+
+// seldom tells that looks are so far apart that a heartbeat may have come since, and most likely has.
+function seldom() {
+  return model.next > 3000;
+}
+
+// age says how old what is shown is.
+export function age() {
+  return performance.now() - model.looked;
 }
 
 function looked(at) {
@@ -34,7 +45,7 @@ function looked(at) {
 }
 
 export function snapshot(f) {
-  Object.assign(model, {database: f.database, table: f.table, prefix: f.prefix || "", every: f.every});
+  Object.assign(model, {database: f.database, table: f.table, prefix: f.prefix || "", released: Boolean(f.released), next: f.next});
   const before = model.locks;
   model.locks = new Map();
   for (const l of f.locks) {
@@ -46,7 +57,15 @@ export function snapshot(f) {
   if (f.away) away(f.away);
 }
 
+// old takes in how long ago the look was that a snapshot shows.
+export function old(f) {
+  if (!model.looked) return;
+  model.looked = performance.now() - f.old;
+  model.offset = Math.max(model.offset, model.at - model.looked);
+}
+
 export function look(f) {
+  model.next = f.next;
   looked(f.at);
   const beats = f.beats || [];
   for (let i = 0; i < beats.length; i += 2) {
@@ -64,11 +83,11 @@ export function away(f) {
 
 function put(l, was) {
   const lock = was || {terms: [], palette: new Map(), rev: 0};
-  for (const key of ["holder", "value", "token", "successor", "problem", "group", "member", "done", "done_by"]) lock[key] = l[key] || "";
+  for (const key of ["holder", "value", "token", "successor", "problem", "group", "member", "done", "done_by", "kind"]) lock[key] = l[key] || "";
   for (const key of ["heartbeat", "lease", "changes", "jeopardies", "done_at", "waiting", "waiting_since"]) lock[key] = l[key] || 0;
-  Object.assign(lock, {id: l.id, name: l.name, state: l.state, known: l.known, rev: lock.rev + 1});
+  Object.assign(lock, {id: l.id, name: l.name, state: l.state, known: l.known, expected: Boolean(l.expected), rev: lock.rev + 1});
   lock.terms = l.all ? (l.terms || []) : joined(lock.terms, l.terms || []);
-  lock.text = [l.name, l.holder, l.value, l.token, l.done, l.done_by].join("\n").toLowerCase();
+  lock.text = [l.name, l.holder, l.value, l.token, l.done, l.done_by, l.kind].join("\n").toLowerCase();
   model.locks.set(l.id, lock);
 }
 
@@ -98,10 +117,16 @@ export function damaged(lock) {
   return lock.state === "orphaned" || lock.state === "unreadable";
 }
 
-// left is what is left of the lease, as a share of it: negative once it is over, and null if there is none.
+// missing: somebody should hold it, and nobody does.
+export function missing(lock) {
+  return lock.expected && !held(lock);
+}
+
+// left is what is left of the lease, as a share of it: negative once it is over, and null if there is none. If looks are far
+// apart, it is what was left at the last one.
 export function left(lock, at) {
   if (!lock.lease || !lock.heartbeat) return null;
-  return 1 - (at - lock.heartbeat) / lock.lease;
+  return 1 - ((seldom() ? Math.min(at, model.at) : at) - lock.heartbeat) / lock.lease;
 }
 
 // late: two thirds of the lease have passed without a heartbeat.

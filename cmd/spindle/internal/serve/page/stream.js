@@ -13,7 +13,7 @@ export function listen(on) {
     close();
     heard = performance.now();
     source = new EventSource("events");
-    for (const name of ["snapshot", "look", "away", "tick"]) {
+    for (const name of ["snapshot", "age", "look", "away", "tick"]) {
       source.addEventListener(name, (event) => {
         heard = performance.now();
         on[name](event.data ? JSON.parse(event.data) : null);

@@ -1,0 +1,288 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// A desk is a server on a table in memory, and what is done to that.
+type desk struct {
+	*testing.T
+	*Server
+	store *memtable.Store
+	reads *counted
+}
+
+// counted counts rows that are read.
+type counted struct {
+	table.Store
+	rows  int
+	delay time.Duration
+}
+
+func (c *counted) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	time.Sleep(c.delay)
+	rows, at, err := c.Store.Read(ctx, step, bound, keys)
+	c.rows += len(rows)
+	return rows, at, err
+}
+
+func newDesk(t *testing.T, c Config) *desk {
+	store := &memtable.Store{}
+	reads := &counted{Store: store}
+	c.Locks, c.Table, c.Every, c.Timeout = table.Table{Store: reads}, "locktable", time.Second, 5*time.Minute
+	return &desk{t, New(c), store, reads}
+}
+
+func (d *desk) table() table.Table { return table.Table{Store: d.store} }
+
+func (d *desk) holds(name string, p table.Promise) table.Token {
+	seen, err := d.table().Observe(d.Context(), name)
+	require.NoError(d, err)
+	token, err := d.table().Claim(d.Context(), "me", seen...)
+	require.NoError(d, err)
+	p.Lease = time.Hour
+	require.NoError(d, d.table().Confirm(d.Context(), token, p, name))
+	return token
+}
+
+func (d *desk) releases(name string, token table.Token) {
+	require.NoError(d, d.table().Release(d.Context(), token, name))
+}
+
+// look looks, and returns the names and states that a page has that is opened then.
+func (d *desk) look() string {
+	require.NoError(d, d.Look(d.Context()))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(d.history.locks)) {
+		if k := d.history.locks[name]; k.shown {
+			all = append(all, name+" "+string(k.State()))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// series are the answer to Prometheus that begins with a metric's name.
+func (d *desk) series(metric string) string {
+	w := httptest.NewRecorder()
+	d.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	var all []string
+	for line := range strings.Lines(w.Body.String()) {
+		if strings.HasPrefix(line, metric) {
+			all = append(all, strings.TrimSpace(strings.NewReplacer(`,table="locktable"`, "", metric, "").Replace(line)))
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// A lock that should be held has its series whatever happened to its rows: nobody ever took it, it was released, its row was
+// pruned. An alert that resolves while nobody leads is worse than none.
+func TestALockThatIsExpectedAlwaysHasItsSeries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, all := range []bool{false, true} {
+			d := newDesk(t, Config{Expect: []string{"nightly"}, Prefix: "other/", Released: all})
+			said := func(page, held, state string) {
+				t.Helper()
+				assert.Equal(t, page, d.look())
+				assert.Equal(t, fmt.Sprintf(`{lock="nightly"} %s`, held), d.series("spindle_lock_held"))
+				assert.Equal(t, fmt.Sprintf(`{lock="nightly",state="%s"} 1`, state), d.series("spindle_lock_state"))
+				assert.Equal(t, `{lock="nightly"} 1`, d.series("spindle_lock_expected"))
+			}
+			said("nightly free", "0", "free")
+			token := d.holds("nightly", table.Promise{})
+			said("nightly held", "1", "held")
+			d.releases("nightly", token)
+			said("nightly released", "0", "released")
+			time.Sleep(48 * time.Hour)
+			said("nightly released", "0", "released")
+			for seen, err := range d.table().Prunable(t.Context(), table.Ages{Released: 24 * time.Hour}) {
+				require.NoError(t, err)
+				n, err := d.table().Prune(t.Context(), seen...)
+				require.NoError(t, err)
+				require.Equal(t, 1, n)
+			}
+			said("nightly free", "0", "free")
+			time.Sleep(48 * time.Hour)
+			said("nightly free", "0", "free")
+			d.holds("nightly", table.Promise{})
+			said("nightly held", "1", "held")
+		}
+	})
+}
+
+// Locks that were released are read by nobody's look, have no series, and are on no page but for a while: those whose holder
+// a look saw, as somebody may miss them. A mutex is not missed.
+func TestReleasedLocksAreLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, Config{})
+		for i := range 1000 {
+			name := fmt.Sprint("order-", i)
+			d.releases(name, d.holds(name, table.Promise{}))
+		}
+		d.holds("held", table.Promise{Kind: table.Elector})
+		leader, mutex := d.holds("leader", table.Promise{Kind: table.Elector}), d.holds("mutex", table.Promise{Kind: table.Mutex})
+		assert.Equal(t, "held held, leader held, mutex held", d.look())
+		assert.LessOrEqual(t, d.reads.rows, 6)
+		assert.Equal(t, "{kind=\"elector\",lock=\"held\"} 1\n{kind=\"elector\",lock=\"leader\"} 1\n{kind=\"mutex\",lock=\"mutex\"} 1",
+			d.series("spindle_lock_kind"))
+
+		d.releases("leader", leader)
+		d.releases("mutex", mutex)
+		assert.Equal(t, "held held, leader released", d.look())
+		assert.Equal(t, "{lock=\"held\"} 1", d.series("spindle_lock_held"))
+		assert.NotContains(t, d.series("spindle_table_locks"), "released", "how many they are is not known")
+		ended := d.history.locks["mutex"].terms
+		require.Len(t, ended, 1)
+		assert.Equal(t, released, ended[0].end, "how its term ended was read, though the list left it out")
+
+		time.Sleep(lately - time.Second)
+		assert.Equal(t, "held held, leader released", d.look())
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, "held held", d.look())
+		d.holds("leader", table.Promise{Kind: table.Elector})
+		assert.Equal(t, "held held, leader held", d.look())
+		assert.Equal(t, 1, d.history.locks["leader"].changes, "its terms were not forgotten")
+		assert.Len(t, d.history.locks["leader"].terms, 2)
+
+		d.releases("leader", d.history.locks["leader"].Token)
+		d.look()
+		time.Sleep(2 * kept)
+		assert.Equal(t, "held expired", d.look())
+		assert.Len(t, d.history.locks, 1, "nothing is remembered for ever")
+	})
+}
+
+// Who asks for released locks gets them.
+func TestReleasedLocksAreShownToWhoAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, Config{Released: true})
+		d.releases("order", d.holds("order", table.Promise{}))
+		d.releases("pay", d.holds("pay", table.Promise{}))
+		assert.Equal(t, "order released, pay released", d.look())
+		assert.Equal(t, "{lock=\"order\"} 0\n{lock=\"pay\"} 0", d.series("spindle_lock_held"))
+		assert.Contains(t, d.series("spindle_table_locks"), `{state="released"} 2`)
+	})
+}
+
+// A lock that is excluded is neither on a page nor in a metric, unless it is expected by its name.
+func TestLocksThatAreExcludedAreNowhere(t *testing.T) {
+	d := newDesk(t, Config{Expect: []string{"order-leader"}, Exclude: func(name string) bool { return strings.HasPrefix(name, "order-") }})
+	for _, name := range []string{"order-1", "order-2", "order-leader", "nightly"} {
+		d.holds(name, table.Promise{})
+	}
+	assert.Equal(t, "nightly held, order-leader held", d.look())
+	assert.Equal(t, "{lock=\"nightly\"} 1\n{lock=\"order-leader\"} 1", d.series("spindle_lock_held"))
+	assert.Contains(t, d.series("spindle_table_locks"), `{state="held"} 2`)
+}
+
+// What a lock shows is the same whether it came to the page as a snapshot or by changes: it is told once that a lock goes, and
+// all of it when it comes back.
+func TestAPageIsToldOfLocksThatComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, Config{})
+		d.holds("held", table.Promise{})
+		token := d.holds("mutex", table.Promise{Kind: table.Mutex})
+		change := func() lookFrame {
+			names := d.names()
+			found, at, err := d.Locks.ListWith(t.Context(), "", false, names...)
+			require.NoError(t, err)
+			touched, forgotten := d.history.see(found, at)
+			return lookOf(at, 0, touched, forgotten)
+		}
+		first := change()
+		require.Len(t, first.Locks, 2)
+		id := d.history.locks["mutex"].id
+		d.releases("mutex", token)
+		gone := change()
+		assert.Equal(t, []int{id}, gone.Forgotten)
+		assert.Empty(t, gone.Locks)
+		assert.Empty(t, change().Forgotten, "it is said once")
+		d.holds("mutex", table.Promise{Kind: table.Mutex})
+		back := change()
+		require.Len(t, back.Locks, 1)
+		assert.Equal(t, []any{id, "held", true, 2}, []any{back.Locks[0].ID, back.Locks[0].State, back.Locks[0].All, len(back.Locks[0].Terms)})
+	})
+}
+
+// A table whose read takes long is read less often, so that it takes a tenth of the time at most, and metrics and pages say so. One slow
+// read changes nothing.
+func TestALargeTableIsReadLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, Config{})
+		looks := func(during time.Duration) int {
+			ctx, cancel := context.WithTimeout(t.Context(), during)
+			defer cancel()
+			before := d.feed.now()
+			d.Watch(ctx)
+			return d.feed.now() - before
+		}
+		d.reads.delay = 20 * time.Millisecond
+		assert.InDelta(t, 59, looks(time.Minute), 2, "once in --every")
+		assert.Equal(t, `{table="locktable"} 1`, d.series("spindle_table_read_pause_seconds"))
+
+		d.reads.delay = 2 * time.Second
+		assert.InDelta(t, 6, looks(2*time.Minute), 2, "one part in ten of the time")
+		assert.Equal(t, `{table="locktable"} 18`, d.series("spindle_table_read_pause_seconds"))
+		assert.Contains(t, d.series("spindle_table_up"), "} 1", "it is as recent as can be")
+		w := httptest.NewRecorder()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		d.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/events", nil))
+		assert.Contains(t, w.Body.String(), `"next":20000,`)
+		assert.Regexp(t, `event: age\ndata: \{"old":\d{3,5}\}`, w.Body.String(), "a page that is opened between two looks knows how old what it gets is")
+
+		d.reads.delay = 20 * time.Millisecond
+		looks(time.Minute)
+		assert.Equal(t, `{table="locktable"} 1`, d.series("spindle_table_read_pause_seconds"))
+		d.reads.delay = 4 * time.Second
+		require.NoError(t, d.Look(t.Context()))
+		assert.Equal(t, `{table="locktable"} 1`, d.series("spindle_table_read_pause_seconds"), "a read that was slow by chance")
+
+		d.reads.delay = 3 * time.Minute
+		looks(20 * time.Minute)
+		assert.Equal(t, `{table="locktable"} 60`, d.series("spindle_table_read_pause_seconds"), "but not for ever")
+	})
+}
+
+// What is said of an old table has its age.
+func TestMetricsSayHowOldTheyAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, Config{})
+		assert.Empty(t, d.series("spindle_table_read_age_seconds"), "it was never read")
+		d.look()
+		time.Sleep(7 * time.Second)
+		assert.Equal(t, `{table="locktable"} 7`, d.series("spindle_table_read_age_seconds"))
+		time.Sleep(time.Hour)
+		assert.Equal(t, `{table="locktable"} 3607`, d.series("spindle_table_read_age_seconds"), "also while it can't be read")
+		assert.Equal(t, `{table="locktable"} 0`, d.series("spindle_table_up"))
+	})
+}
+
+// The format lets a label have control characters, and whoever looks at metrics on a terminal would be at their mercy.
+func TestLabelsAreHarmlessOnATerminal(t *testing.T) {
+	d := newDesk(t, Config{Show: func(text string) string { return strings.ReplaceAll(text, "\x1b", `\x1b`) }})
+	d.holds("a\x1b[2J", table.Promise{ID: "me\x1b", Kind: "k\x1b"})
+	d.holds("g\x1b/member/0001", table.Promise{Plan: "p"})
+	d.look()
+	text := d.series("")
+	assert.NotContains(t, text, "\x1b")
+	assert.Contains(t, text, `spindle_lock_held{lock="a\\x1b[2J"} 1`)
+	assert.Contains(t, text, `spindle_lock_kind{kind="k\\x1b"`)
+	assert.Contains(t, text, `spindle_table_group_members{group="g\\x1b"} 1`)
+}

@@ -1,0 +1,134 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// pipes is a net.Listener without a network, for virtual time. A pipe has no buffer: what is not read is not written.
+type pipes struct {
+	conns  chan net.Conn
+	closed context.Context
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed.Done():
+		return nil, net.ErrClosed
+	}
+}
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+
+// inVirtualTime serves a table of a thousand locks, and lets a client talk to it.
+func inVirtualTime(t *testing.T, talk func(t *testing.T, dial func(says string) net.Conn)) {
+	synctest.Test(t, func(t *testing.T) {
+		var all []table.Row
+		for i := range 1000 {
+			all = append(all, held(fmt.Sprint("job", i), "a", "", time.Now().Add(-time.Minute), time.Now())...)
+		}
+		s := serverOn(&rows{rows: all})
+		require.NoError(t, s.Look(t.Context()))
+		ctx, stop := context.WithCancel(t.Context())
+		on := pipes{make(chan net.Conn), ctx}
+		ended := make(chan error, 1)
+		go func() { ended <- Serve(ctx, on, s.Handler()) }()
+		talk(t, func(says string) net.Conn {
+			client, server := net.Pipe()
+			on.conns <- server
+			t.Cleanup(func() { _ = client.Close() })
+			go func() { _, _ = io.WriteString(client, says) }()
+			return client
+		})
+		stop()
+		require.NoError(t, <-ended)
+	})
+}
+
+// Whoever connects, and takes or sends nothing for long, holds up no goroutine and no memory for ever.
+func TestWhoIsSlowIsDropped(t *testing.T) {
+	get := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n" }
+	for what, is := range map[string]struct {
+		says  string
+		takes int // bytes of the answer
+		limit time.Duration
+	}{
+		"metrics that are not read":     {get("/metrics"), 100, slow},
+		"a page that is not read":       {get("/main.js"), 100, slow},
+		"events that are not read":      {get("/events"), 100, stall},
+		"a header that does not end":    {"GET / HTTP/1.1\r\nHost:", 0, 10 * time.Second},
+		"nothing":                       {"", 0, 10 * time.Second},
+		"a connection without requests": {get("/healthz"), 1 << 20, time.Minute},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, dial func(string) net.Conn) {
+				client := dial(is.says)
+				if is.takes < 1<<20 {
+					_, err := io.ReadFull(client, make([]byte, is.takes))
+					require.NoError(t, err)
+				} else {
+					answer, err := http.ReadResponse(bufio.NewReader(client), nil)
+					require.NoError(t, err)
+					_, _ = io.Copy(io.Discard, answer.Body)
+				}
+				time.Sleep(is.limit + time.Second)
+				began := time.Now()
+				_, _ = io.Copy(io.Discard, client) // what is under way, and then the end
+				assert.Less(t, time.Since(began), 2*time.Second, "the connection is closed")
+			})
+		})
+	}
+}
+
+// A page that reads is told for as long as it is open: the limit is for each frame.
+func TestAPageThatReadsStays(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, dial func(string) net.Conn) {
+		client := dial("GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		heard := make(chan string, 1000)
+		go func() {
+			for lines := bufio.NewReader(client); ; {
+				line, err := lines.ReadString('\n')
+				if err != nil {
+					close(heard)
+					return
+				}
+				if strings.HasPrefix(line, "event: tick") {
+					heard <- line
+				}
+			}
+		}()
+		time.Sleep(10 * time.Minute)
+		assert.Greater(t, len(heard), 290, "one each two seconds")
+	})
+}
+
+// A body that never comes is not waited for.
+func TestWhoSendsABodyIsNotWaitedFor(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, dial func(string) net.Conn) {
+		for _, path := range []string{"/", "/events", "/metrics"} {
+			client := dial("POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n{")
+			began := time.Now()
+			answer, err := http.ReadResponse(bufio.NewReader(client), nil)
+			require.NoError(t, err)
+			assert.Equal(t, http.StatusMethodNotAllowed, answer.StatusCode)
+			assert.Less(t, time.Since(began), time.Second)
+			_, _ = io.Copy(io.Discard, client)
+			assert.Less(t, time.Since(began), 3*time.Second)
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package table_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+// each writes one of each row that a table may have, and some that were made by hand.
+func each(t *testing.T, store table.Store) {
+	t.Helper()
+	at := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	key := func(name string) string { return table.LeaseKey(name, table.TokenAt(at)) }
+	const promise, free = `{"v":1,"lease":"10s","id":"a"}`, `{"v":1,"lease":"10s","free":true}`
+	var writes []table.Write
+	put := func(name string, heartbeat, token, writer any) {
+		writes = append(writes, table.Write{Kind: table.Put, Name: name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: heartbeat},
+			{Column: table.ColToken, Value: token}, {Column: table.ColWriter, Value: writer}}})
+	}
+	put("a", nil, at, nil) // released
+	put("held", at.Add(1000), at, "a")
+	put(key("held"), at.Add(1000), at, promise)
+	put("asked", at.Add(1000), at, "a")
+	put(key("asked"), nil, nil, promise)
+	put("leaving", at.Add(1000), at, nil)
+	put(key("leaving"), at, at, promise)
+	put("mutex", nil, at, nil)
+	put(key("mutex"), at, at, free)
+	put("invoices/0001", nil, at, nil)
+	put("withdrawn", nil, at, "a")
+	put(key("lost"), at, at, promise)
+	put(key("wrong"), at, at, nil)
+	put("a_1234567890123456x", nil, at, nil)
+	put(key("nothing"), nil, nil, nil)
+	put("short_", at, at, `{"free":true}`)
+	put("said", at.Add(1000), at, `{"free":true}`)
+	put(key("said"), at, at, `{"v":1,"lease":"10s","value":"{\"free\":true}"}`)
+	put("job", nil, at, nil)
+	put("job!done", at, at, `{"done":"7"}`)
+	put("held!broken", at, at, nil)
+	put("!wait/a/0000000000000001/n", at, nil, `{"v":1}`)
+	put("g/member/0001", nil, at, nil)
+	put("g/member/0002", at.Add(1000), at, "b")
+	put(key("g/member/0002"), at, at, `{"v":1,"lease":"10s","plan":"p"}`)
+	put("g/partition/1", nil, at, nil)
+	put("g/!plan", nil, at, "p")
+	put("ü", nil, at, nil)
+	put("", nil, nil, nil)
+	put("0123456789012345", nil, nil, nil)
+	put("_", nil, nil, nil)
+	require.NoError(t, store.Commit(t.Context(), "test", writes))
+}
+
+// What Spanner leaves out of a list is what Keys.Skips leaves out, and nothing else: a lock that is held would be missing on the
+// page, or a released one there.
+func TestAQueryLeavesOutWhatIsSkipped(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		asked := &wire{}
+		tab, model := connect(t, db, spanner.ClientConfig{}, asked), &memtable.Store{}
+		each(t, tab.Store)
+		each(t, model)
+		want, _, err := model.Read(t.Context(), "list", table.Present, table.Keys{All: true, Busy: true})
+		require.NoError(t, err)
+		asked.sent = nil
+		got, at, err := tab.Store.Read(t.Context(), "list", table.Present, table.Keys{All: true, Busy: true})
+		require.NoError(t, err)
+		assert.WithinDuration(t, time.Now(), at, time.Hour)
+		names := func(rows []table.Row) (all []string) {
+			for _, r := range rows {
+				all = append(all, r.Name)
+			}
+			return all
+		}
+		assert.Equal(t, names(want), names(got))
+		require.Len(t, asked.sent, 1, "in one request")
+		assert.IsType(t, &sppb.ExecuteSqlRequest{}, asked.sent[0], "rows of released locks are not transferred")
+	})
+}
+
+// A table that SQL can't name is read by keys.
+func TestATableWhoseNameIsAWordOfSQLIsListed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+	db := spindletest.New(t, spindletest.WithDDL("CREATE TABLE `order` (name STRING(MAX) NOT NULL, heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true), "+
+		"token TIMESTAMP OPTIONS (allow_commit_timestamp=true), writer STRING(MAX)) PRIMARY KEY (name)"))
+	tab := table.Table{Store: table.Spanner{DB: db.Client, Table: "order"}}
+	hold(t, tab, "job", time.Minute)
+	found, _, err := tab.List(t.Context(), "", false)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	assert.Equal(t, "job", found[0].Name)
+}
+
+// Reads of the whole table, and what prunes it, wait behind the heartbeats of everybody.
+func TestListsAndPruneHaveLowPriority(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		w := &wire{}
+		tab := connect(t, db, spanner.ClientConfig{}, w)
+		require.NoError(t, tab.Release(t.Context(), hold(t, tab, "job", time.Minute), "job"))
+		for name, do := range map[string]func(context.Context) error{
+			"list":           func(ctx context.Context) error { _, _, err := tab.List(ctx, "", true); return err },
+			"list of held":   func(ctx context.Context) error { _, _, err := tab.ListWith(ctx, "", false); return err },
+			"list of some":   func(ctx context.Context) error { _, _, err := tab.List(ctx, "j", false); return err },
+			"list of a part": func(ctx context.Context) error { _, _, err := tab.List(ctx, "g/partition/", false); return err },
+			"prune": func(ctx context.Context) error {
+				for seen, err := range tab.Prunable(ctx, table.Ages{}) {
+					if err != nil {
+						return err
+					}
+					if _, err := tab.Prune(ctx, seen...); err != nil {
+						return err
+					}
+				}
+				return nil
+			},
+		} {
+			w.sent = nil
+			require.NoError(t, do(t.Context()), name)
+			require.NotEmpty(t, w.sent, name)
+			for _, m := range w.sent {
+				if o, is := m.(interface{ GetRequestOptions() *sppb.RequestOptions }); is {
+					assert.Equal(t, sppb.RequestOptions_PRIORITY_LOW, o.GetRequestOptions().GetPriority(), "%s: %T", name, m)
+				}
+			}
+		}
+		w.sent = nil
+		_, err := tab.ListOne(t.Context(), "job")
+		require.NoError(t, err)
+		assert.Equal(t, sppb.RequestOptions_PRIORITY_HIGH, w.sent[0].(*sppb.ReadRequest).GetRequestOptions().GetPriority(), "a script may wait for spindle status")
+	})
+}
+
+// A list of what is held has the locks that are named, with what they are, though they were released, and no other that was.
+func TestAListHasTheLocksThatAreNamed(t *testing.T) {
+	tab := table.Table{Store: &memtable.Store{}}
+	hold(t, tab, "held", time.Hour)
+	for _, name := range []string{"released", "other", "job"} {
+		require.NoError(t, tab.Release(t.Context(), hold(t, tab, name, time.Hour), name))
+	}
+	require.NoError(t, tab.Finish(t.Context(), hold(t, tab, "job", time.Hour), "job", table.Due{Key: "7"}, "a"))
+	wait(t, tab, "wanted", "w")
+	states := func(named ...string) (all []string) {
+		found, _, err := tab.ListWith(t.Context(), "", false, named...)
+		require.NoError(t, err)
+		for _, l := range found {
+			all = append(all, fmt.Sprint(l.Name, " ", l.State(), " ", l.Done.Key, len(l.Waiters)))
+		}
+		return all
+	}
+	assert.Equal(t, []string{"held held 0", "job free 70", "wanted free 1"}, states())
+	assert.Equal(t, []string{"held held 0", "job released 70", "never free 0", "released released 0", "wanted free 1"},
+		states("released", "never", "held", "wanted", "job", "released"))
+}
+
+// What a lock is for is in its lease row, and in those of earlier versions as far as they tell. An older reader passes over it.
+func TestALockSaysWhatItIsFor(t *testing.T) {
+	tab := table.Table{Store: &memtable.Store{}}
+	for _, is := range []struct {
+		name string
+		p    table.Promise
+		want table.LockKind
+	}{
+		{"a", table.Promise{Kind: table.Elector}, table.Elector},
+		{"b", table.Promise{}, ""},
+		{"c", table.Promise{Nonce: "n"}, table.Mutex},
+		{"c/slot/0001", table.Promise{Slots: 3}, table.Semaphore},
+		{"d", table.Promise{Kind: "of a later version"}, "of a later version"},
+		{"orders/member/0001", table.Promise{Plan: "p", Kind: table.Elector}, table.GroupPart},
+	} {
+		is.p.Lease = time.Minute
+		require.NoError(t, tab.Confirm(t.Context(), claim(t, tab, is.name), is.p, is.name))
+		l, err := tab.ListOne(t.Context(), is.name)
+		require.NoError(t, err)
+		assert.Equal(t, table.Held, l.State())
+		assert.Equal(t, is.want, l.Kind(), is.name)
+	}
+	token := hold(t, tab, "m", time.Minute)
+	require.NoError(t, tab.ReleaseFree(t.Context(), token, time.Minute, "m"))
+	l, err := tab.ListOne(t.Context(), "m")
+	require.NoError(t, err)
+	assert.Equal(t, table.Mutex, l.Kind(), "its free row tells")
+}
