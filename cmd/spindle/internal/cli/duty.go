@@ -89,8 +89,8 @@ func (x *execution) duty(a child.Act) {
 	}
 	over, cancel := context.WithTimeout(context.Background(), x.lease)
 	defer cancel()
-	for left || !a.Gone() {
-		elect.Sleep(over, elect.SystemClock{}, min(x.lease/200, 50*time.Millisecond))
+	for pause := min(x.lease/200, 10*time.Millisecond); left || !a.Gone(); pause = min(2*pause, time.Second) { // each look is one at all processes
+		elect.Sleep(over, elect.SystemClock{}, pause)
 		if over.Err() != nil {
 			return
 		}

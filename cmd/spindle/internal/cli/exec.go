@@ -26,8 +26,15 @@ that set flags of exec itself, such as SPINDLE_NAME and SPINDLE_VALUE, are
 removed: another exec in CMD must name its own lock. If it names the lock that
 CMD runs under, it fails at once, since it would wait for itself.
 
-When CMD ends, exec kills what is left of its process group, releases the lock,
+When CMD ends, exec kills what is left of its process group and, on Linux, every
+process that CMD started and that left the group. Then exec releases the lock,
 and ends with CMD's exit code. With --restart it competes for the lock again.
+
+At a terminal, CMD works as without exec. It gets the terminal when it first
+reads from it or changes it. Ctrl-Z stops CMD and exec, fg and bg let both go
+on. While exec is stopped it sends no heartbeats: after a lease the lock is
+lost, and the watchdog kills CMD. A CMD that is stopped without a terminal has a
+lease to go on. After that exec ends it and releases the lock, with exit code 76.
 
 With --try, only one of the machines that start CMD at the same time runs it. A
 machine that starts it after it has ended elsewhere runs it again.
@@ -40,8 +47,10 @@ same happens if the lock is taken away with spindle release, but then the next
 holder does not wait for CMD to end.
 
 Exec passes signals on to CMD's group. After SIGINT, SIGTERM, SIGHUP or SIGQUIT
-it ends when CMD has ended, or at once if it is waiting for the lock. Under
-nohup, both ignore SIGHUP.
+it ends when CMD has ended, or at once if it is waiting for the lock. A CMD that
+is stopped goes on to get such a signal. With --stop-timeout exec kills a CMD
+that has not ended in that time. SIGHUP and SIGINT stay ignored, for exec and
+for CMD, if they were ignored when exec began, as under nohup.
 
 With --handover exec first announces that it will give the lock up. CMD gets the
 signal a third of the lease later, so that another takes over as soon as CMD has
@@ -50,13 +59,17 @@ handover or a candidate of higher priority asks: CMD gets SIGTERM, and once it
 has ended exec competes for the lock again, even without --restart.
 
 CMD does not outlive exec. If exec is killed, even with SIGKILL, a watchdog
-process kills CMD's group at once, and releases the lock once the group is
-certainly gone, so that the next machine need not wait for the lease. If exec is
-stopped, the watchdog kills the group at the deadline. On Linux CMD also has a
-parent-death signal, in case the watchdog is killed as well. Two things are not
-covered: a process that left CMD's group, and a suspended machine, on which CMD
-may act for an instant after it resumes. Against both, send SPINDLE_TOKEN with
-each write, and have the receiver refuse any token smaller than one it has seen.
+process kills CMD's group at once and, on Linux, what left the group but kept
+SPINDLE_LOCK and SPINDLE_TOKEN in its environment. When nothing is left, the
+watchdog releases the lock, so that the next machine need not wait for the
+lease. If exec is stopped, the watchdog kills the group at the deadline. If the
+watchdog is killed, exec starts another one, or ends CMD if it can't. Not
+covered is a suspended machine, on which CMD may act for an instant after it
+resumes, and a process that left CMD's group and changed its environment before
+exec was killed. Against both, send SPINDLE_TOKEN with each write, and have the
+receiver refuse any token smaller than one it has seen.
+
+As PID 1 of a container, exec waits for orphans, as an init does.
 
 Exit codes:
   CMD's own, or 128 plus the number of the signal that ended it, and

@@ -20,7 +20,9 @@ it: --every 24h once a day; --once KEY once for that key. The others wait, and
 end with 0, or the code of --already, once it is done. It is done if CMD ends
 with exit code 0: the commit that releases the lock records that. If CMD fails,
 is killed, or loses the lock, the next exec that waits or is started runs it.
-CMD also gets SPINDLE_KEY, the key that it is run for.
+CMD also gets SPINDLE_KEY, the key that it is run for. With --every and --offset
+that is the time at which the timers fire. Without --offset it only names the
+period: the key of a run late at night has the date of the next day.
 
 Once a larger key is done, a smaller one is not run any more (in the order of
 bytes: v9 is after v10), and those who ask for it end as if it was done, whether
@@ -98,6 +100,13 @@ func usualOffset(period time.Duration) time.Duration {
 	return quarter / 2
 }
 
+// ofTomorrow reports whether a daily run before midnight counts for the next day, and returns the offset with which it would not.
+func ofTomorrow(t table.Tick, now time.Time) (time.Duration, bool) {
+	now = now.UTC()
+	offset := now.Sub(now.Truncate(24 * time.Hour)).Round(time.Minute)
+	return offset, t.Period == 24*time.Hour && t.Begin(now).Day() != now.Day() && t.Begin(now).After(now)
+}
+
 // beginOnce sets how long it pauses between looks that fail, and before it runs what has failed elsewhere.
 func (x *execution) beginOnce() {
 	x.once.retry.Max = x.lease / 3
@@ -132,6 +141,9 @@ func (x *execution) choose(ctx context.Context) error {
 		if offset, near := t.BetterOffset(now); near {
 			x.complain("%s: a period of --every %s ends at about this time: if a timer of another machine fires a little earlier or later, CMD runs twice. Give the time at which they fire: --offset %s", x.name, brief(t.Period), brief(offset))
 		}
+	}
+	if offset, other := ofTomorrow(x.once.tick, now); other && !x.own.Changed("offset") {
+		x.complain("%s: the key %s has tomorrow's date. For keys with the time at which timers fire, give that time: --offset %s", x.name, key, brief(offset))
 	}
 	x.key = key
 	x.once.pause.Asked(last, now)

@@ -42,6 +42,22 @@ func TestPeriodsEndFarFromTheTimesOfCron(t *testing.T) {
 	assert.Equal(t, "2026-11-21T00:07:30Z", night.Key(time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)))
 }
 
+// A report that is named after its key would have tomorrow's date.
+func TestALateRunIsToldWhichOffsetHasItsOwnDate(t *testing.T) {
+	for at, want := range map[string]string{"23:00": "23h", "12:08": "12h8m", "12:07": "", "03:00": "", "00:00": ""} {
+		now, err := time.Parse("2006-01-02 15:04", "2026-11-20 "+at)
+		require.NoError(t, err)
+		offset, other := ofTomorrow(ofCron(day), now)
+		assert.Equal(t, want != "", other, at)
+		if other {
+			assert.Equal(t, want, brief(offset))
+			assert.Equal(t, "2026-11-20", table.Tick{Period: day, Offset: offset, Nearest: true}.Key(now)[:10])
+		}
+		_, other = ofTomorrow(ofCron(7*day), now)
+		assert.False(t, other)
+	}
+}
+
 func TestADurationIsWrittenAsPeopleGiveIt(t *testing.T) {
 	for want, d := range map[string]time.Duration{"24h": day, "1h30m": 90 * time.Minute, "12h7m30s": 12*time.Hour + 450*time.Second,
 		"10m": 10 * time.Minute, "1h0m10s": time.Hour + 10*time.Second, "0s": 0, "40s": 40 * time.Second} {
