@@ -7,6 +7,11 @@ import "slices"
 const (
 	childGo        = "cmd/spindle/internal/child/child.go"
 	childWatchGo   = "cmd/spindle/internal/child/watch.go"
+	childLeashGo   = "cmd/spindle/internal/child/leash.go"
+	childDogGo     = "cmd/spindle/internal/child/watchdog.go"
+	childOrphansGo = "cmd/spindle/internal/child/orphans_linux.go"
+	execJobGo      = "cmd/spindle/internal/execcmd/jobcontrol.go"
+	execDeadlineGo = "cmd/spindle/internal/execcmd/deadlines.go"
 	execGo         = "cmd/spindle/internal/execcmd/exec.go"
 	execMachineGo  = "cmd/spindle/internal/execcmd/machine.go"
 	execAcquireGo  = "cmd/spindle/internal/execcmd/acquire.go"
@@ -27,11 +32,23 @@ const (
 var (
 	childMutants = of("./cmd/spindle/internal/child",
 		one("a watchdog of a program that can't be run is kept", "TestAProgramThatCanNotBeRunLeavesNoProcess", childGo,
-			"err = startError(args[0], <-started)\n\t}\n\tif err != nil {\n\t\tc.unwatch()\n", "err = startError(args[0], <-started)\n\t}\n\tif err != nil {\n"),
+			"err = startError(args[0], <-started)\n\t}\n\tif err != nil {\n\t\tc.leash.drop()\n", "err = startError(args[0], <-started)\n\t}\n\tif err != nil {\n"),
 		one("a watchdog is kept when an option fails", "TestAnOptionThatFailsLeavesNoWatchdog", childGo,
-			"\t\t\tc.unwatch()\n\t\t\treturn nil, err\n", "\t\t\treturn nil, err\n"),
+			"\t\t\tc.leash.drop()\n\t\t\treturn nil, err\n", "\t\t\treturn nil, err\n"),
 		one("a watchdog that kills a stranger's group", "TestAWatchdogSparesAStrangersGroupWithTheNumberOfItsOwn", childWatchGo,
 			"\tif !v.strange() {", "\tif true {"),
+		one("what left the group lives on", "TestWhatHasLeftTheGroupEndsWithTheProgram", childGo,
+			"if c.whole {\n\t\t\tc.strays", "if false {\n\t\t\tc.strays"),
+		one("the end of a program kills other children", "TestTheEndOfAProgramSparesOtherChildren", childOrphansGo,
+			" || family.pids[pid] {", " {"),
+		one("one mark is enough", "TestWhatHasAllTheMarksIsKilled", childOrphansGo,
+			"for _, e := range entries {", "for _, e := range entries[:1] {"),
+		one("another watchdog has a deadline of its own", "TestAnotherWatchdogKnowsTheDeadline", childLeashGo,
+			"l.again(*l.dog.until.Load())", "l.again(time.Now().Add(time.Minute))"),
+		one("another watchdog does not know the program", "TestAnotherWatchdogKnowsTheDeadline", childLeashGo,
+			"\tdog.watch(c.Pid())\n", ""),
+		one("a stopped watchdog misses the deadline", "TestAWatchdogThatWasStoppedGoesOn", childDogGo,
+			"\t\tgoOn(w.cmd.Process) // or", "\t\t// or"),
 	)
 
 	execMutants = of("./cmd/spindle/internal/execcmd",
@@ -60,7 +77,33 @@ var (
 		one("a watchdog that knows only the first deadline", "TestTheWatchdogKnowsUntilWhenTheLockIsHeld", execProgramGo,
 			"\t\tp.Allow(until.Add(-p.margin() / 2))\n", ""),
 		one("a program that has all of the lease after a loss", "TestAProgramIsGoneBeforeTheNextOneStarts", execProgramGo,
-			"\tr.program.lose(time.Now())\n", ""),
+			"\tr.program.lose(time.Now())\n\tr.Warn(\"%s is lost", "\tr.Warn(\"%s is lost"),
+		one("a program that reads is left without the terminal", "TestAProgramThatReadsGetsTheTerminalAndGoesOn", execJobGo,
+			"case asksForTerminal(s) && r.lend():", "case false:"),
+		one("exec goes on while its program is stopped", "TestExecStopsWithItsProgram", execJobGo,
+			"case r.Terminal != nil && r.suspend():", "case false:"),
+		one("a program that goes on has lost the terminal", "TestExecStopsWithItsProgram", execJobGo,
+			"if had {", "if false {"),
+		one("a key stops what nobody lets go on", "TestWithoutAShellNobodyIsStoppedByAKey", execJobGo,
+			"case r.Terminal != nil && s == keyStop:", "case false:"),
+		one("a key ends the program and not exec", "TestAKeyEndsExecWithItsProgram", execJobGo,
+			"return interrupt(r.program.Code())", "return nil"),
+		one("a terminal stays as a killed program left it", "TestAKeyEndsExecWithItsProgram", execJobGo,
+			"TakeBack(r.program.Code() > 128)", "TakeBack(false)"),
+		one("a program that is stopped keeps the lock", "TestAProgramThatIsStoppedForALeaseGivesTheLockUp", execJobGo,
+			"\t\tp.stalls = time.Now().Add(r.lease())\n", ""),
+		one("a program that went on counts as stopped", "TestAProgramThatIsStoppedForALeaseGivesTheLockUp", execJobGo,
+			"\tp.stalls = time.Time{}\n", ""),
+		one("heartbeats extend the grace of an unfit program", "TestAProgramThatIsStoppedForALeaseGivesTheLockUp", execDeadlineGo,
+			"\td.final = true\n", ""),
+		one("a signal to end waits until a stopped program goes on", "TestASignalLetsAProgramThatIsStoppedGoOn", execProgramGo,
+			"\tr.program.Continue()\n", ""),
+		one("a program that does not end has all the time", "TestAProgramThatDoesNotEndInTimeIsKilled", execProgramGo,
+			"\t\tr.program.stopBy = time.Now().Add(r.StopTimeout)\n", ""),
+		one("a program goes on without a watchdog", "TestAProgramHasAnotherWatchdogOrEnds", execProgramGo,
+			"\tcase err != nil:\n\t\treturn event{what: unfit, err: fmt.Errorf(\"the watchdog", "\tcase false:\n\t\treturn event{what: unfit, err: fmt.Errorf(\"the watchdog"),
+		one("an unfit program has done it", "TestOnlyAProgramThatSucceedsByItselfHasDoneIt", execMachineGo,
+			" && m.turn.unfit == nil", ""),
 		one("a lock that is released before its program has ended", "TestNoOrderOfEventsStartsAProgramTooLateOrLeavesOne", execMachineGo,
 			"\t\tm.turn.late = true\n\t\treturn m.stop(kill, nil)\n", "\t\tm.turn.late = true\n\t\treturn m.giveUp()\n"),
 	)

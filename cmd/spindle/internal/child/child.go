@@ -124,12 +124,14 @@ func Start(args, env []string, options ...Option) (*Child, error) {
 func (c *Child) live(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	callOff := func() {}
 	if c.whole {
-		defer adopt()() // from before it begins
+		callOff = adopt() // before the program begins
 	}
 	err := c.begin()
 	started <- err
 	if err != nil {
+		callOff()
 		return
 	}
 	c.await()
@@ -140,6 +142,7 @@ func (c *Child) live(started chan<- error) {
 			c.strays = endOrphans(c.Pid())
 		}
 	}
+	callOff()
 	c.leash.drop()
 	close(c.done)
 }

@@ -22,7 +22,12 @@ func adopt() (callOff func()) {
 		return func() {}
 	}
 	adopts.Store(true)
-	return reap()
+	stop := reap()
+	return func() {
+		adopts.Store(false)
+		_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) // or nobody would wait for what comes later
+		stop()
+	}
 }
 
 var adopts atomic.Bool

@@ -1,0 +1,148 @@
+package child
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/trial"
+)
+
+// wrote waits for a file that a program writes, and returns the number in it.
+func wrote(t *testing.T, path string) (n int) {
+	require.Eventually(t, func() bool {
+		b, _ := os.ReadFile(path)
+		n, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+		return n != 0
+	}, 10*time.Second, time.Millisecond, path)
+	return n
+}
+
+// stray is a program that leaves a process outside its group, and ends.
+func stray(path string) []string {
+	return []string{"sh", "-c", "setsid sh -c 'echo $$ >" + path + "; exec sleep 1000' & while ! [ -s " + path + " ]; do sleep 0.01; done"}
+}
+
+func TestWhatHasLeftTheGroupEndsWithTheProgram(t *testing.T) {
+	for _, whole := range []bool{true, false} {
+		file := filepath.Join(t.TempDir(), "stray")
+		options := []Option{Apart}
+		if whole {
+			options = append(options, Whole)
+		}
+		c, err := Start(stray(file), os.Environ(), options...)
+		require.NoError(t, err)
+		<-c.Done()
+		left := wrote(t, file)
+		if whole {
+			assert.Equal(t, 1, c.Strays())
+			assert.Empty(t, born(left), "nobody has waited for it")
+			continue
+		}
+		assert.Zero(t, c.Strays())
+		assert.NotEmpty(t, born(left))
+		_ = syscall.Kill(left, syscall.SIGKILL)
+	}
+}
+
+// What another child leaves behind is not the program's, whose end kills nothing else that this process has started.
+func TestTheEndOfAProgramSparesOtherChildren(t *testing.T) {
+	dir := t.TempDir()
+	other, err := Start([]string{"sh", "-c", "echo $$ >" + dir + "/other; exec sleep 1000"}, os.Environ(), Apart)
+	require.NoError(t, err)
+	n := wrote(t, dir+"/other")
+	c, err := Start(stray(dir+"/stray"), os.Environ(), Apart, Whole)
+	require.NoError(t, err)
+	<-c.Done()
+	assert.NotEmpty(t, born(n))
+	assert.Equal(t, 1, c.Strays())
+	other.Kill()
+	<-other.Done()
+}
+
+func TestWhatHasAllTheMarksIsKilled(t *testing.T) {
+	dir := t.TempDir()
+	start := func(name string, env ...string) (*Child, int) {
+		c, err := Start([]string{"sh", "-c", "echo $$ >" + dir + "/" + name + "; exec sleep 1000"}, append(os.Environ(), env...), Apart)
+		require.NoError(t, err)
+		return c, wrote(t, dir+"/"+name)
+	}
+	marks := []string{"MARK=" + dir, "TERM=1"}
+	marked, _ := start("marked", marks...)
+	other, n := start("other", marks[0], "TERM=2")
+	assert.True(t, KillMarked(marks...))
+	<-marked.Done()
+	assert.Equal(t, 128+int(syscall.SIGKILL), marked.Code())
+	assert.False(t, KillMarked(marks...), "nothing is left")
+	assert.NotEmpty(t, born(n), "it is of another term")
+	assert.False(t, KillMarked(), "no mark is everybody's")
+	other.Kill()
+	<-other.Done()
+}
+
+// Another watchdog has the deadline of the one that was killed.
+func TestAnotherWatchdogKnowsTheDeadline(t *testing.T) {
+	acted := filepath.Join(t.TempDir(), "acted")
+	trial.NothingLeft(t, func() {
+		c, err := Start([]string{"sleep", "1000"}, os.Environ(), Apart, Watched(time.Now().Add(time.Hour), os.Environ(), watching, acted))
+		require.NoError(t, err)
+		c.Allow(time.Now().Add(2 * time.Second))
+		require.NoError(t, c.leash.dog.cmd.Process.Kill())
+		<-c.Unwatched()
+		another, err := c.Rewatch()
+		require.NoError(t, err)
+		assert.True(t, another)
+		began := time.Now()
+		<-c.Done()
+		assert.Less(t, time.Since(began), 5*time.Second)
+		assert.Equal(t, 128+int(syscall.SIGKILL), c.Code())
+		another, err = c.Rewatch()
+		require.NoError(t, err)
+		assert.False(t, another, "it has ended")
+	})
+}
+
+// A watchdog that somebody has stopped goes on at the next deadline, and none is left of a program that has ended.
+func TestAWatchdogThatWasStoppedGoesOn(t *testing.T) {
+	acted := filepath.Join(t.TempDir(), "acted")
+	trial.NothingLeft(t, func() {
+		c, err := Start([]string{"sleep", "1000"}, os.Environ(), Apart, Watched(time.Now().Add(time.Hour), os.Environ(), watching, acted))
+		require.NoError(t, err)
+		dog := c.leash.dog.cmd.Process.Pid
+		require.NoError(t, syscall.Kill(dog, syscall.SIGSTOP))
+		c.Allow(time.Now().Add(100 * time.Millisecond))
+		<-c.Done()
+		assert.Equal(t, 128+int(syscall.SIGKILL), c.Code())
+
+		c, err = Start([]string{"sleep", "1000"}, os.Environ(), Apart, Watched(time.Now().Add(time.Hour), os.Environ(), watching, acted))
+		require.NoError(t, err)
+		dog = c.leash.dog.cmd.Process.Pid
+		require.NoError(t, syscall.Kill(dog, syscall.SIGSTOP))
+		c.Kill()
+		<-c.Done()
+		assert.Eventually(t, func() bool { return born(dog) == "" }, 10*time.Second, time.Millisecond, "a stopped watchdog is left")
+	})
+}
+
+// A stop is known until the program goes on.
+func TestWhetherAProgramIsStoppedIsKnown(t *testing.T) {
+	c, err := Start([]string{"sleep", "1000"}, os.Environ(), Apart)
+	require.NoError(t, err)
+	assert.Nil(t, c.Stopped())
+	c.Signal(syscall.SIGSTOP)
+	<-c.Changed()
+	assert.Equal(t, os.Signal(syscall.SIGSTOP), c.Stopped())
+	c.Continue()
+	<-c.Changed()
+	assert.Nil(t, c.Stopped())
+	c.Signal(syscall.SIGTERM)
+	<-c.Done()
+	assert.Equal(t, 128+int(syscall.SIGTERM), c.Code())
+}
