@@ -23,6 +23,11 @@ const (
 	serveHistoryGo = "cmd/spindle/internal/serve/history.go"
 	serveMetricsGo = "cmd/spindle/internal/serve/metrics.go"
 	cliGuardGo     = "cmd/spindle/internal/cli/guard.go"
+	cliFolderGo    = "cmd/spindle/internal/cli/folder.go"
+	execNoticesGo  = "cmd/spindle/internal/execcmd/notices.go"
+	hooksGo        = "cmd/spindle/internal/hooks/hooks.go"
+	probeGo        = "cmd/spindle/internal/probe/probe.go"
+	systemdGo      = "cmd/spindle/internal/systemd/systemd.go"
 	cliPruneGo     = "cmd/spindle/internal/cli/prune.go"
 	cliWatchGo     = "cmd/spindle/internal/cli/watch.go"
 	doctorReadsGo  = "doctor/reads.go"
@@ -83,7 +88,7 @@ var (
 		one("exec goes on while its program is stopped", "TestExecStopsWithItsProgram", execJobGo,
 			"case r.Terminal != nil && r.suspend():", "case false:"),
 		one("a program that goes on has lost the terminal", "TestExecStopsWithItsProgram", execJobGo,
-			"if had {", "if false {"),
+			"if had {", "if had && r.program == nil {"),
 		one("a key stops what nobody lets go on", "TestWithoutAShellNobodyIsStoppedByAKey", execJobGo,
 			"case r.Terminal != nil && s == keyStop:", "case false:"),
 		one("a key ends the program and not exec", "TestAKeyEndsExecWithItsProgram", execJobGo,
@@ -104,6 +109,8 @@ var (
 			"\tcase err != nil:\n\t\treturn event{what: unfit, err: fmt.Errorf(\"the watchdog", "\tcase false:\n\t\treturn event{what: unfit, err: fmt.Errorf(\"the watchdog"),
 		one("an unfit program has done it", "TestOnlyAProgramThatSucceedsByItselfHasDoneIt", execMachineGo,
 			" && m.turn.unfit == nil", ""),
+		one("a loss that is said again and again", "TestALossIsSaidOnceWhenTheProgramMustEnd", execNoticesGo, " || h == r.noticed.lost {", " {"),
+		one("a program that outlives its lock silently", "TestAProgramThatOutlivesItsLockIsSaidOnce", execNoticesGo, "!d.kill.IsZero() && !now.Before(d.until)", "false"),
 		one("a lock that is released before its program has ended", "TestNoOrderOfEventsStartsAProgramTooLateOrLeavesOne", execMachineGo,
 			"\t\tm.turn.late = true\n\t\treturn m.stop(kill, nil)\n", "\t\tm.turn.late = true\n\t\treturn m.giveUp()\n"),
 	)
@@ -117,8 +124,23 @@ var (
 			"\t\t\treturn nil // it was ended\n\t\t}\n\t\tm.failed = true\n", "\t\t\treturn nil // it was ended\n\t\t}\n"),
 		one("an unsettled lock is released", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", guardMachineGo,
 			"\tcase unsettled:\n\t\tactions = append(actions, abandon)\n", "\tcase unsettled:\n\t\tactions = append(actions, release)\n"),
+		one("a loss that nobody hears of", "TestAnObserverHearsOfEachChange", guardGo, "\t\tg.Observer.Lost(m.err)\n", ""),
+		one("a loop that is not asked", "TestTheLoopAnswersWhateverItWaitsFor", guardGo, "\t\tcase <-g.Asks:\n", ""),
 		one("a service that is activated after a stop", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", guardMachineGo,
 			"\t\tcase m.stopping:\n\t\t\treturn m.giveUp()\n", ""),
+	)
+
+	hooksMutants = of("./cmd/spindle/internal/hooks",
+		one("two hooks of a kind run at a time", "TestAtMostOneHookOfAKindRunsAtATime", hooksGo, "if h.running[k] {", "if false {"),
+		one("the end waits for hooks for ever", "TestTheEndWaitsForHooksOnlyAsLongAsTheyMayRun", hooksGo, "\tcase <-stop:\n", ""),
+	)
+
+	probeMutants = of("./cmd/spindle/internal/probe",
+		one("a loop that hangs is alive", "TestAProcessIsAliveAsLongAsItsLoopAnswersWithinASecond", probeGo, "\tcase <-limit.C:\n", "\tcase <-limit.C:\n\t\treturn true\n"),
+	)
+
+	systemdMutants = of("./cmd/spindle/internal/systemd",
+		one("a status that is an assignment of its own", "TestAStatusIsOneLine", systemdGo, "if strconv.IsGraphic(r) {", "if true {"),
 	)
 
 	serveMutants = of("./cmd/spindle/internal/serve",
@@ -129,7 +151,7 @@ var (
 		one("more terms change than there are", "TestTermsThatWereMergedReachThePagesThatAreOpen", serveHistoryGo,
 			"\tt.tail = min(t.tail, len(k.terms)) // ", "\t// "),
 		one("a table that was never read is up", "TestATableThatWasNeverReadIsNotUp", serveMetricsGo,
-			"if s.looked.IsZero() || s.stale() != nil {", "if s.stale() != nil {"),
+			"if s.stale() != nil {\n\t\tall.add(descUp", "if !s.looked.IsZero() && s.stale() != nil {\n\t\tall.add(descUp"),
 	)
 
 	cliMutants = of("./cmd/spindle/internal/cli",
@@ -141,6 +163,9 @@ var (
 			"\tt = patient(t, o.timeout)\n", "\tt = patient(t, o.timeout)\n\tctx, cancel := context.WithTimeout(ctx, o.timeout)\n\tdefer cancel()\n"),
 		one("a request of prune without a timeout", "TestARequestOfPruneThatIsNotAnsweredEndsIt", cliPruneGo,
 			"\tt = patient(t, o.timeout)\n", ""),
+		one("a lock file in a folder that others can write to", "TestNoOtherUserHasAHandInTheFolderOfTheLockFile", cliFolderGo,
+			"&0o022 != 0", "&0o002 != 0"),
+		one("a lock file in another user's folder", "TestNoOtherUserHasAHandInTheFolderOfTheLockFile", cliFolderGo, "case owner(info) != a.uid:", "case false:"),
 		one("a guard that leaves its watchdog", "TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted", cliGuardGo,
 			"if dog := g.watchdog(); dog != nil {", "if dog := g.watchdog(); dog != nil && g.failures < 0 {"),
 	)
@@ -156,5 +181,6 @@ var (
 			"case worst > 0:\n\t\treturn \"\", broken(\"a strong", "case worst > time.Second:\n\t\treturn \"\", broken(\"a strong"),
 	)
 
-	commandMutants = slices.Concat(childMutants, execMutants, guardMutants, serveMutants, cliMutants, doctorMutants, watchMutants)
+	commandMutants = slices.Concat(childMutants, execMutants, guardMutants, hooksMutants, probeMutants, systemdMutants, serveMutants, cliMutants, doctorMutants,
+		watchMutants)
 )

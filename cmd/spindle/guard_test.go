@@ -185,7 +185,7 @@ func guardPair(t *testing.T, e *emulator.Emulator, seed uint64) {
 		p, err := network.NewLink(e.Addr())
 		require.NoError(t, err)
 		t.Cleanup(p.Close)
-		m := &machine{t: t, dir: dir, name: name, net: p, env: append(os.Environ(), "SPINDLE_DB="+path, "SPANNER_EMULATOR_HOST="+p.Addr(), "TMPDIR="+dir)}
+		m := &machine{t: t, dir: dir, name: name, net: p, env: append(os.Environ(), "SPINDLE_DB="+path, "SPANNER_EMULATOR_HOST="+p.Addr(), "TMPDIR="+dir, "RUNTIME_DIRECTORY="+dir)}
 		m.start()
 		t.Cleanup(func() {
 			p.Mend()

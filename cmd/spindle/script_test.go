@@ -127,7 +127,9 @@ func setUp(env *testscript.Env) error {
 	})
 	env.Setenv("SPINDLE_EMULATOR", os.Getenv("SPINDLE_EMULATOR"))
 	env.Setenv("GORACE", os.Getenv("GORACE"))
-	return nil
+	run := filepath.Join(env.WorkDir, ".run")
+	env.Setenv("RUNTIME_DIRECTORY", run)
+	return os.Mkdir(run, 0o700)
 }
 
 // abort ends all processes that have a variable in their environment; those in Go print their goroutines first.
@@ -181,7 +183,7 @@ func pid(ts *testscript.TestScript, name string) int {
 // signalProcess sends a signal: signal KILL 0, signal TERM pidfile.
 func signalProcess(ts *testscript.TestScript, neg bool, args []string) {
 	signals := map[string]syscall.Signal{"KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT,
-		"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "USR1": syscall.SIGUSR1}
+		"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "USR1": syscall.SIGUSR1}
 	n := pid(ts, args[1])
 	ts.Check(syscall.Kill(n, signals[args[0]]))
 	if args[0] == "STOP" {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/systemd"
 	"github.com/spindle-lock/spindle/ddl"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
@@ -109,6 +110,8 @@ const (
 	lockVariable  = "SPINDLE_LOCK"
 	tokenVariable = "SPINDLE_TOKEN"
 	keyVariable   = "SPINDLE_KEY"
+
+	reasonVariable = "SPINDLE_REASON" // to hooks
 )
 
 // environment is what a program under the lock gets: this process's environment, the lock's name, table and database,
@@ -117,7 +120,10 @@ func (x *competitor) environment(token table.Token) []string {
 	if x.own == nil {
 		return os.Environ() // in a watchdog: its parent has removed them
 	}
-	taken := map[string]bool{lockVariable: true, tokenVariable: true, keyVariable: true, "SPINDLE_DB": true, "SPINDLE_TABLE": true}
+	taken := map[string]bool{lockVariable: true, tokenVariable: true, keyVariable: true, reasonVariable: true, "SPINDLE_DB": true, "SPINDLE_TABLE": true}
+	for _, name := range systemd.Variables {
+		taken[name] = true
+	}
 	x.own.VisitAll(func(f *pflag.Flag) {
 		if x.set.Lookup(f.Name) == nil && hasVariable(f) {
 			taken[variable(f)] = true

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -46,6 +47,7 @@ func runWatchdog(args []string) (code int) {
 		g := &guarding{competitor: lock, deactivate: args[7]}
 		g.renew, _ = time.ParseDuration(args[5])
 		g.confirm, _ = strconv.Atoi(args[6])
+		g.stuckHook = args[8:]
 		child.Watch(g.duty)
 	case "exec":
 		x := &execution{competitor: lock}
@@ -65,9 +67,17 @@ func (g *guarding) duty(a child.Act) {
 	case child.Late:
 		g.complain("%s: guard stands still: its watchdog deactivates the service", g.name)
 	}
-	for err := g.switchOff(context.Background()); err != nil; err = g.switchOff(context.Background()) {
+	var once sync.Once
+	stuck := func(err error) { once.Do(func() { g.detachHook(err) }) }
+	late := func(err error) {
+		if a.Why != child.Told { // else guard knows how long it waits, and runs the hook
+			stuck(err)
+		}
+	}
+	for err := g.switchOff(context.Background(), late); err != nil; err = g.switchOff(context.Background(), late) {
 		if !a.Tell(err) {
 			g.complain("%s: THE SERVICE COULD NOT BE DEACTIVATED, trying again: %v", g.name, err)
+			stuck(err)
 		}
 		time.Sleep(guard.Pause(g.renew))
 	}

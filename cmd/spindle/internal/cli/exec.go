@@ -15,7 +15,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const execHelp = `Exec waits for a lock, and runs CMD while it holds the lock. CMD is run
+var execHelp = `Exec waits for a lock, and runs CMD while it holds the lock. CMD is run
 directly, not by a shell, in a process group of its own. Its environment has
   SPINDLE_LOCK   the lock's name
   SPINDLE_TOKEN  the fencing token of this term: a number that only grows
@@ -70,6 +70,10 @@ exec was killed. Against both, send SPINDLE_TOKEN with each write, and have the
 receiver refuse any token smaller than one it has seen.
 
 As PID 1 of a container, exec waits for orphans, as an init does.
+` + reportsHelp("exec", "if it holds the lock") + `
+--on-lost also runs when CMD must end because the lock is nearly lost.
+--on-stuck runs when CMD's group was killed and is not gone at the lock's
+deadline: it may run beside the next holder's CMD.
 
 Exit codes:
   CMD's own, or 128 plus the number of the signal that ended it, and
@@ -90,6 +94,7 @@ type execution struct {
 	stop    time.Duration // how long the program may take to end, or 0
 	once    once
 	args    []string
+	reports reports
 
 	rival elect.Candidate
 	found narrator
@@ -136,6 +141,7 @@ func newExec(o *common) *cobra.Command {
 	f.DurationVar(&x.wait, "wait", 0, "give up if the lock is not acquired in this time (default: never)")
 	f.BoolVar(&x.restart, "restart", false, "compete again whenever CMD has ended or the lock was lost")
 	x.once.flags(f)
+	x.reports.flags(f, "when CMD was killed and is not gone at the lock's deadline")
 	return c
 }
 
@@ -156,11 +162,14 @@ func (x *execution) run(ctx context.Context) error {
 	if err := x.checkOnce(); err != nil {
 		return err
 	}
-	if x.try { // whoever wants it now or never does not wait for a database that hangs
+	if err := x.reports.check(); err != nil {
+		return err
+	}
+	if x.try { // who wants it now or never does not wait for a database that hangs
 		x.timeout = min(x.timeout, elect.Attempt(x.lease))
 	}
 	signals := execcmd.Signals()
-	surviveReaders()
+	outliveReaders()
 	child.ReapAsInit()
 	db, err := x.open(spindle.ClientOptions(x.lease)...)
 	if err != nil {
@@ -174,6 +183,10 @@ func (x *execution) run(ctx context.Context) error {
 	if err := child.Find(x.args[0]); err != nil {
 		return codeOf(err) // a candidate that can't do the work must not keep others from it
 	}
+	if err := x.reports.begin(&x.competitor, &x.rival); err != nil {
+		return err
+	}
+	defer func() { x.reports.end(execcmd.UntilEnding(signals)) }()
 	began := time.Now()
 	if x.doesOnce() {
 		x.beginOnce()
@@ -193,10 +206,12 @@ func (x *execution) run(ctx context.Context) error {
 		Wait: x.wait, Waited: time.Since(began), Trouble: x.trouble,
 		Once: x.doesOnce(), Handover: x.handover, Restart: x.restart,
 		Signals: signals, StopTimeout: x.stop, Say: x.say, Warn: x.complain,
+		Asks: x.reports.asks, Notices: execcmd.Notices{Ending: x.reports.ending, Lost: x.reports.lost, Stuck: x.reports.runsOn},
 	}
 	if t := child.OpenTerminal(); t != nil {
 		e.Terminal = t
 	}
+	x.reports.compete()
 	if end := e.Run(ctx); end != (execcmd.End{}) {
 		return &exit{end.Code, end.Err}
 	}
@@ -231,6 +246,7 @@ func (x *execution) Try(ctx context.Context) (elect.Step, *execcmd.End) {
 	case x.try:
 		return step, &execcmd.End{Code: notInTime, Err: fmt.Errorf("%s was not acquired: %w", x.name, whyNot(step))}
 	}
+	x.reports.waits(step)
 	x.found.tell(step)
 	return step, nil
 }
@@ -246,6 +262,8 @@ func whyNot(step elect.Step) error {
 func (x *execution) Begin(t *elect.Term) {
 	x.token = t.Token()
 	x.say("holding %s, token %v", x.name, t.Token())
+	x.reports.acquired(t)
+	x.reports.does(true, "holding %s, token %v: %s runs", x.name, t.Token(), x.args[0])
 	t.Jeopardy = func(err error) {
 		x.complain("jeopardy: %s is still held, but only for %s unless a heartbeat gets through: %v", x.name, short(t.Left()), err)
 	}
@@ -253,7 +271,12 @@ func (x *execution) Begin(t *elect.Term) {
 }
 
 // Over implements execcmd.Job.
-func (x *execution) Over() { x.token = 0 }
+func (x *execution) Over() {
+	x.token = 0
+	x.reports.over()
+	x.reports.ranOut()
+	x.reports.does(false, "%s is not held any more", x.name)
+}
 
 // Start implements execcmd.Job.
 func (x *execution) Start(t *elect.Term, until time.Time) (execcmd.Program, error) {

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +16,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const guardHelp = `Guard keeps a service active on the machine that holds a lock, and inactive on
+var guardHelp = `Guard keeps a service active on the machine that holds a lock, and inactive on
 all others. The service belongs to an init system, or is anything else that
 commands can start and stop. /bin/sh runs the commands. Their environment has
 SPINDLE_LOCK (the lock's name), SPINDLE_DB and SPINDLE_TABLE; that of --activate
@@ -47,8 +44,9 @@ and counts as failed: while active it may take half of what is left of the
 lease, on standby a whole lease. It does not run while the service is being
 activated or deactivated.
 
-SIGTERM and SIGINT end guard, once the service is inactive and the lock
-released. A second one ends it at once.
+SIGTERM, SIGINT and SIGHUP end guard, once the service is inactive and the lock
+released. A second SIGTERM or SIGINT ends it at once. Under nohup guard ignores
+SIGHUP.
 
 While the service may be active, guard has a watchdog process. If guard is
 killed, even with SIGKILL, the watchdog deactivates the service at once, and
@@ -61,7 +59,13 @@ that does.
 Only one guard on a machine takes care of a service: a second one with the same
 lock, the same --deactivate and the same directory waits until the first, and
 its watchdog, have ended. So --deactivate never runs twice at once, and never
-after the next activation.
+after the next activation. They know of each other by a file in a folder that
+only their user can write to: $RUNTIME_DIRECTORY; root's /run/spindle, or
+$XDG_RUNTIME_DIR; or else one in the folder for temporary files.
+` + reportsHelp("guard", "if the service is active here") + `
+--on-stuck runs when a deactivation fails or takes too long, and then not again
+until one has succeeded. If guard is dead or stopped, its watchdog runs it. It
+can reset the machine, say.
 
 Exit codes:
   0    it was told to end, and the service is inactive
@@ -77,7 +81,9 @@ type guarding struct {
 	renew, activation                 time.Duration
 	failures, confirm, unhealthy      int
 
-	single *child.Single // or nil
+	reports   reports
+	stuckHook []string      // in a watchdog: the token, the time limit and the command of --on-stuck
+	single    *child.Single // or nil
 
 	mu   sync.Mutex // guards the rest
 	term *elect.Term
@@ -107,6 +113,7 @@ func newGuard(o *common) *cobra.Command {
 	f.IntVar(&g.confirm, "confirm", 3, "the confirmation, as a multiple of --renew: how long to wait before the activation, after a takeover from a dead holder")
 	f.IntVar(&g.unhealthy, "unhealthy", 1, "how many health checks in a row must fail before an active machine gives the lock up")
 	f.DurationVar(&g.activation, "activation", 90*time.Second, "how long an activation may take")
+	g.reports.flags(f, "when a deactivation fails or takes too long, once until one succeeds")
 	return c
 }
 
@@ -126,7 +133,7 @@ func (g *guarding) check() error {
 	case g.activation <= 0:
 		return misuse("--activation %v: must be positive", g.activation)
 	}
-	return nil
+	return g.reports.check()
 }
 
 func (g *guarding) run(ctx context.Context) error {
@@ -136,9 +143,9 @@ func (g *guarding) run(ctx context.Context) error {
 	if err := g.check(); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	outliveReaders()
+	ctx, stop := untilEnded(ctx)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends it at once
 	lease := g.renew * time.Duration(g.failures)
 	db, err := g.open(spindle.ClientOptions(lease)...)
 	if err != nil {
@@ -150,6 +157,11 @@ func (g *guarding) run(ctx context.Context) error {
 		return err
 	}
 	candidate.Promise.Kind = table.Guard
+	if err := g.reports.begin(&g.competitor, &candidate); err != nil {
+		return err
+	}
+	defer g.reports.end(nil) // last: the next guard need not wait for hooks
+	context.AfterFunc(ctx, func() { g.reports.ending(nil) })
 	if err := g.verify(ctx, db.client()); err != nil {
 		return err
 	}
@@ -160,11 +172,13 @@ func (g *guarding) run(ctx context.Context) error {
 		defer g.single.End()
 	}
 	found := narrator{competitor: &g.competitor}
+	g.reports.looping()
 	service := guard.Guard{
 		Candidate: candidate, Service: g, Renew: g.renew, Confirm: g.confirm, Unhealthy: g.unhealthy, Activation: g.activation, Handover: g.handover,
-		Say:  func(format string, args ...any) { g.say("%s: "+format, append([]any{g.name}, args...)...) },
-		Warn: func(format string, args ...any) { g.complain("%s: "+format, append([]any{g.name}, args...)...) },
-		Seen: found.tell,
+		Say:      func(format string, args ...any) { g.say("%s: "+format, append([]any{g.name}, args...)...) },
+		Warn:     func(format string, args ...any) { g.complain("%s: "+format, append([]any{g.name}, args...)...) },
+		Seen:     func(step elect.Step) { g.reports.waits(step); found.tell(step) },
+		Observer: g, Asks: g.reports.asks,
 	}
 	service.Run(ctx)
 	return nil
@@ -181,6 +195,19 @@ func (g *guarding) Activate(ctx context.Context, t *elect.Term) error {
 
 // Deactivate implements guard.Service.
 func (g *guarding) Deactivate(ctx context.Context) error {
+	stop := whenLate(ctx, g.reports.runsOn) // the command may not end, even though it was killed
+	err := g.turnOff(ctx)
+	stop()
+	if err == nil {
+		g.reports.ranOut()
+	} else if ctx.Err() == nil {
+		g.reports.runsOn(err)
+	}
+	return err
+}
+
+// turnOff lets the watchdog deactivate, or does so itself if there is none.
+func (g *guarding) turnOff(ctx context.Context) error {
 	if dog := g.watchdog(); dog != nil {
 		err := dog.Finish(ctx)
 		if err == nil || errors.Is(err, child.ErrGone) {
@@ -190,19 +217,54 @@ func (g *guarding) Deactivate(ctx context.Context) error {
 			return err
 		}
 	}
-	return g.switchOff(ctx)
+	return g.switchOff(ctx, g.reports.runsOn)
 }
 
-// switchOff runs the command that deactivates.
-func (g *guarding) switchOff(ctx context.Context) error {
+// switchOff runs the command that deactivates. It calls late if the command takes too long.
+func (g *guarding) switchOff(ctx context.Context, late func(error)) error {
 	limit := guard.Deactivation(g.renew, g.confirm)
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	stop := whenLate(limited, late)
+	defer stop()
 	err := g.shell(limited, g.deactivate, 0, child.Leaving)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		return fmt.Errorf("killed after %v: %w", limit, err)
 	}
 	return err
+}
+
+// whenLate calls f if the deadline of ctx passes before stop is called. Nothing of that goes on once stop has returned.
+func whenLate(ctx context.Context, f func(error)) (stop func()) {
+	over := make(chan struct{})
+	notYet := context.AfterFunc(ctx, func() {
+		defer close(over)
+		if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
+			f(fmt.Errorf("the deactivation takes too long: %w", err))
+		}
+	})
+	return sync.OnceFunc(func() {
+		if !notYet() {
+			<-over
+		}
+	})
+}
+
+// Elected implements guard.Observer.
+func (g *guarding) Elected(t *elect.Term) { g.reports.acquired(t) }
+
+// Lost implements guard.Observer.
+func (g *guarding) Lost(why error) { g.reports.lost(why) }
+
+// Over implements guard.Observer.
+func (g *guarding) Over() { g.reports.over() }
+
+// Changed implements guard.Observer.
+func (g *guarding) Changed(s guard.State) {
+	if s == guard.Competing {
+		g.reports.ready()
+	}
+	g.reports.does(s == guard.Working, "%s", s)
 }
 
 // Check implements guard.Service.
@@ -217,7 +279,11 @@ func (g *guarding) Check(ctx context.Context, role guard.Role) error {
 	if g.healthcheck == "" {
 		return nil
 	}
-	return g.shell(ctx, g.healthcheck+" "+string(role), 0)
+	err := g.shell(ctx, g.healthcheck+" "+string(role), 0)
+	if err != nil && role == guard.Standby && ctx.Err() == nil {
+		g.reports.does(false, "on standby: not competing, as the health check failed: %v", err)
+	}
+	return err
 }
 
 // shell runs a command in a process group of its own, all of which is killed when ctx ends.

@@ -7,8 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -45,10 +43,6 @@ func (j *journal) log(level slog.Level, text string, about ...slog.Attr) {
 	}
 	_, _ = io.WriteString(j.out, line)
 }
-
-// surviveReaders keeps this process from being killed at its next message when nobody reads them any more. The signal is
-// caught and not ignored: its programs would inherit that.
-func surviveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // complain tells people what went wrong.
 func complain(format string, args ...any) {

@@ -55,6 +55,9 @@ func Main(args []string) int {
 	switch {
 	case len(args) > 0 && args[0] == watchdogCommand:
 		return runWatchdog(args[1:])
+	case len(args) > 0 && args[0] == hookCommand:
+		runDetached(args[1:])
+		return 0
 	case len(args) > 0 && args[0] == child.Behind:
 		child.Pass(args[1:])
 		return child.CannotRun

@@ -113,6 +113,7 @@ func (s *serving) run(ctx context.Context) error {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	stderr.timed = true
+	outliveReaders()
 	server := s.server(db, excluded)
 	answered := make(chan error, 1)
 	go func() { answered <- serve.Serve(ctx, on, s.guarded(on.Addr(), server)) }() // while the database may be away

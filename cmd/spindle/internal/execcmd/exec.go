@@ -76,6 +76,9 @@ type Exec struct {
 
 	Say  func(format string, args ...any) // what happens
 	Warn func(format string, args ...any) // what went wrong
+
+	Notices Notices
+	Asks    <-chan struct{} // received from for as long as Run goes on, so that others know that it does; or nil
 }
 
 // Signals returns those that exec obeys, or passes on to the program. They do not end this process any more.
@@ -114,6 +117,7 @@ type runner struct {
 	term    *holding  // while the lock is held, or nil
 	began   time.Time // of the last term
 	program *process  // while it runs, or nil
+	noticed noticed
 }
 
 // await waits for an event. A signal, and the end of the wait, come before what else has happened by then: the program must
@@ -138,6 +142,7 @@ func (r *runner) await() (all []event) {
 		last = r.rewatch()
 	case <-r.keys():
 		r.heedKey()
+	case <-r.Asks:
 	}
 	for len(r.Signals) > 0 {
 		all = append(all, got(<-r.Signals))
@@ -175,6 +180,7 @@ func (r *runner) heed(e event) {
 
 // handle does what an event asks for, and handles what comes of that.
 func (r *runner) handle(e event) {
+	r.notice(e)
 	for _, a := range r.m.on(e) {
 		r.handle(r.do(a))
 	}

@@ -111,7 +111,7 @@ func (r *runner) release(how deed) event {
 		return r.forget(h)
 	}
 	defer r.over(h)
-	err := r.giveBack(h.Term, how)
+	err := r.giveBack(h, how)
 	if by != "" {
 		r.Candidate.GaveWay(h.Term, err == nil, by)
 	}
@@ -133,6 +133,7 @@ func (r *runner) forget(h *holding) event {
 	defer r.over(h)
 	why := h.cause()
 	h.End(why)
+	r.noticeLoss(h, why)
 	return event{what: lost, err: why}
 }
 
@@ -143,7 +144,8 @@ func (r *runner) over(h *holding) {
 }
 
 // giveBack releases the lock, and in the same commit records what was to be done once, if it is done.
-func (r *runner) giveBack(t *elect.Term, how deed) error {
+func (r *runner) giveBack(h *holding, how deed) error {
+	t := h.Term
 	ctx, done, outcome := context.Background(), r.Job.Done(), ""
 	var err error
 	switch how {
@@ -161,6 +163,7 @@ func (r *runner) giveBack(t *elect.Term, how deed) error {
 		r.Say("released %s%s", r.name(), outcome)
 		return nil
 	case errors.Is(err, table.ErrSuperseded):
+		r.noticeLoss(h, err)
 		return fmt.Errorf("%s was taken away before it could be released", r.name())
 	case how == recordDone && t.Recorded(ctx, done.Key): // only the reply was lost, again and again
 		r.Say("left %s to expire%s", r.name(), outcome)

@@ -50,6 +50,9 @@ type Guard struct {
 	Warn func(format string, args ...any) // what went wrong
 	Seen func(elect.Step)                 // what came of looking at the lock
 
+	Observer Observer        // or nil
+	Asks     <-chan struct{} // received from for as long as the loop runs, so that others know that it does; or nil
+
 	m      machine
 	events chan message
 
@@ -61,6 +64,7 @@ type Guard struct {
 	finished chan struct{}      // closed when that has ended
 	number   int                // of the command
 	retry    bool               // the command was a deactivation that failed
+	last     State              // that the observer knows
 	withdraw context.CancelFunc // ends competing
 	asked    table.Request      // to hand over the present term
 	over     chan struct{}      // closed when Run ends
@@ -99,6 +103,9 @@ func Pause(renew time.Duration) time.Duration { return renew / 2 }
 func (g *Guard) Run(ctx context.Context) {
 	g.events = make(chan message, 8)
 	g.over = make(chan struct{})
+	if g.Observer == nil {
+		g.Observer = nobody{}
+	}
 	defer g.all.Wait()
 	defer close(g.over)
 	asked := ctx.Done()
@@ -109,14 +116,25 @@ func (g *Guard) Run(ctx context.Context) {
 			}
 			g.do(a)
 		}
-		select {
-		case m = <-g.events:
-		case <-asked:
+		if m = g.await(asked); asked != nil && m.event == stopAsked {
 			asked = nil
-			if m = (message{event: stopAsked}); g.Handover && g.m.service == active {
+			if g.Handover && g.m.service == active {
 				g.announce(g.term, m)
-				m = <-g.events
+				m = g.await(nil)
 			}
+		}
+	}
+}
+
+// await waits for the next event.
+func (g *Guard) await(asked <-chan struct{}) message {
+	for {
+		select {
+		case m := <-g.events:
+			return m
+		case <-asked:
+			return message{event: stopAsked}
+		case <-g.Asks:
 		}
 	}
 }
@@ -127,6 +145,7 @@ func (g *Guard) heed(m message) []action {
 	case electedDead, electedFree:
 		g.begin(m.term)
 		g.Say("holding the lock, token %d", m.term.Token())
+		g.Observer.Elected(m.term)
 	case confirmed:
 		if m.term != g.term {
 			return nil
@@ -141,6 +160,7 @@ func (g *Guard) heed(m message) []action {
 			return nil
 		}
 		g.Warn("the lock is lost: %v", m.err)
+		g.Observer.Lost(m.err)
 		g.leave()
 	case handedOver:
 		if m.term != g.term {
@@ -164,6 +184,7 @@ func (g *Guard) heed(m message) []action {
 	default:
 		g.role.Store(Role(""))
 	}
+	g.tellState()
 	return actions
 }
 
@@ -260,6 +281,7 @@ func (g *Guard) leave() {
 	g.term = nil
 	g.unkeep()
 	<-g.kept
+	g.Observer.Over()
 }
 
 // keep sends heartbeats, and checks the service before them.

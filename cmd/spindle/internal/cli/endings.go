@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// untilEnded returns a ctx that ends at SIGTERM, SIGINT or SIGHUP. A second SIGTERM or SIGINT then ends this process at once.
+// SIGHUP does not: a terminal that is closed sends it more than once, and some init systems send it beside SIGTERM. Under
+// nohup it is ignored, and stays so.
+func untilEnded(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if !signal.Ignored(syscall.SIGHUP) {
+		hangUp := make(chan os.Signal, 1)
+		signal.Notify(hangUp, syscall.SIGHUP)
+		go func() {
+			for range hangUp {
+				cancel()
+			}
+		}()
+	}
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-asked
+		signal.Stop(asked)
+		cancel()
+	}()
+	return ctx, cancel
+}
+
+// outliveReaders lets this process go on when its output has no reader any more. The signal is caught and not ignored:
+// programs inherit what is ignored.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -1,0 +1,166 @@
+//go:build unix
+
+package execcmd
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// heard is what notices have said.
+type heard struct {
+	all []string
+	at  []time.Time
+}
+
+func (o *heard) notes(text string) {
+	o.all, o.at = append(o.all, text), append(o.at, time.Now())
+}
+
+func noticing(o *heard) func(*site) {
+	return func(s *site) {
+		s.exec.Notices = Notices{
+			Ending: func(sig os.Signal) { o.notes("ending: " + sig.String()) },
+			Lost:   func(err error) { o.notes("lost: " + err.Error()) },
+			Stuck:  func(err error) { o.notes("stuck: " + err.Error()) },
+		}
+	}
+}
+
+func TestALockThatIsReleasedIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o heard
+		s := newSite(t, &memtable.Store{}, "a", noticing(&o)).start()
+		s.running()
+		s.signals <- syscall.SIGTERM
+		s.ends()
+		assert.Equal(t, []string{"ending: terminated"}, o.all)
+	})
+}
+
+// A loss is said once for a term, as early as the program is told to end.
+func TestALossIsSaidOnceWhenTheProgramMustEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o heard
+		s := newSite(t, &memtable.Store{}, "a", noticing(&o), func(s *site) { s.ignores = true }).start()
+		p := s.running()
+		s.Cut()
+		s.ends()
+		require.Equal(t, []string{"lost: no heartbeat was acknowledged in time"}, o.all)
+		assert.Equal(t, p.told, o.at[0])
+		s.Mend()
+	})
+}
+
+func TestEachTermThatIsTakenAwayIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o heard
+		store := &memtable.Store{}
+		s := newSite(t, store, "a", noticing(&o), func(s *site) { s.exec.Restart = true }).start()
+		for range 2 {
+			s.running()
+			takeAway(t, store)
+		}
+		s.running()
+		s.signals <- syscall.SIGTERM
+		s.ends()
+		require.Len(t, o.all, 3, "%v", o.all)
+		assert.Contains(t, o.all[0], "lost: "+table.ErrSuperseded.Error())
+		assert.Contains(t, o.all[1], "lost: "+table.ErrSuperseded.Error())
+		assert.Equal(t, "ending: terminated", o.all[2])
+	})
+}
+
+// That the lock is gone can be found only by its release.
+func TestALossThatTheReleaseFindsIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o heard
+		store := &memtable.Store{}
+		s := newSite(t, store, "a", noticing(&o)).start()
+		p := s.running()
+		gone := table.LeaseKey("job", table.TokenAt(store.Rows()["job"].Token))
+		require.NoError(t, store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Delete, Name: gone}}))
+		p.exit(0)
+		s.ends()
+		require.Len(t, o.all, 1)
+		assert.Contains(t, o.all[0], "lost: "+table.ErrSuperseded.Error())
+	})
+}
+
+// unkillable is a program in an uninterruptible wait, say.
+type unkillable struct{ *program }
+
+func (unkillable) Kill() {}
+
+type stuckJob struct{ *site }
+
+func (j stuckJob) Start(t *elect.Term, until time.Time) (Program, error) {
+	p, err := j.site.Start(t, until)
+	if err != nil {
+		return nil, err
+	}
+	return unkillable{p.(*program)}, nil
+}
+
+// A program that was killed and is there at the lock's deadline may run beside the next holder's. That is said once, and not
+// before.
+func TestAProgramThatOutlivesItsLockIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o heard
+		s := newSite(t, &memtable.Store{}, "a", noticing(&o), func(s *site) {
+			s.ignores = true
+			s.exec.Job = stuckJob{s}
+		})
+		s.start()
+		p := s.running()
+		begun := time.Now()
+		s.Cut()
+		time.Sleep(3 * lease)
+		synctest.Wait()
+		require.Len(t, o.all, 2, "%v", o.all)
+		assert.Equal(t, fmt.Sprintf("stuck: %s was killed, and has not ended at the deadline of %s", "work", "job"), o.all[1])
+		assert.InDelta(t, elect.Limit(lease).Seconds(), o.at[1].Sub(begun).Seconds(), lease.Seconds()/10)
+		p.exit(137)
+		s.ends()
+		assert.Len(t, o.all, 2)
+		s.Mend()
+	})
+}
+
+// The loop answers in every phase in which it only waits.
+func TestTheLoopAnswersWhileItWaitsAndWhileTheProgramRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asks := make(chan struct{})
+		answers := func() {
+			t.Helper()
+			select {
+			case asks <- struct{}{}:
+			case <-time.After(time.Second):
+				assert.Fail(t, "no answer")
+			}
+		}
+		store := &memtable.Store{}
+		other := newSite(t, store, "other").start()
+		other.running()
+		s := newSite(t, store, "a", func(s *site) { s.exec.Asks = asks }).start()
+		time.Sleep(lease)
+		answers()
+		other.signals <- syscall.SIGTERM
+		other.ends()
+		s.running()
+		answers()
+		s.signals <- syscall.SIGTERM
+		s.ends()
+	})
+}

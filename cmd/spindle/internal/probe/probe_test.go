@@ -1,0 +1,148 @@
+package probe
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// asked is a probe, and what is so.
+type asked struct {
+	*Probe
+	now  Report
+	loop chan struct{}
+}
+
+func newAsked(lock string) *asked {
+	a := &asked{loop: make(chan struct{})}
+	a.Probe = New("locktable", lock, []string{"on-lost", "on-stuck"}, func() Report { return a.now }, a.loop)
+	return a
+}
+
+func (a *asked) get(path string) (int, string) {
+	w := httptest.NewRecorder()
+	a.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w.Code, strings.TrimSpace(w.Body.String())
+}
+
+// Liveness is the loop's: a loop that hangs does not answer, and nobody answers in its place.
+func TestAProcessIsAliveAsLongAsItsLoopAnswersWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAsked("nightly")
+		a.now.Why = "verifying the table"
+		code, text := a.get("/livez")
+		assert.Equal(t, 200, code)
+		assert.Equal(t, "starting: verifying the table", text, "it has no loop yet")
+
+		a.Looping()
+		a.now.Why = "the service is active"
+		go func() { time.Sleep(patience - time.Millisecond); <-a.loop }()
+		code, text = a.get("/livez")
+		assert.Equal(t, 200, code)
+		assert.Equal(t, "the service is active", text)
+
+		begun := time.Now()
+		code, text = a.get("/livez")
+		assert.Equal(t, 503, code)
+		assert.Equal(t, "the loop has not answered for 1s: the service is active", text)
+		assert.Equal(t, patience, time.Since(begun))
+
+		go func() { <-a.loop }()
+		code, _ = a.get("/livez")
+		assert.Equal(t, 200, code, "it goes on")
+	})
+}
+
+func TestReadyIsWhatLeads(t *testing.T) {
+	a := newAsked("nightly")
+	a.now.Why = "on standby: nightly is held by b"
+	code, text := a.get("/readyz")
+	assert.Equal(t, 503, code)
+	assert.Equal(t, "on standby: nightly is held by b", text)
+	a.now.Ready = true
+	code, _ = a.get("/readyz")
+	assert.Equal(t, 200, code, "and the loop need not answer")
+	code, _ = a.get("/")
+	assert.Equal(t, 404, code)
+}
+
+func TestMetricsSayWhatIsSo(t *testing.T) {
+	a := newAsked("nightly")
+	_, text := a.get("/metrics")
+	assert.Contains(t, text, `spindle_held{spindle_lock="nightly",spindle_table="locktable"} 0`)
+	assert.NotContains(t, text, "\nspindle_token{", "there is no term")
+	assert.Contains(t, text, `spindle_hook_failures_total{hook="on-stuck",spindle_lock="nightly",spindle_table="locktable"} 0`)
+
+	a.now = Report{Held: true, Token: 1763645616123456, Left: 2500 * time.Millisecond, Ready: true, Stuck: true}
+	a.Begun()
+	a.Begun()
+	a.Lost()
+	a.HeartbeatFailed()
+	a.HookFailed("on-lost")
+	_, text = a.get("/metrics")
+	const about = `{spindle_lock="nightly",spindle_table="locktable"} `
+	for _, want := range []string{"held" + about + "1", "token" + about + "1.763645616123456e+15", "lease_left_seconds" + about + "2.5", "ready" + about + "1",
+		"stuck" + about + "1", "terms_begun_total" + about + "2", "terms_lost_total" + about + "1", "heartbeat_failures_total" + about + "1",
+		`hook_failures_total{hook="on-lost",spindle_lock="nightly",spindle_table="locktable"} 1`} {
+		assert.Contains(t, text+"\n", "\nspindle_"+want+"\n")
+	}
+	a.now.Left = -time.Second
+	_, text = a.get("/metrics")
+	assert.Contains(t, text, "spindle_lease_left_seconds"+about+"0")
+}
+
+// Whatever a lock is called, Prometheus can read the answer, and finds that name.
+func TestNoNameBreaksTheFormat(t *testing.T) {
+	for _, name := range []string{"a\"b", "a\\b", "a\nb{} 1", "a\x1b[31m", "日本", "\xff"} {
+		_, text := newAsked(name).get("/metrics")
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		families, err := parser.TextToMetricFamilies(strings.NewReader(text + "\n"))
+		require.NoError(t, err, "%q", name)
+		labels := families["spindle_held"].GetMetric()[0].GetLabel()
+		assert.Equal(t, strings.ToValidUTF8(name, "\ufffd"), labels[0].GetValue())
+	}
+}
+
+// A request in flight, and a reader that does not read, end with the listener, which waits for neither.
+func TestTheEndWaitsForNoRequest(t *testing.T) {
+	a := newAsked("nightly")
+	a.Looping()
+	on, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	end := Serve(on, a.Handler())
+	silent, err := net.Dial("tcp", on.Addr().String())
+	require.NoError(t, err)
+	defer silent.Close()
+	_, err = io.WriteString(silent, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n") // which nobody answers for a second
+	require.NoError(t, err)
+	begun := time.Now()
+	end()
+	assert.Less(t, time.Since(begun), patience/2)
+	_, err = net.Dial("tcp", on.Addr().String())
+	assert.Error(t, err)
+}
+
+// A client that sends its request slowly keeps no connection: a holder must not run out of them.
+func TestARequestThatIsNotSentIsGivenUp(t *testing.T) {
+	on, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer serve(on, newAsked("nightly").Handler(), 50*time.Millisecond)()
+	slow, err := net.Dial("tcp", on.Addr().String())
+	require.NoError(t, err)
+	defer slow.Close()
+	_, err = io.WriteString(slow, "GET /livez HTTP/1.1\r\nHost: x\r\n")
+	require.NoError(t, err)
+	require.NoError(t, slow.SetReadDeadline(time.Now().Add(30*time.Second)))
+	_, err = io.ReadAll(slow)
+	assert.NoError(t, err, "the listener closes it")
+}
