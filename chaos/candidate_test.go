@@ -140,7 +140,7 @@ func (w *worker) observe(e spindle.Event) {
 	if e.Kind == spindle.Lost && errors.Is(e.Err, spindle.ErrSteppedDown) && w.works.Load() == int64(e.Token) && w.ctx.Err() == nil {
 		panic("it stepped down before its work had returned")
 	}
-	w.say(record{Kind: kindEvent, Token: e.Token, Note: strings.TrimSpace(e.Kind.String() + " " + text(e.Err))})
+	w.say(record{Kind: kindEvent, Token: e.Token, Expired: errors.Is(e.Err, spindle.ErrExpired), Note: strings.TrimSpace(e.Kind.String() + " " + text(e.Err))})
 }
 
 // now is the one clock of the machine. TestChaos makes sure that nobody set it meanwhile.

@@ -14,6 +14,8 @@
 //	  - candidate_test.go: what runs in a process
 //	  - process_test.go: processes, and the network that each of them has
 //	  - nemesis_test.go: the faults
+//	  - damage_test.go: partitions that nobody can claim
+//	  - alone_test.go: what a group suffers with nothing else wrong
 //	  - history_test.go, register_test.go: what is recorded, and the checkers
 //	  - paused_test.go: that the checkers find what the fence prevents
 //	  - restart_test.go: an emulator that comes back empty
@@ -58,6 +60,8 @@ const (
 	// settle is how long after the last fault a lock may be without a holder: a client that was cut off
 	// tries to connect again only after a pause, which has grown meanwhile.
 	settle = 30 * time.Second
+	// stretch is how long a team is tormented before it recovers.
+	stretch = 2 * time.Minute
 )
 
 const (
@@ -85,13 +89,13 @@ var grounds = []struct {
 
 func newDatabase(t *testing.T, postgres bool, flags ...string) *spindletest.Database {
 	if postgres {
-		return spindletest.New(t, spindletest.Private(flags...), spindletest.PostgreSQL(), spindletest.WithDDL(registerPostgreSQL))
+		return spindletest.New(t, spindletest.Private(flags...), spindletest.PostgreSQL(), spindletest.WithDDL(registerPostgreSQL, referencePostgreSQL))
 	}
-	return spindletest.New(t, spindletest.Private(flags...), spindletest.WithDDL(registerGoogleSQL))
+	return spindletest.New(t, spindletest.Private(flags...), spindletest.WithDDL(registerGoogleSQL, referenceGoogleSQL))
 }
 
 func TestChaos(t *testing.T) {
-	h := chaos(t, 45*time.Second, teamSize, candidate{Lease: lease}, func(team *team, _ *spindletest.Database, mended int64) {
+	h := chaos(t, 45*time.Second, teamSize, candidate{Lease: lease}, func(team *team, mended int64) {
 		ok := team.h.await(settle, func() bool { return team.h.accepted(team.base.Lock, mended) > 0 })
 		assert.True(t, ok, "lock %s: no write was accepted in %v after the last fault", team.base.Lock, settle)
 	})
@@ -100,8 +104,8 @@ func TestChaos(t *testing.T) {
 }
 
 // chaos torments a team of such candidates on each of the grounds, and requires that all is well after it. recovers
-// awaits that a team is as it should be again.
-func chaos(t *testing.T, goesOn time.Duration, size int, base candidate, recovers func(team *team, db *spindletest.Database, mended int64)) *history {
+// awaits that a team is as it should be again, once nothing torments it for a while.
+func chaos(t *testing.T, goesOn time.Duration, size int, base candidate, recovers func(team *team, mended int64)) *history {
 	needEmulator(t)
 	goesOn = cmp.Or(*chaosFor, goesOn)
 	if end, ok := t.Deadline(); ok {
@@ -116,26 +120,26 @@ func chaos(t *testing.T, goesOn time.Duration, size int, base candidate, recover
 	fmt.Printf("chaos: -chaos.seed %d makes the same attacks; history and logs are in %s while it runs\n", seed, h.dir)
 	start := time.Now()
 	var teams []*team
-	var dbs []*spindletest.Database
 	for _, g := range grounds {
 		db := newDatabase(t, g.postgres, g.flags...)
 		base.Lock, base.Database, base.Table, base.Handover = g.lock, db.Path, db.Table, true
-		dbs, teams = append(dbs, db), append(teams, newTeam(t, h, base, db.Host, size))
+		teams = append(teams, newTeam(t, h, base, db, size))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), goesOn)
 	defer cancel()
 	var all sync.WaitGroup
 	for i, team := range teams {
-		all.Go(func() { team.torment(ctx, seed, uint64(i)) })
+		team.dice, team.turn = rand.New(rand.NewPCG(seed, uint64(i))), seed+uint64(i)
+		all.Go(func() {
+			for ; ctx.Err() == nil; team.turn++ {
+				team.torment(ctx)
+				recovers(team, now())
+			}
+			team.terminate()
+			team.finish()
+		})
 	}
 	all.Wait()
-
-	mended := now()
-	for i, team := range teams {
-		recovers(team, dbs[i], mended)
-		team.terminate()
-		team.finish(dbs[i].Client)
-	}
 	requireOneClock(t, start)
 	v := h.check()
 	t.Log(summary(h, v, base.Lease, time.Since(start), seed, start))

@@ -16,7 +16,6 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/group"
-	"github.com/spindle-lock/spindle/spindletest"
 )
 
 const (
@@ -30,20 +29,29 @@ const (
 
 // Each partition of a group is a lock in the history, with a register of its own, which whoever has it counts up.
 func TestGroupChaos(t *testing.T) {
-	chaos(t, 30*time.Second, groupSize, candidate{Lease: groupLease, Partitions: partitions}, func(team *team, db *spindletest.Database, mended int64) {
-		assert.Eventually(t, func() bool { return team.h.await(0, team.evenly) && team.seenBy(t, db) }, 2*settle, groupLease/4,
-			"group %s: its partitions are not held evenly %v after the last fault", team.base.Lock, 2*settle)
+	chaos(t, 30*time.Second, groupSize, candidate{Lease: groupLease, Partitions: partitions}, func(team *team, mended int64) {
+		team.recovers()
 		for _, lock := range team.locks {
 			ok := team.h.await(settle, func() bool { return team.h.accepted(lock, mended) > 0 })
 			assert.True(t, ok, "partition %s: no write was accepted in %v after the last fault", lock, settle)
 		}
+		team.sufferAlone()
 	})
 }
 
-// seenBy reports whether the table says so too.
-func (t *team) seenBy(tb testing.TB, db *spindletest.Database) bool {
-	view, err := group.Members(tb.Context(), db.Client, db.Table, t.base.Lock)
-	even := err == nil && len(view.Nobody) == 0 && len(view.Members) == len(t.members)
+// recovers waits until the members share the partitions evenly, and the table says so too.
+func (t *team) recovers() {
+	assert.Eventually(t.tb, func() bool { return t.h.await(0, t.evenly) && t.seen() }, 2*settle, groupLease/4,
+		"group %s: its partitions are not held evenly %v after the last fault", t.base.Lock, 2*settle)
+}
+
+// seen reports whether the table says that every member has its share.
+func (t *team) seen() bool {
+	view, err := group.Members(t.tb.Context(), t.db, t.base.Table, t.base.Lock)
+	even := err == nil && len(view.Members) == len(t.members)
+	for _, name := range view.Nobody {
+		even = even && t.base.Lock+"/"+name == t.extra
+	}
 	for _, m := range view.Members {
 		even = even && len(m.Partitions) == len(t.locks)/len(t.members)
 	}
@@ -51,19 +59,30 @@ func (t *team) seenBy(tb testing.TB, db *spindletest.Database) bool {
 }
 
 // evenly reports whether every member has its share, for the history locked.
-func (t *team) evenly() bool {
-	has := map[string]int{}
-	for _, lock := range t.locks {
+func (t *team) evenly() bool { return t.share(t.locks) }
+
+// share reports whether each of the partitions is held, and each member has its share of them, give or take one, for the
+// history locked.
+func (t *team) share(locks []string) bool {
+	has, all := t.have(locks)
+	for _, m := range t.members {
+		n, size := has[m.current().who], len(t.members)
+		all = all && n >= len(locks)/size && n <= (len(locks)+size-1)/size
+	}
+	return all
+}
+
+// have says how many of the partitions each process has, and whether all are held, for the history locked.
+func (t *team) have(locks []string) (has map[string]int, all bool) {
+	has, all = map[string]int{}, true
+	for _, lock := range locks {
 		if term := t.h.holder(lock, now()-int64(4*reportHeld)); term != nil {
 			has[term.who]++
+		} else {
+			all = false
 		}
 	}
-	for _, m := range t.members {
-		if has[m.current().who] != len(t.locks)/len(t.members) {
-			return false
-		}
-	}
-	return true
+	return has, all
 }
 
 func partitionLocks(c candidate) []string {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -39,6 +40,8 @@ type record struct {
 	PrevToken spindle.Token `json:"prevToken,omitempty"`
 	Count     int64         `json:"count,omitempty"`  // of writes that were not blind, before it
 	Commit    int64         `json:"commit,omitempty"` // commit timestamp in microseconds, as tokens are
+
+	Expired bool `json:"expired,omitempty"` // of an event: a term ended as Spanner could not be reached
 
 	Note string `json:"note,omitempty"` // an error, or what the nemesis does
 }
@@ -98,6 +101,8 @@ type history struct {
 	writes  []*write
 	values  map[int64]*write
 	finals  []record
+	lost    []record        // ends of terms, as their processes said
+	seldom  map[string]bool // locks that are not always to have a holder
 	faults  map[string]int
 	given   map[string]int // handovers without an error, by how they were asked for
 	started int            // processes
@@ -119,7 +124,7 @@ func newHistory(tb testing.TB) *history {
 	require.NoError(tb, err)
 	h := &history{
 		dir: dir, file: file, out: json.NewEncoder(file), changed: make(chan struct{}),
-		last: map[string]record{}, open: map[string]*term{}, newest: map[string]*term{}, values: map[int64]*write{}, faults: map[string]int{}, given: map[string]int{},
+		last: map[string]record{}, open: map[string]*term{}, newest: map[string]*term{}, values: map[int64]*write{}, seldom: map[string]bool{}, faults: map[string]int{}, given: map[string]int{},
 	}
 	tb.Cleanup(func() {
 		_ = file.Close()
@@ -160,6 +165,9 @@ func (h *history) add(r record) {
 	case kindEvent:
 		if r.Note == spindle.Elected.String() {
 			h.joined++
+		}
+		if strings.HasPrefix(r.Note, spindle.Lost.String()) {
+			h.lost = append(h.lost, r)
 		}
 	case kindFault:
 		h.faults[r.Note]++
@@ -232,6 +240,39 @@ func (h *history) accepted(lock string, after int64) int {
 	return n
 }
 
+// mostAtATime is how many of the locks each process had at a time, at most, after that time.
+func (h *history) mostAtATime(locks []string, after int64) map[string]int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	most := map[string]int{}
+	for _, t := range h.terms {
+		n := 0
+		for _, o := range h.terms { // that it had when t began
+			if o.who == t.who && o.to > after && o.from <= t.from && t.from <= o.to && slices.Contains(locks, o.lock) {
+				n++
+			}
+		}
+		if t.to > after {
+			most[t.who] = max(most[t.who], n)
+		}
+	}
+	return most
+}
+
+// between are the terms of the lock that lasted at some time from one to the other, in the order of time.
+func (h *history) between(lock string, from, to int64) []*term {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc(h.termsOf(lock), func(t *term) bool { return t.to < from || t.from > to })
+}
+
+// lostAfter are the ends of terms after that time.
+func (h *history) lostAfter(after int64) []record {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(h.lost), func(r record) bool { return r.At < after })
+}
+
 // rows are the rows of that lock's register that somebody may have written.
 func (h *history) rows(lock string) []int64 {
 	h.mu.Lock()
@@ -283,7 +324,7 @@ func (h *history) check() verdict {
 		writes := h.writesOf(lock)
 		v.overlaps = append(v.overlaps, overlaps(terms)...)
 		v.disorder = append(v.disorder, disorder(terms, writes)...)
-		if gap, at := longestGap(terms); gap > v.longestGap {
+		if gap, at := longestGap(terms); gap > v.longestGap && !h.seldom[lock] {
 			v.longestGap, v.gapOf, v.gapAt = gap, lock, at
 		}
 		happened := seen(writes, h.finalsOf(lock))

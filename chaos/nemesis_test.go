@@ -39,10 +39,49 @@ var lockFaults = []fault{
 	{"request", 3, 0, 0.5, (*member).isAsked, func(*member) {}},
 }
 
-// Members that are away for some leases, so that the others share among themselves, and give to who comes back.
+// Members that are away for some leases, so that the others share among themselves, and give to who comes back; members
+// with another list; and partitions that nobody can claim once their member is dead.
 var groupFaults = []fault{
 	{"leave and join", 4, 1.5, 4, (*member).terminate, (*member).start},
 	{"SIGKILL for long", 2, 1.5, 4, (*member).kill, (*member).start},
+	{"canary", 3, 2, 4, (*member).update, (*member).rollBack},
+	{"claims of a partition fail", 2, 2, 5, damaged(refer), (*member).undamaged},
+	{"rows of a partition garbled", 1, 2, 5, damaged(garble(garbage)), (*member).undamaged},
+	{"rows of a partition newer", 1, 2, 5, damaged(garble(newer)), (*member).undamaged},
+}
+
+// update starts the member with a list that has one partition more.
+func (m *member) update() {
+	m.terminate()
+	m.startAs(canary(m.team.base))
+}
+
+func (m *member) rollBack() {
+	m.terminate()
+	m.start()
+}
+
+// damaged damages a partition that the member has, if it has one, and kills the member, which comes back.
+func damaged(d damage) func(*member) {
+	return func(m *member) {
+		var lock string
+		m.team.h.await(0, func() bool { lock = m.lock(0); return true })
+		m.mend = d(m.team, lock)
+		m.kill()
+		m.start()
+	}
+}
+
+func (m *member) undamaged() {
+	if m.mend != nil {
+		m.mend()
+	}
+}
+
+// canary is c with one partition more.
+func canary(c candidate) candidate {
+	c.Partitions++
+	return c
 }
 
 func mend(m *member) { m.link.Mend() }
@@ -124,15 +163,16 @@ func pick(r *rand.Rand, faults []fault) fault {
 	panic("unreachable")
 }
 
-// torment attacks the team until ctx ends, and returns when everything is mended. At most two members
+// torment attacks the team for a stretch, or until ctx ends, and returns when everything is mended. At most two members
 // suffer at a time, and an attack waits for somebody to hold the lock, for a while: terms are wanted.
-func (t *team) torment(ctx context.Context, seed, stream uint64) {
-	r := rand.New(rand.NewPCG(seed, stream))
+func (t *team) torment(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stretch)
+	defer cancel()
 	var under sync.WaitGroup
 	defer under.Wait()
 	two := make(chan struct{}, 2)
 	for ctx.Err() == nil {
-		a := t.next(r)
+		a := t.next(t.dice)
 		var holder *member
 		t.h.await(t.leases(4), func() bool {
 			if term := t.h.holder(t.locks[a.lock], now()-int64(4*reportHeld)); term != nil {
@@ -155,6 +195,18 @@ func (t *team) torment(ctx context.Context, seed, stream uint64) {
 		}
 		pause(ctx, a.rest)
 	}
+}
+
+// lock is one that the member has: the first from that one on, or "", for the history locked.
+func (m *member) lock(from int) string {
+	t, who := m.team, m.current().who
+	for i := range t.locks {
+		lock := t.locks[(from+i)%len(t.locks)]
+		if term := t.h.holder(lock, now()-int64(4*reportHeld)); term != nil && term.who == who {
+			return lock
+		}
+	}
+	return ""
 }
 
 func (m *member) suffer(a attack) {

@@ -43,7 +43,7 @@ const pausedRow = 1
 
 func pausedLeader(t *testing.T, h *history, write string) verdict {
 	db := newDatabase(t, false)
-	team := newTeam(t, h, candidate{Lock: "p", Database: db.Path, Table: db.Table, Lease: lease, Scripted: true}, db.Host, 2)
+	team := newTeam(t, h, candidate{Lock: "p", Database: db.Path, Table: db.Table, Lease: lease, Scripted: true}, db, 2)
 	first := team.elected(0, settle)
 	paused := team.member(first.who)
 	bothHalves(t, team, paused, first.token, "write", kindAccepted)
@@ -61,7 +61,7 @@ func pausedLeader(t *testing.T, h *history, write string) verdict {
 	}
 	team.half(t, paused, command{Do: write}, outcome)
 	team.terminate()
-	team.finish(db.Client)
+	team.finish()
 	return h.check()
 }
 

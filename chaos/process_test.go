@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/network"
 	"github.com/spindle-lock/spindle/internal/subprocess"
+	"github.com/spindle-lock/spindle/spindletest"
 )
 
 // team is the candidates for one lock, or the members of one group, in a database of its own: the emulator runs one read-write
@@ -31,7 +33,12 @@ type team struct {
 	h       *history
 	base    candidate
 	locks   []string // the lock, or those of the group's partitions
+	extra   string   // of the partition that only canaries have
 	members []*member
+	dice    *rand.Rand // of what befalls it
+	turn    uint64     // how often it has recovered, from a number on that the seed gives
+
+	db *spanner.Client // its own
 }
 
 // member is one candidate: a process at a time, and the network that it has.
@@ -40,6 +47,7 @@ type member struct {
 	name string
 	link *network.Link
 	busy atomic.Bool // the nemesis is at it
+	mend func()      // what it has damaged: the nemesis's
 
 	mu      sync.Mutex
 	process *process
@@ -57,13 +65,15 @@ var processes atomic.Int64
 
 const valuesOfAProcess = 1 << 32
 
-func newTeam(tb testing.TB, h *history, base candidate, host string, size int) *team {
-	t := &team{tb: tb, h: h, base: base, locks: []string{base.Lock}}
+func newTeam(tb testing.TB, h *history, base candidate, db *spindletest.Database, size int) *team {
+	t := &team{tb: tb, h: h, base: base, locks: []string{base.Lock}, db: db.Client}
 	if base.Partitions > 0 {
-		t.locks = partitionLocks(base)
+		all := partitionLocks(canary(base))
+		t.locks, t.extra = all[:base.Partitions], all[base.Partitions]
+		h.seldom[t.extra] = true
 	}
 	for i := range size {
-		t.members = append(t.members, &member{team: t, name: fmt.Sprintf("%s%d", base.Lock, i+1), link: newLink(tb, host)})
+		t.members = append(t.members, &member{team: t, name: fmt.Sprintf("%s%d", base.Lock, i+1), link: newLink(tb, db.Host)})
 	}
 	tb.Cleanup(t.kill)
 	for _, m := range t.members {
@@ -75,9 +85,10 @@ func newTeam(tb testing.TB, h *history, base candidate, host string, size int) *
 
 // start starts the member's next process. Where there are handovers, two of three processes take part, and half of
 // those are preferred to the others. In a group, every other process takes back what the last one had.
-func (m *member) start() {
+func (m *member) start() { m.startAs(m.team.base) }
+
+func (m *member) startAs(c candidate) {
 	n := processes.Add(1)
-	c := m.team.base
 	c.Who, c.FirstValue = fmt.Sprintf("%s.%d", m.name, n), n*valuesOfAProcess
 	c.Handover, c.Priority = c.Handover && n%3 > 0, 8+int(n%2)
 	c.Reclaim = c.Partitions > 0 && n%2 > 0
@@ -219,13 +230,13 @@ func (t *team) elected(after int64, limit time.Duration) (found term) {
 }
 
 // finish reads what every row of the register holds, as the last operation on it.
-func (t *team) finish(db *spanner.Client) {
+func (t *team) finish() {
 	t.tb.Helper()
-	for _, lock := range t.locks {
+	for _, lock := range append(slices.Clone(t.locks), t.extra) {
 		for _, row := range t.h.rows(lock) {
 			start := now()
 			r := record{Row: row}
-			if assert.NoError(t.tb, readRegister(t.tb.Context(), db.Single(), &r)) {
+			if assert.NoError(t.tb, readRegister(t.tb.Context(), t.db.Single(), &r)) {
 				t.h.add(record{Kind: kindFinal, Lock: lock, Row: row, Value: r.Prev, Token: r.PrevToken, Count: r.Count, From: start})
 			}
 		}

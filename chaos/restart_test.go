@@ -26,7 +26,7 @@ func TestEmulatorComesBackEmpty(t *testing.T) {
 	needEmulator(t)
 	h := newHistory(t)
 	db := newDatabase(t, false)
-	team := newTeam(t, h, candidate{Lock: "r", Database: db.Path, Table: db.Table, Lease: lease}, db.Host, teamSize)
+	team := newTeam(t, h, candidate{Lock: "r", Database: db.Path, Table: db.Table, Lease: lease}, db, teamSize)
 	first := team.elected(0, settle)
 	for _, m := range team.members {
 		require.True(t, h.await(settle, func() bool { return h.lastOf(m.current().who, kindEvent).At > 0 }), "%s saw no leader", m.name)

@@ -1,0 +1,114 @@
+//go:build unix
+
+package chaos
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// soon is how many leases a group may take to be as it must be, with nothing else wrong.
+const soon = 20
+
+// alone is a fault that a group suffers with nothing else wrong, while its members share the partitions evenly: how far it
+// spreads from one member, or one partition, can't be told amid others.
+type alone struct {
+	name   string
+	suffer func(*team, *rand.Rand)
+}
+
+var (
+	canaryAlone  = alone{"canary, alone", (*team).sufferCanary}
+	damagesAlone = []alone{
+		{"claims of a partition fail, alone", func(t *team, r *rand.Rand) { t.sufferDamage(r, refer) }},
+		{"rows of a partition garbled, alone", func(t *team, r *rand.Rand) { t.sufferDamage(r, garble(garbage)) }},
+		{"rows of a partition newer, alone", func(t *team, r *rand.Rand) { t.sufferDamage(r, garble(newer)) }},
+	}
+)
+
+// sufferAlone lets the group suffer a canary and damage by turns.
+func (t *team) sufferAlone() {
+	a, r := canaryAlone, rand.New(rand.NewPCG(t.turn, 0)) // not the dice of attacks, of which there are now more, now fewer
+	if t.turn%2 > 0 {
+		a = damagesAlone[r.IntN(len(damagesAlone))]
+	}
+	t.h.add(record{Kind: kindFault, Lock: t.base.Lock, Note: a.name})
+	a.suffer(t, r)
+	t.h.add(record{Kind: kindMend, Lock: t.base.Lock, Note: a.name})
+}
+
+// sufferCanary starts a member with one partition more, and rolls it back. Meanwhile nobody has more than its share and
+// one, be it while the canary is not there.
+func (t *team) sufferCanary(r *rand.Rand) {
+	m, all, start := t.members[r.IntN(len(t.members))], append(slices.Clone(t.locks), t.extra), now()
+	m.update()
+	t.must("share with the canary", func() bool { return t.share(all) })
+	time.Sleep(t.leases(2)) // they go on to
+	m.rollBack()
+	t.must("share after the rollback", func() bool { return t.share(t.locks) })
+	expired, _ := t.lost(start)
+	others := max(len(t.members)-1-len(expired), 1) // what expired on a machine that was too slow is not the canary's fault
+	limit := (len(all)+others-1)/others + 1
+	for who, most := range t.h.mostAtATime(all, start) {
+		if t.member(who) != nil || strings.HasPrefix(who, m.name+".") {
+			assert.LessOrEqual(t.tb, most, limit, "%s had too many of %d partitions at a time, as a canary came to %d members and went", who, len(all), len(t.members))
+		}
+	}
+}
+
+// sufferDamage damages a partition and kills its member and another, so that those who are left claim it together with
+// others. Until the damage is mended nobody has the partition, and the others are shared, at last with the two that were
+// killed, which come back.
+func (t *team) sufferDamage(r *rand.Rand, d damage) {
+	m, from, lock := t.members[r.IntN(len(t.members))], r.IntN(len(t.locks)), ""
+	t.must("show what it has", func() bool { lock = m.lock(from); return lock != "" })
+	others := slices.DeleteFunc(slices.Clone(t.locks), func(l string) bool { return l == lock })
+	mend := d(t, lock)
+	if !assert.NotNil(t.tb, mend, "member %s of a group that shares evenly has no partition", m.name) {
+		return
+	}
+	m.kill()
+	m.next().kill()
+	killed := now()
+	t.must("have the partitions but one", func() bool { _, all := t.have(others); return all })
+	m.start()
+	m.next().start()
+	t.must("share the partitions but one", func() bool { return t.share(others) })
+	shared := now()
+	time.Sleep(t.leases(3)) // a member that can claim nothing goes after two
+	mended := now()
+	mend()
+	t.must("share all again", func() bool { return t.share(t.locks) })
+	for _, term := range t.h.between(lock, killed+int64(reportHeld), mended) {
+		t.tb.Errorf("%s had %s, which could not be claimed", term.who, lock)
+	}
+	expired, left := t.lost(killed)
+	for _, other := range others {
+		gap, _ := longestGap(t.h.between(other, shared, mended))
+		assert.True(t.tb, gap < t.leases(2) || len(expired) > 0, "%s: nobody had it for %v, as %s could not be claimed", other, gap, lock)
+	}
+	assert.Empty(t.tb, left, "members gave their terms up, as %s could not be claimed", lock)
+}
+
+// lost are the terms of present members that ended after that time: those that expired, and the others.
+func (t *team) lost(after int64) (expired, others []record) {
+	for _, r := range t.h.lostAfter(after) {
+		switch {
+		case t.member(r.Who) == nil:
+		case r.Expired:
+			expired = append(expired, r)
+		default:
+			others = append(others, r)
+		}
+	}
+	return expired, others
+}
+
+// must waits until the group is as it must be.
+func (t *team) must(what string, cond func() bool) {
+	assert.True(t.tb, t.h.await(t.leases(soon), cond), "group %s does not %s within %d leases", t.base.Lock, what, soon)
+}
