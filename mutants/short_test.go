@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // chances is how often a test may run until it catches a mutant: some must meet it at a random time, which they miss in
@@ -17,10 +18,11 @@ const chances = 4
 // TestShortMutants runs with each mutant, without an emulator, the one test that must catch it. A mutant whose test is
 // not there is not caught.
 func TestShortMutants(t *testing.T) {
+	t.Parallel()
 	for i, m := range shortMutants() {
 		t.Run(strings.Trim(m.pkg, "./")+"/"+m.name, func(t *testing.T) {
 			t.Parallel()
-			if out, err := short(t, m.pkg, len(mutants)+len(groupMutants)+i+1, chances, m.breaks); err == nil || !strings.Contains(out, "--- FAIL: "+m.breaks) {
+			if out, err := short(t, m.pkg, len(mutants)+len(groupMutants)+i+1, chances, time.Minute, m.breaks); err == nil || !strings.Contains(out, "--- FAIL: "+m.breaks) {
 				t.Fatalf("%s did not notice: %v\n%s", m.breaks, err, out)
 			}
 		})
@@ -29,14 +31,18 @@ func TestShortMutants(t *testing.T) {
 
 // TestNoShortMutant is the control: the same tests of the same build pass with nothing replaced.
 func TestNoShortMutant(t *testing.T) {
+	t.Parallel()
 	tests := map[string][]string{}
 	for _, m := range shortMutants() {
 		tests[m.pkg] = append(tests[m.pkg], m.breaks)
 	}
 	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
-		if out, err := short(t, pkg, 0, 1, tests[pkg]...); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
+		t.Run(pkg, func(t *testing.T) {
+			t.Parallel()
+			if out, err := short(t, pkg, 0, 1, 5*time.Minute, tests[pkg]...); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }
 
@@ -45,8 +51,8 @@ func shortMutants() []shortMutant {
 		fenceMutants, groupFaultMutants, groupPlanMutants, groupMemberMutants, groupDecideMutants, freeMutants, fairMutants)
 }
 
-// short runs tests of a package some times without an emulator, until one fails.
-func short(t *testing.T, pkg string, number, times int, tests ...string) (string, error) {
+// short runs tests of a package some times without an emulator, until one fails, for so long at most.
+func short(t *testing.T, pkg string, number, times int, limit time.Duration, tests ...string) (string, error) {
 	t.Helper()
-	return test(t, pkg, number, "-test.short", "-test.failfast", fmt.Sprintf("-test.count=%d", times), "-test.timeout=1m", "-test.run=^("+strings.Join(tests, "|")+")$")
+	return test(t, pkg, number, "-test.short", "-test.failfast", fmt.Sprintf("-test.count=%d", times), "-test.timeout="+limit.String(), "-test.run=^("+strings.Join(tests, "|")+")$")
 }

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -32,6 +33,7 @@ var (
 	flagSeed  = flag.Uint64("seed", 0, "run this one seed of the simulation and print its trace")
 	flagSoak  = flag.Duration("soak", 0, "run fresh seeds of the simulation for this long")
 	flagUntil = flag.String("until", "", "run seeds from 1 on until this invariant is violated, or any, for -soak at most (for mutants)")
+	flagFirst = flag.Uint64("first", 0, "with -until: run this seed before those from 1 on")
 )
 
 // trial is a kind of fleet that is tried.
@@ -140,7 +142,12 @@ func (k trial) must(t *testing.T, total *totals, seed uint64) {
 // hunt is the simulation's part in testing a mutant: it fails once the invariant is violated.
 func (k trial) hunt(t *testing.T, total *totals, invariant string) {
 	also := map[string]bool{}
-	for seed, start := uint64(1), time.Now(); time.Since(start) < *flagSoak; seed++ {
+	start, from := time.Now(), uint64(1)
+	if *flagFirst > 0 {
+		from = 0 // stands for it
+	}
+	for i := from; time.Since(start) < *flagSoak; i++ {
+		seed := cmp.Or(i, *flagFirst)
 		w := k.simulate(t, seed, false)
 		total.add(w)
 		for _, v := range w.violations {

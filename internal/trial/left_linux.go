@@ -12,13 +12,16 @@ import (
 	"go.uber.org/goleak"
 )
 
+// between is the time from one count to the next, which reads what /proc has of every process of the machine.
+const between = 20 * time.Millisecond
+
 // NothingLeft fails if a process, an open file or a goroutine is left of what f does.
 func NothingLeft(t *testing.T, f func()) {
 	t.Helper()
 	processes, files, goroutines := children(t), opened(t), goleak.IgnoreCurrent()
 	f()
-	require.Eventually(t, func() bool { return children(t) <= processes }, 10*time.Second, time.Millisecond, "a process is left")
-	require.Eventually(t, func() bool { return opened(t) <= files }, 10*time.Second, time.Millisecond, "a file is left open")
+	require.Eventually(t, func() bool { return children(t) <= processes }, 10*time.Second, between, "a process is left")
+	require.Eventually(t, func() bool { return opened(t) <= files }, 10*time.Second, between, "a file is left open")
 	NoLeak(t, goroutines)
 }
 
