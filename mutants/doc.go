@@ -2,7 +2,7 @@
 // evidence that the tests are able to fail. The invariants of the elector's simulation catch those of
 // list_test.go, those of the simulation of groups the first of group_list_test.go; the tests that need no emulator
 // catch those of the other lists, which are called by what they break. All are built at once, and each runs in a
-// process of its own (build_test.go). Run them, in two and a half minutes on two cores, with
+// process of its own (build_test.go). Run them, in two minutes on two cores, with
 //
 //	go test -tags mutants -v ./mutants
 //

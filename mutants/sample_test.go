@@ -177,10 +177,7 @@ func caughtBy(t *testing.T, where string, number int, trials []trial) string {
 		if err == nil {
 			continue
 		}
-		how := []string{k.String()}
-		for _, part := range failure.FindStringSubmatch(out)[1:] {
-			how = append(how, part)
-		}
+		how := append([]string{k.String()}, failure.FindStringSubmatch(out)[1:]...)
 		return strings.TrimSpace(strings.Join(how, " "))
 	}
 	return ""
