@@ -193,6 +193,7 @@ type promise struct {
 	Lease     string `json:"lease"`
 	ID        string `json:"id"`
 	Value     string `json:"value"`
+	Kind      string `json:"kind"`
 	Obeys     bool   `json:"obeys,omitempty"`
 	Deference int    `json:"deference,omitempty"`
 }
@@ -293,7 +294,7 @@ func allowed(step string, at time.Time, b, a rowState, by *process) bool {
 	case "claim":
 		return a.kind() == "claimed" && a.token == now && a.writer == by.config.ID && a.only(0)
 	case "confirm":
-		promise, _ := json.Marshal(promise{1, by.lease().String(), by.config.ID, by.config.Value, by.config.Handover, by.config.Deference})
+		promise, _ := json.Marshal(promise{1, by.lease().String(), by.config.ID, by.config.Value, "elector", by.config.Handover, by.config.Deference})
 		return b.kind() == "claimed" && b.only(0) && a.kind() == "held" && a.token == b.token && a.writer == b.writer &&
 			a.writer == by.config.ID && a.only(a.token) && a.leases[a.token].Writer == string(promise)
 	case "heartbeat":

@@ -117,9 +117,7 @@ func (a *assigning) quotas(c class, kept []int) []int {
 // others.
 func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
 	var full []int
-	sum := 0
 	for _, i := range in {
-		sum += a.members[i].Weight
 		if trial || !a.members[i].Trial {
 			full = append(full, i)
 		}
@@ -128,21 +126,23 @@ func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
 		a.level(total, in, kept, quota, func(int) int { return 1 })
 		return
 	}
+	weight := func(i int) int { return a.members[i].Weight }
+	a.level(total, in, kept, quota, weight)
 	left := total
 	for _, i := range in {
-		if m := a.members[i]; m.Trial && !trial {
-			quota[i] = min(share(total, m.Weight, sum), 1)
+		if a.members[i].Trial && !trial {
+			quota[i] = min(quota[i], 1)
 			left -= quota[i]
 		}
 	}
-	a.level(left, full, kept, quota, func(i int) int { return a.members[i].Weight })
+	a.level(left, full, kept, quota, weight)
 }
 
 // share returns the whole part of a share.
 func share(total, weight, sum int) int { return int(int64(total) * int64(weight) / int64(sum)) }
 
 // level sets quotas in proportion to the weights. The remainder goes first to members that have more than the whole
-// part of their share: then the fewest partitions move.
+// part of their share: then the fewest partitions move. It goes last to members on trial.
 func (a *assigning) level(total int, in, kept, quota []int, weight func(i int) int) {
 	sum := 0
 	for _, i := range in {
@@ -164,8 +164,14 @@ func (a *assigning) level(total int, in, kept, quota []int, weight func(i int) i
 		}
 		return 1
 	}
+	trial := func(i int) int {
+		if a.members[i].Trial {
+			return 1
+		}
+		return 0
+	}
 	slices.SortFunc(more, func(x, y int) int {
-		return cmp.Or(cmp.Compare(keeps(x), keeps(y)), cmp.Compare(fraction[y], fraction[x]),
+		return cmp.Or(cmp.Compare(keeps(x), keeps(y)), cmp.Compare(trial(x), trial(y)), cmp.Compare(fraction[y], fraction[x]),
 			cmp.Compare(mix(uint64(a.members[x].Slot)), mix(uint64(a.members[y].Slot))))
 	})
 	for _, i := range more[:left] {

@@ -372,6 +372,22 @@ func TestTheFirstPlanKeepsWhatMembersOfAnotherListHave(t *testing.T) {
 	}
 }
 
+// With more members than partitions a trial takes place, too: otherwise it would never end.
+func TestAMemberOnTrialIsNotASpareAsLongAsAnotherHasTwo(t *testing.T) {
+	l := NewList(names("p", 0, 5))
+	before := next(t, nil, l, in(l, upTo(4)...))
+	members := in(l, upTo(6)...)
+	members[4].Trial, members[5].Trial = true, true
+	p := next(t, before, l, members)
+	c := count(owners(t, p, l))
+	assert.Equal(t, 1, c[4]+c[5], c)
+	for slot := range 4 {
+		assert.Equal(t, 1, c[slot], c)
+	}
+	assert.Equal(t, 1, moved(owners(t, before, l), owners(t, p, l)))
+	assert.True(t, p.Same(next(t, p, l, members)))
+}
+
 // A member that is tried out has one partition at most, whatever the others have.
 func TestAMemberOnTrialHasOnePartition(t *testing.T) {
 	l := NewList(names("p", 0, 60))
