@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"sync"
@@ -90,6 +91,7 @@ type fleet struct {
 	gaps    []float64        // in leases, of partitions that were without work
 	moved   int
 	clashes []string
+	unheard map[unheard]int64 // when others began
 }
 
 type process struct {
@@ -100,7 +102,7 @@ type process struct {
 func newFleet(tb testing.TB, partitions int, lease time.Duration) *fleet {
 	db := spindletest.New(tb)
 	return &fleet{tb: tb, db: db, base: member{db.Path, db.Table, "orders", partitions, lease}, changed: make(chan struct{}),
-		owner: map[string]*process{}, free: map[string]int64{}}
+		owner: map[string]*process{}, free: map[string]int64{}, unheard: map[unheard]int64{}}
 }
 
 func (f *fleet) start() *process {
@@ -127,23 +129,54 @@ func (f *fleet) hear(p *process, line string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if t.Begins {
-		if f.owner[t.Partition] != nil {
-			f.clashes = append(f.clashes, t.Partition)
-		}
-		f.owner[t.Partition] = p
-		p.has++
-		f.moved++
-		if since, was := f.free[t.Partition]; was {
-			f.gaps = append(f.gaps, float64(t.At-since)/float64(f.base.Lease))
-		}
-		delete(f.free, t.Partition)
-	} else if f.owner[t.Partition] == p {
-		delete(f.owner, t.Partition)
-		p.has--
-		f.free[t.Partition] = t.At
+		f.begins(p, t)
+	} else {
+		f.ends(p, t)
 	}
 	close(f.changed)
 	f.changed = make(chan struct{})
+}
+
+// begins is heard before the end of the last work if that comes through another pipe: whether both worked at one time, the
+// times of both say.
+func (f *fleet) begins(p *process, t turn) {
+	if last := f.owner[t.Partition]; last != nil {
+		last.has--
+		f.unheard[unheard{last, t.Partition}] = t.At
+	}
+	f.owner[t.Partition] = p
+	p.has++
+	f.moved++
+	if since, was := f.free[t.Partition]; was {
+		f.gap(since, t.At)
+	}
+	delete(f.free, t.Partition)
+}
+
+func (f *fleet) ends(p *process, t turn) {
+	if f.owner[t.Partition] == p {
+		delete(f.owner, t.Partition)
+		p.has--
+		f.free[t.Partition] = t.At
+		return
+	}
+	next, was := f.unheard[unheard{p, t.Partition}]
+	if !was {
+		return
+	}
+	delete(f.unheard, unheard{p, t.Partition})
+	if t.At > next {
+		f.clashes = append(f.clashes, t.Partition)
+	}
+	f.gap(t.At, next)
+}
+
+func (f *fleet) gap(from, to int64) { f.gaps = append(f.gaps, float64(to-from)/float64(f.base.Lease)) }
+
+// An unheard is an end of work that was not heard yet, though others have begun.
+type unheard struct {
+	by        *process
+	partition string
 }
 
 // kill ends p as kill -9 does: its partitions have nobody from the instant before.
@@ -159,6 +192,7 @@ func (f *fleet) kill(p *process) {
 		}
 	}
 	p.has = 0
+	maps.DeleteFunc(f.unheard, func(u unheard, _ int64) bool { return u.by == p })
 }
 
 // spread waits until the processes have all partitions, evenly.
@@ -167,12 +201,12 @@ func (f *fleet) spread(limit time.Duration, ps ...*process) {
 	late := time.After(limit)
 	for {
 		f.mu.Lock()
-		sum, even, changed := 0, true, f.changed
+		sum, even, changed := 0, len(f.unheard) == 0, f.changed
 		for _, p := range ps {
 			sum += p.has
 			even = even && p.has >= f.base.Partitions/len(ps) && p.has <= (f.base.Partitions+len(ps)-1)/len(ps)
 		}
-		said := fmt.Sprint(sum, " partitions are worked on, of ", f.base.Partitions)
+		said := fmt.Sprint(sum, " partitions are worked on, of ", f.base.Partitions, "; ends that were not heard: ", len(f.unheard))
 		f.mu.Unlock()
 		if even && sum == f.base.Partitions {
 			require.Empty(f.tb, f.clashes, "two processes worked on one partition")

@@ -34,7 +34,7 @@ At a terminal, CMD works as without exec. It gets the terminal when it first
 reads from it or changes it. Ctrl-Z stops CMD and exec, fg and bg let both go
 on. While exec is stopped it sends no heartbeats: after a lease the lock is
 lost, and the watchdog kills CMD. A CMD that is stopped without a terminal has a
-lease to go on. After that exec ends it and releases the lock, with exit code 76.
+lease to go on. After that exec ends it, releases the lock, and ends with 76.
 
 With --try, only one of the machines that start CMD at the same time runs it. A
 machine that starts it after it has ended elsewhere runs it again.

@@ -68,11 +68,16 @@ func markdown(help string) string {
 		}
 		if inside {
 			line = "    " + line[2:]
+		} else {
+			line = literal.Replace(line)
 		}
 		b.WriteString(line)
 	}
 	return b.String()
 }
+
+// literal keeps Markdown from taking what stands in a text for emphasis.
+var literal = strings.NewReplacer("*", `\*`, "_", `\_`)
 
 // pageOf is the file of a command's page.
 func pageOf(c *cobra.Command) string {
