@@ -32,7 +32,7 @@ func (x *competitor) watchdogEnvironment() []string {
 
 // runWatchdog is the work of a watchdog.
 func runWatchdog(args []string) (code int) {
-	if need := map[string]int{"guard": 8, "exec": 7}; len(args) == 0 || need[args[0]] != len(args) {
+	if need := map[string]int{"guard": 11, "exec": 7}; len(args) == 0 || need[args[0]] != len(args) {
 		fmt.Fprintln(os.Stderr, "spindle: "+watchdogCommand+" is for exec and guard, which start it")
 		return misused
 	}
