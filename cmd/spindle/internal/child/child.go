@@ -90,6 +90,7 @@ type Child struct {
 	done    chan struct{}
 	code    int
 	strays  int
+	spared  int
 }
 
 // Start starts a program with the standard files of this process, in that environment. Its exit code is as in a
@@ -139,7 +140,7 @@ func (c *Child) live(started chan<- error) {
 	if !c.leave { // what it left behind
 		c.Kill()
 		if c.whole {
-			c.strays = endOrphans(c.Pid())
+			c.strays, c.spared = endOrphans(c.Pid())
 		}
 	}
 	callOff()
@@ -196,6 +197,10 @@ func (c *Child) Code() int { return c.code }
 // Strays is how many processes had left the group, and were killed when the child ended, once Done is closed. Only Linux
 // knows them, with Whole.
 func (c *Child) Strays() int { return c.strays }
+
+// Spared is how many processes that the child left behind belong to other users and run on, once Done is closed. Only Linux
+// knows them, with Whole.
+func (c *Child) Spared() int { return c.spared }
 
 // Changed says that the program was stopped, or goes on.
 func (c *Child) Changed() <-chan struct{} { return c.changed }

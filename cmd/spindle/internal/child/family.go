@@ -10,6 +10,7 @@ import (
 var family = struct {
 	sync.Mutex // held while a process is started: until then it can't be told from an orphan
 	pids       map[int]bool
+	elders     map[int]string // when those were born that were there before the program: see elders
 }{pids: map[int]bool{}}
 
 func startOwn(cmd *exec.Cmd) error {

@@ -1,6 +1,7 @@
 package child
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -22,6 +23,7 @@ func adopt() (callOff func()) {
 		return func() {}
 	}
 	adopts.Store(true)
+	elders()
 	stop := reap()
 	return func() {
 		adopts.Store(false)
@@ -31,6 +33,18 @@ func adopt() (callOff func()) {
 }
 
 var adopts atomic.Bool
+
+// elders spares the children that this process has before a program begins. A script that becomes this process leaves it those
+// that it has started, and PID 1 is given those of others.
+func elders() {
+	before := map[int]string{}
+	for pid := range orphans() {
+		before[pid] = born(pid)
+	}
+	family.Lock()
+	defer family.Unlock()
+	family.elders = before
+}
 
 // ReapAsInit lets this process wait for orphans if it is PID 1, as nobody else does then. It kills none of them.
 func ReapAsInit() {
@@ -62,23 +76,28 @@ func reap() (callOff func()) {
 	}
 }
 
-// endOrphans kills what this process was given, and returns when nothing is left. It returns how many processes it has
-// killed outside the program's group, which was killed before.
-func endOrphans(program int) int {
+// endOrphans kills what this process was given, and returns when nothing is left but what belongs to other users. It returns
+// how many processes it has killed outside the program's group, which was killed before, and how many it may not kill.
+func endOrphans(program int) (killed, left int) {
 	if !adopts.Load() {
-		return 0
+		return 0, 0
 	}
 	strays := map[int]bool{}
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		left := orphans()
-		if len(left) == 0 {
-			return len(strays)
-		}
-		for pid, group := range left { // whose own children are given to this process then
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+		ends := false
+		left = 0
+		for pid, group := range orphans() { // whose own children are given to this process then
+			if errors.Is(syscall.Kill(pid, syscall.SIGKILL), syscall.EPERM) {
+				left++
+				continue
+			}
+			ends = true
 			if group != program {
 				strays[pid] = true
 			}
+		}
+		if !ends {
+			return len(strays), left
 		}
 		time.Sleep(pause)
 	}
@@ -95,7 +114,11 @@ func orphans() map[int]int {
 			return
 		}
 		if fields[state] == "Z" {
-			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+			if reaped, _ := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid {
+				return // else it has other threads, which run on
+			}
+		}
+		if family.elders[pid] == fields[start] {
 			return
 		}
 		alive[pid], _ = strconv.Atoi(fields[group])

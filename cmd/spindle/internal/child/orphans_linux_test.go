@@ -2,6 +2,7 @@ package child
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -65,6 +66,57 @@ func TestTheEndOfAProgramSparesOtherChildren(t *testing.T) {
 	assert.Equal(t, 1, c.Strays())
 	other.Kill()
 	<-other.Done()
+}
+
+// A child that was there before the program is not what the program left behind: a script that becomes exec may have started it.
+func TestTheEndOfAProgramSparesWhatWasThereBefore(t *testing.T) {
+	before := exec.Command("sleep", "1000")
+	before.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, before.Start())
+	t.Cleanup(func() { _ = before.Process.Kill(); _ = before.Wait() })
+	c, err := Start(stray(t.TempDir()+"/stray"), os.Environ(), Apart, Whole)
+	require.NoError(t, err)
+	<-c.Done()
+	assert.Equal(t, 1, c.Strays())
+	assert.Equal(t, "S", stateOf(t, before.Process.Pid), "it was killed")
+}
+
+func stateOf(t *testing.T, pid int) string {
+	fields, err := stat("/proc/" + strconv.Itoa(pid) + "/stat")
+	require.NoError(t, err)
+	return fields[state]
+}
+
+// What belongs to another user can't be killed, and is not waited for: a program that ended would never end otherwise.
+func TestWhatCannotBeKilledIsNotWaitedFor(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root may start what it can't kill")
+	}
+	dir := t.TempDir()
+	self := exec.Command("/proc/self/exe", "-test.run=^TestAProgramOfAnotherUser$")
+	self.Env = append(os.Environ(), "STRAY="+dir+"/stray")
+	self.Stdout, self.Stderr = os.Stdout, os.Stderr
+	require.NoError(t, self.Run())
+	_ = syscall.Kill(wrote(t, dir+"/stray"), syscall.SIGKILL)
+}
+
+// It gives up the right to kill what root runs, once root has started that.
+func TestAProgramOfAnotherUser(t *testing.T) {
+	file := os.Getenv("STRAY")
+	if file == "" {
+		t.Skip("see TestWhatCannotBeKilledIsNotWaitedFor")
+	}
+	end, err := os.Create(file + ".go")
+	require.NoError(t, err)
+	c, err := Start([]string{"sh", "-c", "setsid sh -c 'echo $$ >" + file + "; exec sleep 1000' & while ! [ -s " + file + ".go ]; do sleep 0.01; done"}, os.Environ(), Apart, Whole)
+	require.NoError(t, err)
+	wrote(t, file)
+	require.NoError(t, syscall.Setuid(65534))
+	_, err = end.WriteString("go")
+	require.NoError(t, err)
+	<-c.Done()
+	assert.Zero(t, c.Strays())
+	assert.Equal(t, 1, c.Spared())
 }
 
 func TestWhatHasAllTheMarksIsKilled(t *testing.T) {

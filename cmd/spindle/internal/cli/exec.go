@@ -27,8 +27,9 @@ removed: another exec in CMD must name its own lock. If it names the lock that
 CMD runs under, it fails at once, since it would wait for itself.
 
 When CMD ends, exec kills what is left of its process group and, on Linux, every
-process that CMD started and that left the group. Then exec releases the lock,
-and ends with CMD's exit code. With --restart it competes for the lock again.
+process that CMD started and that left the group. Those of another user, as by
+sudo, it can't kill: it says how many run on. Then exec releases the lock, and
+ends with CMD's exit code. With --restart it competes for the lock again.
 
 At a terminal, CMD works as without exec. It gets the terminal when it first
 reads from it or changes it. Ctrl-Z stops CMD and exec, fg and bg let both go

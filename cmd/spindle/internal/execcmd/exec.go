@@ -34,6 +34,7 @@ type Program interface {
 	Done() <-chan struct{} // closed when nothing of it is left
 	Code() int             // its exit code, once Done is closed
 	Strays() int           // how many processes had left its group, and were killed, once Done is closed
+	Spared() int           // how many that it left behind run on, since they belong to other users, once Done is closed
 	Pid() int              // the number of its process, and of its group
 	Signal(s os.Signal)    // for the group
 	Continue()             // lets the group go on if it was stopped
@@ -172,6 +173,9 @@ func (r *runner) heed(e event) {
 		r.takeBack()
 		if n := r.program.Strays(); n > 0 {
 			r.Warn("%s had left processes outside its group: killed %d", r.Program, n)
+		}
+		if n := r.program.Spared(); n > 0 {
+			r.Warn("%s has left processes that belong to another user, and can't be killed: %d of them run on, without %s", r.Program, n, r.name())
 		}
 		r.program = r.program.end()
 	}

@@ -59,6 +59,7 @@ func (p *program) Code() int                  { return p.code }
 func (p *program) Kill()                      { p.exit(signalCode(syscall.SIGKILL)) }
 func (p *program) Allow(until time.Time)      { p.allowed.Store(&until) }
 func (p *program) Strays() int                { return 0 }
+func (p *program) Spared() int                { return 0 }
 func (p *program) Pid() int                   { return 4711 }
 func (p *program) Changed() <-chan struct{}   { return p.changed }
 func (p *program) Unwatched() <-chan struct{} { return p.unwatched }
