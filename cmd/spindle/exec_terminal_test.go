@@ -280,6 +280,42 @@ func TestAProgramUnderExecIsAJobOfTheShell(t *testing.T) {
 	assert.Equal(t, "130", s.code())
 }
 
+// A program that reads in the background waits for fg, however long that takes, and goes on.
+func TestAProgramThatReadsInTheBackgroundGoesOnInTheForeground(t *testing.T) {
+	atATerminal(t)
+	s := newShell(t)
+	s.types("spindle exec --lease 1h -- cat & echo $! >exec\r")
+	spindle := s.pid("exec")
+	s.sees(`is stopped`)
+	require.Eventually(t, func() bool { return state(spindle) == "T" }, patience, 10*time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // of being stopped, which is no time for exec
+	s.types("fg\r")
+	s.sees(`exec .*cat$`)
+	s.types("hello\r")
+	s.sees(`^hello$`)
+	s.sees(`^hello$`)
+	s.types("\x04")
+	s.sees(`ready> $`)
+	assert.Equal(t, "0", s.code())
+}
+
+// A shell that took the terminal from a stopped exec keeps it when the program ends: a shell that loses its terminal exits.
+func TestExecTakesNoTerminalFromAShell(t *testing.T) {
+	atATerminal(t)
+	s := newShell(t)
+	s.types("spindle exec --lease 1h -- " + s.script("asks", "stty -echo </dev/tty; stty echo </dev/tty; echo $PPID >exec; echo $$ >pid; exec sleep 1000") + "\r")
+	spindle, pid := s.pid("exec"), s.pid("pid")
+	require.NoError(t, syscall.Kill(spindle, syscall.SIGSTOP))
+	s.sees(`ready> $`)
+	s.types("bg\r")
+	s.sees(`ready> $`)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
+	s.sees(`released job`)
+	require.Eventually(t, func() bool { return !alive(spindle) }, patience, 10*time.Millisecond)
+	s.types("echo still $((40+2))\r")
+	s.sees(`^still 42$`)
+}
+
 // A program that was stopped for a lease is gone, and exec knows that when it goes on.
 func TestAProgramThatIsSuspendedForALeaseIsKilled(t *testing.T) {
 	atATerminal(t)

@@ -3,6 +3,7 @@
 package child
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -79,12 +80,17 @@ func (t *Terminal) Lend(group int) bool {
 // Lent reports whether a group has the terminal from this process.
 func (t *Terminal) Lent() bool { return t.lent != 0 }
 
-// TakeBack ends what Lend did. A program that was killed can't have left the terminal as it was: that is done here.
+// TakeBack ends what Lend did. A program that was killed can't have left the terminal as it was: that is done here. A shell that
+// took the terminal, while this process was stopped, keeps it.
 func (t *Terminal) TakeBack(killed bool) {
-	if t.lent == 0 {
+	lent := t.lent
+	if t.lent = 0; lent == 0 {
 		return
 	}
-	t.lent = 0
+	has, err := t.foreground()
+	if err != nil || has != lent && has != t.own && !errors.Is(syscall.Kill(-has, 0), syscall.ESRCH) {
+		return
+	}
 	_ = t.give(t.own)
 	if killed && t.mode != nil {
 		_ = term.Restore(int(t.file.Fd()), t.mode)
@@ -101,10 +107,14 @@ func (t *Terminal) Suspend() bool {
 	_ = syscall.Kill(0, syscall.SIGTSTP)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) // Go never gives SIGTSTP its default action back
 	stopped := false
-	select {
-	case <-resumed:
-		stopped = true
-	case <-time.After(soon): // of running: this thread may have gone on for a little
+	for range steps { // of running, as this thread may go on for a little: time passes while it is stopped, but only in one step
+		select {
+		case <-resumed:
+			stopped = true
+		case <-time.After(soon / steps):
+			continue
+		}
+		break
 	}
 	select {
 	case <-t.stops: // what was sent to the others of the group
@@ -113,7 +123,10 @@ func (t *Terminal) Suspend() bool {
 	return stopped
 }
 
-const soon = 100 * time.Millisecond
+const (
+	soon  = 100 * time.Millisecond
+	steps = 10
+)
 
 // unignoreTTOU has a program get SIGTTOU though this process was started with that ignored: what a process catches is not
 // ignored in what it becomes.
