@@ -164,7 +164,7 @@ func (s *Server) tellsOf(k *lock) bool {
 	return k.isTaken() || k.expected || len(k.Waiters) > 0 || k.IsPart() && k.State() != table.Free || s.Released && k.State() != table.Free
 }
 
-// ofLock adds the series of a lock. A partition that is counted with its group has those of its waiters only.
+// ofLock adds the series of a lock. A partition that is counted with its group, and not expected, has those of its waiters only.
 func (all *series) ofLock(name string, k *lock, counted bool) {
 	if n := len(k.Waiters); n > 0 || !k.IsPart() {
 		all.add(descWaiters, float64(n), name)
@@ -172,7 +172,7 @@ func (all *series) ofLock(name string, k *lock, counted bool) {
 	if len(k.Waiters) > 0 {
 		all.add(descLongest, k.LongestWait().Seconds(), name)
 	}
-	if counted {
+	if counted && !k.expected {
 		return
 	}
 	if k.expected {

@@ -286,3 +286,12 @@ func TestLabelsAreHarmlessOnATerminal(t *testing.T) {
 	assert.Contains(t, text, `spindle_lock_kind{kind="k\\x1b"`)
 	assert.Contains(t, text, `spindle_table_group_members{group="g\\x1b"} 1`)
 }
+
+// A partition is counted with its group. One that is expected has its own series too, or nothing could tell that nobody has it.
+func TestAPartitionThatIsExpectedHasItsSeries(t *testing.T) {
+	const name = "orders/partition/7"
+	d := newDesk(t, Config{Expect: []string{name}})
+	d.look()
+	assert.Equal(t, `{lock="`+name+`"} 1`, d.series("spindle_lock_expected"))
+	assert.Equal(t, `{lock="`+name+`"} 0`, d.series("spindle_lock_held"))
+}
