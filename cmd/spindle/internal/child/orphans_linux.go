@@ -118,12 +118,19 @@ func orphans() map[int]int {
 				return // else it has other threads, which run on
 			}
 		}
-		if family.elders[pid] == fields[start] {
+		if family.elders[pid] == fields[start] || isWatchdog(pid) {
 			return
 		}
 		alive[pid], _ = strconv.Atoi(fields[group])
 	})
 	return alive
+}
+
+// isWatchdog reports whether a process is a watchdog of another spindle, which the program ran: it ends by itself, when it has ended
+// what it watched. A guard's would leave the service active otherwise.
+func isWatchdog(pid int) bool {
+	name, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+	return strings.TrimSpace(string(name)) == watchdogName
 }
 
 // everyProcess calls do with each process's number and with what stat says of it.

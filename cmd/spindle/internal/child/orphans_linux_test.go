@@ -81,6 +81,18 @@ func TestTheEndOfAProgramSparesWhatWasThereBefore(t *testing.T) {
 	assert.Equal(t, "S", stateOf(t, before.Process.Pid), "it was killed")
 }
 
+// A program may run a spindle of its own, whose watchdog has work to do when that is killed: a guard's deactivates the service.
+func TestTheEndOfAProgramSparesTheWatchdogsOfOthers(t *testing.T) {
+	file := t.TempDir() + "/watchdog"
+	c, err := Start([]string{"sh", "-c", "setsid sh -c 'printf " + watchdogName + " >/proc/$$/comm; echo $$ >" + file + "; sleep 1000; :' & while ! [ -s " + file + " ]; do sleep 0.01; done"}, os.Environ(), Apart, Whole)
+	require.NoError(t, err)
+	<-c.Done()
+	pid := wrote(t, file)
+	assert.Zero(t, c.Strays())
+	assert.NotEmpty(t, born(pid), "it was killed")
+	killGroup(pid)
+}
+
 func stateOf(t *testing.T, pid int) string {
 	fields, err := stat("/proc/" + strconv.Itoa(pid) + "/stat")
 	require.NoError(t, err)

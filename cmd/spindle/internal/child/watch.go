@@ -30,11 +30,13 @@ type Act struct {
 	Gone func() bool      // whether the group that was watched is certainly gone
 }
 
+const watchdogName = "spindle-watch"
+
 // Watch is the work of the watchdog's process, which reads its orders from its standard input. It returns when
 // it has acted. After Late it goes on, since the other process may come back: it acts again
 // when it is told to, or when that process is dead.
 func Watch(duty Duty) {
-	rename("spindle-watch") // or it would have the name of the link by which it was found
+	rename(watchdogName) // or it would have the name of the link by which it was found
 	orders := make(chan string)
 	go func() {
 		defer close(orders)
