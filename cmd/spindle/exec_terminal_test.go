@@ -124,6 +124,23 @@ func (s *shell) sees(expression string) string {
 	}
 }
 
+// typesUntil types something again and again until what is printed matches.
+func (s *shell) typesUntil(keys, expression string) {
+	s.t.Helper()
+	re := regexp.MustCompile("(?m)" + strings.ReplaceAll(expression, "$", `\r?$`))
+	require.Eventually(s.t, func() bool {
+		s.types(keys)
+		time.Sleep(100 * time.Millisecond)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		at := re.FindStringIndex(s.out.String()[s.read:])
+		if at != nil {
+			s.read += at[1]
+		}
+		return at != nil
+	}, patience, 200*time.Millisecond, expression)
+}
+
 // code is the exit code of what ran last.
 func (s *shell) code() string {
 	s.types("echo code=$?.\r")
@@ -258,8 +275,9 @@ func TestAProgramUnderExecIsAJobOfTheShell(t *testing.T) {
 	s.sees(`ready> $`)
 	assert.Equal(t, "130", s.code())
 
-	s.types("spindle exec --lease 1h -- cat\r")
+	s.types("spindle exec --lease 1h -- " + s.script("reader", "echo $$ >reader.pid; exec cat") + "\r")
 	s.sees(`holding job`)
+	reader := s.pid("reader.pid")
 	s.types("one\r")
 	s.sees(`^one$`)
 	s.sees(`^one$`)
@@ -268,10 +286,10 @@ func TestAProgramUnderExecIsAJobOfTheShell(t *testing.T) {
 	s.sees(`ready> $`)
 	s.types("bg\r") // it reads from the terminal, so it is stopped again
 	s.sees(`is stopped`)
-	s.types("\r")
-	s.sees(`Stopped .*cat$`)
+	s.typesUntil("jobs\r", `Stopped .*reader$`)
 	s.types("fg\r")
-	s.sees(`cat$`)
+	s.sees(`reader$`)
+	require.Eventually(t, func() bool { return state(reader) == "S" }, patience, 10*time.Millisecond) // the terminal is as it needs it
 	s.types("two\r")
 	s.sees(`^two$`)
 	s.sees(`^two$`)

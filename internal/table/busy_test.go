@@ -191,3 +191,22 @@ func TestALockSaysWhatItIsFor(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, table.Mutex, l.Kind(), "its free row tells")
 }
+
+// A list without released locks has left their own rows out: a lease row that somebody's fault has left behind is no orphan.
+func TestAReleasedLockWithALeaseRowIsReleased(t *testing.T) {
+	store := &memtable.Store{}
+	at := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	var writes []table.Write
+	for _, name := range []string{"released", table.LeaseKey("released", table.TokenAt(at)), table.LeaseKey("lost", table.TokenAt(at))} {
+		writes = append(writes, table.Write{Kind: table.Put, Name: name, Set: []table.Cell{{Column: table.ColToken, Value: at}}})
+	}
+	for _, i := range []int{1, 2} {
+		writes[i].Set = append(writes[i].Set, table.Cell{Column: table.ColWriter, Value: `{"v":1,"lease":"10s","id":"a"}`})
+	}
+	require.NoError(t, store.Commit(t.Context(), "test", writes))
+	found, _, err := table.Table{Store: store}.List(t.Context(), "", false)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	assert.Equal(t, "lost", found[0].Name)
+	assert.Equal(t, table.Orphaned, found[0].State())
+}

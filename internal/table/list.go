@@ -131,7 +131,34 @@ func (t Table) listAll(ctx context.Context, prefix string, busy bool) ([]Listing
 		_, q = queuedIn(tickets)
 	}
 	found, err := t.listQueued(ctx, prefix, names, at, rows, q, keys.Busy)
+	if err == nil && keys.Busy {
+		err = t.adopt(ctx, found, at)
+	}
 	return found, at, err
+}
+
+// adopt reads the locks anew of which only lease rows were found: a look without released locks has left their own rows out.
+func (t Table) adopt(ctx context.Context, found []Listing, at time.Time) error {
+	var orphaned []string
+	for _, l := range found {
+		if s := l.State(); !l.Exists && (s == Orphaned || s == Unreadable) {
+			orphaned = append(orphaned, l.Name)
+		}
+	}
+	if len(orphaned) == 0 {
+		return nil
+	}
+	again, err := t.further(ctx, orphaned, at)
+	if err != nil {
+		return err
+	}
+	for _, l := range again {
+		if i, is := slices.BinarySearchFunc(found, l.Name, byName); is && l.Exists {
+			l.Waiters = found[i].Waiters
+			found[i] = l
+		}
+	}
+	return nil
 }
 
 // namesIn are the names with the prefix of the locks that rows tell of.

@@ -82,9 +82,12 @@ func asFlag(call string) string {
 // messages have the time, as in a log.
 func (x *competitor) verify(ctx context.Context, db *spanner.Client) error {
 	stderr.timed = true
-	ctx, cancel := context.WithTimeout(ctx, x.patience())
+	limited, cancel := context.WithTimeout(ctx, x.patience())
 	defer cancel()
-	err := ddl.Verify(ctx, db, x.table)
+	err := ddl.Verify(limited, db, x.table)
+	if ctx.Err() != nil {
+		return nil
+	}
 	x.trouble = err
 	var schema *ddl.SchemaError
 	if err != nil && (errors.As(err, &schema) || elect.Lasting(err)) {

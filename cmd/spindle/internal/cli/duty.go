@@ -41,6 +41,7 @@ func runWatchdog(args []string) (code int) {
 	// Nothing ends it but its parent, by what it says or by its death. Whoever read the standard error may
 	// have died with the parent. (Ignored signals would be ignored by the commands that it runs.)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer stderr.detach()()
 	lock := competitor{common: &common{db: args[1], table: args[2], timeout: longestAttempt}, name: args[3], id: args[4]}
 	switch args[0] { // the parent wrote them
 	case "guard":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/signal"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -171,6 +172,7 @@ func (x *execution) run(ctx context.Context) error {
 	}
 	signals := execcmd.Signals()
 	outliveReaders()
+	defer stderr.detach()()
 	child.ReapAsInit()
 	db, err := x.open(spindle.ClientOptions(x.lease)...)
 	if err != nil {
@@ -191,11 +193,8 @@ func (x *execution) run(ctx context.Context) error {
 	began := time.Now()
 	if x.doesOnce() {
 		x.beginOnce()
-		if err := x.glance(ctx); err != nil {
-			return err
-		}
 	}
-	if err := x.verify(ctx, db.client()); err != nil {
+	if err := x.prepare(ctx, db); err != nil {
 		return err
 	}
 	if most := execcmd.MostGrace(x.lease); x.grace > most {
@@ -210,13 +209,34 @@ func (x *execution) run(ctx context.Context) error {
 		Asks: x.reports.asks, Notices: execcmd.Notices{Ending: x.reports.ending, Lost: x.reports.lost, Stuck: x.reports.runsOn},
 	}
 	if t := child.OpenTerminal(); t != nil {
-		e.Terminal = t
+		e.Terminal = terminal{t}
 	}
 	x.reports.compete()
 	if end := e.Run(ctx); end != (execcmd.End{}) {
 		return &exit{end.Code, end.Err}
 	}
 	return nil
+}
+
+// prepare looks for what waiting can't mend. A signal to end ends that, and is then for Run.
+func (x *execution) prepare(ctx context.Context, db *connection) error {
+	defer x.audible()()
+	ctx, stop := signal.NotifyContext(ctx, execcmd.Endings()...)
+	defer stop()
+	if x.doesOnce() {
+		if err := x.glance(ctx); err != nil {
+			return err
+		}
+	}
+	return x.verify(ctx, db.client())
+}
+
+// terminal is the one that exec is controlled by. What exec says is read before it is stopped.
+type terminal struct{ *child.Terminal }
+
+func (t terminal) Suspend() bool {
+	stderr.flush()
+	return t.Terminal.Suspend()
 }
 
 func codeOf(err error) error {

@@ -144,6 +144,7 @@ func (g *guarding) run(ctx context.Context) error {
 		return err
 	}
 	outliveReaders()
+	defer stderr.detach()()
 	ctx, stop := untilEnded(ctx)
 	defer stop()
 	lease := g.renew * time.Duration(g.failures)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"slices"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
@@ -88,6 +89,9 @@ func Signals() <-chan os.Signal {
 	signal.Notify(c, passedOn...)
 	return c
 }
+
+// Endings are those of them that end exec.
+func Endings() []os.Signal { return slices.Clone(endings) }
 
 // Run competes for the lock, and runs the program while it is held. It returns once nothing of the program is left, and the
 // lock is released or lost. The end of ctx ends the wait for the lock.
