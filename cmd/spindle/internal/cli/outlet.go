@@ -14,7 +14,7 @@ type outlet struct {
 	ended chan struct{} // all that was taken is written
 
 	mu      sync.Mutex // guards the rest
-	lines   chan any // []byte, or a chan struct{} that is closed when all before it is written
+	lines   chan any   // []byte, or a chan struct{} that is closed when all before it is written
 	dropped int
 	closed  bool
 }
