@@ -25,7 +25,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/emulator"
 )
 
-var execFaults = flag.Int("exec-faults", 24, "how many runs of exec have a fault, at an instant that is drawn")
+var execFaults = flag.Int("exec-faults", 8, "how many runs of exec have a fault, at an instant that is drawn")
 
 // A run is one of exec, whose program beats, and has started a process that left its group. Somebody reads its messages.
 type run struct {
