@@ -576,7 +576,7 @@ func TestACommitOfAnOldTokenIsFencedWhateverElseIsWrongWithIt(t *testing.T) {
 		require.NoError(t, err)
 		for _, ms := range [][]*spanner.Mutation{made, gone} {
 			_, err = l.Apply(t.Context(), token, ms)
-			assert.NotErrorIs(t, err, spindle.ErrFenced, "while the token is good it is something else")
+			assert.NotErrorIs(t, err, spindle.ErrFenced, "while the token is valid it is something else")
 		}
 		require.NoError(t, l.stop())
 		for _, ms := range [][]*spanner.Mutation{made, gone} {

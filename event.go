@@ -54,7 +54,7 @@ type Event struct {
 
 func eventOf(e elect.Event) Event {
 	ev := Event{Kind: EventKind(e.Kind), At: e.At, Token: Token(e.Token), Partition: e.Partition, Err: e.Err, Deadline: e.Deadline}
-	if e.Leader.Promise != nil {
+	if e.Leader.LeaseRecord != nil {
 		ev.Leader = leaderOf(e.Leader)
 	}
 	return ev

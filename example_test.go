@@ -115,7 +115,7 @@ func ExampleLock_Fence() {
 
 	_, token := lock.HasLock()
 	_, err := db.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
-		// Read and write whatever the transaction is about. It commits only while token is good.
+		// Read and write whatever the transaction is about. It commits only while token is valid.
 		return txn.BufferWrite([]*spanner.Mutation{lock.Fence(token)})
 	})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Fence returns a mutation that changes nothing and lets a commit succeed only while token is good:
+// Fence returns a mutation that changes nothing and lets a commit succeed only while token is valid:
 // from the election until the lock is released or claimed by another. Add it to a serializable
 // transaction of your own in the database of the lock, before your own mutations. When it fails, so does
 // the whole commit, with NOT_FOUND of a row in the lock's table: see IsFenced. It costs no RPC, and may be
@@ -24,7 +24,7 @@ func (l *Lock) Fence(token Token) *spanner.Mutation {
 }
 
 // FenceStatement is Fence for a transaction of your own that is all SQL, as with database/sql or another language's
-// driver: a statement that updates exactly one row, without changing it, while token is good, and else none. The
+// driver: a statement that updates exactly one row, without changing it, while token is valid, and else none. The
 // driver tells the number of rows. Unless it is one, roll the transaction back: nothing else does. Return ErrFenced
 // then, which IsFenced knows. Where you can buffer mutations, use Fence or ReadWriteTransaction, which take DML too
 // and which nobody has to check.
@@ -43,10 +43,10 @@ func (l *Lock) FenceStatement(dialect databasepb.DatabaseDialect, token Token) s
 }
 
 // Apply is Client.Apply in a serializable transaction, with the fence added to ms. If the commit is refused,
-// errors.Is(err, ErrFenced) is true exactly when the token is not good any more, whatever other reason Spanner
-// gives: a row that a newer leader has made or deleted, say. While the token is good, an error about your own rows
+// errors.Is(err, ErrFenced) is true exactly when the token is not valid any more, whatever other reason Spanner
+// gives: a row that a newer leader has made or deleted, say. While the token is valid, an error about your own rows
 // is returned as it is. After ErrFenced nothing of ms was applied (but with spanner.ApplyAtLeastOnce an earlier
-// attempt may have been, while the token was good). After other errors, such as a timeout or a reply without a
+// attempt may have been, while the token was valid). After other errors, such as a timeout or a reply without a
 // timestamp, ms may have been applied. With the zero token, Apply returns ErrFenced without an RPC.
 func (l *Lock) Apply(ctx context.Context, token Token, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	if l.err != nil {
@@ -57,7 +57,7 @@ func (l *Lock) Apply(ctx context.Context, token Token, ms []*spanner.Mutation, o
 
 // ReadWriteTransaction is Client.ReadWriteTransaction, serializable and with the fence added to what fn
 // writes. It returns what fn returns, or an error as Apply does. The fence is checked by the commit: fn may
-// read before that, but nothing that it writes lands under a token that is not good.
+// read before that, but nothing that it writes lands under a token that is not valid.
 func (l *Lock) ReadWriteTransaction(ctx context.Context, token Token, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	if l.err != nil {
 		return time.Time{}, l.err

@@ -13,7 +13,7 @@ type Leader struct {
 	Value     string        // what it published with WithValue
 	Token     Token         // the term's fencing token
 	Heartbeat time.Time     // its last heartbeat, by Spanner's clock
-	Lease     time.Duration // the lease it promised to keep
+	Lease     time.Duration // the lease in its lease record
 	Leaving   bool          // it has announced that it will give the lock up
 }
 
@@ -53,10 +53,10 @@ func (l *Lock) look(ctx context.Context) (table.Observation, error) {
 
 // leads reports whether the lock has a holder that was heard from within its lease.
 func leads(o table.Observation) bool {
-	return o.Promise != nil && o.At.Sub(o.Heartbeat) < o.Promise.Lease
+	return o.LeaseRecord != nil && o.At.Sub(o.Heartbeat) < o.LeaseRecord.Lease
 }
 
 func leaderOf(o table.Observation) Leader {
-	return Leader{ID: o.Holder(), Value: o.Promise.Value, Token: Token(o.Token), Heartbeat: o.Heartbeat,
-		Lease: o.Promise.Lease, Leaving: o.Leaving()}
+	return Leader{ID: o.Holder(), Value: o.LeaseRecord.Value, Token: Token(o.Token), Heartbeat: o.Heartbeat,
+		Lease: o.LeaseRecord.Lease, Leaving: o.Leaving()}
 }

@@ -17,12 +17,12 @@ import (
 func TestNobodyLeadsOnceTheLeaseHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memtable.Store{}
-		holder := elect.Candidate{Table: table.Table{Store: store}, Clock: elect.SystemClock{}, Names: []string{"m"}, ID: "holder", Promise: table.Promise{Lease: 10 * time.Second}}
+		holder := elect.Candidate{Table: table.Table{Store: store}, Clock: elect.SystemClock{}, Names: []string{"m"}, ID: "holder", LeaseRecord: table.LeaseRecord{Lease: 10 * time.Second}}
 		term := holder.Try(t.Context(), elect.All, time.Second).Term
 		require.NotNil(t, term)
 		defer term.End(nil)
 		l := New(nil, "locktable", "m", func(c *options.Config) { c.Store = store })
-		for range 2 { // the first look reads its promise, the second knows it
+		for range 2 { // the first look reads its lease record, the second knows it
 			leader, err := l.Leader(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, "holder", leader.ID)

@@ -45,7 +45,7 @@ func troubles() []trouble {
 		{"a ctx that has ended", func(s *site) { s.remains.Ctx.End() }},
 		{"work that hangs", func(s *site) { s.hangs.Store(true) }},
 	}
-	for _, sick := range fleet.Troubles(3*fleet.Lease/2, "observe", "promise", "claim", "confirm", "withdraw", "heartbeat", "announce", "release", "released", "asked", "ask") {
+	for _, sick := range fleet.Troubles(3*fleet.Lease/2, "observe", "lease-record", "claim", "confirm", "withdraw", "heartbeat", "announce", "release", "released", "asked", "ask") {
 		all = append(all, trouble{sick.Name, func(s *site) { sick.Begin(s.Link) }})
 	}
 	return all

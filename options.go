@@ -124,7 +124,7 @@ func WithStepDownOnReturn() Option {
 // the rest of that time is not waited for.
 //
 // It also makes the leader look for requests to hand over (RequestHandover, WithPriority), in one more RPC a
-// lease. It obeys one as it does StepDown.
+// lease. It handles one as it does StepDown.
 func WithHandover() Option {
 	return func(c *options.Config) { c.Handover = true }
 }

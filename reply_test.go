@@ -93,7 +93,7 @@ func TestNoStepTakesAReplyWithoutATimestampForSuccess(t *testing.T) {
 		require.NoError(t, err)
 		token, err := tab.Claim(ctx, "me", seen...)
 		require.NoError(t, err)
-		confirm := func() error { return tab.Confirm(ctx, token, table.Promise{Lease: time.Minute}, "x") }
+		confirm := func() error { return tab.Confirm(ctx, token, table.LeaseRecord{Lease: time.Minute}, "x") }
 		unclear("confirm", confirm)
 		if !a.applies {
 			require.ErrorIs(t, tab.Heartbeat(ctx, token, "x"), table.ErrSuperseded)
@@ -101,9 +101,9 @@ func TestNoStepTakesAReplyWithoutATimestampForSuccess(t *testing.T) {
 		}
 		unclear("heartbeat", func() error { return tab.Heartbeat(ctx, token, "x") })
 		unclear("release", func() error { return tab.Release(ctx, token, "x") })
-		good, err := tab.Good(ctx, token, "x")
+		valid, err := tab.Valid(ctx, token, "x")
 		require.NoError(t, err)
-		assert.Equal(t, !a.applies, good)
+		assert.Equal(t, !a.applies, valid)
 	})
 }
 

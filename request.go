@@ -17,10 +17,10 @@ type Handover struct {
 }
 
 // RequestHandover asks the holder of token to step down, and returns once another term has begun. The holder
-// obeys if it runs with WithHandover. It looks for requests once a lease, so this takes up to a lease and a half,
+// accepts if it runs with WithHandover. It looks for requests once a lease, so this takes up to a lease and a half,
 // and what the leader's work takes to stop. It does not need Run, and may be called from any process.
 //
-// The error is ErrSuperseded if the token is not good, ErrNoLeader if it is and its lease is over, ErrNotObeyed if its
+// The error is ErrSuperseded if the token is not valid, ErrNoLeader if it is and its lease is over, ErrNotObeyed if its
 // holder does not look for requests, or wraps that of ctx and says how far it came. A request can't be taken back. Only the term of token is asked,
 // never a later one.
 func (l *Lock) RequestHandover(ctx context.Context, token Token) (Handover, error) {
@@ -43,7 +43,7 @@ func (l *Lock) requestHandover(ctx context.Context, token Token) (Handover, erro
 		return Handover{}, fmt.Errorf("token %v: %w", token, ErrSuperseded)
 	case !leads(o):
 		return Handover{}, fmt.Errorf("token %v was not superseded, but its lease is over: %w", token, ErrNoLeader)
-	case !o.Promise.Obeys:
+	case !o.LeaseRecord.AcceptsHandover:
 		return Handover{}, ErrNotObeyed
 	}
 	h := Handover{From: leaderOf(o)}

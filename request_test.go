@@ -18,7 +18,7 @@ func TestARequestSurvivesALostMessage(t *testing.T) {
 	for _, lost := range []struct {
 		step string
 		nth  int
-	}{{"promise", 1}, {"promise", 3}, {"ask", 1}, {"ask", 2}} {
+	}{{"lease-record", 1}, {"lease-record", 3}, {"ask", 1}, {"ask", 2}} {
 		for _, reply := range []bool{false, true} {
 			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 				a, c := b.Start("a", spindle.WithHandover()), b.Start("c", spindle.WithHandover())
@@ -78,7 +78,7 @@ func TestTheGapOfAHandoverIsAtLeastTheTimeWithoutAHolder(t *testing.T) {
 			got <- h
 		}()
 		time.Sleep(time.Second)
-		a.Link.Cut() // it dies before it obeys
+		a.Link.Cut() // it dies before it accepts
 		died := time.Now()
 		b.Until(5*fleet.Lease, func() bool { return b.Store.Rows()[fleet.Name].Heartbeat.IsZero() })
 		time.Sleep(3 * time.Second)

@@ -34,7 +34,7 @@ func newElector(l *Lock) *elector {
 	e := &elector{Lock: l, log: l.config.Log.With("table", l.spanner.Table, "lock", l.name, "id", l.config.ID), watch: l.about.Watch()}
 	e.problems.Log, e.problems.What = e.log, "compete for the lock"
 	e.candidate = l.config.Candidate(e.watch.Table(l.table), l.name)
-	e.candidate.Promise.Kind = table.Elector
+	e.candidate.LeaseRecord.Kind = table.Elector
 	e.events = loop.NewMailbox(l.config.Observe)
 	return e
 }
@@ -77,7 +77,7 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 		switch {
 		case step.Err != nil:
 			e.pulse.Ail(step.Err)
-		case !step.Rests || e.view.Load().other.Promise != nil: // else it could not confirm, and nobody leads
+		case !step.Rests || e.view.Load().other.LeaseRecord != nil: // else it could not confirm, and nobody leads
 			e.pulse.Beat(began)
 		}
 		switch {
@@ -104,15 +104,15 @@ func (e *elector) notice(s elect.Sight, began elect.Instant) {
 		o = table.Observation{}
 	}
 	e.show(view{other: o, looked: began})
-	if before.Promise != nil && before.Token != o.Token {
+	if before.LeaseRecord != nil && before.Token != o.Token {
 		e.log.Info("leader gone", "leader", before.Holder(), "token", before.Token)
 		e.emit(LeaderGone, elect.Event{Token: before.Token, Leader: before})
 	}
-	if o.Promise == nil {
+	if o.LeaseRecord == nil {
 		return
 	}
 	if before.Token != o.Token {
-		e.log.Info("leader seen", "leader", o.Holder(), "value", o.Promise.Value, "token", o.Token)
+		e.log.Info("leader seen", "leader", o.Holder(), "value", o.LeaseRecord.Value, "token", o.Token)
 		e.emit(LeaderSeen, elect.Event{Token: o.Token, Leader: o})
 	}
 	if o.Leaving() && !(before.Token == o.Token && before.Leaving()) {

@@ -14,7 +14,7 @@ type view struct {
 	term    *elect.Term       // this Lock's own, or nil
 	exit    *exit             // how the term is given up
 	leaving bool              // that was announced
-	other   table.Observation // another holder; no promise: none is known
+	other   table.Observation // another holder; no lease record: none is known
 	looked  elect.Instant     // when the look that showed it began
 	next    chan struct{}     // closed once there is a newer view
 }
@@ -33,7 +33,7 @@ func (l *Lock) known(v *view) (Leader, time.Duration, bool) {
 	case v.term != nil && v.term.Held():
 		c := &l.config
 		return Leader{ID: c.ID, Value: c.Value, Token: Token(v.term.Token()), Lease: c.Lease, Leaving: v.leaving}, v.term.Age(), true
-	case v.other.Promise != nil:
+	case v.other.LeaseRecord != nil:
 		return leaderOf(v.other), l.config.Clock.Now().Since(v.looked), true
 	}
 	return Leader{}, 0, false

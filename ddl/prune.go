@@ -18,7 +18,7 @@ type PruneOption func(*table.Ages)
 // lease, and a week is a good one.
 //
 // Locks and lease rows go together, if no heartbeat has come since they were seen. So a holder that wakes up after that
-// finds, as after a takeover, that its token is not good any more: its heartbeats, its confirmation and its fenced writes
+// finds, as after a takeover, that its token is not valid any more: its heartbeats, its confirmation and its fenced writes
 // fail. A lock is left alone if its lease row can't be read, or somebody has changed its rows by hand.
 func Expired(older time.Duration) PruneOption { return func(a *table.Ages) { a.Expired = older } }
 

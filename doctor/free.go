@@ -56,11 +56,11 @@ func (e *exam) freeRows(ctx context.Context) (string, error) {
 // freeClaim is the claim of a lock that was released with a free row. Where reads are of the past, that takes a moment.
 func (e *exam) freeClaim(ctx context.Context, name string) (table.FreeClaim, error) {
 	for start := time.Now(); ; e.pause(ctx, 100*time.Millisecond) {
-		seen, err := e.table.Survey(ctx, time.Now(), name)
+		seen, err := e.table.LookAtLeases(ctx, time.Now(), name)
 		if err != nil {
 			return table.FreeClaim{}, err
 		}
-		if claim, ok := table.NewFreeClaim("second", table.Promise{Lease: time.Minute, Nonce: e.base}, seen...); ok {
+		if claim, ok := table.NewFreeClaim("second", table.LeaseRecord{Lease: time.Minute, Nonce: e.base}, seen...); ok {
 			return claim, nil
 		}
 		if time.Since(start) > 5*time.Second || ctx.Err() != nil {

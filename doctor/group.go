@@ -19,7 +19,7 @@ func (e *exam) group(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errNotTheQuestion, err)
 	}
-	member := table.Hold{Name: name, Token: token}
+	member := table.LeaseRef{Name: name, Token: token}
 	taken, err := e.claimPartition(ctx, member, first)
 	if err != nil {
 		return "", err
@@ -50,14 +50,14 @@ func (e *exam) group(ctx context.Context) (string, error) {
 	case !row.Heartbeat.Equal(row.Token):
 		return "", broken("a confirmation that was refused changed the partition")
 	}
-	if err := e.table.ReleasePartitions(ctx, table.Hold{Name: first, Token: taken}); err != nil {
+	if err := e.table.ReleasePartitions(ctx, table.LeaseRef{Name: first, Token: taken}); err != nil {
 		return "", fmt.Errorf("release: %w", err)
 	}
 	return "a partition is confirmed while its member is there, and refused once it is not", nil
 }
 
 // claimPartition claims a partition.
-func (e *exam) claimPartition(ctx context.Context, member table.Hold, name string) (token table.Token, err error) {
+func (e *exam) claimPartition(ctx context.Context, member table.LeaseRef, name string) (token table.Token, err error) {
 	err = again(func() error {
 		seen, err := e.table.Observe(ctx, name)
 		if err != nil {
@@ -72,9 +72,9 @@ func (e *exam) claimPartition(ctx context.Context, member table.Hold, name strin
 }
 
 // confirmPartition confirms it, unless that is refused, as its member is not there.
-func (e *exam) confirmPartition(ctx context.Context, member table.Hold, name string, token table.Token) (refused bool, err error) {
+func (e *exam) confirmPartition(ctx context.Context, member table.LeaseRef, name string, token table.Token) (refused bool, err error) {
 	err = again(func() error {
-		_, err := e.table.ConfirmPartitions(ctx, member, table.Promise{Lease: limit}, token, name)
+		_, err := e.table.ConfirmPartitions(ctx, member, table.LeaseRecord{Lease: limit}, token, name)
 		if refused = table.Missing(err) || spanner.ErrCode(err) == codes.NotFound && !overrun(err); refused {
 			return nil
 		}

@@ -61,7 +61,7 @@ var probes = []probe{
 	{name: checkPresent, needs: timed, run: (*exam).present, means: noExpiry, do: tellTeam},
 	{name: checkFree, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic, checkPresent), run: (*exam).freeRows, means: anOutlaw, do: tellTeam},
 	{name: checkQueue, needs: append(slices.Clip(allowed), checkPresent), run: (*exam).queue, means: "locks are safe, and those that wait for one of package lock have no order", do: tellTeam},
-	{name: checkStrong, needs: timed, run: (*exam).strong, means: "it can't be told whether a token is good, so a superseded holder may go on until the fence refuses its writes", do: tellTeam},
+	{name: checkStrong, needs: timed, run: (*exam).strong, means: "it can't be told whether a token is valid, so a superseded holder may go on until the fence refuses its writes", do: tellTeam},
 	{name: checkClock, needs: []string{checkTable, checkPermissions, checkPresent}, run: (*exam).clockRate, means: "if a holder's clock is too slow, HasLock may still be true there when another has the lock already; the fence is not affected", do: "fix the clock of this machine: look at its time source, and at the host of a virtual machine"},
 	{name: checkKeys, needs: allowed, run: (*exam).manyKeys, means: "members of a group don't see all of it: use locks, and no groups", do: tellTeam},
 	{name: checkGroup, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic), run: (*exam).group, means: "two members of a group may have one partition, until the fence refuses the writes of one", do: tellTeam},
@@ -296,17 +296,17 @@ func (e *exam) cycle(ctx context.Context) (string, error) {
 			return "", broken("the %s of a holder that was superseded ended with: %v", step, err)
 		}
 	}
-	switch good, err := e.table.Good(ctx, second, name); {
+	switch valid, err := e.table.Valid(ctx, second, name); {
 	case err != nil:
 		return "", err
-	case !good:
-		return "", broken("the token of a holder is not good")
+	case !valid:
+		return "", broken("the token of a holder is not valid")
 	}
 	if err := e.table.Release(ctx, second, name); err != nil {
 		return "", fmt.Errorf("release: %w", err)
 	}
-	seen, err := e.table.Survey(ctx, time.Now(), name)
-	if err == nil && (!seen[0].Heartbeat.IsZero() || len(seen[0].Strays) > 0) {
+	seen, err := e.table.LookAtLeases(ctx, time.Now(), name)
+	if err == nil && (!seen[0].Heartbeat.IsZero() || len(seen[0].OrphanLeases) > 0) {
 		err = broken("a lock that was released is still taken")
 	}
 	return "claimed, confirmed, kept, superseded and released", err
@@ -326,7 +326,7 @@ func (e *exam) elect(ctx context.Context, id, name string) (table.Token, error) 
 	if err != nil {
 		return 0, err
 	}
-	confirm := func() error { return e.table.Confirm(ctx, token, table.Promise{Lease: limit}, name) }
+	confirm := func() error { return e.table.Confirm(ctx, token, table.LeaseRecord{Lease: limit}, name) }
 	if err := again(confirm); err != nil {
 		return 0, fmt.Errorf("confirm: %w", err)
 	}

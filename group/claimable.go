@@ -35,10 +35,10 @@ func (h *history) learn(o table.PartitionRow, lease time.Duration) {
 // judge says when a partition can be claimed: by one snapshot of the group, and what was seen of it before.
 type judge struct {
 	snapshot table.GroupSnapshot
-	own      table.Hold                   // the member that asks
-	lease    time.Duration                // its own
-	missing  map[table.Hold]time.Time     // since when the rows of these members are known to be missing
-	promised map[table.Hold]time.Duration // the leases of members that were seen, for those whose rows are gone
+	own      table.LeaseRef                   // the member that asks
+	lease    time.Duration                    // its own
+	missing  map[table.LeaseRef]time.Time     // since when the rows of these members are known to be missing
+	leases   map[table.LeaseRef]time.Duration // the leases of members that were seen, for those whose rows are gone
 }
 
 // claimableIn is how long after the snapshot a partition can be claimed, which was learned. It assumes that the member that
@@ -53,7 +53,7 @@ func (j judge) claimableIn(o table.PartitionRow, h history) (wait time.Duration,
 		return 0, false // released
 	case errors.Is(j.snapshot.Unreadable[o.Name], table.ErrNewer):
 		return never, false
-	case !o.Confirmed(): // a bare claim promised nothing
+	case !o.Confirmed(): // a bare claim has no lease record
 		return min(j.freeWith(with, never), j.left(o.Heartbeat.Add(j.lease))), false
 	case is && j.decided(with):
 		return j.freeWith(with, never), false
@@ -61,12 +61,12 @@ func (j judge) claimableIn(o table.PartitionRow, h history) (wait time.Duration,
 		return never, true
 	case j.snapshot.Unreadable[o.Name] != nil:
 		return never, false
-	case o.Promise == nil && is:
+	case o.LeaseRecord == nil && is:
 		return j.freeWith(with, j.lease), false // somebody deleted its lease row
-	case o.Promise == nil:
+	case o.LeaseRecord == nil:
 		return j.left(o.Heartbeat.Add(j.lease)), false
 	}
-	return j.freeBy(*o.Promise, o.Heartbeat), false
+	return j.freeBy(*o.LeaseRecord, o.Heartbeat), false
 }
 
 // withoutRow judges by the lease rows that are left, as somebody has deleted the lock row by hand.
@@ -77,17 +77,17 @@ func (j judge) withoutRow(o table.PartitionRow, h history) (wait time.Duration, 
 	if j.snapshot.Unreadable[o.Name] != nil {
 		return never, false
 	}
-	if h.assumed > 0 && len(o.Strays) == 0 {
+	if h.assumed > 0 && len(o.OrphanLeases) == 0 {
 		return j.left(h.absent.Add(h.assumed)), false
 	}
-	for _, p := range o.Strays {
+	for _, p := range o.OrphanLeases {
 		wait = max(wait, j.freeBy(p, h.absent))
 	}
 	return wait, false
 }
 
-// freeBy judges by a promise: one of a lock that is no partition counts from a heartbeat.
-func (j judge) freeBy(p table.Promise, heartbeat time.Time) time.Duration {
+// freeBy judges by a lease record: one of a lock that is no partition counts from a heartbeat.
+func (j judge) freeBy(p table.LeaseRecord, heartbeat time.Time) time.Duration {
 	if with, is := table.MemberOf(p.With); is {
 		return j.freeWith(with, p.Lease)
 	}
@@ -95,22 +95,22 @@ func (j judge) freeBy(p table.Promise, heartbeat time.Time) time.Duration {
 }
 
 // decided reports whether a member is known to be over, or to be there.
-func (j judge) decided(with table.Hold) bool {
+func (j judge) decided(with table.LeaseRef) bool {
 	return j.snapshot.Unreadable[with.Name] != nil || j.snapshot.Members[with.Name].Exists
 }
 
 // freeWith judges by the member that has the partition, which is over once its row says so. If the row is missing,
-// somebody has deleted it, and the member may not know yet: it acts no longer than it promised, as far as that is known,
+// somebody has deleted it, and the member may not know yet: it acts no longer than its lease, as far as that is known,
 // and else no longer than this member would.
-func (j judge) freeWith(with table.Hold, promised time.Duration) time.Duration {
+func (j judge) freeWith(with table.LeaseRef, leases time.Duration) time.Duration {
 	o := j.snapshot.Members[with.Name]
 	switch since, missing := j.missing[with]; {
 	case with == j.own:
 		return 0
 	case o.Exists && over(o, with.Token):
 		return 0
-	case !o.Exists && missing && promised != never:
-		return j.left(since.Add(max(promised, j.promised[with], j.lease)))
+	case !o.Exists && missing && leases != never:
+		return j.left(since.Add(max(leases, j.leases[with], j.lease)))
 	}
 	return never
 }
@@ -128,24 +128,24 @@ func (j judge) names(o table.PartitionRow) bool {
 }
 
 // named are the members that the rows of a partition name.
-func named(o table.PartitionRow) (holds []table.Hold) {
+func named(o table.PartitionRow) (refs []table.LeaseRef) {
 	keys := []string{o.Writer}
-	if o.Promise != nil {
-		keys = append(keys, o.Promise.With)
+	if o.LeaseRecord != nil {
+		keys = append(keys, o.LeaseRecord.With)
 	}
-	for _, p := range o.Strays {
+	for _, p := range o.OrphanLeases {
 		keys = append(keys, p.With)
 	}
 	for _, key := range keys {
 		if h, ok := table.MemberOf(key); ok {
-			holds = append(holds, h)
+			refs = append(refs, h)
 		}
 	}
-	return holds
+	return refs
 }
 
 // lockRow is what the lock row alone says.
 func lockRow(o table.PartitionRow) table.PartitionRow {
-	o.Promise, o.Strays, o.LeasesRead = nil, nil, false
+	o.LeaseRecord, o.OrphanLeases, o.LeasesRead = nil, nil, false
 	return o
 }

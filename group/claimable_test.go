@@ -15,12 +15,12 @@ func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return at.Add(-d) }
 	token := func(d time.Duration) table.Token { return table.TokenAt(ago(d)) }
-	member := func(slot int, joined time.Duration) table.Hold {
-		return table.Hold{Name: table.SlotName("orders", slot), Token: token(joined)}
+	member := func(slot int, joined time.Duration) table.LeaseRef {
+		return table.LeaseRef{Name: table.SlotName("orders", slot), Token: token(joined)}
 	}
 	own, live, evicted, replaced := member(0, time.Hour), member(1, time.Hour), member(2, time.Hour), member(3, 2*time.Hour)
-	gone, other := member(4, time.Hour), table.Hold{Name: table.SlotName("bills", 1), Token: token(time.Hour)}
-	row := func(h table.Hold, heartbeat time.Time) table.Observation {
+	gone, other := member(4, time.Hour), table.LeaseRef{Name: table.SlotName("bills", 1), Token: token(time.Hour)}
+	row := func(h table.LeaseRef, heartbeat time.Time) table.Observation {
 		return table.Observation{Name: h.Name, At: at, Exists: true, Heartbeat: heartbeat, Token: h.Token}
 	}
 	members := map[string]table.Observation{
@@ -28,42 +28,42 @@ func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 		replaced.Name: row(member(3, time.Hour), ago(time.Second)),
 	}
 	const name = "orders/partition/17"
-	held := func(by string, heartbeat time.Duration, p *table.Promise) table.PartitionRow {
-		return table.PartitionRow{LeasesRead: p != nil, Observation: table.Observation{Name: name, At: at, Exists: true, Heartbeat: ago(heartbeat), Token: token(heartbeat + time.Second), Writer: by, Promise: p}}
+	held := func(by string, heartbeat time.Duration, p *table.LeaseRecord) table.PartitionRow {
+		return table.PartitionRow{LeasesRead: p != nil, Observation: table.Observation{Name: name, At: at, Exists: true, Heartbeat: ago(heartbeat), Token: token(heartbeat + time.Second), Writer: by, LeaseRecord: p}}
 	}
-	with := func(h table.Hold) table.PartitionRow {
-		return held(h.Key(), time.Hour, &table.Promise{With: h.Key(), Lease: 20 * time.Second})
+	with := func(h table.LeaseRef) table.PartitionRow {
+		return held(h.Key(), time.Hour, &table.LeaseRecord{With: h.Key(), Lease: 20 * time.Second})
 	}
 	bare := func(by string, claimed time.Duration) table.PartitionRow {
 		s := held(by, claimed, nil)
 		s.Token = token(claimed)
 		return s
 	}
-	absent := func(strays ...table.Promise) table.PartitionRow {
-		s := table.PartitionRow{LeasesRead: true, Observation: table.Observation{Name: name, At: at, Strays: map[table.Token]table.Promise{}}}
-		for i, p := range strays {
-			s.Strays[token(time.Duration(i+1)*time.Minute)] = p
+	absent := func(orphanLeases ...table.LeaseRecord) table.PartitionRow {
+		s := table.PartitionRow{LeasesRead: true, Observation: table.Observation{Name: name, At: at, OrphanLeases: map[table.Token]table.LeaseRecord{}}}
+		for i, p := range orphanLeases {
+			s.OrphanLeases[token(time.Duration(i+1)*time.Minute)] = p
 		}
 		return s
 	}
-	unread := func(s table.PartitionRow) table.PartitionRow { s.LeasesRead, s.Promise = false, nil; return s }
-	noLease := func(s table.PartitionRow) table.PartitionRow { s.Promise = nil; return s }
+	unread := func(s table.PartitionRow) table.PartitionRow { s.LeasesRead, s.LeaseRecord = false, nil; return s }
+	noLease := func(s table.PartitionRow) table.PartitionRow { s.LeaseRecord = nil; return s }
 	released := table.PartitionRow{Observation: table.Observation{Name: name, At: at, Exists: true, Token: token(time.Second)}}
 	seen := history{assumed: 15 * time.Second, absent: ago(4 * time.Second)}
-	since := map[table.Hold]time.Time{gone: ago(5 * time.Second)}
-	lock := table.Promise{Lease: 30 * time.Second}
+	since := map[table.LeaseRef]time.Time{gone: ago(5 * time.Second)}
+	lock := table.LeaseRecord{Lease: 30 * time.Second}
 
 	vanished := table.SlotName("orders", 5) // its lock row is gone, and its lease row can't be read
 	defer func() {
 		j := judge{snapshot: table.GroupSnapshot{At: at, Members: members, Unreadable: map[string]error{vanished: errors.New("not JSON")}}, own: own, lease: 10 * time.Second,
-			missing: map[table.Hold]time.Time{{Name: vanished, Token: token(time.Hour)}: ago(time.Minute)}}
-		wait, _ := j.claimableIn(with(table.Hold{Name: vanished, Token: token(time.Hour)}), history{})
+			missing: map[table.LeaseRef]time.Time{{Name: vanished, Token: token(time.Hour)}: ago(time.Minute)}}
+		wait, _ := j.claimableIn(with(table.LeaseRef{Name: vanished, Token: token(time.Hour)}), history{})
 		assert.Equal(t, never, wait, "its member's row is missing, and its lease row can't be read")
 	}()
 	for what, c := range map[string]struct {
 		o       table.PartitionRow
 		m       history
-		missing map[table.Hold]time.Time
+		missing map[table.LeaseRef]time.Time
 		wait    time.Duration
 		leases  bool
 	}{
@@ -81,8 +81,8 @@ func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 		"a missing member has it, just seen":                   {o: with(gone), wait: never},
 		"a missing member has it, seen a while ago":            {o: with(gone), missing: since, wait: 15 * time.Second},
 		"a missing member has it, its lease rows not read":     {o: unread(with(gone)), missing: since, wait: never, leases: true},
-		"a missing member has waited long enough":              {o: with(gone), missing: map[table.Hold]time.Time{gone: ago(20 * time.Second)}},
-		"an earlier term of a missing member was waited for":   {o: with(gone), missing: map[table.Hold]time.Time{member(4, 3*time.Hour): ago(time.Hour)}, wait: never},
+		"a missing member has waited long enough":              {o: with(gone), missing: map[table.LeaseRef]time.Time{gone: ago(20 * time.Second)}},
+		"an earlier term of a missing member was waited for":   {o: with(gone), missing: map[table.LeaseRef]time.Time{member(4, 3*time.Hour): ago(time.Hour)}, wait: never},
 		"a member of another group has it":                     {o: with(other), wait: never},
 		"a live member has it, and its lease row was deleted":  {o: noLease(with(live)), wait: never},
 		"an evicted one had it, and its lease row was deleted": {o: noLease(with(evicted))},
@@ -98,25 +98,25 @@ func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 		"a lock had it that has expired":                       {o: held("somebody", 40*time.Second, &lock)},
 		"a lock has it, and its lease row was deleted":         {o: noLease(held("somebody", 3*time.Second, &lock)), wait: 7 * time.Second},
 		"a leaving lock has it":                                {o: held("", 10*time.Second, &lock), wait: 20 * time.Second},
-		"a stray of a live member":                             {o: absent(table.Promise{With: live.Key(), Lease: time.Second}), wait: never},
-		"a stray of an evicted member":                         {o: absent(table.Promise{With: evicted.Key(), Lease: time.Second})},
-		"a stray of the own member":                            {o: absent(table.Promise{With: own.Key(), Lease: time.Second})},
-		"a stray of a missing member":                          {o: absent(table.Promise{With: gone.Key(), Lease: 8 * time.Second}), missing: since, wait: 5 * time.Second},
-		"strays of an evicted and of a live member":            {o: absent(table.Promise{With: evicted.Key(), Lease: time.Second}, table.Promise{With: live.Key(), Lease: time.Second}), wait: never},
-		"a stray of a lock":                                    {o: absent(lock), m: seen, wait: 26 * time.Second},
+		"an orphan lease of a live member":                     {o: absent(table.LeaseRecord{With: live.Key(), Lease: time.Second}), wait: never},
+		"an orphan lease of an evicted member":                 {o: absent(table.LeaseRecord{With: evicted.Key(), Lease: time.Second})},
+		"an orphan lease of the own member":                    {o: absent(table.LeaseRecord{With: own.Key(), Lease: time.Second})},
+		"an orphan lease of a missing member":                  {o: absent(table.LeaseRecord{With: gone.Key(), Lease: 8 * time.Second}), missing: since, wait: 5 * time.Second},
+		"orphan leases of an evicted and of a live member":     {o: absent(table.LeaseRecord{With: evicted.Key(), Lease: time.Second}, table.LeaseRecord{With: live.Key(), Lease: time.Second}), wait: never},
+		"an orphan lease of a lock":                            {o: absent(lock), m: seen, wait: 26 * time.Second},
 	} {
 		j := judge{snapshot: table.GroupSnapshot{At: at, Members: members}, own: own, lease: 10 * time.Second, missing: c.missing}
 		wait, leases := j.claimableIn(c.o, c.m)
 		assert.Equal(t, c.wait, wait, what)
 		assert.Equal(t, c.leases, leases, what)
-		if c.o.LeasesRead && c.o.Exists && c.o.Promise != nil {
+		if c.o.LeasesRead && c.o.Exists && c.o.LeaseRecord != nil {
 			j.snapshot.Unreadable = map[string]error{name: table.ErrNewer}
 			wait, _ = j.claimableIn(c.o, c.m)
 			assert.Equal(t, never, wait, "%s, by a newer version", what)
 		}
 		j.snapshot.Unreadable = map[string]error{name: errors.New("not JSON")}
 		wait, _ = j.claimableIn(c.o, c.m)
-		if c.o.LeasesRead && (!c.o.Exists || c.o.Promise != nil && c.o.Promise.With == "") {
+		if c.o.LeasesRead && (!c.o.Exists || c.o.LeaseRecord != nil && c.o.LeaseRecord.With == "") {
 			assert.Equal(t, never, wait, "%s, and its lease rows can't be read", what)
 		}
 	}

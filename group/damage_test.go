@@ -65,7 +65,7 @@ func (d *damage) upTo(limit time.Duration) time.Duration {
 	return time.Duration(d.dice.Int64N(int64(limit)))
 }
 
-// draw says what is to happen. Who does not find a promise goes by its own lease: if leases differ, only rows of one kind are
+// draw says what is to happen. Who does not find a lease record goes by its own lease: if leases differ, only rows of one kind are
 // deleted.
 func (d *damage) draw() {
 	for i := range 2 + d.dice.IntN(20) {
@@ -99,12 +99,12 @@ func (d *damage) begin() {
 }
 
 // launch starts a process whose steps take time, and are aborted.
-func (d *damage) launch(promised time.Duration) *process {
+func (d *damage) launch(leases time.Duration) *process {
 	list := 0
 	if d.dice.Float64() < d.newer {
 		list = 1
 	}
-	opts := []spindle.Option{spindle.WithLease(promised), batchesOf(pick(d, 1, 2, 5, 50))}
+	opts := []spindle.Option{spindle.WithLease(leases), batchesOf(pick(d, 1, 2, 5, 50))}
 	if d.dice.IntN(2) == 0 {
 		opts = append(opts, spindle.WithReclaim())
 	}
@@ -120,11 +120,11 @@ func (d *damage) launch(promised time.Duration) *process {
 	})
 	p.link.After(func(string) { time.Sleep(rand.N(lease / 500)) })
 	d.cluster.run(p)
-	d.run, d.leases[p] = append(d.run, p), promised
+	d.run, d.leases[p] = append(d.run, p), leases
 	return p
 }
 
-// whole reports whether every partition of a list that some process has is worked on, and its token is good.
+// whole reports whether every partition of a list that some process has is worked on, and its token is valid.
 func (d *damage) whole() bool {
 	all, rows := map[string]bool{}, d.store.Rows()
 	for _, p := range d.run {
@@ -134,7 +134,7 @@ func (d *damage) whole() bool {
 	}
 	for _, p := range d.run {
 		for _, h := range p.Held() {
-			if _, good := rows[p.leaseRow(h.Name())]; good {
+			if _, valid := rows[p.leaseRow(h.Name())]; valid {
 				delete(all, h.Name())
 			}
 		}
@@ -158,7 +158,7 @@ func (d *damage) strike() {
 	case d.dice.IntN(2) == 0:
 		d.cut(pick(d, d.run...))
 	case len(d.run) < 4:
-		d.launch(d.longest) // it has not seen what the others promised
+		d.launch(d.longest) // it has not seen the others' leases
 	default:
 		p := pick(d, d.run...)
 		d.run = slices.DeleteFunc(d.run, func(o *process) bool { return o == p })
@@ -219,7 +219,7 @@ func (d *damage) victims(kind string, p *process, rows map[string]table.Row) (fo
 	return found
 }
 
-// known reports whether every process has seen what each member promised: who has not goes by its own lease if the lease row
+// known reports whether every process has seen each member's lease: a process that has not goes by its own lease if the lease row
 // is gone.
 func (d *damage) known(rows map[string]table.Row) bool {
 	members := 0

@@ -12,17 +12,17 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// leaseOf is what a member has promised, even if its lease row is gone by now.
+// leaseOf returns the lease of a member, even if its lease row is gone by now.
 func (t *term) leaseOf(o table.Observation) time.Duration {
-	return cmp.Or(t.m.promised[table.Hold{Name: o.Name, Token: o.Token}], t.m.config.Lease)
+	return cmp.Or(t.m.leases[table.LeaseRef{Name: o.Name, Token: o.Token}], t.m.config.Lease)
 }
 
 // dead are the members whose leases have run out.
 func (t *term) dead(s table.GroupSnapshot) (dead []table.Observation) {
 	for _, name := range slices.Sorted(maps.Keys(s.Members)) {
 		o := s.Members[name]
-		foreign := o.Promise != nil && o.Promise.Plan == "" // a lock that is no member
-		if name == t.hold.Name || !o.Confirmed() || foreign || s.Unreadable[name] != nil || s.At.Sub(o.Heartbeat) < t.leaseOf(o) {
+		foreign := o.LeaseRecord != nil && o.LeaseRecord.ListDigest == "" // a lock that is no member
+		if name == t.own.Name || !o.Confirmed() || foreign || s.Unreadable[name] != nil || s.At.Sub(o.Heartbeat) < t.leaseOf(o) {
 			continue
 		}
 		dead = append(dead, o)

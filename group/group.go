@@ -84,7 +84,7 @@ func New(db *spanner.Client, tableName, name string, partitions Partitions, opts
 	c := options.New(opts)
 	c.Check(db, tableName)
 	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithStepDownOnReturn": c.Brief, "WithPoll": c.Poll > 0,
-		"WithLockDelay": c.LockDelay > 0, "WithPriority": c.Deference > 0} {
+		"WithLockDelay": c.LockDelay > 0, "WithPriority": c.Rank > 0} {
 		if given {
 			c.Refuse("%s is for spindle.New: leave it out of a group", option)
 		}
@@ -135,7 +135,7 @@ func (g *Group) Has(partition string) (bool, spindle.Token) {
 		return false, 0
 	}
 	a := e.acted.Load()
-	if a == nil || !a.good() {
+	if a == nil || !a.valid() {
 		return false, 0
 	}
 	return true, spindle.Token(a.token)
@@ -145,7 +145,7 @@ func (g *Group) Has(partition string) (bool, spindle.Token) {
 func (g *Group) Held() []Partition {
 	var held []Partition
 	for _, e := range g.inventory.all {
-		if a := e.acted.Load(); a != nil && a.good() {
+		if a := e.acted.Load(); a != nil && a.valid() {
 			held = append(held, a.partition())
 		}
 	}

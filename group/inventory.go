@@ -244,7 +244,7 @@ type assignment struct {
 }
 
 // good reports whether the partition may be acted on, by anybody's reading of the clock.
-func (a *assignment) good() bool {
+func (a *assignment) valid() bool {
 	return a.ctx.Err() == nil && a.in.lease.Held() && a.in.looks.left() > 0
 }
 

@@ -20,7 +20,7 @@ type contest struct {
 // join competes for a slot until it has one. It returns nil once ctx has ended.
 func (m *member) join(ctx context.Context) *elect.Term {
 	m.candidate = m.candidate.Again()
-	m.candidate.Promise.Trial = m.fitness.trial
+	m.candidate.LeaseRecord.Trial = m.fitness.trial
 	var c contest
 	for ctx.Err() == nil {
 		step, err := m.tryJoin(ctx, &c)
@@ -83,10 +83,10 @@ func (m *member) slots(s table.GroupSnapshot, c *contest) (names []string) {
 	return names
 }
 
-// mayAct reports whether another member whose lease row is gone may act still, by what it had promised: it may not know yet.
+// mayAct reports whether another member whose lease row is gone may act still, by its lease: it may not know yet.
 func (m *member) mayAct(o table.Observation) bool {
-	promised := m.promised[table.Hold{Name: o.Name, Token: o.Token}]
-	return o.Confirmed() && o.Promise == nil && o.Writer != m.config.ID && o.At.Sub(o.Heartbeat) < promised
+	leases := m.leases[table.LeaseRef{Name: o.Name, Token: o.Token}]
+	return o.Confirmed() && o.LeaseRecord == nil && o.Writer != m.config.ID && o.At.Sub(o.Heartbeat) < leases
 }
 
 // vanishing is that a slot has no row: since when, and its newest lease row that is left.
@@ -102,7 +102,7 @@ func (m *member) learnVanished(s table.GroupSnapshot, top int) {
 		name := table.SlotName(m.name, slot)
 		o := s.Members[name]
 		newest := table.Token(0)
-		for token := range o.Strays {
+		for token := range o.OrphanLeases {
 			newest = max(newest, token)
 		}
 		v, known := m.vanished[name]
@@ -119,8 +119,8 @@ func (m *member) learnVanished(s table.GroupSnapshot, top int) {
 func (m *member) waitsFor(name string, at time.Time) bool {
 	v, vanished := m.vanished[name]
 	longest := m.config.Lease
-	for _, promised := range m.promised {
-		longest = max(longest, promised)
+	for _, leases := range m.leases {
+		longest = max(longest, leases)
 	}
 	return vanished && at.Sub(v.since) < longest
 }
@@ -129,12 +129,12 @@ func (m *member) waitsFor(name string, at time.Time) bool {
 // highest that is free below one in use, as a member that leaves is likely to be replaced: who has its slot has its
 // partitions.
 func (m *member) choose(seen []elect.Sight, c *contest) (elect.Sight, bool) {
-	m.candidate.Promise.Since = 0
+	m.candidate.LeaseRecord.Since = 0
 	top := -1
 	for i, s := range seen {
 		if m.config.Reclaim && s.Exists && !s.Heartbeat.IsZero() && s.Holder() == m.config.ID {
-			if s.Promise != nil && s.Promise.Plan == m.list.Digest() && s.Heartbeat.Sub(s.Token.Time()) >= s.Promise.Lease { // that very term has lived
-				m.candidate.Promise.Since = since(s.Observation)
+			if s.LeaseRecord != nil && s.LeaseRecord.ListDigest == m.list.Digest() && s.Heartbeat.Sub(s.Token.Time()) >= s.LeaseRecord.Lease { // that very term has lived
+				m.candidate.LeaseRecord.Since = since(s.Observation)
 			}
 			return s, true
 		}

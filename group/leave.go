@@ -37,8 +37,8 @@ func (t *term) stop(ctx context.Context) {
 		t.revokeTerm(context.Cause(ctx))
 		return
 	}
-	t.m.log.Info("leaving", "slot", t.hold.Name, "token", t.hold.Token)
-	t.m.emit(spindle.Leaving, elect.Event{Token: t.hold.Token})
+	t.m.log.Info("leaving", "slot", t.own.Name, "token", t.own.Token)
+	t.m.emit(spindle.Leaving, elect.Event{Token: t.own.Token})
 	t.reports.Leaving(t.lease.Context())
 	done, applied := make(chan struct{}), make(chan struct{})
 	t.leave.marked, t.leave.announcing = true, done
@@ -92,7 +92,7 @@ func (t *term) revokeTerm(reason error) {
 func (t *term) mark() {
 	t.leave.marked, t.leave.pending = true, true
 	t.exec.do(t.m.config.Lease/5, func(ctx context.Context) error {
-		return t.m.table.Announce(ctx, t.hold.Token, t.hold.Name)
+		return t.m.table.Announce(ctx, t.own.Token, t.own.Name)
 	}, func(err error) {
 		t.leave.pending = false
 		t.releases.sooner(t.m.config.Clock, 0)

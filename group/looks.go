@@ -146,7 +146,7 @@ func (t *term) query(whole bool) table.GroupQuery {
 	for _, e := range t.m.inventory.all {
 		switch {
 		case e.state == held && whole:
-			q.Holds = append(q.Holds, table.Hold{Name: e.lock, Token: e.assigned.token})
+			q.Leases = append(q.Leases, table.LeaseRef{Name: e.lock, Token: e.assigned.token})
 		case e.state == unresolved && q.Members:
 			q.WithLeases = append(q.WithLeases, e.lock)
 		}
@@ -197,7 +197,7 @@ func (t *term) poll(s table.GroupSnapshot) time.Duration {
 	shortest := lease
 	for _, o := range s.Members {
 		if lives(o) {
-			shortest = min(shortest, o.Promise.Lease)
+			shortest = min(shortest, o.LeaseRecord.Lease)
 		}
 	}
 	least := lease / 10
@@ -210,8 +210,8 @@ func (t *term) poll(s table.GroupSnapshot) time.Duration {
 	if turn := t.planning.turnIn(); turn > 0 {
 		pause = min(pause, max(turn, lease/50))
 	}
-	if own := s.Members[t.hold.Name]; !t.planning.counts() && s.Members != nil && present(own) {
-		left := own.Promise.Lease - s.At.Sub(since(own).Time())
+	if own := s.Members[t.own.Name]; !t.planning.counts() && s.Members != nil && present(own) {
+		left := own.LeaseRecord.Lease - s.At.Sub(since(own).Time())
 		pause = min(pause, max(left, elect.Jitter(clock, lease/50)))
 	}
 	if t.looks.members > manyMembers {
@@ -222,7 +222,7 @@ func (t *term) poll(s table.GroupSnapshot) time.Duration {
 		if left > 0 && t.leaseOf(o) < lease {
 			left = max(left, least)
 		}
-		if o.Confirmed() && name != t.hold.Name && left > 0 {
+		if o.Confirmed() && name != t.own.Name && left > 0 {
 			pause = min(pause, left+clock.Random(lease/50+1))
 		}
 	}

@@ -73,14 +73,14 @@ func (t *term) claimOne(ctx context.Context, c *commit) (r result, err error) {
 	clock, lease := t.m.config.Clock, t.m.config.Lease
 	r.sent = clock.Now()
 	err = insist(ctx, clock, lease, t.exec.commitLimit(), func(ctx context.Context) (err error) {
-		r.token, names, err = t.m.table.ClaimPartitions(ctx, t.hold, c.rows...)
+		r.token, names, err = t.m.table.ClaimPartitions(ctx, t.own, c.rows...)
 		return err
 	})
 	if err != nil {
 		return result{}, fmt.Errorf("claim: %w", err)
 	}
 	err = insist(ctx, clock, lease, t.exec.commitLimit(), func(ctx context.Context) (err error) {
-		r.confirmed, err = t.m.table.ConfirmPartitions(ctx, t.hold, table.Promise{Lease: lease}, r.token, names...)
+		r.confirmed, err = t.m.table.ConfirmPartitions(ctx, t.own, table.LeaseRecord{Lease: lease}, r.token, names...)
 		return err
 	})
 	if err != nil {
@@ -188,7 +188,7 @@ func (t *term) release() {
 	if t.leave.pending {
 		return // it goes on once the others know that this member leaves, or they would leave it its share
 	}
-	var holds []table.Hold
+	var refs []table.LeaseRef
 	var released []*entry
 	for _, e := range t.m.inventory.all {
 		switch {
@@ -196,21 +196,21 @@ func (t *term) release() {
 		case e.assigned.lost:
 			e.doubt(t.looks.number)
 			t.soon(0)
-		case len(holds) == t.m.config.Batch:
+		case len(refs) == t.m.config.Batch:
 			t.releases.set(t.m.config.Clock, 0)
 		default:
-			holds = append(holds, table.Hold{Name: e.lock, Token: e.assigned.token})
+			refs = append(refs, table.LeaseRef{Name: e.lock, Token: e.assigned.token})
 			released = append(released, e)
 		}
 	}
-	if holds == nil {
+	if refs == nil {
 		return
 	}
 	for _, e := range released {
 		e.release(t.looks.number)
 	}
 	began := t.m.config.Clock.Now()
-	t.exec.do(t.requestLimit(), func(ctx context.Context) error { return t.m.table.ReleasePartitions(ctx, holds...) }, func(err error) {
+	t.exec.do(t.requestLimit(), func(ctx context.Context) error { return t.m.table.ReleasePartitions(ctx, refs...) }, func(err error) {
 		t.releaseEnded(released, t.m.config.Clock.Now().Since(began), err)
 	})
 }
@@ -236,7 +236,7 @@ func (t *term) releaseEnded(released []*entry, took time.Duration, err error) {
 }
 
 func (t *term) reconcileOne(ctx context.Context, c *commit) (result, error) {
-	err := t.m.table.ReconcilePartitions(ctx, t.hold, c.rows...)
+	err := t.m.table.ReconcilePartitions(ctx, t.own, c.rows...)
 	if err != nil {
 		err = fmt.Errorf("reconcile: %w", err)
 	}

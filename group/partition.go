@@ -53,7 +53,7 @@ func (p Partition) FenceStatement(dialect databasepb.DatabaseDialect) spanner.St
 
 // Apply is Client.Apply in a serializable transaction, with the fence added to ms: a checkpoint and its fence are one
 // commit. Errors are those of spindle.Lock.Apply: errors.Is(err, spindle.ErrFenced) is true exactly when the token is
-// not good any more.
+// not valid any more.
 func (p Partition) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	return p.fence.Apply(ctx, ms, opts...)
 }

@@ -348,8 +348,8 @@ func TestASlotWhoseRowsHaveVanishedIsLeftAlone(t *testing.T) {
 	})
 }
 
-// What a member has promised counts although all its rows are gone, for those that have seen it.
-func TestThePromiseOfAMemberWhoseRowsAreGoneIsKept(t *testing.T) {
+// A member's lease counts although all its rows are gone, for those that have seen it.
+func TestTheLeaseOfAMemberWhoseRowsAreGoneIsKept(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(8))
 		c.until(lease, "a to have all", spreadOver(8, a))

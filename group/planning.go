@@ -99,14 +99,14 @@ func (p planning) counted(s table.GroupSnapshot) (members []plan.Member) {
 			continue
 		}
 		part, _ := table.PartOf(name)
-		m := plan.Member{Slot: part.Slot, Token: int64(o.Token), List: o.Promise.Plan, Weight: cmp.Or(o.Promise.Weight, 1), Trial: o.Promise.Trial}
-		if o.Promise.Keep > 0 {
-			m.ID, m.Keep = o.Promise.ID, o.Promise.Keep
+		m := plan.Member{Slot: part.Slot, Token: int64(o.Token), List: o.LeaseRecord.ListDigest, Weight: cmp.Or(o.LeaseRecord.Weight, 1), Trial: o.LeaseRecord.Trial}
+		if o.LeaseRecord.Keep > 0 {
+			m.ID, m.Keep = o.LeaseRecord.ID, o.LeaseRecord.Keep
 		}
 		before, known := planned[m.Slot]
 		known = known && before.Token == m.Token
 		began := since(o).Time()
-		if !known && o.Heartbeat.Sub(began) < o.Promise.Lease && began.Sub(oldest.Time()) >= o.Promise.Lease {
+		if !known && o.Heartbeat.Sub(began) < o.LeaseRecord.Lease && began.Sub(oldest.Time()) >= o.LeaseRecord.Lease {
 			continue
 		}
 		if m.Trial && (known && !before.Trial || p.is(m) && p.full) {
@@ -242,15 +242,15 @@ func (p planning) planned() bool { return p.next != nil && p.known != nil }
 
 // lives reports whether a row is that of a member which was heard from within its lease.
 func lives(o table.Observation) bool {
-	return isMember(o) && o.At.Sub(o.Heartbeat) < o.Promise.Lease
+	return isMember(o) && o.At.Sub(o.Heartbeat) < o.LeaseRecord.Lease
 }
 
 // present reports whether a member is there: not evicted, and not about to leave.
 func present(o table.Observation) bool { return isMember(o) && !o.Leaving() }
 
 func isMember(o table.Observation) bool {
-	return o.Confirmed() && o.Promise != nil && o.Promise.Plan != ""
+	return o.Confirmed() && o.LeaseRecord != nil && o.LeaseRecord.ListDigest != ""
 }
 
 // since is when a member joined: its token, or that of the term that it reclaimed.
-func since(o table.Observation) table.Token { return cmp.Or(o.Promise.Since, o.Token) }
+func since(o table.Observation) table.Token { return cmp.Or(o.LeaseRecord.Since, o.Token) }

@@ -17,7 +17,7 @@ func TestAMemberCountsUntilItIsEvicted(t *testing.T) {
 	list := plan.NewList([]string{"x", "y"})
 	member := func(slot int, heartbeat time.Time) table.Observation {
 		return table.Observation{Name: table.SlotName("orders", slot), At: at, Exists: true, Heartbeat: heartbeat, Token: table.TokenAt(at.Add(-time.Hour)), Writer: "somebody",
-			Promise: &table.Promise{Plan: list.Digest(), Lease: lease}}
+			LeaseRecord: &table.LeaseRecord{ListDigest: list.Digest(), Lease: lease}}
 	}
 	s := table.GroupSnapshot{At: at, Members: map[string]table.Observation{}}
 	for slot, heartbeat := range []time.Time{at, at.Add(-3 * lease), {}} { // it renews, it is silent, it was evicted

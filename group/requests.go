@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// requested is what the program asks of its member's partitions. Anybody writes it; the loop obeys.
+// requested is what the program asks of its member's partitions. Anybody writes it; the loop reads it.
 type requested struct {
 	mu      sync.Mutex
 	changed bool

@@ -32,15 +32,15 @@ func (c *cluster) rewrite(key, says string) {
 }
 
 // slotOf is the lock of the process's member, and its token.
-func (c *cluster) slotOf(p *process) table.Hold {
+func (c *cluster) slotOf(p *process) table.LeaseRef {
 	c.t.Helper()
 	for name, row := range c.store.Rows() {
 		if part, ok := table.PartOf(name); ok && part.Partition == "" && row.Writer == p.id && !row.Heartbeat.IsZero() {
-			return table.Hold{Name: name, Token: table.TokenAt(row.Token)}
+			return table.LeaseRef{Name: name, Token: table.TokenAt(row.Token)}
 		}
 	}
 	require.Fail(c.t, "no member", p.id)
-	return table.Hold{}
+	return table.LeaseRef{}
 }
 
 // leaseRow is the key of the lease row of a partition that the process has.
@@ -105,7 +105,7 @@ func (c *cluster) withLong(n int) (a, b *process) {
 	return a, b
 }
 
-// What a member promised counts for those that have seen it, though its lease row is gone: it may not know that yet. By their
+// A member's lease counts for those that have seen it, though its lease row is gone: it may not know that yet. By their
 // own leases it would be over while it works. That somebody garbled the row before makes no difference.
 func TestAMemberWhoseLeaseRowIsGoneIsNotOverBeforeItsLease(t *testing.T) {
 	for _, garbled := range []bool{false, true} {
@@ -129,7 +129,7 @@ func TestAMemberWhoseLeaseRowIsGoneIsNotOverBeforeItsLease(t *testing.T) {
 	}
 }
 
-// The same goes for a slot: who lost its own, and joins again, takes none of a member that may act by what it promised.
+// The same goes for a slot: who lost its own, and joins again, takes none of a member that may act by its lease.
 func TestAMemberThatJoinsAgainTakesNoSlotBeforeItsLeaseHasEnded(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.withLong(16)
@@ -155,9 +155,9 @@ func TestAMemberThatJoinsAgainTakesNoSlotBeforeItsLeaseHasEnded(t *testing.T) {
 // How long a member may act whose lease row can't be read is not known, so it is not over by itself. It is once somebody has
 // corrected the row, or has freed its slot.
 func TestAMemberWhoseLeaseRowCanNotBeReadIsNotOverByItself(t *testing.T) {
-	for damage, damaged := range map[string]func(c *cluster, slot table.Hold){
-		"its lease row": func(c *cluster, slot table.Hold) { c.rewrite(slot.Key(), unreadable[1]) },
-		"a stray, and its own is gone": func(c *cluster, slot table.Hold) {
+	for damage, damaged := range map[string]func(c *cluster, slot table.LeaseRef){
+		"its lease row": func(c *cluster, slot table.LeaseRef) { c.rewrite(slot.Key(), unreadable[1]) },
+		"an orphan lease, and its own is gone": func(c *cluster, slot table.LeaseRef) {
 			c.remove(slot.Key())
 			c.operate(table.Write{Kind: table.Insert, Name: table.LeaseKey(slot.Name, slot.Token-1), Set: []table.Cell{{Column: table.ColWriter, Value: "?"}}})
 		},
@@ -166,7 +166,7 @@ func TestAMemberWhoseLeaseRowCanNotBeReadIsNotOverByItself(t *testing.T) {
 			inVirtualTime(t, func(c *cluster) {
 				a, b := c.start("a", Numbered(16), spindle.WithLease(long)), c.process("b", Numbered(16))
 				c.until(long, "a to have all", spreadOver(16, a))
-				if seen { // what it promised
+				if seen { // its lease
 					c.run(b)
 					c.until(2*long, "an even spread", spreadOver(16, a, b))
 				}
@@ -198,12 +198,12 @@ func TestAMemberWhoseLeaseRowCanNotBeReadIsNotOverByItself(t *testing.T) {
 func TestAnAbsenceCountsFromWhenTheRowWasThereLast(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		tab, name := table.Table{Store: c.store}, table.PartitionName("orders", "0")
-		deleted := func(promised time.Duration) (key string) { // a term whose holder does not know yet that its row is gone
-			seen, err := tab.Survey(t.Context(), time.Now(), name)
+		deleted := func(leases time.Duration) (key string) { // a term whose holder does not know yet that its row is gone
+			seen, err := tab.LookAtLeases(t.Context(), time.Now(), name)
 			require.NoError(t, err)
 			token, err := tab.Claim(t.Context(), "plain", seen...)
 			require.NoError(t, err)
-			require.NoError(t, tab.Confirm(t.Context(), token, table.Promise{Lease: promised, ID: "plain"}, name))
+			require.NoError(t, tab.Confirm(t.Context(), token, table.LeaseRecord{Lease: leases, ID: "plain"}, name))
 			c.remove(name)
 			return table.LeaseKey(name, token)
 		}

@@ -29,9 +29,9 @@ type member struct {
 	fitness   fitness
 	requests  sync.WaitGroup // under way, of all terms
 
-	missing  map[table.Hold]time.Time     // since when the rows of members are missing that partitions name
-	promised map[table.Hold]time.Duration // the leases of members that were seen, as long as they are not known to be over
-	vanished map[string]vanishing         // slots that have no row and should have one
+	missing  map[table.LeaseRef]time.Time     // since when the rows of members are missing that partitions name
+	leases   map[table.LeaseRef]time.Duration // the leases of members that were seen, as long as they are not known to be over
+	vanished map[string]vanishing             // slots that have no row and should have one
 
 	returned  returned
 	wake      chan struct{}   // has room for one: work has returned, or the program asks for something
@@ -45,15 +45,15 @@ type member struct {
 
 func newMember(g *Group) *member {
 	m := &member{Group: g, log: g.config.Log.With("table", g.spanner.Table, "group", g.name, "id", g.config.ID),
-		missing: map[table.Hold]time.Time{}, promised: map[table.Hold]time.Duration{}, vanished: map[string]vanishing{},
+		missing: map[table.LeaseRef]time.Time{}, leases: map[table.LeaseRef]time.Duration{}, vanished: map[string]vanishing{},
 		wake: g.wake, fitness: fitness{lease: g.config.Lease}}
 	m.returned.wake = m.wake
 	m.problems.Log, m.problems.What = m.log, "keep up with the group"
 	m.watch, m.metrics = g.about.Watch(), newMetrics(g, g.about)
 	m.table = m.watch.Table(g.table)
 	m.candidate = g.config.Candidate(m.table)
-	p := &m.candidate.Promise
-	p.Plan, p.Obeys, p.Weight, p.Keep = g.list.Digest(), false, g.config.Weight, g.config.Identity
+	p := &m.candidate.LeaseRecord
+	p.ListDigest, p.AcceptsHandover, p.Weight, p.Keep = g.list.Digest(), false, g.config.Weight, g.config.Identity
 	m.events = loop.NewMailbox(g.config.Observe)
 	m.inventory.begin()
 	m.requested.mu.Lock()
@@ -97,15 +97,15 @@ func (m *member) serve(ctx context.Context, lease *elect.Term) (ending, error) {
 	t := newTerm(ctx, m, lease)
 	t.reports = m.watch.Elected(lease)
 	lease.Jeopardy = func(err error) {
-		m.log.Warn("jeopardy: a heartbeat failed", "token", t.hold.Token, "left", lease.Left().Round(time.Millisecond), "err", err)
-		m.emit(spindle.Jeopardy, elect.Event{Token: t.hold.Token, Err: m.wrap("hold", err), Deadline: m.deadline(lease)})
+		m.log.Warn("jeopardy: a heartbeat failed", "token", t.own.Token, "left", lease.Left().Round(time.Millisecond), "err", err)
+		m.emit(spindle.Jeopardy, elect.Event{Token: t.own.Token, Err: m.wrap("hold", err), Deadline: m.deadline(lease)})
 	}
 	lease.Safe = func() {
-		m.log.Info("safe: a heartbeat was acknowledged again", "token", t.hold.Token)
-		m.emit(spindle.Safe, elect.Event{Token: t.hold.Token, Deadline: m.deadline(lease)})
+		m.log.Info("safe: a heartbeat was acknowledged again", "token", t.own.Token)
+		m.emit(spindle.Safe, elect.Event{Token: t.own.Token, Deadline: m.deadline(lease)})
 	}
-	m.log.Info("joined", "slot", t.hold.Name, "token", t.hold.Token)
-	m.emit(spindle.Elected, elect.Event{Token: t.hold.Token, Deadline: m.deadline(lease)})
+	m.log.Info("joined", "slot", t.own.Name, "token", t.own.Token)
+	m.emit(spindle.Elected, elect.Event{Token: t.own.Token, Deadline: m.deadline(lease)})
 	return t.run(ctx)
 }
 
@@ -114,13 +114,13 @@ func (m *member) deadline(t *elect.Term) time.Time {
 }
 
 // lost says that a term is over.
-func (m *member) lost(hold table.Hold, reason error) {
+func (m *member) lost(own table.LeaseRef, reason error) {
 	level := slog.LevelWarn
 	if errors.Is(reason, spindle.ErrStopped) {
 		level = slog.LevelInfo
 	}
-	m.log.Log(context.Background(), level, "left", "slot", hold.Name, "token", hold.Token, "reason", reason)
-	m.emit(spindle.Lost, elect.Event{Token: hold.Token, Err: reason})
+	m.log.Log(context.Background(), level, "left", "slot", own.Name, "token", own.Token, "reason", reason)
+	m.emit(spindle.Lost, elect.Event{Token: own.Token, Err: reason})
 	m.failing = reason
 }
 
@@ -179,17 +179,17 @@ func (m *member) look(ctx context.Context) (s table.GroupSnapshot, err error) {
 
 // learnMembers keeps what was seen of members whose rows may vanish.
 func (m *member) learnMembers(s table.GroupSnapshot) {
-	for h := range m.promised {
+	for h := range m.leases {
 		if o := s.Members[h.Name]; o.Exists && over(o, h.Token) {
-			delete(m.promised, h)
+			delete(m.leases, h)
 		}
 	}
 	for name, o := range s.Members {
-		if o.Promise != nil && s.Unreadable[name] == nil {
-			m.promised[table.Hold{Name: name, Token: o.Token}] = o.Promise.Lease
+		if o.LeaseRecord != nil && s.Unreadable[name] == nil {
+			m.leases[table.LeaseRef{Name: name, Token: o.Token}] = o.LeaseRecord.Lease
 		}
-		for token, p := range o.Strays { // its lock row is gone
-			m.promised[table.Hold{Name: name, Token: token}] = p.Lease
+		for token, p := range o.OrphanLeases { // its lock row is gone
+			m.leases[table.LeaseRef{Name: name, Token: token}] = p.Lease
 		}
 	}
 	for h := range m.missing {

@@ -118,8 +118,8 @@ func (t *term) facts(l local) facts {
 // sight is what the look shows of a partition. What has changed here meanwhile counts as not read.
 func (t *term) sight(j judge, e *entry, inWindow bool) (x sight) {
 	if e.state == held {
-		good, read := j.snapshot.Good[table.Hold{Name: e.lock, Token: e.assigned.token}]
-		return sight{gone: read && !good}
+		valid, read := j.snapshot.LeaseExists[table.LeaseRef{Name: e.lock, Token: e.assigned.token}]
+		return sight{gone: read && !valid}
 	}
 	o, read := j.snapshot.Partitions[e.lock]
 	switch {
@@ -141,7 +141,7 @@ func (t *term) sight(j judge, e *entry, inWindow bool) (x sight) {
 }
 
 func (t *term) judge(s table.GroupSnapshot) judge {
-	return judge{snapshot: s, own: t.hold, lease: t.m.config.Lease, missing: t.m.missing, promised: t.m.promised}
+	return judge{snapshot: s, own: t.own, lease: t.m.config.Lease, missing: t.m.missing, leases: t.m.leases}
 }
 
 // learn keeps what was seen of partitions, and of members whose rows are missing.
@@ -161,10 +161,10 @@ func (t *term) learn(s table.GroupSnapshot) {
 		}
 		assumed := t.m.config.Lease
 		for _, with := range named(o) {
-			assumed = max(assumed, t.m.promised[with])
+			assumed = max(assumed, t.m.leases[with])
 		}
-		if o.Promise != nil {
-			assumed = max(assumed, o.Promise.Lease)
+		if o.LeaseRecord != nil {
+			assumed = max(assumed, o.LeaseRecord.Lease)
 		}
 		e.history.learn(o, assumed)
 	}
@@ -187,7 +187,7 @@ func (t *term) warn(s table.GroupSnapshot) {
 	var plain []table.PartitionRow
 	for lock, o := range s.Partitions {
 		e := t.m.inventory.byLock[lock]
-		if e != nil && o.Confirmed() && o.Promise != nil && o.Promise.With == "" && o.At.Sub(o.Heartbeat) < o.Promise.Lease && e.history.plain != o.Token {
+		if e != nil && o.Confirmed() && o.LeaseRecord != nil && o.LeaseRecord.With == "" && o.At.Sub(o.Heartbeat) < o.LeaseRecord.Lease && e.history.plain != o.Token {
 			e.history.plain, plain = o.Token, append(plain, o)
 		}
 	}

@@ -18,7 +18,7 @@ type term struct {
 	m       *member
 	lease   *elect.Term
 	reports *telemetry.Term
-	hold    table.Hold // the member's lock, and the token
+	own     table.LeaseRef // the member's lock, and the token
 
 	looks    looks
 	planning planning
@@ -42,9 +42,9 @@ type term struct {
 func newTerm(ctx context.Context, m *member, lease *elect.Term) *term {
 	name, clock := lease.Names()[0], m.config.Clock
 	part, _ := table.PartOf(name)
-	t := &term{m: m, lease: lease, hold: table.Hold{Name: name, Token: lease.Token()}, exec: newExecutor(context.WithoutCancel(ctx), m),
+	t := &term{m: m, lease: lease, own: table.LeaseRef{Name: name, Token: lease.Token()}, exec: newExecutor(context.WithoutCancel(ctx), m),
 		trial: m.fitness.trial, reconciling: map[*entry]bool{}}
-	t.planning = planning{list: m.list, lease: m.config.Lease, delay: m.config.InitialDelay, slot: part.Slot, token: t.hold.Token}
+	t.planning = planning{list: m.list, lease: m.config.Lease, delay: m.config.InitialDelay, slot: part.Slot, token: t.own.Token}
 	now := clock.Now()
 	t.began, t.acked = now, now
 	t.looks.clock, t.looks.lease = clock, m.config.Lease
@@ -204,7 +204,7 @@ func (t *term) end(reason error) ending {
 	t.lease.End(reason)
 	t.close(reason)
 	t.reports.Over(whyOf(reason))
-	t.m.lost(t.hold, reason)
+	t.m.lost(t.own, reason)
 	return e
 }
 
@@ -213,7 +213,7 @@ func (t *term) releaseSlot(ctx context.Context) (ending, error) {
 	e := t.ending()
 	t.close(t.leave.why)
 	t.reports.Over(whyOf(t.leave.why))
-	t.m.lost(t.hold, t.leave.why)
+	t.m.lost(t.own, t.leave.why)
 	err := t.lease.Release(context.WithoutCancel(ctx), t.leave.why)
 	if errors.Is(err, spindle.ErrSuperseded) {
 		return e, nil

@@ -30,7 +30,7 @@ type Member struct {
 	Token      spindle.Token // of its term
 	Since      time.Time     // when it joined
 	Heartbeat  time.Time     // its last
-	Lease      time.Duration // that it promised to keep
+	Lease      time.Duration // in its lease record
 	Leaving    bool          // it has announced that it will give everything up
 	List       string        // tells lists of partitions apart
 	Partitions []string      // that it has, by name
@@ -63,13 +63,13 @@ func viewOf(r table.GroupSnapshot) View {
 			continue
 		}
 		part, _ := table.PartOf(name)
-		has[table.LeaseKey(name, o.Token)] = &Member{ID: o.Holder(), Value: o.Promise.Value, Slot: part.Slot, Token: spindle.Token(o.Token),
-			Since: since(o).Time(), Heartbeat: o.Heartbeat, Lease: o.Promise.Lease, Leaving: o.Leaving(), List: o.Promise.Plan}
+		has[table.LeaseKey(name, o.Token)] = &Member{ID: o.Holder(), Value: o.LeaseRecord.Value, Slot: part.Slot, Token: spindle.Token(o.Token),
+			Since: since(o).Time(), Heartbeat: o.Heartbeat, Lease: o.LeaseRecord.Lease, Leaving: o.Leaving(), List: o.LeaseRecord.ListDigest}
 	}
 	for _, lock := range slices.Sorted(maps.Keys(r.Partitions)) {
 		part, _ := table.PartOf(lock)
 		o := r.Partitions[lock]
-		if m := has[o.Writer]; m != nil && o.Confirmed() && o.Promise != nil && o.Promise.With == o.Writer {
+		if m := has[o.Writer]; m != nil && o.Confirmed() && o.LeaseRecord != nil && o.LeaseRecord.With == o.Writer {
 			m.Partitions = append(m.Partitions, part.Partition)
 		} else {
 			v.Nobody = append(v.Nobody, part.Partition)

@@ -38,7 +38,7 @@ func newContender(db *spanner.Client, tableName, what string, names []string, op
 	c := options.New(opts)
 	c.Check(db, tableName, names...)
 	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithObserver": c.Observe != nil, "WithReclaim": c.Reclaim,
-		"WithPoll": c.Poll > 0, "WithHandover": c.Handover, "WithPriority": c.Deference > 0, "WithStepDownOnReturn": c.Brief} {
+		"WithPoll": c.Poll > 0, "WithHandover": c.Handover, "WithPriority": c.Rank > 0, "WithStepDownOnReturn": c.Brief} {
 		if given {
 			c.Refuse("%s is for spindle.New: leave it out here", option)
 		}
@@ -82,7 +82,7 @@ func (s *contender) fence(token spindle.Token, names ...string) fence.Fence {
 // candidate competes for names, in line. They change hands often, so it uses free rows.
 func (s *contender) candidate(l *line, names ...string) elect.Candidate {
 	c := s.config.Candidate(table.Table{Store: l}, names...)
-	c.FreeRows, c.Promise.Kind = true, table.Mutex
+	c.FreeRows, c.LeaseRecord.Kind = true, table.Mutex
 	return c
 }
 

@@ -367,7 +367,7 @@ func troubles() []trouble {
 			return func() { s.Link.After(nil); s.Link.Heal() }
 		}})
 	}
-	for _, sick := range fleet.Troubles(3*leakLease/2, "observe", "promise", "claim", "confirm", "withdraw", "heartbeat", "release", "released", "done", "finish") {
+	for _, sick := range fleet.Troubles(3*leakLease/2, "observe", "lease-record", "claim", "confirm", "withdraw", "heartbeat", "release", "released", "done", "finish") {
 		all = append(all, trouble{sick.Name, func(s *site) func() { sick.Begin(&s.Link); return s.Link.Heal }})
 	}
 	return all

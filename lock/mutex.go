@@ -30,7 +30,7 @@ func New(db *spanner.Client, table, name string, opts ...spindle.Option) *Mutex 
 // Fence returns a mutation that changes nothing and lets a commit succeed only while the mutex is held
 // under the token that it has now, whoever holds it: see spindle.Lock.Fence, and spindle.IsFenced for the error.
 // If it is not held, the commit always fails. With it, a write under another lock needs this one too: add it to
-// the mutations of that one's Apply. The error is ErrFenced then only if that one's token is not good, and one of
+// the mutations of that one's Apply. The error is ErrFenced then only if that one's token is not valid, and one of
 // IsFenced if this one's is not.
 func (m *Mutex) Fence() *spanner.Mutation {
 	return m.contender.fence(m.Token(), m.names...).Mutations()[0]

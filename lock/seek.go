@@ -37,7 +37,7 @@ func (s *Semaphore) seek() *seeker {
 	k.waiting.ticket = table.Ticket{Slots: len(s.slots)}
 	s.contender.stand(&k.waiting, table.Ticket{}, queueOf(s.name))
 	k.candidate = s.contender.candidate(k.waiting.line, s.slots...)
-	k.candidate.Promise.Slots, k.candidate.Promise.Kind = len(s.slots), table.Semaphore
+	k.candidate.LeaseRecord.Slots, k.candidate.LeaseRecord.Kind = len(s.slots), table.Semaphore
 	k.waiting.since, k.waiting.also = k.candidate.Clock.Now(), k.reason
 	k.quit = sync.OnceFunc(func() {
 		k.pick.drop()
@@ -177,7 +177,7 @@ func (k *seeker) untilFree(seen []elect.Sight) time.Duration {
 // holdersOf are the slots that are held, of those that were seen.
 func holdersOf(seen []elect.Sight) (holders []table.Observation) {
 	for _, o := range seen {
-		if o.Free > 0 && o.Confirmed() && o.Promise != nil {
+		if o.Free > 0 && o.Confirmed() && o.LeaseRecord != nil {
 			holders = append(holders, o.Observation)
 		}
 	}

@@ -164,7 +164,7 @@ func (s *Semaphore) holders(ctx context.Context) ([]table.Observation, error) {
 func (s *Semaphore) common(holders []table.Observation) int {
 	common := len(s.slots)
 	for _, o := range holders {
-		if size := o.Promise.Slots; size > 0 && size != len(s.slots) {
+		if size := o.LeaseRecord.Slots; size > 0 && size != len(s.slots) {
 			common = min(common, size)
 			s.warn(o)
 		}
@@ -174,9 +174,9 @@ func (s *Semaphore) common(holders []table.Observation) int {
 
 // warn logs each other size once.
 func (s *Semaphore) warn(o table.Observation) {
-	if _, said := s.others.LoadOrStore(o.Promise.Slots, true); !said {
+	if _, said := s.others.LoadOrStore(o.LeaseRecord.Slots, true); !said {
 		s.contender.config.Log.Warn("a semaphore has another size elsewhere: while both are held, only slots that both have are taken",
-			"table", s.contender.about.Table, "lock", s.name, "id", s.contender.config.ID, "slots", len(s.slots), "theirs", o.Promise.Slots, "holder", o.Holder())
+			"table", s.contender.about.Table, "lock", s.name, "id", s.contender.config.ID, "slots", len(s.slots), "theirs", o.LeaseRecord.Slots, "holder", o.Holder())
 	}
 }
 

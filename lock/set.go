@@ -35,7 +35,7 @@ const (
 )
 
 // confirmation is about how many bytes the confirmation of a set has.
-func confirmation(names []string, p table.Promise) int {
+func confirmation(names []string, p table.LeaseRecord) int {
 	size := 0
 	for _, name := range names {
 		size += 2*len(name) + p.Size() + rowOverhead
@@ -56,9 +56,9 @@ func refuseSet(names []string) func(*options.Config) {
 				c.Refuse("the set has %q twice", names[i])
 			}
 		}
-		if size := confirmation(names, table.Promise{Lease: c.Lease, Value: c.Value, Kind: table.Mutex}); size > maxCommit {
+		if size := confirmation(names, table.LeaseRecord{Lease: c.Lease, Value: c.Value, Kind: table.Mutex}); size > maxCommit {
 			c.Refuse("the set has %d names with a value of %d bytes, escaped, for each: one commit would be %d MiB, and at most %d are allowed: shorten WithValue, or take fewer names",
-				len(names), table.Promise{Value: c.Value}.Size(), size>>20, maxCommit>>20)
+				len(names), table.LeaseRecord{Value: c.Value}.Size(), size>>20, maxCommit>>20)
 		}
 	}
 }

@@ -41,7 +41,7 @@
  *   tokens       of a partition are alike too: the newest, or an old one
  *   observations a process does not keep the rows it saw, but whether it would still find them: obs. Any commit
  *                that writes the row takes that away. An eviction goes by a row that is the same for everybody
- *   memory       every process that is there has seen what each member promised, by a look at the latest instant before
+ *   memory       every process that is there has seen each member's lease, by a look at the latest instant before
  *                somebody deletes that. It forgets in a crash: one with a shorter lease does not crash while
  *                a member without lease row acts, see LIMIT_MEMBER_LEASE_ROW
  *   heartbeat    of a member is one step, which sets its deadline too: no deadline is later than that. One that is
@@ -105,10 +105,10 @@
  *   MUTANT_MISSING_IS_OVER         a member without a row is over (this and those below need OPERATOR)
  *   MUTANT_TIMER_BY_SLOT           how long a member is missing is counted by slot, whatever its token
  *   MUTANT_SLOT_AT_ONCE            a slot without rows is free at once to a process that joins
- *   MUTANT_PROMISE_FORGOTTEN       what a member promised is forgotten when its row is gone
+ *   MUTANT_LEASE_FORGOTTEN       a member's lease is forgotten when its row is gone
  *   MUTANT_LOOKS_UNHEEDED          a member acts, however long ago it saw the partition's lease row
  *   MUTANT_ABSENT_IS_FREE          a partition without rows is free at once
- *   MUTANT_GONE_OWN_LEASE          a partition without rows is free after the looker's lease, whatever it was promised for
+ *   MUTANT_GONE_OWN_LEASE          a partition without rows is free after the looker's lease, whatever its member's lease is
  *   MUTANT_NO_RECONCILE            nothing is reconciled (this and those below need LIVENESS)
  *   MUTANT_CONFIRM_FORGOTTEN       a confirmation without a reply is forgotten
  *   MUTANT_LEFT_OUT_RESOLVES       what was unresolved is free when a claim leaves it out
@@ -116,7 +116,7 @@
  *   MUTANT_BARE_FOR_EVER           a bare claim is its member's, however old it is
  *   MUTANT_NEVER_EVICTED           nobody evicts
  *   MUTANT_MISSING_FOR_EVER        a member without a row is waited for, for ever (needs OPERATOR)
- *   MUTANT_STRAYS_FOR_EVER         a stray lease row is waited for, whatever its member is (needs OPERATOR)
+ *   MUTANT_ORPHANS_FOR_EVER         an orphan lease is waited for, whatever its member is (needs OPERATOR)
  *   MUTANT_STAYS_SICK              a member whose claims or releases always fail stays (needs SICK or STIFF)
  * Not found, and harmless, see README.md:
  *   MUTANT_EVICT_IGNORES_BEATS     evict compares the token, and whether the member has confirmed, not the heartbeat
@@ -148,7 +148,7 @@ bool lateLeave[SLOTS]; /* a release is under way */
 bool bare[SLOTS];     /* it is claimed, and not confirmed: there is no M yet */
 bool lateJoin[SLOTS]; /* a confirmation is under way */
 #define there(s) (by[s] != 0)
-#define promised(s) lease(by[s] - 1)
+#define termLease(s) lease(by[s] - 1)
 #ifdef OPERATOR
 bool norow[SLOTS];    /* its lock row was deleted */
 bool nolease[SLOTS];  /* its lease row, M, was deleted */
@@ -174,11 +174,11 @@ byte row[P];      /* the lock row: */
 #define ABSENT 3  /*   there is none */
 byte with[P];     /* its writer: 0 = OVER (or none), 1 + s = the present term of slot s */
 byte bareAge[P];  /* of a bare claim: now - token, at most LMAX */
-byte promise[P];  /* the lease row of the newest token, and what that is promised with: */
+byte record[P];  /* the lease row of the newest token, and the member in its lease record: */
 #define NONE 0    /*   there is none */
 #define OVER 1    /*   a term that is over */
 #define M(s) ((s) + 2) /* the present term of slot s */
-bool oldPromise[P]; /* there is a lease row of an older token */
+bool oldRecord[P]; /* there is a lease row of an older token */
 
 /* Under way: sent, and neither certainly applied nor certainly lost. */
 bool lateConfirm[P];       /* a confirmation of the row's bare claim */
@@ -265,16 +265,16 @@ inline assertAlone(i, p) {
  * row is there exactly if the row is confirmed, unless somebody deletes rows. What names a member's term that is not over
  * is looked after by that member. */
 inline assertRows(p) {
-	stale_fenced_write = oldPromise[p];
+	stale_fenced_write = oldRecord[p];
 	assert(!stale_fenced_write);
 #ifndef TOP
 #ifndef OPERATOR
-	rows_wrong = (row[p] == LIVE) != (promise[p] != NONE) || (row[p] == LIVE && promise[p] != with[p] + 1);
+	rows_wrong = (row[p] == LIVE) != (record[p] != NONE) || (row[p] == LIVE && record[p] != with[p] + 1);
 	assert(!rows_wrong);
 #endif
 	for (k : 0 .. N - 1) {
 		if
-		:: in[k] == IN && at[k] != 0 && state[X(k, p)] == FREE && ((row[p] == LIVE && with[p] == at[k]) || promise[p] == at[k] + 1) -> forgotten = true
+		:: in[k] == IN && at[k] != 0 && state[X(k, p)] == FREE && ((row[p] == LIVE && with[p] == at[k]) || record[p] == at[k] + 1) -> forgotten = true
 		:: else
 		fi
 	}
@@ -344,7 +344,7 @@ inline over(i) {
 #endif
 		:: else
 		fi;
-		if :: promise[k] == M(i) -> promise[k] = OVER :: else fi
+		if :: record[k] == M(i) -> record[k] = OVER :: else fi
 	}
 	for (k : 0 .. N * P - 1) {
 		if :: lateWith[k] == i + 1 -> lateWith[k] = 0 :: else fi;
@@ -375,7 +375,7 @@ inline rename(a, b) {
 #endif
 		for (k : 0 .. P - 1) {
 			if :: with[k] == a + 1 -> with[k] = b + 1 :: else fi;
-			if :: promise[k] == M(a) -> promise[k] = M(b) :: else fi
+			if :: record[k] == M(a) -> record[k] = M(b) :: else fi
 		}
 		for (k : 0 .. N * P - 1) {
 			if :: lateWith[k] == a + 1 -> lateWith[k] = b + 1 :: else fi;
@@ -398,14 +398,14 @@ inline doClaim(p, o, w) {
 	if
 	:: ok ->
 #ifdef MUTANT_CLAIM_KEEPS_LEASE_ROW
-		oldPromise[p] = oldPromise[p] || promise[p] != NONE;
+		oldRecord[p] = oldRecord[p] || record[p] != NONE;
 #else
-		oldPromise[p] = false; /* what was there was seen, and is deleted */
+		oldRecord[p] = false; /* what was there was seen, and is deleted */
 #endif
 		row[p] = BARE;
 		with[p] = w;
 		bareAge[p] = 0;
-		promise[p] = NONE;
+		record[p] = NONE;
 		changed(p);
 		superseded(p);
 		assertRows(p)
@@ -429,7 +429,7 @@ inline doConfirm(p) {
 #endif
 		row[p] = LIVE;
 		bareAge[p] = 0;
-		promise[p] = with[p] + 1;
+		record[p] = with[p] + 1;
 		lateConfirm[p] = false;
 		changed(p);
 		assertRows(p)
@@ -438,7 +438,7 @@ inline doConfirm(p) {
 }
 
 /* release of p under the newest token: ok = applied, else NOT_FOUND. */
-#define releasable(p) (promise[p] != NONE && row[p] != ABSENT)
+#define releasable(p) (record[p] != NONE && row[p] != ABSENT)
 inline doRelease(p) {
 	ok = releasable(p);
 	if
@@ -446,7 +446,7 @@ inline doRelease(p) {
 		row[p] = RELEASED;
 		with[p] = 0;
 		bareAge[p] = 0;
-		promise[p] = NONE;
+		record[p] = NONE;
 		lateConfirm[p] = false;
 		lateRelease[p] = false;
 		changed(p);
@@ -457,7 +457,7 @@ inline doRelease(p) {
 
 /* The members see that partition p has no rows. */
 #ifdef OPERATOR
-#define seeGone(i, p) if :: row[p] == ABSENT && promise[p] == NONE && gone[X(i, p)] == 0 -> gone[X(i, p)] = 1 :: else fi
+#define seeGone(i, p) if :: row[p] == ABSENT && record[p] == NONE && gone[X(i, p)] == 0 -> gone[X(i, p)] = 1 :: else fi
 inline allSeeGone(p) {
 	for (k : 0 .. N - 1) {
 		if :: in[k] == IN -> seeGone(k, p) :: else fi
@@ -480,7 +480,7 @@ inline doReconcile(p, o, w) {
 		if :: row[p] != ABSENT -> row[p] = RELEASED :: else fi;
 		with[p] = 0;
 		bareAge[p] = 0;
-		promise[p] = NONE;
+		record[p] = NONE;
 		lateConfirm[p] = false;
 		lateRelease[p] = false;
 		changed(p);
@@ -527,25 +527,25 @@ inline doLeave(i) {
 
 /* ---- what a process sees ---- */
 
-/* Process i remembers what the term of slot s has promised, or sees it. */
+/* Process i remembers the lease of the term of slot s, or sees it. */
 #if defined(LIMIT_MEMBER_LEASE_ROW)
 #define knows(i, s) hasM(s)
-#elif defined(MUTANT_PROMISE_FORGOTTEN)
+#elif defined(MUTANT_LEASE_FORGOTTEN)
 #define knows(i, s) hasRow(s)
 #else
 #define knows(i, s) true
 #endif
-#define known(i, s) (!bare[s] && knows(i, s) -> promised(s) : 0)
+#define known(i, s) (!bare[s] && knows(i, s) -> termLease(s) : 0)
 
-/* The member of slot s may be evicted: its heartbeat is older than it promised. */
+/* The member of slot s may be evicted: its heartbeat is older than its lease. */
 #define expired(i, s) (there(s) && hasRow(s) && age[s] >= (known(i, s) > 0 -> known(i, s) : lease(i)))
 
 /* The term of slot s has no row, and process i has known that for as long as what it knows of says: its own lease, what
- * the member promised, and the partition's lease row. */
+ * the member's lease, and the partition's lease row. */
 #ifdef OPERATOR
 #define missingFor(i, s, wait) (there(s) && norow[s] && missing[Y(i, s)] > (wait))
 #define byMember(i, s) longer(lease(i), known(i, s))
-#define byPartition(i, s, p) (promise[p] == M(s) -> longer(byMember(i, s), promised(s)) : byMember(i, s))
+#define byPartition(i, s, p) (record[p] == M(s) -> longer(byMember(i, s), termLease(s)) : byMember(i, s))
 #ifdef MUTANT_MISSING_IS_OVER
 #define waitedFor(i, s, p) (there(s) && norow[s])
 #elif defined(MUTANT_MISSING_FOR_EVER)
@@ -598,10 +598,10 @@ byte stale[N];    /* 1 + the slot that another has claimed since then */
 #else
 #define bareTooLong(i, p) (bareAge[p] >= lease(i))
 #endif
-#ifdef MUTANT_STRAYS_FOR_EVER
-#define strayOver(i, p) false
+#ifdef MUTANT_ORPHANS_FOR_EVER
+#define orphanOver(i, p) false
 #else
-#define strayOver(i, p) isOver(i, promise[p] - 1, p)
+#define orphanOver(i, p) isOver(i, record[p] - 1, p)
 #endif
 #ifdef OPERATOR
 #ifdef MUTANT_ABSENT_IS_FREE
@@ -610,7 +610,7 @@ byte stale[N];    /* 1 + the slot that another has claimed since then */
 #ifdef MUTANT_GONE_OWN_LEASE
 #define goneFor(i) lease(i)
 #else
-#define goneFor(i) LMAX /* as it has seen it promised, taken to be the longest */
+#define goneFor(i) LMAX /* its member's lease, taken to be the longest */
 #endif
 #define goneLong(i, p) (gone[X(i, p)] > goneFor(i))
 #endif
@@ -622,14 +622,14 @@ byte stale[N];    /* 1 + the slot that another has claimed since then */
 	(row[p] == RELEASED) || \
 	(row[p] == BARE && (isOver(i, with[p], p) || bareTooLong(i, p))) || \
 	(row[p] == LIVE && isOver(i, with[p], p)) || \
-	(row[p] == ABSENT && promise[p] != NONE && strayOver(i, p)) || \
-	(row[p] == ABSENT && promise[p] == NONE && goneLong(i, p)))
+	(row[p] == ABSENT && record[p] != NONE && orphanOver(i, p)) || \
+	(row[p] == ABSENT && record[p] == NONE && goneLong(i, p)))
 
-#define namesMe(i, p) (at[i] != 0 && (((row[p] == BARE || row[p] == LIVE) && with[p] == at[i]) || promise[p] == at[i] + 1))
-#define showsMine(i, p) (at[i] != 0 && promise[p] == at[i] + 1 && newest[X(i, p)])
+#define namesMe(i, p) (at[i] != 0 && (((row[p] == BARE || row[p] == LIVE) && with[p] == at[i]) || record[p] == at[i] + 1))
+#define showsMine(i, p) (at[i] != 0 && record[p] == at[i] + 1 && newest[X(i, p)])
 
 /* The plan, when calm. */
-#define alive(s) (there(s) && !bare[s] && hasRow(s) && age[s] < promised(s))
+#define alive(s) (there(s) && !bare[s] && hasRow(s) && age[s] < termLease(s))
 #if SLOTS == 3
 #define first (alive(0) -> 0 : (alive(1) -> 1 : 2))
 #define last (alive(2) -> 2 : (alive(1) -> 1 : 0))
@@ -846,7 +846,7 @@ inline releases(i, p) {
 		end() } \
 	:: d_step { faulty && is(me, p, RELEASING, 0) -> \
 		printf("process %d: releases partition %d: no reply\n", me, p); \
-		lateRelease[p] = lateRelease[p] || (late && !stiff(me) && newest[X(me, p)] && promise[p] != NONE); \
+		lateRelease[p] = lateRelease[p] || (late && !stiff(me) && newest[X(me, p)] && record[p] != NONE); \
 		releaseUnknown(me, p); \
 		end() } \
 	/* unresolved */ \
@@ -932,7 +932,7 @@ inline releases(i, p) {
 
 #ifdef MUTANT_ADOPT
 #define ADOPTS(p) \
-	:: d_step { in[me] == IN && at[me] != 0 && (state[X(me, p)] == FREE || state[X(me, p)] == UNRESOLVED) && sub[X(me, p)] == 0 && promise[p] == at[me] + 1 -> \
+	:: d_step { in[me] == IN && at[me] != 0 && (state[X(me, p)] == FREE || state[X(me, p)] == UNRESOLVED) && sub[X(me, p)] == 0 && record[p] == at[me] + 1 -> \
 		printf("process %d: takes partition %d for its own, as the table shows it\n", me, p); \
 		become(me, p, HELD, 0); \
 		newest[X(me, p)] = true; \
@@ -987,7 +987,7 @@ inline amnesia(i) {
 
 /* What process i remembers and nothing shows any more: the longer lease of a member that acts. */
 #if defined(OPERATOR) && !defined(LIMIT_MEMBER_LEASE_ROW)
-#define alone(i, s) (there(s) && nolease[s] && promised(s) > lease(i) && at[by[s] - 1] == (s) + 1)
+#define alone(i, s) (there(s) && nolease[s] && termLease(s) > lease(i) && at[by[s] - 1] == (s) + 1)
 #if SLOTS == 3
 #define mayForget(i) (!alone(i, 0) && !alone(i, 1) && !alone(i, 2))
 #else
@@ -1015,7 +1015,7 @@ inline hasBeaten(i) { skip }
 #elif defined(MUTANT_EVICT_TWO_INSTANTS)
 #define EVICTS(s) \
 	:: d_step { looks(me, s) && there(s) && read[s] == 0 -> printf("process %d: reads the heartbeat of member %d\n", me, s); read[s] = 1 } \
-	:: d_step { looks(me, s) && there(s) && read[s] > promised(s) && !evicting[s] -> printf("process %d: reads the row of member %d again, later than the heartbeat it knows by a lease, and evicts it\n", me, s); evicting[s] = true }
+	:: d_step { looks(me, s) && there(s) && read[s] > termLease(s) && !evicting[s] -> printf("process %d: reads the row of member %d again, later than the heartbeat it knows by a lease, and evicts it\n", me, s); evicting[s] = true }
 #else
 #define EVICTS(s) \
 	:: d_step { looks(me, s) && expired(me, s) && !evicting[s] -> printf("process %d: sees that member %d has not beaten for its lease, and evicts it\n", me, s); evicting[s] = true }
@@ -1228,13 +1228,13 @@ inline tick() {
 /* Somebody deletes rows. */
 #ifdef OPERATOR
 #ifdef LIMIT_SLOT_TWICE
-#define newStray(i) hasM(i) /* tells of the new term, while it is there */
+#define newOrphan(i) hasM(i) /* tells of the new term, while it is there */
 #else
-#define newStray(i) false
+#define newOrphan(i) false
 #endif
 inline allMiss(i) {
 	for (k : 0 .. N - 1) {
-		if :: in[k] != DEAD && (missing[Y(k, i)] == 0 || newStray(i)) -> missing[Y(k, i)] = 1 :: else fi
+		if :: in[k] != DEAD && (missing[Y(k, i)] == 0 || newOrphan(i)) -> missing[Y(k, i)] = 1 :: else fi
 	}
 }
 #ifdef MEMBERS_ONLY
@@ -1245,9 +1245,9 @@ inline allMiss(i) {
 		printf("somebody deletes the lock row of partition %d\n", p); \
 		row[p] = ABSENT; with[p] = 0; bareAge[p] = 0; lateConfirm[p] = false; \
 		changed(p); allSeeGone(p); end() } \
-	:: d_step { faulty && promise[p] != NONE -> \
+	:: d_step { faulty && record[p] != NONE -> \
 		printf("somebody deletes the lease row of partition %d\n", p); \
-		promise[p] = NONE; lateRelease[p] = false; \
+		record[p] = NONE; lateRelease[p] = false; \
 		allSeeGone(p); end() }
 #endif
 #ifdef PARTITIONS_ONLY

@@ -19,7 +19,7 @@
  *   LIMIT_...          what the protocol does not stand
  *   BEGUN              the lock was used and released before: mutants are found sooner
  *   SET                the lock is one of a set: see the abstractions
- *   STRAY              somebody puts a row into the table, under the number that is next to the token (needs LIVENESS)
+ *   ORPHAN              somebody puts a row into the table, under the number that is next to the token (needs LIVENESS)
  *   TOP                only the assertions on what a user sees
  *   HOLDERS            without falsely_given_back, to see whether a mutant makes two holders too
  *
@@ -80,7 +80,7 @@
  *   MUTANT_CLAIM_KEEPS_FREE    a blind claim leaves name_F
  *   MUTANT_TODAY_KEEPS_FREE    today's claim of a released lock leaves name_F
  *   MUTANT_OWN_UNKNOWN         X of a claim that was lost is taken for the own last token
- *   MUTANT_STRAY_FREE_KEPT     today's claim leaves free rows where there is no lock row (needs OPERATOR)
+ *   MUTANT_ORPHAN_FREE_KEPT     today's claim leaves free rows where there is no lock row (needs OPERATOR)
  *   MUTANT_FREE_IS_FEARED      a free row without lock row is waited for as a holder's (needs OPERATOR)
  *   MUTANT_GUARD_UNREAD        a look takes name_token for a free row, whatever it says
  *   MUTANT_FREE_AS_NEW         F' is the time of its own release (last acknowledged + 1), and R > F is not asked
@@ -91,9 +91,9 @@
  *   MUTANT_FREE_IS_X           a release leaves X as the token: its free row is name_X
  *   MUTANT_GIVE_UP_ONLY_WAITS  a claim is given up without consuming name_F
  *   MUTANT_NONCE_OF_PROCESS    a process has one nonce for all of its claims
- *   MUTANT_PRUNE_KEEPS_FREE    with MUTANT_STRAY_FREE_KEPT: prune leaves name_F (needs PRUNE)
+ *   MUTANT_PRUNE_KEEPS_FREE    with MUTANT_ORPHAN_FREE_KEPT: prune leaves name_F (needs PRUNE)
  *   MUTANT_AGAIN_FOR_EVER      the identical claim again whenever name_F is there, though the lock row is not (needs LIVENESS, OPERATOR)
- *   MUTANT_EXISTS_FOR_EVER     the identical claim again though name_X is another's (needs LIVENESS, STRAY)
+ *   MUTANT_EXISTS_FOR_EVER     the identical claim again though name_X is another's (needs LIVENESS, ORPHAN)
  *   MUTANT_GIVEN_BACK_UNBROKEN GivenBack does not look at !broken (needs BREAK)
  *   MUTANT_GIVEN_BACK_LATE     GivenBack is asked after the deadline
  * Not found, and harmless, see README.md:
@@ -109,7 +109,7 @@ bool calm;        /* no fault happens any more */
 #endif
 
 #if defined(MUTANT_NO_NONCE) || defined(MUTANT_CLAIM_KEEPS_FREE) || defined(MUTANT_TODAY_KEEPS_FREE) \
- || defined(MUTANT_STRAY_FREE_KEPT) || defined(MUTANT_FREE_STANDING) || defined(MUTANT_NONCE_OF_PROCESS) \
+ || defined(MUTANT_ORPHAN_FREE_KEPT) || defined(MUTANT_FREE_STANDING) || defined(MUTANT_NONCE_OF_PROCESS) \
  || defined(MUTANT_FREE_IS_X) || defined(MUTANT_HEARTBEAT_UNREAD) \
  || defined(MUTANT_RELEASE_UNREAD) || defined(MUTANT_GUARD_UNREAD) || defined(MUTANT_OWN_UNKNOWN)
 #define REMEMBER
@@ -260,7 +260,7 @@ inline assertRows() {
 	for (k : 0 .. NT - 1) {
 		if :: k != TOPS && rows[k] != NONE -> rows_wrong = true :: else fi
 	}
-#ifdef STRAY
+#ifdef ORPHAN
 	rows_wrong = false;
 #endif
 	rows_wrong = rows_wrong || (row && rtok != TOPS) ||
@@ -283,7 +283,7 @@ inline written() {
 
 /* There is a token d after top: it is number TOPS now. */
 inline moved() {
-#if !defined(REMEMBER) && !defined(STRAY)
+#if !defined(REMEMBER) && !defined(ORPHAN)
 	for (k : 0 .. d) {
 		if :: k < NT && rows[k] != NONE -> rows_wrong = true :: else fi
 	}
@@ -343,7 +343,7 @@ inline literal() {
 /* A commit whose token is its own time. */
 inline stamped() {
 	d = gap + 1;
-#ifdef STRAY
+#ifdef ORPHAN
 	rows[TOPS + 1] = NONE; /* the present is not that very microsecond */
 #endif
 	moved();
@@ -441,7 +441,7 @@ inline doFree(z) {
 	fi
 }
 
-#ifdef STRAY
+#ifdef ORPHAN
 #define inTheWay(z) (rows[z] != NONE && rows[(z) + 1] != NONE)
 #else
 #define inTheWay(z) false
@@ -519,7 +519,7 @@ inline doConfirm(z) {
 #ifdef VANISHES
 #define leaseRows(s) allKnown(s)
 /* u = the rows name_x, as bits */
-inline strays() {
+inline orphans() {
 	u = 0;
 	for (k : 1 .. NT - 1) {
 		if :: rows[k] != NONE -> u = u | bit(k) :: else fi
@@ -527,11 +527,11 @@ inline strays() {
 }
 #endif
 
-/* table.Claim by process i of what it saw as o (and strays s): ok = applied. */
+/* table.Claim by process i of what it saw as o (and orphan leases s): ok = applied. */
 inline doClaim(i, o, s) {
 	ok = row && (o) == SAME;
 #ifdef VANISHES
-	strays();
+	orphans();
 	ok = ok || (!row && (o) == ABSENT && (u & ~(s)) == 0);
 #else
 	ok = ok || (!row && (o) == ABSENT);
@@ -547,7 +547,7 @@ inline doClaim(i, o, s) {
 #endif
 		:: else ->
 			for (k : 1 .. NT - 1) {
-#ifdef MUTANT_STRAY_FREE_KEPT
+#ifdef MUTANT_ORPHAN_FREE_KEPT
 				if :: isLease(k) -> rows[k] = NONE :: else fi
 #else
 				rows[k] = NONE
@@ -717,7 +717,7 @@ inline blind(i, y) {
 
 #ifdef VANISHES
 inline absent(i) {
-	strays();
+	orphans();
 	if
 	:: !gone[i] || (u & ~known[i]) != 0 ->
 		ok = false;
@@ -754,7 +754,7 @@ inline absent(i) {
 #else
 #define noneAt(z) (rows[z] == NONE)
 #endif
-#ifdef STRAY
+#ifdef ORPHAN
 #define goesOn(z) (rows[(z) + 1] == NONE || !calm) /* R goes on, and so X with it */
 #else
 #define goesOn(z) true
@@ -1281,7 +1281,7 @@ proctype world() {
 	}
 	:: d_step { !calm && rows[TOPS] == FREE -> printf("somebody deletes the free row\n"); rows[TOPS] = NONE }
 #endif
-#ifdef STRAY
+#ifdef ORPHAN
 	:: d_step { !calm && rows[TOPS + 1] == NONE -> printf("somebody puts a row name_%d into the table\n", TOPS + 1); rows[TOPS + 1] = LEASE(0, LOST) }
 #endif
 #ifdef PRUNE

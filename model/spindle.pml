@@ -74,13 +74,13 @@
 #endif
 
 /* The mutants, and what each breaks:
- *   MUTANT_HEARTBEAT_UNCHECKED        table.Heartbeat without good(): updates the lock row, whoever holds it
+ *   MUTANT_HEARTBEAT_UNCHECKED        table.Heartbeat without requireLease(): updates the lock row, whoever holds it
  *   MUTANT_DEADLINE_FROM_REPLY        Term.extend counts from the reply of the heartbeat
  *   MUTANT_CLAIM_IGNORES_HEARTBEAT    table.Claim compares only the token
  *   MUTANT_CONFIRM_IGNORES_TOKEN      table.Confirm without token == T
  *   MUTANT_CONFIRM_IGNORES_HEARTBEAT  table.Confirm without heartbeat == T
  *   MUTANT_OWN_LEASE                  memory.learn: the guard is the candidate's own lease
- *   MUTANT_RELEASE_UNCHECKED          table.Release without good()
+ *   MUTANT_RELEASE_UNCHECKED          table.Release without requireLease()
  *   MUTANT_WITHDRAW_UNCHECKED         table.Withdraw without comparing the token
  *   MUTANT_CLAIM_KEEPS_LEASE_ROW      table.claim does not delete the superseded lease row
  *   MUTANT_FENCE_READS                Lock.Fence: read the lease row, then write, in two steps
@@ -89,18 +89,18 @@
  *                                     withdraw or rest (needs SICK)
  *   MUTANT_NO_REST                    Candidate.withdraw does not rest (needs SICK)
  *   MUTANT_ABSENT_IS_FREE             memory.freeIn returns 0 if there is no row (needs OPERATOR)
- *   MUTANT_CLAIM_TAKES_STRAYS         table.claim does not ask whether strays are known (needs OPERATOR)
- *   MUTANT_CLAIM_KEEPS_STRAYS         table.claim does not delete o.Strays (needs OPERATOR)
- *   MUTANT_STRAYS_READ_LATER          Candidate.observe goes by the absence of one read and the strays of the
+ *   MUTANT_CLAIM_TAKES_ORPHANS         table.claim does not ask whether orphan leases are known (needs OPERATOR)
+ *   MUTANT_CLAIM_KEEPS_ORPHANS         table.claim does not delete o.OrphanLeases (needs OPERATOR)
+ *   MUTANT_ORPHANS_READ_LATER          Candidate.observe goes by the absence of one read and the orphan leases of the
  *                                     next (needs OPERATOR)
- *   MUTANT_ANNOUNCE_UNCHECKED         table.Announce without good() (this and those below need HANDOVER)
+ *   MUTANT_ANNOUNCE_UNCHECKED         table.Announce without requireLease() (this and those below need HANDOVER)
  *   MUTANT_HEARTBEAT_UNMARKS          table.Heartbeat writes the writer
  *   MUTANT_REQUEST_TO_LOCK            table.Ask is about whoever holds the lock (needs REQUESTS)
  *   MUTANT_RELEASE_BEFORE_RETURN      elector.lead releases when the work is told to stop
  *   MUTANT_OWN_AT_ONCE                memory.freeIn's "its own last term" goes before Candidate.GaveWay
- *   MUTANT_SUCCEED_UNCHECKED          table.Succeed without good() (needs RECLAIM)
+ *   MUTANT_SUCCEED_UNCHECKED          table.Succeed without requireLease() (needs RECLAIM)
  *   MUTANT_RECLAIM_FROM_SUCCESSOR     Observation.Holder takes a successor for the holder (needs RECLAIM)
- *   MUTANT_RECLAIM_BY_WRITER          Observation.Holder does not look into the promise (needs RECLAIM)
+ *   MUTANT_RECLAIM_BY_WRITER          Observation.Holder does not look into the lease record (needs RECLAIM)
  * Not found, and harmless, see README.md:
  *   MUTANT_EXTEND_REVIVES             Term.extend does not ask whether the deadline has passed
  *   MUTANT_REFUSAL_BELIEVED           Candidate.confirm sends no heartbeat after a refusal
@@ -110,13 +110,13 @@
 /* Which of the simplifications below that are sound for the protocol a mutant has to do without. */
 #if defined(MUTANT_HEARTBEAT_UNCHECKED) || defined(MUTANT_RELEASE_UNCHECKED) \
  || defined(MUTANT_CONFIRM_IGNORES_TOKEN) || defined(MUTANT_CONFIRM_IGNORES_HEARTBEAT) \
- || defined(MUTANT_CLAIM_KEEPS_LEASE_ROW) || defined(MUTANT_CLAIM_KEEPS_STRAYS) \
+ || defined(MUTANT_CLAIM_KEEPS_LEASE_ROW) || defined(MUTANT_CLAIM_KEEPS_ORPHANS) \
  || defined(MUTANT_WITHDRAW_UNCHECKED) || defined(LIMIT_CLAIM_HOURS_LATE) \
  || defined(MUTANT_ANNOUNCE_UNCHECKED) || defined(MUTANT_REQUEST_TO_LOCK)
 #define REMEMBER
 #endif
 
-/* Tokens: K names for each candidate, so that a name tells whose claim and whose promise it is. */
+/* Tokens: K names for each candidate, so that a name tells whose claim and whose lease record it is. */
 #define K 3
 
 #ifdef NOTHING_LATE
@@ -151,7 +151,7 @@ short lateAsk;     /* bit t: a request to token t is under way */
 short lateAnn;     /* bit t: an announcement under token t is under way */
 #endif
 
-short leases;      /* the lease rows: bit t for mylock_t. Its promise is lease(owner(t)) */
+short leases;      /* the lease rows: bit t for mylock_t. Its lease record is lease(owner(t)) */
 
 /* Under way: sent, and neither certainly applied nor certainly lost. */
 short lateHb, lateRel, lateConf, lateWith; /* bit t: a heartbeat, release, confirmation, withdrawal under token t */
@@ -179,7 +179,7 @@ byte pc[N];       /* where elector.run is */
 #define FREE 17   /*   refused: about to release, or the release is under way */
 #define REST 18   /* only when calm: Candidate.restLeft. While faults can happen it may look at any time */
 #define RETRY 19  /* only SICK: Candidate.confirm, between two attempts, until the next tick */
-#define STRAYS 2  /* only MUTANT_STRAYS_READ_LATER */
+#define ORPHANS 2  /* only MUTANT_ORPHANS_READ_LATER */
 
 byte tok[N];      /* of the claim or the term, and then Candidate.own: only of a term that began. (That a claim
                      which fails leaves the own token of the term before it makes no difference: its lock row and
@@ -193,8 +193,8 @@ byte obs[N];      /* the row that was observed, when about to claim: */
 #define BEATEN 2  /*   the token is, the heartbeat is another (only mutants tell it from OTHER) */
 #define OTHER 3   /*   it is not */
 #define ABSENT 4  /*   there was no row */
-#ifdef MUTANT_STRAYS_READ_LATER
-byte oage[N];     /* now - o.At, while the strays are read */
+#ifdef MUTANT_ORPHANS_READ_LATER
+byte oage[N];     /* now - o.At, while the orphan leases are read */
 #endif
 
 #ifdef OPERATOR
@@ -202,7 +202,7 @@ byte oage[N];     /* now - o.At, while the strays are read */
 bool gone[N];     /* memory.absent is not zero */
 byte goneAge[N];  /* now - memory.absent, at most LMAX */
 byte guard[N];    /* memory.guard */
-short known[N];   /* memory.strays. It also stands for o.Strays in the claim: it has all of those, and
+short known[N];   /* lockHistory.orphanLeases. It also stands for o.OrphanLeases in the claim: it has all of those, and
                      those it has besides were deleted, for good */
 short lateKnown[N];
 #endif
@@ -378,7 +378,7 @@ inline underWay(messages, x) {
 	if :: canLand(x) -> messages = messages | bit(x) :: else fi
 }
 
-/* Candidate i needs its last token only to know it when it sees it in the row or as a stray. */
+/* Candidate i needs its last token only to know it when it sees it in the row or as an orphan lease. */
 inline disown(i) {
 	if
 	:: tok[i] != rtok && (leases & bit(tok[i])) == 0 -> tok[i] = 0
@@ -427,15 +427,15 @@ inline unknow() {
 #define unchanged(o) ((o) == SAME)
 #endif
 
-/* What table.claim asks of the lease rows where there is no lock row: that the strays s are all. It reads
+/* What table.claim asks of the lease rows where there is no lock row: that the orphan leases s are all. It reads
  * only those of terms that began since the observation, which finds the same: no others came since. */
-#ifdef MUTANT_CLAIM_TAKES_STRAYS
+#ifdef MUTANT_CLAIM_TAKES_ORPHANS
 #define nobodyElse(s) true
 #else
 #define nobodyElse(s) ((leases & ~(s)) == 0)
 #endif
 
-/* table.Claim by candidate i of what it saw as o (and strays s): u = the token, 0 = ErrChanged. */
+/* table.Claim by candidate i of what it saw as o (and orphan leases s): u = the token, 0 = ErrChanged. */
 #define doClaim(i, o, s) doClaimIf(i, o, s, nobodyElse(s))
 inline doClaimIf(i, o, s, may) {
 	u = 0;
@@ -452,7 +452,7 @@ inline doClaimIf(i, o, s, may) {
 #ifndef MUTANT_CLAIM_KEEPS_LEASE_ROW
 			if :: row -> leases = leases & ~bit(rtok) :: else fi;
 #endif
-#ifndef MUTANT_CLAIM_KEEPS_STRAYS
+#ifndef MUTANT_CLAIM_KEEPS_ORPHANS
 			leases = leases & ~(s);
 #endif
 			row = true;
@@ -492,13 +492,13 @@ inline doClaimIf(i, o, s, may) {
 #endif
 #endif
 
-/* table.good under token x: an Update of the lease row, which fails the commit where there is none. */
-#define good(x) ((leases & bit(x)) != 0)
+/* table.requireLease under token x: an Update of the lease row, which fails the commit where there is none. */
+#define valid(x) ((leases & bit(x)) != 0)
 
 #ifdef MUTANT_HEARTBEAT_UNCHECKED
 #define beatable(x) row
 #else
-#define beatable(x) (row && good(x))
+#define beatable(x) (row && valid(x))
 #endif
 
 #ifdef MUTANT_WITHDRAW_UNCHECKED
@@ -510,19 +510,19 @@ inline doClaimIf(i, o, s, may) {
 #ifdef MUTANT_RELEASE_UNCHECKED
 #define releasable(x) row
 #else
-#define releasable(x) (row && good(x))
+#define releasable(x) (row && valid(x))
 #endif
 
 #ifdef MUTANT_ANNOUNCE_UNCHECKED
 #define markable(x) row
 #else
-#define markable(x) (row && good(x))
+#define markable(x) (row && valid(x))
 #endif
 
 #ifdef MUTANT_REQUEST_TO_LOCK
 #define askable(x) (leases != 0)
 #else
-#define askable(x) good(x)
+#define askable(x) valid(x)
 #endif
 
 #ifdef HANDOVER
@@ -548,7 +548,7 @@ inline doAnnounce(x) {
 
 /* table.Confirm under token x: ok = applied. */
 inline doConfirm(x) {
-	ok = bareClaim(x) && !good(x); /* the lease row is an Insert */
+	ok = bareClaim(x) && !valid(x); /* the lease row is an Insert */
 	if
 	:: ok ->
 		leases = leases | bit(x);
@@ -769,7 +769,7 @@ inline standOn(i, l) {
 }
 
 #ifdef OPERATOR
-/* memory.fear: u = the larger of u and the leases of the strays but its own. */
+/* memory.fear: u = the larger of u and the leases of the orphan leases but its own. */
 inline fear(i) {
 	for (t : 1 .. NT) {
 		if
@@ -779,7 +779,7 @@ inline fear(i) {
 	}
 }
 
-/* memory.learn of a row, which starts with this: absence and strays are forgotten. */
+/* memory.learn of a row, which starts with this: absence and orphan leases are forgotten. */
 inline present(i) {
 	gone[i] = false;
 	goneAge[i] = 0;
@@ -819,7 +819,7 @@ inline absent(i, sa, ga) {
 #elif defined(RECLAIM) && defined(MUTANT_RECLAIM_BY_WRITER)
 #define mine(i) (rtok == tok[i] || (writer == HOLDER && owner(rtok) == i))
 #elif defined(RECLAIM)
-#define mine(i) (rtok == tok[i] || owner(rtok) == i) /* the id is in the promise */
+#define mine(i) (rtok == tok[i] || owner(rtok) == i) /* the id is in the lease record */
 #else
 #define mine(i) (rtok == tok[i])
 #endif
@@ -851,12 +851,12 @@ proctype candidate(byte me) {
 		pc[me] = DEAD
 	}
 
-	/* Candidate.Look: there is a row. That a promise is cached is not modelled: as long as the row has that
+	/* Candidate.Look: there is a row. That a lease record is cached is not modelled: as long as the row has that
 	 * token and is not released, its lease row is there. */
 	:: d_step { pc[me] == LOOK && row ->
 		printf("candidate %d: Candidate.Look: token %d, heartbeat %d (0 released, 1 bare claim, 2 live), %d ticks ago, lease rows %x (bit = token)\n", me, rtok, hb, age, leases);
 #ifndef MUTANT_OWN_LEASE
-		u = (hb == LIVE && good(rtok) -> lease(owner(rtok)) : lease(me));
+		u = (hb == LIVE && valid(rtok) -> lease(owner(rtok)) : lease(me));
 #else
 		u = lease(me);
 #endif
@@ -867,7 +867,7 @@ proctype candidate(byte me) {
 		:: hb == BARE && guard[me] < u -> guard[me] = u
 		:: hb == LIVE ->
 			if
-			:: !good(rtok) -> /* Candidate.incomplete: strays are read, and may tell of a holder */
+			:: !valid(rtok) -> /* Candidate.incomplete: orphan leases are read, and may tell of a holder */
 				known[me] = leases;
 				fear(me)
 			:: else
@@ -884,14 +884,14 @@ proctype candidate(byte me) {
 		if
 		:: gives(me) -> wait(me)
 		:: (hb == RELEASED || mine(me)) && !gives(me) -> pc[me] = CLAIM
-		:: else -> standOn(me, u) /* a bare claim promised nothing: its own lease */
+		:: else -> standOn(me, u) /* a bare claim has no lease record: its own lease */
 		fi;
 		end()
 	}
 #ifdef OPERATOR
 	/* Candidate.observe: a holder that was not seen before, and the next read fails. */
 	:: d_step { !calm && pc[me] == LOOK && row && hb == LIVE && (gone[me] || guard[me] != lease(me)) ->
-		printf("candidate %d: Candidate.Look: a holder, whose promise can't be read\n", me);
+		printf("candidate %d: Candidate.Look: a holder, whose lease record can't be read\n", me);
 		present(me);
 		guard[me] = lease(me)
 	}
@@ -905,8 +905,8 @@ proctype candidate(byte me) {
 		pc[me] = CLAIM
 	}
 #else
-#ifndef MUTANT_STRAYS_READ_LATER
-	/* Candidate.Look: there is no row, and these are the stray lease rows at the
+#ifndef MUTANT_ORPHANS_READ_LATER
+	/* Candidate.Look: there is no row, and these are the orphan leases at the
 	 * same timestamp. */
 	:: d_step { pc[me] == LOOK && !row && !gives(me) -> printf("candidate %d: Candidate.Look: no row, lease rows %x (bit = token)\n", me, leases); absent(me, 0, goneAge[me]); end() }
 #else
@@ -915,10 +915,10 @@ proctype candidate(byte me) {
 		printf("candidate %d: Candidate.Look: no row, lease rows %x (bit = token)\n", me, leases);
 		oage[me] = 0;
 		sent[me] = goneAge[me]; /* o.At - memory.absent; sent is not used otherwise here */
-		pc[me] = STRAYS;
+		pc[me] = ORPHANS;
 		end()
 	}
-	:: d_step { pc[me] == STRAYS ->
+	:: d_step { pc[me] == ORPHANS ->
 		printf("candidate %d: Candidate.Look: second read: lease rows %x (bit = token)\n", me, leases);
 		k = sent[me];
 		absent(me, oage[me], k);
@@ -1128,7 +1128,7 @@ proctype candidate(byte me) {
 	}
 #ifdef REQUESTS
 	/* elector.heed */
-	:: d_step { (pc[me] == HOLD || pc[me] == IDLE) && left[me] > 0 && exit[me] == STAYS && asked != 0 && good(tok[me]) ->
+	:: d_step { (pc[me] == HOLD || pc[me] == IDLE) && left[me] > 0 && exit[me] == STAYS && asked != 0 && valid(tok[me]) ->
 		printf("candidate %d: Term.Asked under token %d: it is to go\n", me, tok[me]);
 		stale_request = asked != tok[me];
 		assert(!stale_request);
@@ -1216,9 +1216,9 @@ inline tick() {
 		if :: away[k] > 0 -> away[k]-- :: else fi;
 #endif
 		if :: left[k] > 0 -> left[k]-- :: else fi;
-#ifdef MUTANT_STRAYS_READ_LATER
+#ifdef MUTANT_ORPHANS_READ_LATER
 		if
-		:: pc[k] == STRAYS -> if :: oage[k] < LMAX -> oage[k]++ :: else fi
+		:: pc[k] == ORPHANS -> if :: oage[k] < LMAX -> oage[k]++ :: else fi
 		:: else -> if :: sent[k] > 0 -> sent[k]-- :: else fi
 		fi;
 #else
@@ -1279,7 +1279,7 @@ inline tick() {
 #ifdef MUTANT_SUCCEED_UNCHECKED
 #define mayFollow (hb == LIVE && sawLeaving)
 #else
-#define mayFollow (row && good(rtok) && writer != HOLDER)
+#define mayFollow (row && valid(rtok) && writer != HOLDER)
 #endif
 #if defined(HANDOVER) && defined(RECLAIM)
 #define SUCCEED(i) \

@@ -12,7 +12,7 @@ const (
 	spanGo        = "internal/telemetry/span.go"
 )
 
-// What the fence promises, what the steps on the table find, and what spans say.
+// What the fence records, what the steps on the table find, and what spans say.
 var fenceMutants = slices.Concat(fencedMutants, foundMutants, spanMutants)
 
 var fencedMutants = of("./internal/fence",
@@ -35,11 +35,11 @@ var fencedMutants = of("./internal/fence",
 	one("only a missing row is a refusal", "TestARefusedWriteIsFencedExactlyIfALockIsLost", fenceGo,
 		"case codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange, codes.InvalidArgument:", "case codes.NotFound:"),
 	one("whatever is refused is fenced", "TestARefusedWriteIsFencedExactlyIfALockIsLost", fenceGo,
-		"\tcase good:\n", "\tcase good && f.Token <= 0:\n"),
+		"\tcase valid:\n", "\tcase valid && f.Token <= 0:\n"),
 	one("one lock of several is enough", "TestARefusedWriteIsFencedExactlyIfALockIsLost", holdGo,
 		"return len(rows) == len(names), err", "return len(rows) > 0, err"),
 	one("the present tells whether a lock is lost", "TestARefusedWriteIsFencedExactlyIfALockIsLost", holdGo,
-		"t.Store.Read(ctx, \"good\", Strong, keys)", "t.Store.Read(ctx, \"good\", Present, keys)"),
+		"t.Store.Read(ctx, \"valid\", Strong, keys)", "t.Store.Read(ctx, \"valid\", Present, keys)"),
 	one("what can't be asked is fenced", "TestARefusalThatIsNotUnderstoodIsNotCalledFenced", fenceGo,
 		"\tcase readErr != nil:\n\t\treturn fmt.Errorf(\"%w (whether it was fenced is not known: %w)\", err, f.Wrap(readErr))\n", "\tcase readErr != nil:\n"),
 	one("a transaction without a timestamp has landed", "TestAWriteThatIsAnsweredWithoutATimestampHasNotLanded", fenceGo,
@@ -56,8 +56,8 @@ var foundMutants = of("./internal/table",
 	one("eviction without comparing the heartbeat", "TestAMemberThatWasHeardFromIsNotEvicted", memberGo,
 		"\t\t\tif unchanged(o, rows) {\n\t\t\t\twrites = append(append(writes, drop(o)...)",
 		"\t\t\tif TokenAt(rows[o.Name].Token) == o.Token {\n\t\t\t\twrites = append(append(writes, drop(o)...)"),
-	one("others' stray rows reconciled", "TestAMemberFreesNothingOfAnother", memberGo,
-		"\t\tif o.Strays[token].With == member.Key() {\n", "\t\tif true {\n"),
+	one("others' orphan leases reconciled", "TestAMemberFreesNothingOfAnother", memberGo,
+		"\t\tif o.OrphanLeases[token].With == member.Key() {\n", "\t\tif true {\n"),
 	one("a claim of partitions hours after its look", "TestAClaimLongAfterItsLookGivesNothing", memberGo,
 		"if err == nil && at.After(seen[0].At.Add(recent)) {", "if false {"),
 	one("a claim hours after its look", "TestAClaimLongAfterItsLookGivesNothing", claimGo,
@@ -69,7 +69,7 @@ var foundMutants = of("./internal/table",
 	one("a lock read again only without a lease row", "TestWhatIsFoundDoesNotDependOnTheLocalClock", listGo,
 		"\t\tif !at.After(about.Add(12 * time.Hour)) {\n\t\t\treturn listOne(name, at, rows), nil\n\t\t}\n",
 		"\t\tif l := list([]string{name}, at, rows)[0]; l.State() != Unconfirmed || !at.After(about.Add(12*time.Hour)) {\n\t\t\treturn l, nil\n\t\t}\n"),
-	one("a survey by a clock that is behind", "TestWhatIsFoundDoesNotDependOnTheLocalClock", observeGo,
+	one("a look by a clock that is behind", "TestWhatIsFoundDoesNotDependOnTheLocalClock", observeGo,
 		"if err != nil || !observed[0].At.After(about.Add(12*time.Hour)) {", "if true {"),
 	one("a record without a key is none", "TestARecordThatCanNotBeReadIsNotTakenForNone", doneGo,
 		" || j.Key == \"\" {", " {"),

@@ -27,7 +27,7 @@ var leaksMutants = slices.Concat(
 		one("a successor that looks as seldom as the others", "TestFollowersOfALeaderThatLeavesForLongLookEverMoreSeldom", electHandoverGo,
 			"every = lease / 100", "every = lease / 10"),
 		one("a low priority names itself the successor", "TestTheSuccessorOfALeavingLeaderHasTheHighestPriority", electHandoverGo,
-			" && c.Promise.Deference == 0 && ", " && "),
+			" && c.LeaseRecord.Rank == 0 && ", " && "),
 		one("who could not confirm asks all the same", "TestACandidateThatCanNotConfirmDoesNotAsk", electGo,
 			"\tc.deferred.well = Instant{} // that it can look says nothing of a term of its own\n", ""),
 	),

@@ -42,9 +42,9 @@ func one(name, breaks, file, old, new string) mutant {
 var mutants = []mutant{
 	// The steps on the table.
 	one("heartbeat without the lease row check", "one holder", holdGo,
-		"writes = append(writes, good(name, token), Write{", "writes = append(writes, Write{"),
-	one("good looks at the lock row", "one holder", holdGo,
-		"return Write{Kind: Update, Name: LeaseKey(name, token)} }", "return Write{Kind: Update, Name: name} }"),
+		"writes = append(writes, requireLease(name, token), Write{", "writes = append(writes, Write{"),
+	one("required lease is the lock row", "one holder", holdGo,
+		"\treturn Write{Kind: Update, Name: LeaseKey(name, token)}\n", "\treturn Write{Kind: Update, Name: name}\n"),
 	one("release that does not check", "one holder", holdGo,
 		"append(consume(h.Name, h.Token), Write", "append(consume(h.Name, h.Token)[1:], Write"),
 	one("release that leaves the lease row", "rows", holdGo,
@@ -53,27 +53,27 @@ var mutants = []mutant{
 		" || !row.Heartbeat.Equal(o.Heartbeat) {", " {"),
 	one("claim that leaves the old lease row", "fence", claimGo,
 		"\t\twrites = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})\n", ""),
-	one("claim that leaves strays", "fence", claimGo,
+	one("claim that leaves orphanLeases", "fence", claimGo,
 		"\t\twrites = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, token)})\n", "\t\t_ = token\n"),
-	one("claim over strays that nobody waited for", "one holder", claimGo,
-		"!known && !slices.Contains(o.FreeStrays, tokenOf(key)) {", "false && !known {"),
+	one("claim over orphanLeases that nobody waited for", "one holder", claimGo,
+		"!known && !slices.Contains(o.OrphanFreeRows, tokenOf(key)) {", "false && !known {"),
 	one("confirm without the token check", "rows", claimGo,
 		"return TokenAt(row.Token) == token && row", "return row"),
 	one("withdrawal of another's claim", "rows", claimGo,
 		"TokenAt(row.Token) == token && !row.Heartbeat.IsZero()", "!row.Heartbeat.IsZero()"),
 	one("withdrawal that leaves the lease row", "rows", claimGo,
 		"Write{Kind: Delete, Name: LeaseKey(name, token)},\n\t\t\t\t\tWrite{Kind: Update", "Write{Kind: Update"),
-	one("strays of a later instant than the absence", "one holder", candidateGo,
-		"return c.Table.Survey(ctx, observed[0].At, c.Names...)", "at := observed[0].At\n\t\tif observed, err = c.Table.Survey(ctx, at, c.Names...); err == nil {\n\t\t\tobserved[0].At = at\n\t\t}\n\t\treturn observed, err"),
+	one("orphanLeases of a later instant than the absence", "one holder", candidateGo,
+		"return c.Table.LookAtLeases(ctx, observed[0].At, c.Names...)", "at := observed[0].At\n\t\tif observed, err = c.Table.LookAtLeases(ctx, at, c.Names...); err == nil {\n\t\t\tobserved[0].At = at\n\t\t}\n\t\treturn observed, err"),
 
 	// The fence.
 	one("fence on the lock row", "fence", spannerGo,
-		"return s.mutation(good(name, token))", "return s.mutation(Write{Kind: Update, Name: name})"),
+		"return s.mutation(requireLease(name, token))", "return s.mutation(Write{Kind: Update, Name: name})"),
 	one("fence that deletes", "fence", spannerGo,
-		"return s.mutation(good(name, token))", "return s.mutation(Write{Kind: Delete, Name: LeaseKey(name, token)})"),
+		"return s.mutation(requireLease(name, token))", "return s.mutation(Write{Kind: Delete, Name: LeaseKey(name, token)})"),
 	one("fence that only reads", "fence", linkGo,
 		"\tp.rpc(ctx, \"fenced write\", true, func() reply {\n", `
-	if good, err := (table.Table{Store: link{p}}).Good(ctx, table.Token(token), lockName); !good || err != nil {
+	if valid, err := (table.Table{Store: link{p}}).Valid(ctx, table.Token(token), lockName); !valid || err != nil {
 		return
 	}
 	writes = writes[1:]
@@ -82,9 +82,9 @@ var mutants = []mutant{
 
 	// The candidate.
 	one("own lease instead of the holder's", "one holder", memoryGo,
-		"o.Token, o.Promise, o.Promise.Lease", "o.Token, o.Promise, r.lease"),
-	one("promise of an earlier holder", "one holder", memoryGo,
-		"if m.holder != token {", "if m.promise == nil {"),
+		"o.Token, o.LeaseRecord, o.LeaseRecord.Lease", "o.Token, o.LeaseRecord, r.lease"),
+	one("record of an earlier holder", "one holder", memoryGo,
+		"if m.holder != token {", "if m.record == nil {"),
 	one("expiry by the local clock", "one holder", candidateGo,
 		"free := m.freeIn(o, c.rules())\n", "free := m.freeIn(o, c.rules()) + o.At.Sub(time.Unix(0, c.Clock.Now().Wall))\n"),
 	one("own token rule for every token", "one holder", memoryGo,
@@ -94,10 +94,10 @@ var mutants = []mutant{
 	one("absence believed at once", "one holder", memoryGo,
 		"case !o.Exists && m.feared == 0:", "case !o.Exists:"),
 	one("holder that was seen forgotten with its rows", "one holder", memoryGo,
-		"\t\tm.absent, m.strays = o.At, o.Strays\n", "\t\tm.absent, m.strays, m.feared = o.At, o.Strays, 0\n"),
+		"\t\tm.absent, m.orphanLeases = o.At, o.OrphanLeases\n", "\t\tm.absent, m.orphanLeases, m.feared = o.At, o.OrphanLeases, 0\n"),
 	one("absence not forgotten once there is a row", "one holder", memoryGo,
-		"\tm.absent, m.strays = time.Time{}, nil\n", ""),
-	one("stray lease rows ignored", "one holder", memoryGo,
+		"\tm.absent, m.orphanLeases = time.Time{}, nil\n", ""),
+	one("orphan leases ignored", "one holder", memoryGo,
 		"\t\t\tm.feared = max(m.feared, p.Lease)\n", "\t\t\t_ = p\n"),
 	one("lock delay not waited for", "claim after expiry", memoryGo,
 		"return o.Heartbeat.Add(m.feared + r.delay + m.head(r))", "return o.Heartbeat.Add(m.feared)"),
@@ -138,9 +138,9 @@ var mutants = []mutant{
 
 	// Handovers.
 	one("announcement without the lease row check", "rows", tableHandoverGo,
-		"writes = append(writes, good(name, token), Write{", "writes = append(writes, Write{"),
+		"writes = append(writes, requireLease(name, token), Write{", "writes = append(writes, Write{"),
 	one("successor named without the lease row check", "rows", tableHandoverGo,
-		"writes := []Write{good(name, token), {Kind", "writes := []Write{{Kind"),
+		"writes := []Write{requireLease(name, token), {Kind", "writes := []Write{{Kind"),
 	{"heartbeat that writes the mark away", "rows", []edit{
 		{tableGo, "\tStore Store\n", "\tStore Store\n\tID    string\n"},
 		{optionsGo, "\t\tTable: t, Clock", "\t\tTable: table.Table{Store: t.Store, ID: c.ID}, Clock"},
@@ -153,7 +153,7 @@ var mutants = []mutant{
 		{runGo, "\te.lost(t, x.why)\n\tif err := e.outlive(x.returned); err != nil {\n", "\te.lost(t, x.why)\n\tif err := error(nil); err != nil {\n"},
 	}},
 	one("who stepped down may claim at once", "others first", electHandoverGo,
-		"c.gave, c.resting, c.rest = t.token, c.Clock.Now(), c.Promise.Lease\n", "c.gave, c.resting, c.rest = t.token, c.Clock.Now(), 0\n"),
+		"c.gave, c.resting, c.rest = t.token, c.Clock.Now(), c.LeaseRecord.Lease\n", "c.gave, c.resting, c.rest = t.token, c.Clock.Now(), 0\n"),
 	one("who does not know of its release may claim at once", "others first", electHandoverGo,
 		"\tif released {\n\t\tc.rest /= 3\n", "\tif c.rest /= 3; !released {\n\t\tc.rest = 0\n"),
 	one("holder that goes without waiting for its followers", "works on", electHandoverGo,
@@ -167,7 +167,7 @@ var mutants = []mutant{
 	one("holder that is never deaf", "preference ends", preferenceGo,
 		"\tp.spurned = false\n\treturn p.deaf\n", "\tp.spurned = false\n\treturn 0 * p.deaf\n"),
 	one("equal priorities that ask", "equals do not ask", preferenceGo,
-		"s.Promise.Deference <= c.Promise.Deference", "s.Promise.Deference < c.Promise.Deference"),
+		"s.LeaseRecord.Rank <= c.LeaseRecord.Rank", "s.LeaseRecord.Rank < c.LeaseRecord.Rank"),
 	one("StepDown that returns before the release", "step down", handoverGo,
 		"\t\t\ttold = nil\n", "\t\t\treturn nil\n"),
 	one("holder that goes on after its announcement", "leaving ends", handoverGo,

@@ -19,7 +19,7 @@ const patience = "2m" // for the simulation of one mutant
 // early are seeds that catch mutants which few seeds catch. Each is tried before those from 1 on, and if the code has
 // changed since, so that it is a seed as any other, these still have all the time that they had.
 var early = map[string]uint64{
-	"strays of a later instant than the absence":       891,
+	"orphanLeases of a later instant than the absence": 891,
 	"no allowance for the rate of the clock":           167,
 	"deadline counted from the reply":                  61,
 	"group/two reads for one snapshot":                 54,

@@ -18,7 +18,7 @@ import (
 //	one holder             at no instant do two processes that run have a HasLock that says true
 //	ctx ends               a leader's ctx is over when HasLock is
 //	no revival             a term whose ctx ended, other than for a stop, does not come back
-//	fence                  no fenced write under a token lands after a newer claim, and none of a good
+//	fence                  no fenced write under a token lands after a newer claim, and none of a valid
 //	                       token is refused
 //	tokens grow            each claim's token is larger than all before it, and so is each term's
 //	rows                   the table is in a state that the protocol knows, by a step that leads there
@@ -31,7 +31,7 @@ import (
 //	leaving ends           an announced term ends soon, or once its work has returned
 //	step down              StepDown says that the lock is released only once it is
 //	others first           a candidate that gave a term up leaves the lock to others before it claims again
-//	equals do not ask      a candidate asks a holder only if that obeys, and is of lower priority
+//	equals do not ask      a candidate asks a holder only if the holder accepts requests, and is of lower priority
 //	preference ends        a preferred candidate that can't hold the lock does not keep it free
 //	handover gap           with nothing wrong, nobody holds the lock for a few hundredths of a lease at most
 //	stop ends              every process that is told to stop ends
@@ -188,18 +188,18 @@ func (s rowState) leaving() bool {
 	return s.kind() == "held" && (s.writer == "" || strings.HasPrefix(s.writer, "\n"))
 }
 
-type promise struct {
-	Format    int    `json:"v"`
-	Lease     string `json:"lease"`
-	ID        string `json:"id"`
-	Value     string `json:"value"`
-	Kind      string `json:"kind"`
-	Obeys     bool   `json:"obeys,omitempty"`
-	Deference int    `json:"deference,omitempty"`
+type record struct {
+	Format          int    `json:"v"`
+	Lease           string `json:"lease"`
+	ID              string `json:"id"`
+	Value           string `json:"value"`
+	Kind            string `json:"kind"`
+	AcceptsHandover bool   `json:"obeys,omitempty"`
+	Rank            int    `json:"deference,omitempty"`
 }
 
-// promise is what is in the lease row of t, or nothing.
-func (s rowState) promise(t table.Token) (p promise) {
+// record is what is in the lease row of t, or nothing.
+func (s rowState) record(t table.Token) (p record) {
 	_ = json.Unmarshal([]byte(s.leases[t].Writer), &p) // that it is what it should be is checked when it is written
 	return p
 }
@@ -278,7 +278,7 @@ func (w *world) checkCommit(step string, at time.Time, before, after map[string]
 // allowed are the steps of the protocol from row state to row state:
 //
 //	claim      any -> claimed, under its own timestamp as a new token, with no lease row
-//	confirm    claimed -> held under the same token, with its lease row only, which has the promise
+//	confirm    claimed -> held under the same token, with its lease row only, which has the lease record
 //	heartbeat  held -> held, the heartbeat later and nothing else changed
 //	release    held -> released, with no lease row, its own timestamp where the token was
 //	withdraw   claimed or held, by the claimant -> released, with its id kept
@@ -294,9 +294,9 @@ func allowed(step string, at time.Time, b, a rowState, by *process) bool {
 	case "claim":
 		return a.kind() == "claimed" && a.token == now && a.writer == by.config.ID && a.only(0)
 	case "confirm":
-		promise, _ := json.Marshal(promise{1, by.lease().String(), by.config.ID, by.config.Value, "elector", by.config.Handover, by.config.Deference})
+		record, _ := json.Marshal(record{1, by.lease().String(), by.config.ID, by.config.Value, "elector", by.config.Handover, by.config.Rank})
 		return b.kind() == "claimed" && b.only(0) && a.kind() == "held" && a.token == b.token && a.writer == b.writer &&
-			a.writer == by.config.ID && a.only(a.token) && a.leases[a.token].Writer == string(promise)
+			a.writer == by.config.ID && a.only(a.token) && a.leases[a.token].Writer == string(record)
 	case "heartbeat":
 		return b.kind() == "held" && a.kind() == "held" && a.token == b.token && a.writer == b.writer &&
 			b.only(b.token) && a.only(a.token) && a.heartbeat.After(b.heartbeat)
@@ -306,7 +306,7 @@ func allowed(step string, at time.Time, b, a rowState, by *process) bool {
 		return (b.kind() == "claimed" || b.kind() == "held") && b.writer == by.config.ID && a.kind() == "released" && a.token == now &&
 			a.writer == b.writer && !a.leased(b.token)
 	case "announce":
-		return a.marked(b) && a.writer == "" && b.promise(b.token).ID == by.config.ID
+		return a.marked(b) && a.writer == "" && b.record(b.token).ID == by.config.ID
 	case "succeed":
 		return a.marked(b) && b.leaving() && a.writer == "\n"+by.config.ID
 	case "ask", "request":
@@ -331,8 +331,8 @@ func (w *world) checkClaim(at time.Time, b rowState) {
 		return // ids are unique: its own term, which is over
 	}
 	lease := c.Lease
-	if promised, err := time.ParseDuration(b.promise(b.token).Lease); err == nil {
-		lease = promised
+	if lasts, err := time.ParseDuration(b.record(b.token).Lease); err == nil {
+		lease = lasts
 	}
 	if b.kind() == "held" {
 		lease += c.LockDelay
@@ -350,7 +350,7 @@ func (w *world) checkFenced(under string) {
 
 // checkRefused is called where a fenced write has landed or not.
 func (w *world) checkRefused(p *process, lock string, token spindle.Token, err error) {
-	if _, good := w.store.Rows()[table.LeaseKey(lock, table.Token(token))]; good && errors.Is(err, table.ErrMissing) {
-		w.violate("fence", "a fenced write of %s under %v, which is good, was refused", p.name, token)
+	if _, valid := w.store.Rows()[table.LeaseKey(lock, table.Token(token))]; valid && errors.Is(err, table.ErrMissing) {
+		w.violate("fence", "a fenced write of %s under %v, which is valid, was refused", p.name, token)
 	}
 }

@@ -20,7 +20,7 @@ import (
 //	one worker        at no instant do two processes that run have a partition, as Has says
 //	ctx ends          a work's ctx is over when Has is
 //	no revival        work whose ctx ended other than for a stop is not had again
-//	fence             no fenced write under a token lands after a newer claim of the partition, and none of a good
+//	fence             no fenced write under a token lands after a newer claim of the partition, and none of a valid
 //	                  token is refused
 //	tokens grow       of each partition, in claims and in works
 //	rows              each commit changes what its step may change, of whom it may
@@ -168,7 +168,7 @@ func stateAs(row table.Row) string {
 // lockState is a lock of a group in the table.
 type lockState struct {
 	rowState
-	with table.Hold // a partition's member, as its promise says, or a claim
+	with table.LeaseRef // a partition's member, as its lease record says, or a claim
 }
 
 func lockOf(rows map[string]table.Row, lock string) lockState {
@@ -187,7 +187,7 @@ func lockOf(rows map[string]table.Row, lock string) lockState {
 }
 
 // goesOn says whether a member's term does, by its row.
-func goesOn(rows map[string]table.Row, with table.Hold) bool {
+func goesOn(rows map[string]table.Row, with table.LeaseRef) bool {
 	row := rows[with.Name]
 	return table.TokenAt(row.Token) == with.Token && !row.Heartbeat.IsZero()
 }
@@ -213,7 +213,7 @@ func (g *groups) checkCommit(step string, at time.Time, before, after map[string
 			changed[lock] = true
 		}
 	}
-	if step == "confirm-partitions" && !slices.ContainsFunc(slices.Collect(maps.Keys(p.member.terms)), func(h table.Hold) bool {
+	if step == "confirm-partitions" && !slices.ContainsFunc(slices.Collect(maps.Keys(p.member.terms)), func(h table.LeaseRef) bool {
 		_, there := before[h.Key()]
 		return there
 	}) {
@@ -269,40 +269,40 @@ func (g *groups) checkFenced(lock, under string) {
 // checkMember judges a change of a member's lock.
 func (g *groups) checkMember(step string, at time.Time, lock string, b, a lockState) {
 	p := g.actor
-	hold := table.Hold{Name: lock, Token: b.token}
+	ref := table.LeaseRef{Name: lock, Token: b.token}
 	switch step {
 	case "claim":
-		maps.DeleteFunc(g.vanished, func(h table.Hold, _ time.Time) bool { return h.Name == lock })
-		own := p.member.terms[hold] || p.config.Reclaim && g.promise(b).ID == p.config.ID
+		maps.DeleteFunc(g.vanished, func(h table.LeaseRef, _ time.Time) bool { return h.Name == lock })
+		own := p.member.terms[ref] || p.config.Reclaim && g.record(b).ID == p.config.ID
 		switch {
 		case b.kind() != "held" || !b.leased(b.token):
 		case !own:
 			g.checkExpired("evicted in time", at, lock, b)
 		}
 		for name, k := range p.member.works {
-			if lease := p.lease() * 98 / 100; p.member.terms[hold] && !p.dead && (k.told.IsZero() || time.Since(k.told) < lease) && p.jumped.Before(k.began) {
+			if lease := p.lease() * 98 / 100; p.member.terms[ref] && !p.dead && (k.told.IsZero() || time.Since(k.told) < lease) && p.jumped.Before(k.began) {
 				g.violate("work first", "%s began a term while its work on %s went on, told to stop at %v", p.name, name, k.told)
 			}
 		}
 	case "confirm":
 		g.terms++
-		p.member.terms[table.Hold{Name: lock, Token: a.token}] = true
+		p.member.terms[table.LeaseRef{Name: lock, Token: a.token}] = true
 	case "evict":
 		if a.kind() != "released" || b.kind() != "held" || !a.only(0) {
 			g.violate("rows", "evict of %s made of (%v) this: (%v)", p.name, b, a)
 		}
 		g.checkExpired("evicted in time", at, lock, b)
 	case "release":
-		if !p.member.terms[hold] || a.kind() != "released" || !a.only(0) {
+		if !p.member.terms[ref] || a.kind() != "released" || !a.only(0) {
 			g.violate("rows", "release of %s made of (%v) this: (%v)", p.name, b, a)
 		}
 		for name, k := range p.member.works {
-			if !p.dead && g.with[table.Hold{Name: table.PartitionName(groupName, name), Token: table.Token(k.token)}] == hold {
+			if !p.dead && g.with[table.LeaseRef{Name: table.PartitionName(groupName, name), Token: table.Token(k.token)}] == ref {
 				g.violate("work first", "%s left while its work on %s under %v went on", p.name, name, k.token)
 			}
 		}
 	case "heartbeat", "announce":
-		if !p.member.terms[hold] || b.token != a.token || !b.leased(b.token) {
+		if !p.member.terms[ref] || b.token != a.token || !b.leased(b.token) {
 			g.violate("rows", "%s of %s made of (%v) this: (%v)", step, p.name, b, a)
 		}
 	case "withdraw":
@@ -318,18 +318,18 @@ func (g *groups) checkMember(step string, at time.Time, lock string, b, a lockSt
 // checkExpired is about a term that another ends. If its lease row was deleted, the other goes by its own lease.
 func (g *groups) checkExpired(invariant string, at time.Time, lock string, b lockState) {
 	lease := g.actor.lease()
-	if promised, err := time.ParseDuration(g.promise(b).Lease); err == nil {
-		lease = promised
+	if lasts, err := time.ParseDuration(g.record(b).Lease); err == nil {
+		lease = lasts
 	}
 	if left := b.heartbeat.Add(lease).Sub(at); left > 0 {
 		g.violate(invariant, "%s ended the term of %s %v before the end of its lease: %v", g.actor.name, lock, left, b)
 	}
 }
 
-func (g *groups) promise(s lockState) (p promise) { return s.promise(s.token) }
+func (g *groups) record(s lockState) (p record) { return s.record(s.token) }
 
-// partitionPromise is what the lease row of a partition says.
-type partitionPromise struct {
+// partitionRecord is what the lease row of a partition says.
+type partitionRecord struct {
 	Format int    `json:"v"`
 	With   string `json:"with"`
 	For    string `json:"for"`
@@ -356,10 +356,10 @@ func (g *groups) checkPartition(step string, at time.Time, lock string, b, a loc
 			g.violate("work first", "%s claimed %s anew while its work on it went on", p.name, lock)
 		}
 	case "confirm-partitions":
-		g.with[table.Hold{Name: lock, Token: a.token}] = a.with
-		promise, _ := json.Marshal(partitionPromise{1, a.writer, p.lease().String()})
+		g.with[table.LeaseRef{Name: lock, Token: a.token}] = a.with
+		record, _ := json.Marshal(partitionRecord{1, a.writer, p.lease().String()})
 		if b.kind() != "claimed" || a.kind() != "held" || a.token != b.token || a.writer != b.writer || !p.member.terms[a.with] ||
-			!b.only(0) || !a.only(a.token) || a.leases[a.token].Writer != string(promise) {
+			!b.only(0) || !a.only(a.token) || a.leases[a.token].Writer != string(record) {
 			bad()
 		}
 		if _, there := before[a.with.Key()]; !there {
@@ -382,13 +382,13 @@ func (g *groups) checkPartition(step string, at time.Time, lock string, b, a loc
 
 // checkTaken is about who is deprived by a claim.
 func (g *groups) checkTaken(at time.Time, lock string, b, a lockState, before map[string]table.Row) {
-	withs := []table.Hold{b.with}
+	withs := []table.LeaseRef{b.with}
 	if !b.exists {
 		withs = nil
 		for _, row := range b.leases {
-			var promise partitionPromise
-			_ = json.Unmarshal([]byte(row.Writer), &promise)
-			with, _ := table.MemberOf(promise.With)
+			var record partitionRecord
+			_ = json.Unmarshal([]byte(row.Writer), &record)
+			with, _ := table.MemberOf(record.With)
 			withs = append(withs, with)
 		}
 	}

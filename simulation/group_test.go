@@ -22,15 +22,15 @@ type groups struct {
 	doomed string      // which rows the operator deletes
 	batch  int         // how many partitions are moved in one commit
 
-	largest  map[string]spindle.Token  // by partition, of all work
-	latest   map[string]*process       // whose that is
-	claimed  map[string]table.Token    // by lock, the newest claim
-	with     map[table.Hold]table.Hold // the member's term of each that was confirmed
-	vanished map[table.Hold]time.Time  // when somebody deleted the row of a member in its term
+	largest  map[string]spindle.Token          // by partition, of all work
+	latest   map[string]*process               // whose that is
+	claimed  map[string]table.Token            // by lock, the newest claim
+	with     map[table.LeaseRef]table.LeaseRef // the member's term of each that was confirmed
+	vanished map[table.LeaseRef]time.Time      // when somebody deleted the row of a member in its term
 }
 
 func newGroups(w *world) fleet {
-	return &groups{world: w, largest: map[string]spindle.Token{}, latest: map[string]*process{}, claimed: map[string]table.Token{}, with: map[table.Hold]table.Hold{}, vanished: map[table.Hold]time.Time{}}
+	return &groups{world: w, largest: map[string]spindle.Token{}, latest: map[string]*process{}, claimed: map[string]table.Token{}, with: map[table.LeaseRef]table.LeaseRef{}, vanished: map[table.LeaseRef]time.Time{}}
 }
 
 // member is what a process has instead of a lock.
@@ -38,9 +38,9 @@ type member struct {
 	*group.Group
 	names []string
 	list  int
-	ails  string              // the step that it can't do, if it is sick
-	terms map[table.Hold]bool // that it has confirmed
-	works map[string]*work    // that have not returned, by partition
+	ails  string                  // the step that it can't do, if it is sick
+	terms map[table.LeaseRef]bool // that it has confirmed
+	works map[string]*work        // that have not returned, by partition
 }
 
 type work struct {
@@ -59,7 +59,7 @@ var memberSteps = []string{"look", "observe", "claim's read", "claim", "confirm"
 func (g *groups) draw(d *dice) plan {
 	p := g.world.draw(d)
 	of := p.leases
-	p.leases, p.handover, p.brief, p.deference = nil, nil, make([]bool, 6), make([]int, 6)
+	p.leases, p.handover, p.brief, p.rank = nil, nil, make([]bool, 6), make([]int, 6)
 	handover := d.chance(0.5)
 	for i := range pick(d, 1, 2, 2, 3, 3, 4, 5, 6) {
 		p.leases = append(p.leases, of[i%len(of)])
@@ -103,7 +103,7 @@ func (g *groups) draw(d *dice) plan {
 }
 
 func (g *groups) launch(p *process, id string, d *dice) func(context.Context, ...chan<- error) error {
-	p.member = &member{list: g.newest, names: g.lists[g.newest], ails: pick(d, "claim-partitions", "confirm-partitions", "release-partitions", "look"), terms: map[table.Hold]bool{}, works: map[string]*work{}}
+	p.member = &member{list: g.newest, names: g.lists[g.newest], ails: pick(d, "claim-partitions", "confirm-partitions", "release-partitions", "look"), terms: map[table.LeaseRef]bool{}, works: map[string]*work{}}
 	opts := append(g.plan.options(p.slot, id), group.WithWork(func(ctx context.Context, of group.Partition) error { g.work(p, ctx, of); return nil }), p.seam,
 		func(o *options.Config) { o.Batch = g.batch }, group.WithIdentity(pick(d, 0, 3*g.plan.longest, 10*g.plan.longest)))
 	if d.chance(0.5) {
@@ -164,8 +164,8 @@ func (g *groups) older() (old []*process) {
 	return old
 }
 
-// operator deletes a row by hand, as far as the group promises something under it: never both rows of one lock under
-// a member that may act; and if leases differ, always the same kind, since who finds no promise goes by its own lease.
+// operator deletes a row by hand, as far as the group guarantees something then: never both rows of one lock under
+// a member that may act; and if leases differ, always the same kind, since who finds no lease record goes by its own lease.
 func (g *groups) operator(d *dice) {
 	rows := g.store.Rows()
 	var doomed []string
@@ -197,7 +197,7 @@ func (g *groups) operator(d *dice) {
 	g.tracef(nil, "operator deletes %s", key)
 	g.operate(table.Write{Kind: table.Delete, Name: key})
 	if part, _ := table.PartOf(key); part.Partition == "" && stateAs(rows[key]) == "held" {
-		g.vanished[table.Hold{Name: key, Token: table.TokenAt(rows[key].Token)}] = time.Now()
+		g.vanished[table.LeaseRef{Name: key, Token: table.TokenAt(rows[key].Token)}] = time.Now()
 	}
 	g.strike(d)
 }
@@ -243,7 +243,7 @@ func (g *groups) covered() bool {
 	defer g.mu.Unlock()
 	has, rows := g.holders(), g.store.Rows()
 	for _, name := range g.lists[g.newest] {
-		if _, good := rows[table.LeaseKey(table.PartitionName(groupName, name), table.Token(has[name].token))]; !good {
+		if _, valid := rows[table.LeaseKey(table.PartitionName(groupName, name), table.Token(has[name].token))]; !valid {
 			return false
 		}
 	}
@@ -289,7 +289,7 @@ func (g *groups) spread() map[string]spindle.Token {
 	tokens, count := map[string]spindle.Token{}, map[*process]int{}
 	rows := g.store.Rows()
 	for name, h := range has {
-		if _, good := rows[table.LeaseKey(table.PartitionName(groupName, name), table.Token(h.token))]; good {
+		if _, valid := rows[table.LeaseKey(table.PartitionName(groupName, name), table.Token(h.token))]; valid {
 			tokens[name] = h.token
 			count[h.p]++
 		}

@@ -207,9 +207,9 @@ func (w *world) checkRequest(step string, b, a rowState) {
 		return // it was asked before
 	}
 	first(w.handovers.requests, t)
-	holder := b.promise(t)
-	if step == "ask" && (!holder.Obeys || holder.Deference <= w.actor.config.Deference) {
-		w.violate("equals do not ask", "%s, %d below the highest priority, asked %+v", w.actor.name, w.actor.config.Deference, holder)
+	holder := b.record(t)
+	if step == "ask" && (!holder.AcceptsHandover || holder.Rank <= w.actor.config.Rank) {
+		w.violate("equals do not ask", "%s, %d below the highest priority, asked %+v", w.actor.name, w.actor.config.Rank, holder)
 	}
 }
 

@@ -45,7 +45,7 @@ type plan struct {
 	// the highest, and whose leader function gives the lock up by returning.
 	handovers bool
 	handover  []bool
-	deference []int
+	rank      []int
 	brief     []bool
 	hunts     bool // something happens to who has announced that it leaves
 
@@ -115,14 +115,14 @@ func (p *plan) planHandovers(d dice) {
 	for slot := range p.leases {
 		p.handover = append(p.handover, p.handovers && (spurns || d.chance(0.7)))
 		p.brief = append(p.brief, p.handovers && brief && d.chance(0.5))
-		deference := 0
+		rank := 0
 		if p.handovers && ranked {
-			deference = pick(&d, 0, 0, 4, 9)
+			rank = pick(&d, 0, 0, 4, 9)
 		}
 		if p.handovers && spurns && slot > 0 {
-			deference = table.MaxDeference
+			rank = table.MaxRank
 		}
-		p.deference = append(p.deference, deference)
+		p.rank = append(p.rank, rank)
 	}
 	if !p.handovers {
 		return
@@ -135,7 +135,7 @@ func (p *plan) planHandovers(d dice) {
 	}
 }
 
-var rpcSteps = []string{"announce", "succeed", "ask", "asked", "observe", "promise", "claim's read", "claim", "confirm's read", "confirm", "withdraw", "heartbeat", "release", "fenced write"}
+var rpcSteps = []string{"announce", "succeed", "ask", "asked", "observe", "lease-record", "claim's read", "claim", "confirm's read", "confirm", "withdraw", "heartbeat", "release", "fenced write"}
 
 // options are those of the Lock in a slot.
 func (p *plan) options(slot int, id string) []spindle.Option {
@@ -150,7 +150,7 @@ func (p *plan) options(slot int, id string) []spindle.Option {
 	if p.handover[slot] {
 		opts = append(opts, spindle.WithHandover())
 	}
-	if n := table.MaxDeference - p.deference[slot]; n < table.MaxDeference {
+	if n := table.MaxRank - p.rank[slot]; n < table.MaxRank {
 		opts = append(opts, spindle.WithPriority(n))
 	}
 	if p.poll > 0 {

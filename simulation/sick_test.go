@@ -31,10 +31,10 @@ type sickness struct {
 }
 
 // lockSteps are all steps that a candidate and a leader take.
-var lockSteps = []string{"observe", "promise", "claim", "confirm", "heartbeat", "announce", "succeed", "release", "ask", "asked", "withdraw"}
+var lockSteps = []string{"observe", "lease-record", "claim", "confirm", "heartbeat", "announce", "succeed", "release", "ask", "asked", "withdraw"}
 
 // disables says whether a machine can't win the lock or can't keep it. A heartbeat tells of a confirmation that was
-// applied. A promise is read only of a holder that came after the first look.
+// applied. A lease record is read only of a holder that came after the first look.
 func (s sickness) disables() bool {
 	switch s.step {
 	case "observe", "claim", "heartbeat":
@@ -131,7 +131,7 @@ func TestASickMachineKeepsTheLockFromNoHealthyOne(t *testing.T) {
 						moved := make(chan error, 1)
 						go func() { moved <- w.machines[0].StepDown(context.Background()) }()
 						w.watch(length, 997*time.Millisecond)
-						w.judge(s.disables() || s.step == "promise", 0.95)
+						w.judge(s.disables() || s.step == "lease-record", 0.95)
 						w.close()
 						<-moved
 					})

@@ -435,7 +435,7 @@ func (w *world) setClock(p *process, d *dice) {
 	w.tracef(p, "wall clock is set by %v", by)
 }
 
-// operator deletes rows by hand, as far as the lock promises something under it (see candidate.go).
+// operator deletes rows by hand, as far as the lock guarantees something then (see candidate.go).
 //
 //   - The lock row of a term whose lease row is there, or that has no holder: always safe. The lease
 //     row that is left tells every candidate how long to wait.
@@ -447,27 +447,27 @@ func (w *world) setClock(p *process, d *dice) {
 func (w *world) operator(d *dice) {
 	s := stateOf(w.store.Rows())
 	var doomed []string
-	lock, stray := s.exists, len(s.leases) > 0
+	lock, orphan := s.exists, len(s.leases) > 0
 	what := pick(d, "lock row", "lock row", "lock row", "lease row", "both")
 	if what != "lease row" && lock {
 		doomed = append(doomed, lockName)
 		lock = false
 	}
-	if what != "lock row" && stray {
+	if what != "lock row" && orphan {
 		for t := range s.leases {
 			doomed = append(doomed, table.LeaseKey(lockName, t))
 		}
-		stray = false
+		orphan = false
 	}
 	live := s.kind() == "held" || s.kind() == "absent" // a holder there may be
 	switch {
 	case len(doomed) == 0, w.still:
 		return
-	case live && !stray && slices.Min(w.plan.leases) != w.plan.longest:
+	case live && !orphan && slices.Min(w.plan.leases) != w.plan.longest:
 		return
-	case live && !stray && !lock && !w.allSaw(s.token):
+	case live && !orphan && !lock && !w.allSaw(s.token):
 		return
-	case live && !stray && !lock:
+	case live && !orphan && !lock:
 		w.noStart = time.Now().Add(w.plan.longest + w.plan.longest/10)
 	}
 	w.fault("operator deleted "+what, w.plan.longest) // by then the holder has noticed

@@ -57,8 +57,8 @@ func claim(ctx context.Context, t table.Table, name string) (*elect.Term, error)
 	for {
 		seen, err := other.Look(ctx)
 		if err == nil {
-			if p := seen[0].Promise; p != nil {
-				other.Promise.Lease = p.Lease
+			if p := seen[0].LeaseRecord; p != nil {
+				other.LeaseRecord.Lease = p.Lease
 			}
 			var term *elect.Term
 			if term, err = other.Claim(ctx, seen...); err == nil {

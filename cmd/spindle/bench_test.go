@@ -53,7 +53,7 @@ func BenchmarkLargeGroups(b *testing.B) {
 	joined := time.Now().Truncate(time.Microsecond)
 	beat, token := joined.Add(time.Microsecond), table.TokenAt(joined)
 	for _, group := range []string{"events", "invoices", "tenants"} {
-		member := table.Hold{Name: table.SlotName(group, 0), Token: token}
+		member := table.LeaseRef{Name: table.SlotName(group, 0), Token: token}
 		rows := []*spanner.Mutation{insert(member.Name, "web-1", beat, joined), insert(member.Key(), `{"lease":"1h","plan":"p"}`, beat, joined)}
 		for i := range 10_000 {
 			name := table.PartitionName(group, strconv.Itoa(i))

@@ -141,7 +141,7 @@ func (s *shown) exec(name, id string, lease time.Duration) *process {
 // claims holds a lock, and never sends a heartbeat.
 func (s *shown) claims(name, id, value string, lease time.Duration) table.Token {
 	c := elect.Candidate{Table: table.Table{Store: table.Spanner{DB: s.db.Client, Table: s.db.Table}}, Clock: elect.SystemClock{},
-		Names: []string{name}, ID: id, Promise: table.Promise{Lease: lease, Value: value}}
+		Names: []string{name}, ID: id, LeaseRecord: table.LeaseRecord{Lease: lease, Value: value}}
 	for {
 		step := c.Try(s.Context(), elect.All, lease)
 		if step.Term != nil {
@@ -332,12 +332,12 @@ func (s *shown) fill() {
 		var rows []*spanner.Mutation
 		for i := from; i < from+1000; i++ {
 			name, since, id := fmt.Sprintf("shard/%04d", i), now.Add(-3*time.Hour), fmt.Sprintf("host-%d/4711", i%40)
-			beat, promise := now.Add(-time.Duration(i%7)*time.Minute), fmt.Sprintf(`{"v":1,"lease":"1h0m0s","id":%q,"value":"http://10.0.0.%d:8080"}`, id, i%40)
+			beat, record := now.Add(-time.Duration(i%7)*time.Minute), fmt.Sprintf(`{"v":1,"lease":"1h0m0s","id":%q,"value":"http://10.0.0.%d:8080"}`, id, i%40)
 			if i%10 == 0 {
 				beat = now.Add(-2 * time.Hour)
 			}
 			rows = append(rows, spanner.Insert(s.db.Table, columns, []any{name, beat, since, id}),
-				spanner.Insert(s.db.Table, columns, []any{table.LeaseKey(name, table.TokenAt(since)), beat, since, promise}),
+				spanner.Insert(s.db.Table, columns, []any{table.LeaseKey(name, table.TokenAt(since)), beat, since, record}),
 				spanner.Insert(s.db.Table, columns, []any{fmt.Sprintf("order-%04d", i), nil, since, nil}))
 		}
 		_, err := s.db.Client.Apply(s.Context(), rows)
@@ -448,16 +448,16 @@ func TestBrowserAMembersPartitionsAreFoldedAway(t *testing.T) {
 	require.NoError(t, err)
 	token, err := locks.Claim(t.Context(), "one", seen...)
 	require.NoError(t, err)
-	promise := table.Promise{Lease: time.Hour, ID: "one", Plan: "1/0123456789abcdef"}
-	require.NoError(t, locks.Confirm(t.Context(), token, promise, name))
-	member := table.Hold{Name: name, Token: token}
+	record := table.LeaseRecord{Lease: time.Hour, ID: "one", Plan: "1/0123456789abcdef"}
+	require.NoError(t, locks.Confirm(t.Context(), token, record, name))
+	member := table.LeaseRef{Name: name, Token: token}
 	var free []table.Observation
 	for _, p := range []string{"asia", "eu", "us"} {
 		free = append(free, table.Observation{Name: table.PartitionName("orders", p), At: time.Now()})
 	}
 	taken, names, err := locks.ClaimPartitions(t.Context(), member, free...)
 	require.NoError(t, err)
-	_, err = locks.ConfirmPartitions(t.Context(), member, promise, taken, names...)
+	_, err = locks.ConfirmPartitions(t.Context(), member, record, taken, names...)
 	require.NoError(t, err)
 
 	s.await("the member says what it has", row(name)+`.querySelector(".name .sub").textContent === "3 partitions"`)

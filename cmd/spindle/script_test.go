@@ -289,7 +289,7 @@ func claim(ts *testscript.TestScript, neg bool, args []string) {
 	defer db.Close()
 	c := elect.Candidate{
 		Table: table.Table{Store: table.Spanner{DB: db, Table: "locktable"}}, Clock: elect.SystemClock{},
-		Names: args[:1], ID: args[1], Promise: table.Promise{Lease: lease, Value: args[2]},
+		Names: args[:1], ID: args[1], LeaseRecord: table.LeaseRecord{Lease: lease, Value: args[2]},
 	}
 	for {
 		step := c.Try(ctx, elect.All, lease)

@@ -59,7 +59,7 @@ func (s *store) hold(name, id string, lease time.Duration) table.Token {
 	require.NoError(s.t, err)
 	token, err := s.Claim(s.t.Context(), id, seen...)
 	require.NoError(s.t, err)
-	require.NoError(s.t, s.Confirm(s.t.Context(), token, table.Promise{Lease: lease, Value: "http://" + id}, name))
+	require.NoError(s.t, s.Confirm(s.t.Context(), token, table.LeaseRecord{Lease: lease, Value: "http://" + id}, name))
 	return token
 }
 
@@ -144,7 +144,7 @@ func TestWatchAtATerminal(t *testing.T) {
 	assert.NotContains(t, x.text(), "STATE", "the screen is as it was before")
 }
 
-// The request of the screen is the command's: the holder obeys, and who has taken over is said.
+// The request of the screen is the command's: the holder accepts, and who has taken over is said.
 func TestWatchHandsALockOver(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// InSQL runs fn in a transaction that is all SQL, which lands only while token is good.
+// InSQL runs fn in a transaction that is all SQL, which lands only while token is valid.
 func InSQL(ctx context.Context, db *sql.DB, dialect databasepb.DatabaseDialect, lock *spindle.Lock, token spindle.Token, fn func(*sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelSerializable})
 	if err != nil {

@@ -48,7 +48,7 @@ func (c *conn) ExecContext(ctx context.Context, sql string, args []driver.NamedV
 func (c *conn) Commit() error   { _, err := c.txn.Commit(context.Background()); return err }
 func (c *conn) Rollback() error { c.txn.Rollback(context.Background()); return nil }
 
-// A transaction that is all SQL lands while its token is good, and not once that is superseded, in both dialects.
+// A transaction that is all SQL lands while its token is valid, and not once that is superseded, in both dialects.
 func TestATransactionOfSQLIsFenced(t *testing.T) {
 	needEmulator(t)
 	for dialect, opts := range map[databasepb.DatabaseDialect][]spindletest.Option{

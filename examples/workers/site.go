@@ -86,7 +86,7 @@ func (s *site) work(ctx context.Context, n int) {
 }
 
 // finish writes the result of a job, unless token was superseded. It needs no transaction to see whether
-// another site did the job: while the token is good, none can have. Applying it twice does no harm, so one
+// another site did the job: while the token is valid, none can have. Applying it twice does no harm, so one
 // RPC is enough.
 func (s *site) finish(ctx context.Context, token spindle.Token, j job, result int64) error {
 	_, err := s.lock.Apply(ctx, token, []*spanner.Mutation{j.finished(s.name, result)}, spanner.ApplyAtLeastOnce())

@@ -31,8 +31,8 @@ func TestAnAttemptThatHangsLeavesTimeForTheNext(t *testing.T) {
 					mu.Unlock()
 					return send(ctx, store)
 				}), "m")
-				c.Promise.Lease = of
-				c.Promise.Obeys = true
+				c.LeaseRecord.Lease = of
+				c.LeaseRecord.AcceptsHandover = true
 				step := c.Try(t.Context(), All, 0)
 				require.NotNil(t, step.Term)
 				stop, kept := make(chan struct{}), make(chan error, 1)

@@ -15,14 +15,14 @@ const longestAttempt = 10 * time.Second
 
 // Candidate competes for locks. It belongs to one goroutine at a time, and claims only what it does not hold.
 type Candidate struct {
-	Table     table.Table
-	Clock     Clock
-	Names     []string      // the locks that it looks at
-	ID        string        // written as the holder's
-	Promise   table.Promise // made with each term
-	LockDelay time.Duration
-	Reclaim   bool
-	FreeRows  bool // claims by free rows, and leaves them: locks that change hands often cost half the requests so
+	Table       table.Table
+	Clock       Clock
+	Names       []string          // the locks that it looks at
+	ID          string            // written as the holder's
+	LeaseRecord table.LeaseRecord // made with each term
+	LockDelay   time.Duration
+	Reclaim     bool
+	FreeRows    bool // claims by free rows, and leaves them: locks that change hands often cost half the requests so
 
 	own      table.Token // of its last term: when it competes again, nobody holds that
 	term     *Term       // the last one, until the candidate competes again
@@ -59,7 +59,7 @@ type Sight struct {
 // and another if rows are missing.
 func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
 	c.comeBack()
-	ctx, cancel := context.WithTimeout(ctx, Attempt(c.Promise.Lease))
+	ctx, cancel := context.WithTimeout(ctx, Attempt(c.LeaseRecord.Lease))
 	defer cancel()
 	began := c.Clock.Now()
 	observed, err := c.observe(ctx)
@@ -71,8 +71,8 @@ func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
 	for i, o := range observed {
 		m := c.memory(o.Name)
 		m.learn(o, c.rules())
-		o.Promise = m.promiseOf(o.Token)
-		if o.Promise != nil && o.Promise.Plan != "" && c.Promise.Plan == "" {
+		o.LeaseRecord = m.leaseRecordOf(o.Token)
+		if o.LeaseRecord != nil && o.LeaseRecord.ListDigest != "" && c.LeaseRecord.ListDigest == "" {
 			return nil, fmt.Errorf("observe: lock %q %w", o.Name, table.ErrGroup)
 		}
 		c.recognise(o, m, began)
@@ -109,7 +109,7 @@ func (c *Candidate) comeBack() {
 // only makes the candidate more careful, if the next fails.
 func (c *Candidate) observe(ctx context.Context) ([]table.Observation, error) {
 	if c.seen == nil || slices.ContainsFunc(c.Names, c.missed) { // the wall clock only bounds the keys that are read
-		return c.Table.Survey(ctx, c.Clock.Now().Time(), c.Names...)
+		return c.Table.LookAtLeases(ctx, c.Clock.Now().Time(), c.Names...)
 	}
 	observed, err := c.glance(ctx)
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *Candidate) observe(ctx context.Context) ([]table.Observation, error) {
 	}
 	if slices.ContainsFunc(observed, c.incomplete) {
 		c.learn(observed)
-		return c.Table.Survey(ctx, observed[0].At, c.Names...)
+		return c.Table.LookAtLeases(ctx, observed[0].At, c.Names...)
 	}
 	return observed, nil
 }
@@ -145,24 +145,24 @@ func (c *Candidate) glance(ctx context.Context) ([]table.Observation, error) {
 // missed tells a lock whose row was not there when it was seen last.
 func (c *Candidate) missed(name string) bool { return !c.memory(name).absent.IsZero() }
 
-// unfamiliar tells a holder whose promise is not known.
+// unfamiliar tells a holder whose lease record is not known.
 func (c *Candidate) unfamiliar(o table.Observation) bool {
-	return o.Confirmed() && o.Promise == nil && c.memory(o.Name).promiseOf(o.Token) == nil
+	return o.Confirmed() && o.LeaseRecord == nil && c.memory(o.Name).leaseRecordOf(o.Token) == nil
 }
 
-// incomplete tells a lock that has no row, or is held and has no lease row: strays may tell by whom.
+// incomplete tells a lock that has no row, or is held and has no lease row: orphan leases may tell by whom.
 func (c *Candidate) incomplete(o table.Observation) bool { return !o.Exists || c.unfamiliar(o) }
 
 func (c *Candidate) learn(observed []table.Observation) {
 	for _, o := range observed {
-		if o.Exists { // strays were not looked for
+		if o.Exists { // orphan leases were not looked for
 			c.memory(o.Name).learn(o, c.rules())
 		}
 	}
 }
 
 func (c *Candidate) rules() rules {
-	return rules{lease: c.Promise.Lease, delay: c.LockDelay, reclaim: c.Reclaim, id: c.ID, own: c.own, unkept: c.unkept, yields: c.yields, deference: c.Promise.Deference}
+	return rules{lease: c.LeaseRecord.Lease, delay: c.LockDelay, reclaim: c.Reclaim, id: c.ID, own: c.own, unkept: c.unkept, yields: c.yields, rank: c.LeaseRecord.Rank}
 }
 
 func (c *Candidate) memory(name string) *memory {
@@ -192,7 +192,7 @@ func Attempt(lease time.Duration) time.Duration {
 }
 
 func (c *Candidate) try(ctx context.Context, step func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, Attempt(c.Promise.Lease))
+	ctx, cancel := context.WithTimeout(ctx, Attempt(c.LeaseRecord.Lease))
 	defer cancel()
 	return step(ctx)
 }

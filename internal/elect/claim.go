@@ -58,14 +58,14 @@ func (c *Candidate) supersede(names []string) {
 	c.deferred.well = Instant{} // that it can look says nothing of a term of its own
 	for _, name := range names {
 		m := c.memory(name)
-		*m = memory{token: m.token, at: m.at, taken: true, pace: c.Promise.Lease, last: m.last}
+		*m = memory{token: m.token, at: m.at, taken: true, pace: c.LeaseRecord.Lease, last: m.last}
 	}
 }
 
 // begin is the term that begins with a claim that was confirmed, by what was sent at that instant.
 func (c *Candidate) begin(ctx context.Context, token table.Token, sent Instant, names []string) *Term {
 	c.own, c.gave = token, 0
-	c.term = newTerm(ctx, c, token, sent, names, c.deferred.deafness(c.Promise.Lease))
+	c.term = newTerm(ctx, c, token, sent, names, c.deferred.deafness(c.LeaseRecord.Lease))
 	return c.term
 }
 
@@ -79,15 +79,15 @@ func First(err error) bool {
 // That goes for a refusal too: it may come from a second attempt, below this one, after a first that was
 // applied. Nobody else can claim before the lease of the bare claim is over.
 func (c *Candidate) confirm(ctx context.Context, token table.Token, names []string) (Instant, error) {
-	running, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Promise.Lease)
+	running, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.LeaseRecord.Lease)
 	defer cancel()
 	var sent Instant
 	stamped := table.Table{Store: stamp{c.Table.Store, func() { sent = c.Clock.Now() }}}
-	confirm := func(ctx context.Context) error { return stamped.Confirm(ctx, token, c.Promise, names...) }
+	confirm := func(ctx context.Context) error { return stamped.Confirm(ctx, token, c.LeaseRecord, names...) }
 	heartbeat := func(ctx context.Context) error { return c.Table.Heartbeat(ctx, token, names...) }
 
 	var cause error // what went wrong first, not last
-	retry := Backoff{First: c.Promise.Lease / 200, Max: c.Promise.Lease / 10}
+	retry := Backoff{First: c.LeaseRecord.Lease / 200, Max: c.LeaseRecord.Lease / 10}
 	for {
 		err := c.try(running, confirm)
 		switch {
@@ -138,10 +138,10 @@ func (c *Candidate) disown(ctx context.Context, seen []Sight) (rests bool) {
 		return false
 	}
 	var own []table.Observation
-	rest := c.Promise.Lease / 3
+	rest := c.LeaseRecord.Lease / 3
 	for _, s := range seen {
 		if s.Bare() && s.Writer == c.ID {
-			own, rest = append(own, s.Observation), max(rest, s.Heartbeat.Add(c.Promise.Lease).Sub(s.At))
+			own, rest = append(own, s.Observation), max(rest, s.Heartbeat.Add(c.LeaseRecord.Lease).Sub(s.At))
 		}
 	}
 	if own == nil {
@@ -156,7 +156,7 @@ func (c *Candidate) disown(ctx context.Context, seen []Sight) (rests bool) {
 // withdraw frees what the candidate can't confirm, whether a confirmation was applied after all or not, and rests: for a
 // lease, or for a minute after an error that is known at once, as the locks are free nearly all the time then.
 func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []string, why error) {
-	c.resting, c.rest, c.gave = c.Clock.Now(), c.Promise.Lease, 0
+	c.resting, c.rest, c.gave = c.Clock.Now(), c.LeaseRecord.Lease, 0
 	if Lasting(why) {
 		c.rest = min(c.rest, time.Minute)
 	}
@@ -167,6 +167,6 @@ func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []str
 // What it fails to free expires.
 func (c *Candidate) insist(ctx context.Context, free func(context.Context) error) {
 	_ = c.try(ctx, func(ctx context.Context) error {
-		return Insist(ctx, c.Clock, Attempt(c.Promise.Lease), free)
+		return Insist(ctx, c.Clock, Attempt(c.LeaseRecord.Lease), free)
 	})
 }

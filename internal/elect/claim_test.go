@@ -32,7 +32,7 @@ func (r refusing) Transact(ctx context.Context, step string, fn func(context.Con
 }
 
 func candidate(id string, store table.Store, names ...string) *Candidate {
-	return &Candidate{Table: table.Table{Store: store}, Clock: SystemClock{}, Names: names, ID: id, Promise: table.Promise{Lease: lease}}
+	return &Candidate{Table: table.Table{Store: store}, Clock: SystemClock{}, Names: names, ID: id, LeaseRecord: table.LeaseRecord{Lease: lease}}
 }
 
 func TestAClaimOfOneLockForgetsNothingOfAnother(t *testing.T) {

@@ -22,7 +22,7 @@ func (c *Candidate) freeClaim(seen []table.Observation) (table.FreeClaim, bool) 
 	if !c.FreeRows {
 		return table.FreeClaim{}, false
 	}
-	p := c.Promise
+	p := c.LeaseRecord
 	p.Nonce = strconv.FormatInt(int64(c.Clock.Random(math.MaxInt64)), 36)
 	return table.NewFreeClaim(c.ID, p, seen...)
 }
@@ -33,8 +33,8 @@ func (c *Candidate) freeClaim(seen []table.Observation) (table.FreeClaim, bool) 
 func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Instant, error) {
 	running := context.WithoutCancel(ctx)
 	sent := c.Clock.Now()
-	late := func() bool { return c.Clock.Now().Since(sent) >= Limit(c.Promise.Lease) }
-	retry := Backoff{First: c.Promise.Lease / 200, Max: c.Promise.Lease / 10}
+	late := func() bool { return c.Clock.Now().Since(sent) >= Limit(c.LeaseRecord.Lease) }
+	retry := Backoff{First: c.LeaseRecord.Lease / 200, Max: c.LeaseRecord.Lease / 10}
 	for {
 		err := c.try(running, func(ctx context.Context) error { return c.Table.ClaimFree(ctx, claim) })
 		if err == nil && !late() {
@@ -99,7 +99,7 @@ func (c *Candidate) giveUp(ctx context.Context, claim table.FreeClaim) {
 		case err != nil:
 			return err
 		case outcome == table.Won:
-			return c.Table.ReleaseFree(ctx, claim.Token, c.Promise.Lease, claim.Names()...)
+			return c.Table.ReleaseFree(ctx, claim.Token, c.LeaseRecord.Lease, claim.Names()...)
 		case outcome == table.Open:
 			return retracted
 		}

@@ -94,7 +94,7 @@ func (t *Term) asked(ctx context.Context) (table.Request, error) {
 // a third of a lease has passed since it was released, or a lease, if it is not known to be released. Asked is
 // the request that it has obeyed, or "".
 func (c *Candidate) GaveWay(t *Term, released bool, asked table.Request) {
-	c.gave, c.resting, c.rest = t.token, c.Clock.Now(), c.Promise.Lease
+	c.gave, c.resting, c.rest = t.token, c.Clock.Now(), c.LeaseRecord.Lease
 	if released {
 		c.rest /= 3
 	}
@@ -116,7 +116,7 @@ func (c *Candidate) recognise(o table.Observation, m *memory, began Instant) {
 	if c.gave != 0 {
 		c.gave, c.rest = 0, 0
 	}
-	c.deferred.see(o, c.Promise.Deference)
+	c.deferred.see(o, c.LeaseRecord.Rank)
 }
 
 // hint tells others of the candidate, in the pause until its next look, and returns what is left of that. While a
@@ -137,7 +137,7 @@ func (c *Candidate) hint(ctx context.Context, seen []Sight, pause time.Duration)
 // does not look for the release, and claim the lock, all at once. Lower priorities leave that to higher ones.
 func (c *Candidate) succeed(ctx context.Context, seen []Sight) {
 	for _, s := range seen {
-		if _, named := s.Successor(); s.Leaving() && !named && c.Promise.Deference == 0 && c.restLeft() <= 0 {
+		if _, named := s.Successor(); s.Leaving() && !named && c.LeaseRecord.Rank == 0 && c.restLeft() <= 0 {
 			// What fails is only a hint that the others don't get.
 			_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Succeed(ctx, c.ID, s.Name, s.Token) })
 		}
@@ -151,10 +151,10 @@ func (c *Candidate) succeed(ctx context.Context, seen []Sight) {
 func (c *Candidate) watch(seen []Sight) time.Duration {
 	pause := time.Duration(math.MaxInt64)
 	for _, s := range seen {
-		if !s.Leaving() || s.Promise == nil {
+		if !s.Leaving() || s.LeaseRecord == nil {
 			continue
 		}
-		lease, since := s.Promise.Lease, c.Clock.Now().Since(c.memory(s.Name).marked)
+		lease, since := s.LeaseRecord.Lease, c.Clock.Now().Since(c.memory(s.Name).marked)
 		every := lease / 50
 		if id, named := s.Successor(); named && id == c.ID {
 			every = lease / 100

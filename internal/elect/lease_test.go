@@ -26,7 +26,7 @@ func TestCostAtRest(t *testing.T) {
 		assert.InDelta(t, 300, leader.Link.Counts()["heartbeat"], 2)
 		reads := follower.Link.Counts()
 		assert.LessOrEqual(t, reads["observe"], 350)
-		assert.Zero(t, reads["promise"], "the promise of a token that was seen is cached")
+		assert.Zero(t, reads["lease-record"], "the lease record of a token that was seen is cached")
 		b.End(follower, leader)
 	})
 }

@@ -9,19 +9,19 @@ import (
 
 // memory is what a candidate keeps of one lock from one look to the next.
 type memory struct {
-	token   table.Token    // of the lock row when it was seen last,
-	at      time.Time      // and when that was
-	holder  table.Token    // whose promise it is
-	promise *table.Promise // nil: none was read
+	token  table.Token        // of the lock row when it was seen last,
+	at     time.Time          // and when that was
+	holder table.Token        // whose lease record it is
+	record *table.LeaseRecord // nil: none was read
 
 	// feared is the lease of the holder that was seen last, as long as nothing has shown that its term
 	// is over. Rows that vanish under a holder do not end its term before its deadline.
-	feared time.Duration
-	absent time.Time // since when, by Spanner's clock, the lock row is known to be gone
-	strays map[table.Token]table.Promise
-	taken  bool          // when the lock row was seen last, nobody had given the lock back
-	pace   time.Duration // the lease of the last holder; 0: none was seen
-	last   time.Time     // the last heartbeat of a holder, or its release, by Spanner's clock
+	feared       time.Duration
+	absent       time.Time // since when, by Spanner's clock, the lock row is known to be gone
+	orphanLeases map[table.Token]table.LeaseRecord
+	taken        bool          // when the lock row was seen last, nobody had given the lock back
+	pace         time.Duration // the lease of the last holder; 0: none was seen
+	last         time.Time     // the last heartbeat of a holder, or its release, by Spanner's clock
 
 	leaving table.Token // of the holder that was seen to be leaving
 	marked  Instant     // when it was last seen otherwise
@@ -38,7 +38,7 @@ type rules struct {
 	unkept  table.Token   // the same, if it expired as heartbeats failed: others may have the next
 	yields  time.Duration // how long it lets them go first then
 
-	deference int // how far its priority is below the highest
+	rank int // how far its priority is below the highest
 }
 
 // learn takes in what was observed.
@@ -48,7 +48,7 @@ func (m *memory) learn(o table.Observation, r rules) {
 		m.miss(o, r)
 		return
 	}
-	m.absent, m.strays = time.Time{}, nil
+	m.absent, m.orphanLeases = time.Time{}, nil
 	m.taken = !o.Heartbeat.IsZero() || o.Writer != "" // a claim that was withdrawn is no release
 	if o.Confirmed() {
 		m.last = o.Heartbeat
@@ -60,49 +60,49 @@ func (m *memory) learn(o table.Observation, r rules) {
 		m.feared = 0
 	case !o.Confirmed():
 		m.feared = max(m.feared, r.lease) // a bare claim does not show that the term before it is over
-	case o.Promise == nil && m.promiseOf(o.Token) == nil:
-		m.feared = r.lease // stands in for a promise that can't be read, or was deleted
+	case o.LeaseRecord == nil && m.leaseRecordOf(o.Token) == nil:
+		m.feared = r.lease // stands in for a lease record that can't be read, or was deleted
 		m.fear(o, r)
-	case o.Promise == nil:
-		m.feared = m.promise.Lease
+	case o.LeaseRecord == nil:
+		m.feared = m.record.Lease
 	default:
-		m.holder, m.promise, m.feared, m.pace = o.Token, o.Promise, o.Promise.Lease, o.Promise.Lease
+		m.holder, m.record, m.feared, m.pace = o.Token, o.LeaseRecord, o.LeaseRecord.Lease, o.LeaseRecord.Lease
 	}
 }
 
 // miss takes in that the lock has no row. Its absence counts from when it was first seen, with these
-// strays: a holder can't extend its lease without the lock row, but may not know yet.
+// orphan leases: a holder can't extend its lease without the lock row, but may not know yet.
 func (m *memory) miss(o table.Observation, r rules) {
-	if m.absent.IsZero() || !m.knows(o.Strays) {
-		m.absent, m.strays = o.At, o.Strays
+	if m.absent.IsZero() || !m.knows(o.OrphanLeases) {
+		m.absent, m.orphanLeases = o.At, o.OrphanLeases
 	}
 	m.fear(o, r)
 }
 
-func (m *memory) knows(strays map[table.Token]table.Promise) bool {
-	for token := range strays {
-		if _, known := m.strays[token]; !known {
+func (m *memory) knows(orphanLeases map[table.Token]table.LeaseRecord) bool {
+	for token := range orphanLeases {
+		if _, known := m.orphanLeases[token]; !known {
 			return false
 		}
 	}
 	return true
 }
 
-// fear takes every stray lease row for that of a holder, but the candidate's own.
+// fear takes every orphan lease for that of a holder, but the candidate's own.
 func (m *memory) fear(o table.Observation, r rules) {
-	for token, p := range o.Strays {
+	for token, p := range o.OrphanLeases {
 		if token != r.own {
 			m.feared = max(m.feared, p.Lease)
 		}
 	}
 }
 
-// promiseOf returns what the holder of token promised, if that was read.
-func (m *memory) promiseOf(token table.Token) *table.Promise {
+// leaseRecordOf returns the lease record of the holder of token, if that was read.
+func (m *memory) leaseRecordOf(token table.Token) *table.LeaseRecord {
 	if m.holder != token {
 		return nil
 	}
-	return m.promise
+	return m.record
 }
 
 // freeIn says how long after an observation, which was learned, the lock can be claimed: the heart of the
@@ -122,7 +122,7 @@ func (m *memory) freeIn(o table.Observation, r rules) time.Duration {
 	case o.Token == r.own && r.own != 0 && r.delay == 0:
 		return 0
 	case !o.Confirmed():
-		return o.Heartbeat.Add(r.lease).Sub(o.At) // a bare claim promised nothing
+		return o.Heartbeat.Add(r.lease).Sub(o.At) // a bare claim has no lease record
 	}
 	return o.Heartbeat.Add(m.feared + r.delay + m.head(r)).Sub(o.At)
 }
@@ -130,7 +130,7 @@ func (m *memory) freeIn(o table.Observation, r rules) time.Duration {
 // head is how long the candidate lets those of higher priority go first: up to a fiftieth of a lease, or a second. By their
 // own leases, a high priority with a long one would come after a low priority with a short one.
 func (m *memory) head(r rules) time.Duration {
-	return min(m.paceOr(r.lease)/50, longestSpread) * time.Duration(r.deference) / table.MaxDeference
+	return min(m.paceOr(r.lease)/50, longestSpread) * time.Duration(r.rank) / table.MaxRank
 }
 
 // paceOr is the last holder's lease, which all candidates know, or the candidate's own if it has seen no holder.
@@ -138,4 +138,4 @@ func (m *memory) paceOr(own time.Duration) time.Duration { return cmp.Or(m.pace,
 
 // lapsed tells a lock that was given back, or never held, from one whose last holder may be at work still.
 // A bare claim counts as lapsed: whom it superseded is not known. So does a row that has vanished.
-func (m *memory) lapsed(o table.Observation) bool { return m.taken || len(o.Strays) > 0 }
+func (m *memory) lapsed(o table.Observation) bool { return m.taken || len(o.OrphanLeases) > 0 }

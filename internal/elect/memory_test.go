@@ -17,8 +17,8 @@ const (
 )
 
 // The observations of one lock, all of the same instant.
-func absent(strays map[table.Token]table.Promise) table.Observation {
-	return table.Observation{Name: "m", At: origin, Strays: strays}
+func absent(orphanLeases map[table.Token]table.LeaseRecord) table.Observation {
+	return table.Observation{Name: "m", At: origin, OrphanLeases: orphanLeases}
 }
 
 func released() table.Observation {
@@ -30,12 +30,12 @@ func bareClaim(ago time.Duration) table.Observation {
 	return table.Observation{Name: "m", At: origin, Exists: true, Token: table.TokenAt(at), Heartbeat: at, Writer: "w"}
 }
 
-func heldBy(token table.Token, ago time.Duration, p *table.Promise) table.Observation {
-	return table.Observation{Name: "m", At: origin, Exists: true, Token: token, Heartbeat: origin.Add(-ago), Writer: "w", Promise: p}
+func heldBy(token table.Token, ago time.Duration, p *table.LeaseRecord) table.Observation {
+	return table.Observation{Name: "m", At: origin, Exists: true, Token: token, Heartbeat: origin.Add(-ago), Writer: "w", LeaseRecord: p}
 }
 
-func stray(token table.Token, lease time.Duration) map[table.Token]table.Promise {
-	return map[table.Token]table.Promise{token: {Lease: lease}}
+func orphan(token table.Token, lease time.Duration) map[table.Token]table.LeaseRecord {
+	return map[table.Token]table.LeaseRecord{token: {Lease: lease}}
 }
 
 func later(o table.Observation, d time.Duration) table.Observation {
@@ -47,7 +47,7 @@ func later(o table.Observation, d time.Duration) table.Observation {
 // long after the last of the observations the lock can be claimed.
 func TestWhenALockIsFree(t *testing.T) {
 	const s = time.Second
-	minute := &table.Promise{Lease: time.Minute}
+	minute := &table.LeaseRecord{Lease: time.Minute}
 	delayed := rules{lease: 10 * s, delay: 5 * s, id: "me"}
 	plain := rules{lease: 10 * s, id: "me"}
 	own := rules{lease: 10 * s, id: "me", own: tokenOne}
@@ -64,24 +64,24 @@ func TestWhenALockIsFree(t *testing.T) {
 		{"released, after it was held", delayed, []table.Observation{heldBy(tokenOne, s, minute), released()}, 0},
 		{"held: the holder's lease counts", plain, []table.Observation{heldBy(tokenOne, 20*s, minute)}, 40 * s},
 		{"held: and the lock delay", delayed, []table.Observation{heldBy(tokenOne, 20*s, minute)}, 45 * s},
-		{"held: by a promise that was read before", plain, []table.Observation{heldBy(tokenOne, 20*s, minute), heldBy(tokenOne, s, nil)}, 59 * s},
-		{"held by another, whose promise is not known", plain, []table.Observation{heldBy(tokenOne, 20*s, minute), heldBy(tokenTwo, 2*s, nil)}, 8 * s},
-		{"held, the promise not known, with a stray", plain, []table.Observation{{Name: "m", At: origin, Exists: true, Token: tokenTwo, Heartbeat: origin, Strays: stray(tokenOne, time.Minute)}}, 60 * s},
+		{"held: by a lease record that was read before", plain, []table.Observation{heldBy(tokenOne, 20*s, minute), heldBy(tokenOne, s, nil)}, 59 * s},
+		{"held by another, whose lease record is not known", plain, []table.Observation{heldBy(tokenOne, 20*s, minute), heldBy(tokenTwo, 2*s, nil)}, 8 * s},
+		{"held, the lease record not known, with an orphan lease", plain, []table.Observation{{Name: "m", At: origin, Exists: true, Token: tokenTwo, Heartbeat: origin, OrphanLeases: orphan(tokenOne, time.Minute)}}, 60 * s},
 		{"expired", plain, []table.Observation{heldBy(tokenOne, 61*s, minute)}, -s},
 		{"expired, within the lock delay", delayed, []table.Observation{heldBy(tokenOne, 61*s, minute)}, 4 * s},
-		{"a bare claim promised nothing", delayed, []table.Observation{bareClaim(3 * s)}, 7 * s},
+		{"a bare claim has no lease record", delayed, []table.Observation{bareClaim(3 * s)}, 7 * s},
 		{"its own last term", own, []table.Observation{heldBy(tokenOne, 0, minute)}, 0},
 		{"its own last term, with a lock delay", ownDelayed, []table.Observation{heldBy(tokenOne, 0, minute)}, 65 * s},
 		{"another's term after its own", own, []table.Observation{heldBy(tokenTwo, 0, minute)}, 60 * s},
 		{"its own id, to be reclaimed", reclaims, []table.Observation{heldBy(tokenOne, 0, minute)}, 0},
 		{"another's id, not to be reclaimed", rules{lease: 10 * s, id: "me", reclaim: true}, []table.Observation{heldBy(tokenOne, 0, minute)}, 60 * s},
-		{"gone, with a stray", plain, []table.Observation{absent(stray(tokenOne, time.Minute))}, 60 * s},
-		{"gone, with a stray, and the lock delay", delayed, []table.Observation{absent(stray(tokenOne, time.Minute))}, 65 * s},
-		{"gone, with its own stray", own, []table.Observation{absent(stray(tokenOne, time.Minute))}, 0},
+		{"gone, with an orphan lease", plain, []table.Observation{absent(orphan(tokenOne, time.Minute))}, 60 * s},
+		{"gone, with an orphan lease, and the lock delay", delayed, []table.Observation{absent(orphan(tokenOne, time.Minute))}, 65 * s},
+		{"gone, with its own orphan lease", own, []table.Observation{absent(orphan(tokenOne, time.Minute))}, 0},
 		{"gone, after a holder was seen", plain, []table.Observation{heldBy(tokenOne, 20*s, minute), absent(nil)}, 60 * s},
 		{"gone, after a holder was seen, and the lock delay", delayed, []table.Observation{heldBy(tokenOne, 20*s, minute), absent(nil)}, 65 * s},
 		{"gone for a while: from when that was first seen", plain, []table.Observation{heldBy(tokenOne, 20*s, minute), absent(nil), later(absent(nil), 50*s)}, 10 * s},
-		{"gone for a while, then another stray", plain, []table.Observation{absent(stray(tokenOne, time.Minute)), later(absent(stray(tokenTwo, time.Minute)), 50*s)}, 60 * s},
+		{"gone for a while, then another orphan lease", plain, []table.Observation{absent(orphan(tokenOne, time.Minute)), later(absent(orphan(tokenTwo, time.Minute)), 50*s)}, 60 * s},
 		{"gone, back, and gone again", plain, []table.Observation{heldBy(tokenOne, 0, minute), absent(nil), later(heldBy(tokenOne, 0, nil), 30*s), later(absent(nil), 50*s)}, 60 * s},
 		{"gone, after it was released", delayed, []table.Observation{heldBy(tokenOne, 0, minute), released(), absent(nil)}, 0},
 		{"gone, after a bare claim over a holder", plain, []table.Observation{heldBy(tokenOne, 0, minute), bareClaim(0), absent(nil)}, 60 * s},
@@ -99,19 +99,19 @@ func TestWhenALockIsFree(t *testing.T) {
 	}
 }
 
-func TestAPromiseIsOfOneToken(t *testing.T) {
+func TestALeaseRecordIsOfOneToken(t *testing.T) {
 	var m memory
 	r := rules{lease: lease}
-	p := &table.Promise{Lease: lease}
+	p := &table.LeaseRecord{Lease: lease}
 	m.learn(heldBy(tokenOne, 0, p), r)
 	m.learn(heldBy(tokenOne, 0, nil), r)
-	assert.Equal(t, p, m.promiseOf(tokenOne))
+	assert.Equal(t, p, m.leaseRecordOf(tokenOne))
 	m.learn(heldBy(tokenTwo, 0, p), r)
-	assert.Nil(t, m.promiseOf(tokenOne))
+	assert.Nil(t, m.leaseRecordOf(tokenOne))
 }
 
 func TestALapsedLockIsToldFromOneThatWasGivenBack(t *testing.T) {
-	r, p := rules{lease: lease}, &table.Promise{Lease: lease}
+	r, p := rules{lease: lease}, &table.LeaseRecord{Lease: lease}
 	for _, c := range []struct {
 		seen   []table.Observation
 		lapsed bool
@@ -122,7 +122,7 @@ func TestALapsedLockIsToldFromOneThatWasGivenBack(t *testing.T) {
 		{[]table.Observation{heldBy(tokenOne, time.Hour, p), released()}, false},
 		{[]table.Observation{heldBy(tokenOne, time.Hour, p), absent(nil)}, true},
 		{[]table.Observation{bareClaim(time.Hour)}, true},
-		{[]table.Observation{absent(stray(tokenOne, lease))}, true},
+		{[]table.Observation{absent(orphan(tokenOne, lease))}, true},
 	} {
 		var m memory
 		for _, o := range c.seen {

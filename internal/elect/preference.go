@@ -32,8 +32,8 @@ const known = 3
 
 // see takes in that another holds the lock, for a candidate of that priority. Others like it say nothing about
 // those that are preferred.
-func (p *preference) see(o table.Observation, deference int) {
-	if o.Promise != nil && o.Promise.Deference < deference && o.Heartbeat.Sub(o.Token.Time()) >= known*o.Promise.Lease {
+func (p *preference) see(o table.Observation, rank int) {
+	if o.LeaseRecord != nil && o.LeaseRecord.Rank < rank && o.Heartbeat.Sub(o.Token.Time()) >= known*o.LeaseRecord.Lease {
 		p.spurned, p.deaf = false, 0
 	}
 }
@@ -52,11 +52,11 @@ func (p *preference) deafness(lease time.Duration) time.Duration {
 // to look for three leases, since its own last term if that was later. An answer that is lost is asked for again.
 func (c *Candidate) prefer(ctx context.Context, seen []Sight) {
 	p := &c.deferred
-	if p.sick || c.Clock.Now().Since(p.well) < known*c.Promise.Lease {
+	if p.sick || c.Clock.Now().Since(p.well) < known*c.LeaseRecord.Lease {
 		return
 	}
 	for _, s := range seen {
-		if s.Free <= 0 || s.Promise == nil || !s.Promise.Obeys || s.Promise.Deference <= c.Promise.Deference || s.Leaving() || p.asked == s.Token {
+		if s.Free <= 0 || s.LeaseRecord == nil || !s.LeaseRecord.AcceptsHandover || s.LeaseRecord.Rank <= c.LeaseRecord.Rank || s.Leaving() || p.asked == s.Token {
 			continue
 		}
 		err := c.try(ctx, func(ctx context.Context) error { return c.Table.Ask(ctx, table.ByPreference, s.Name, s.Token) })

@@ -64,7 +64,7 @@ func TestALockRowDeletedUnderAPausedHolder(t *testing.T) {
 		token := a.Token()
 		a.Link.Cut()
 		b.Operator(table.Write{Kind: table.Delete, Name: "mylock"})
-		fresh := b.Start("b") // knows nothing of a but its stray lease row
+		fresh := b.Start("b") // knows nothing of a but its orphan lease
 		b.Until(2*fleet.Lease, func() bool { require.False(t, a.Has() && fresh.Has()); return fresh.Has() })
 		assert.NotContains(t, b.Store.Rows(), fleet.Key(token))
 		a.Link.Mend()
@@ -79,14 +79,14 @@ func TestAHolderThatWasSeenIsWaitedForEvenIfItsRowsVanish(t *testing.T) {
 		first := b.Start("first")
 		c := b.Start("b")
 		// From now on it sees who holds the lock, but not the lease of one that it has not seen yet.
-		c.Link.Lose(func(step string) bool { return step == "promise" || step == "claim" }, nil)
+		c.Link.Lose(func(step string) bool { return step == "lease-record" || step == "claim" }, nil)
 		first.Stop()
 		<-first.Done
 		time.Sleep(fleet.Lease)
 		a := b.Start("a")
 		require.True(t, a.Has())
 		time.Sleep(fleet.Lease)
-		c.Link.Lose(func(step string) bool { return step == "promise" }, nil)
+		c.Link.Lose(func(step string) bool { return step == "lease-record" }, nil)
 		a.Link.Cut()
 		b.Operator(table.Write{Kind: table.Delete, Name: "mylock"}, table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})
 		b.Until(3*fleet.Lease, func() bool { require.False(t, a.Has() && c.Has()); return c.Has() })
@@ -185,10 +185,10 @@ func TestARowThatSomebodyChangedDoesNotMakeALastingSecondHolder(t *testing.T) {
 	})
 }
 
-func TestAnAbsenceIsOverOnceTheRowIsSeenEvenIfItsPromiseIsNot(t *testing.T) {
+func TestAnAbsenceIsOverOnceTheRowIsSeenEvenIfItsLeaseRecordIsNot(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		c := b.Machine("b")
-		c.Link.Lose(func(step string) bool { return step == "claim" || step == "promise" }, nil)
+		c.Link.Lose(func(step string) bool { return step == "claim" || step == "lease-record" }, nil)
 		b.Run(c) // sees no row, and can't claim
 		time.Sleep(fleet.Lease)
 		a := b.Start("a")
@@ -201,7 +201,7 @@ func TestAnAbsenceIsOverOnceTheRowIsSeenEvenIfItsPromiseIsNot(t *testing.T) {
 	})
 }
 
-func TestAnUnreadablePromiseIsNotGuessedAt(t *testing.T) {
+func TestAnUnreadableLeaseRecordIsNotGuessedAt(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var log fleet.Log
 		a := b.Start("a")

@@ -95,7 +95,7 @@ const longestSpread = time.Second
 // fiftieth of the last holder's lease, or a second. It doubles with each claim that was lost, until somebody holds the
 // lock: so many that this is too short for them do not go on to collide.
 func (c *Candidate) spread(seen []Sight) time.Duration {
-	lease := c.Promise.Lease
+	lease := c.LeaseRecord.Lease
 	for i, s := range seen {
 		if last := c.memory(s.Name).paceOr(lease); i == 0 || last < lease {
 			lease = last
@@ -106,10 +106,10 @@ func (c *Candidate) spread(seen []Sight) time.Duration {
 
 // shortest is the shortest lease, of the candidate and the holders.
 func (c *Candidate) shortest(seen []Sight) time.Duration {
-	lease := c.Promise.Lease
+	lease := c.LeaseRecord.Lease
 	for _, s := range seen {
-		if s.Promise != nil {
-			lease = min(lease, s.Promise.Lease)
+		if s.LeaseRecord != nil {
+			lease = min(lease, s.LeaseRecord.Lease)
 		}
 	}
 	return lease

@@ -117,7 +117,7 @@ func TestALockWhoseLeaseRowCanNotBeReadStaysTaken(t *testing.T) {
 				require.NotNil(t, holder.Term)
 				defer holder.Term.End(nil)
 				familiar := candidate("familiar", store, "m")
-				familiar.Promise.Lease = time.Second
+				familiar.LeaseRecord.Lease = time.Second
 				_, err := familiar.Look(t.Context())
 				require.NoError(t, err)
 				key := table.LeaseKey("m", holder.Term.Token())
@@ -125,7 +125,7 @@ func TestALockWhoseLeaseRowCanNotBeReadStaysTaken(t *testing.T) {
 					table.Write{Kind: table.Update, Name: key, Set: []table.Cell{{Column: table.ColWriter, Value: "{"}}})))
 				time.Sleep(time.Hour)
 				stranger := candidate("stranger", store, "m")
-				stranger.Promise.Lease = time.Second
+				stranger.LeaseRecord.Lease = time.Second
 				for range 3 {
 					step := stranger.Try(t.Context(), All, lease/3)
 					assert.Nil(t, step.Term)
@@ -190,7 +190,7 @@ func TestWhatIsAboutATransactionOrTheNetworkMayGoAwayByWaiting(t *testing.T) {
 
 func TestALongLeaseDoesNotMakeACandidateSlow(t *testing.T) {
 	c := candidate("c", &memtable.Store{}, "one")
-	c.Promise.Lease = 24 * time.Hour
+	c.LeaseRecord.Lease = 24 * time.Hour
 	for range 1000 {
 		assert.LessOrEqual(t, c.spread(nil), time.Second)
 	}
@@ -199,7 +199,7 @@ func TestALongLeaseDoesNotMakeACandidateSlow(t *testing.T) {
 func TestARestAfterAnErrorThatIsKnownAtOnceIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := candidate("c", refusing{&memtable.Store{}, "confirm"}, "one")
-		c.Promise.Lease = 24 * time.Hour
+		c.LeaseRecord.Lease = 24 * time.Hour
 		require.Error(t, c.Try(t.Context(), All, time.Hour).Err)
 		seen, err := c.Look(t.Context())
 		require.NoError(t, err)

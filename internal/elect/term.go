@@ -44,7 +44,7 @@ type Term struct {
 }
 
 func newTerm(ctx context.Context, c *Candidate, token table.Token, sent Instant, names []string, deaf time.Duration) *Term {
-	t := &Term{table: c.Table, clock: c.Clock, token: token, names: names, lease: c.Promise.Lease, began: sent, deaf: deaf, freeRows: c.FreeRows}
+	t := &Term{table: c.Table, clock: c.Clock, token: token, names: names, lease: c.LeaseRecord.Lease, began: sent, deaf: deaf, freeRows: c.FreeRows}
 	t.retry.Max = t.lease / 10
 	if c.Reclaim {
 		t.reclaims = c.ID
@@ -216,7 +216,7 @@ func (t *Term) Recorded(ctx context.Context, key string) bool {
 	return err == nil && last.Token == t.token && last.Key == key
 }
 
-// giveBack tries until ctx ends or the locks would expire anyway. If it is refused, as the token is not good any more, an
+// giveBack tries until ctx ends or the locks would expire anyway. If it is refused, as the token is not valid any more, an
 // earlier attempt may have been applied whose reply was lost: below this one, as the client sends such a commit again by
 // itself.
 func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Context) error) error {
@@ -237,7 +237,7 @@ func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Con
 	return err
 }
 
-// Insist makes attempts at a step until one succeeds, ctx ends, or the token is not good any more.
+// Insist makes attempts at a step until one succeeds, ctx ends, or the token is not valid any more.
 func Insist(ctx context.Context, clock Clock, lease time.Duration, free func(context.Context) error) error {
 	for retry := (Backoff{Max: lease / 10}); ; {
 		attempt, cancel := context.WithTimeout(ctx, min(lease/3, longestAttempt))

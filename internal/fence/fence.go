@@ -19,7 +19,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// ErrFenced says that a commit came under a token that is not good, or not any more.
+// ErrFenced says that a commit came under a token that is not valid, or not any more.
 var ErrFenced = errors.New("fenced: the lock is not held under this token")
 
 // errNoDatabase is for locks without a client, as tests have them.
@@ -124,11 +124,11 @@ func (f Fence) tell(ctx context.Context, began time.Time, err error) error {
 	// The commit may have taken all the time that ctx had.
 	running, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	good, readErr := table.Table{Store: f.Table}.Good(running, f.Token, f.Names...)
+	valid, readErr := table.Table{Store: f.Table}.Valid(running, f.Token, f.Names...)
 	switch {
 	case readErr != nil:
 		return fmt.Errorf("%w (whether it was fenced is not known: %w)", err, f.Wrap(readErr))
-	case good:
+	case valid:
 		return err
 	}
 	return f.fenced(ctx, began, err)

@@ -96,11 +96,11 @@ func (c *Config) SetValue(value string) {
 
 // SetPriority is WithPriority.
 func (c *Config) SetPriority(n int) {
-	if n < 0 || n > table.MaxDeference {
-		c.Refuse("WithPriority(%d) must be from 0 to %[2]d; the default is %[2]d", n, table.MaxDeference)
+	if n < 0 || n > table.MaxRank {
+		c.Refuse("WithPriority(%d) must be from 0 to %[2]d; the default is %[2]d", n, table.MaxRank)
 		return
 	}
-	c.Deference = table.MaxDeference - n
+	c.Rank = table.MaxRank - n
 }
 
 // checkTogether refuses what does not go together.

@@ -38,7 +38,7 @@ type Config struct {
 	Value     string
 	Reclaim   bool
 	Handover  bool
-	Deference int  // how far the priority is below the highest
+	Rank      int  // how far the priority is below the highest
 	Brief     bool // the leader function gives the lock up by returning
 	Lead      func(context.Context, table.Token)
 	Observe   func(elect.Event)
@@ -129,7 +129,7 @@ func (c *Config) Telemetry(tableName string, locks ...string) telemetry.Scope {
 func (c *Config) Candidate(t table.Table, names ...string) elect.Candidate {
 	return elect.Candidate{
 		Table: t, Clock: c.Clock, Names: names, ID: c.ID,
-		Promise:   table.Promise{Lease: c.Lease, ID: c.ID, Value: c.Value, Obeys: c.Handover, Deference: c.Deference},
-		LockDelay: c.LockDelay, Reclaim: c.Reclaim,
+		LeaseRecord: table.LeaseRecord{Lease: c.Lease, ID: c.ID, Value: c.Value, AcceptsHandover: c.Handover, Rank: c.Rank},
+		LockDelay:   c.LockDelay, Reclaim: c.Reclaim,
 	}
 }

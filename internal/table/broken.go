@@ -13,11 +13,11 @@ const brokenSuffix = "!broken"
 
 // Break is Release by somebody else than the holder, and leaves a row that says so.
 func (t Table) Break(ctx context.Context, token Token, name string) error {
-	writes := append(release(Hold{name, token}), Write{Kind: Put, Name: name + brokenSuffix, Set: []Cell{{ColHeartbeat, Now}, {ColToken, token.Time()}}})
+	writes := append(release(LeaseRef{name, token}), Write{Kind: Put, Name: name + brokenSuffix, Set: []Cell{{ColHeartbeat, Now}, {ColToken, token.Time()}}})
 	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "break", writes))
 }
 
-// GivenBack reports whether the holder of the names under token has released them, if the token was found to be no good
+// GivenBack reports whether the holder of the names under token has released them, if the token was found to be not valid
 // before its lease was over: all have a row, under a later token, and none was broken since. An id that is not "" may
 // claim its own lock back without any release, so what it holds now proves nothing.
 func (t Table) GivenBack(ctx context.Context, token Token, id string, names ...string) (bool, error) {

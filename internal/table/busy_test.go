@@ -21,7 +21,7 @@ func each(t *testing.T, store table.Store) {
 	t.Helper()
 	at := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	key := func(name string) string { return table.LeaseKey(name, table.TokenAt(at)) }
-	const promise, free = `{"v":1,"lease":"10s","id":"a"}`, `{"v":1,"lease":"10s","free":true}`
+	const record, free = `{"v":1,"lease":"10s","id":"a"}`, `{"v":1,"lease":"10s","free":true}`
 	var writes []table.Write
 	put := func(name string, heartbeat, token, writer any) {
 		writes = append(writes, table.Write{Kind: table.Put, Name: name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: heartbeat},
@@ -29,16 +29,16 @@ func each(t *testing.T, store table.Store) {
 	}
 	put("a", nil, at, nil) // released
 	put("held", at.Add(1000), at, "a")
-	put(key("held"), at.Add(1000), at, promise)
+	put(key("held"), at.Add(1000), at, record)
 	put("asked", at.Add(1000), at, "a")
-	put(key("asked"), nil, nil, promise)
+	put(key("asked"), nil, nil, record)
 	put("leaving", at.Add(1000), at, nil)
-	put(key("leaving"), at, at, promise)
+	put(key("leaving"), at, at, record)
 	put("mutex", nil, at, nil)
 	put(key("mutex"), at, at, free)
 	put("invoices/0001", nil, at, nil)
 	put("withdrawn", nil, at, "a")
-	put(key("lost"), at, at, promise)
+	put(key("lost"), at, at, record)
 	put(key("wrong"), at, at, nil)
 	put("a_1234567890123456x", nil, at, nil)
 	put(key("nothing"), nil, nil, nil)
@@ -168,15 +168,15 @@ func TestALockSaysWhatItIsFor(t *testing.T) {
 	tab := table.Table{Store: &memtable.Store{}}
 	for _, is := range []struct {
 		name string
-		p    table.Promise
+		p    table.LeaseRecord
 		want table.LockKind
 	}{
-		{"a", table.Promise{Kind: table.Elector}, table.Elector},
-		{"b", table.Promise{}, ""},
-		{"c", table.Promise{Nonce: "n"}, table.Mutex},
-		{"c/slot/0001", table.Promise{Slots: 3}, table.Semaphore},
-		{"d", table.Promise{Kind: "of a later version"}, "of a later version"},
-		{"orders/member/0001", table.Promise{Plan: "p", Kind: table.Elector}, table.GroupPart},
+		{"a", table.LeaseRecord{Kind: table.Elector}, table.Elector},
+		{"b", table.LeaseRecord{}, ""},
+		{"c", table.LeaseRecord{Nonce: "n"}, table.Mutex},
+		{"c/slot/0001", table.LeaseRecord{Slots: 3}, table.Semaphore},
+		{"d", table.LeaseRecord{Kind: "of a later version"}, "of a later version"},
+		{"orders/member/0001", table.LeaseRecord{ListDigest: "p", Kind: table.Elector}, table.GroupPart},
 	} {
 		is.p.Lease = time.Minute
 		require.NoError(t, tab.Confirm(t.Context(), claim(t, tab, is.name), is.p, is.name))

@@ -12,7 +12,7 @@ import (
 // ErrChanged says that a lock has changed since it was observed: nothing was claimed.
 var ErrChanged = errors.New("the lock changed since it was observed")
 
-// ErrSuperseded says that a token is not good any more, and never will be again.
+// ErrSuperseded says that a token is not valid any more, and never will be again.
 var ErrSuperseded = errors.New("the token was superseded or released")
 
 // Claim makes id the claimant of every lock that was observed, or of none: it fails with ErrChanged
@@ -61,7 +61,7 @@ func claimed(seen []Observation) Keys {
 	return keys
 }
 
-// claim writes the lock row and deletes the lease row of the token that it supersedes, and the strays that
+// claim writes the lock row and deletes the lease row of the token that it supersedes, and the orphan leases that
 // were waited for.
 func claim(id string, o Observation, rows map[string]Row) ([]Write, error) {
 	if !unchanged(o, rows) {
@@ -89,28 +89,28 @@ func unchanged(o Observation, rows map[string]Row) bool {
 		if !isLeaseKey(o.Name, key) {
 			continue
 		}
-		if _, known := o.Strays[tokenOf(key)]; !known && !slices.Contains(o.FreeStrays, tokenOf(key)) {
+		if _, known := o.OrphanLeases[tokenOf(key)]; !known && !slices.Contains(o.OrphanFreeRows, tokenOf(key)) {
 			return false
 		}
 	}
 	return true
 }
 
-// drop deletes the lease row of the token that was observed, and the strays.
+// drop deletes the lease row of the token that was observed, and the orphan leases.
 func drop(o Observation) (writes []Write) {
 	if o.Exists {
 		writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})
 	}
-	for _, token := range slices.Concat(slices.Sorted(maps.Keys(o.Strays)), o.FreeStrays) {
+	for _, token := range slices.Concat(slices.Sorted(maps.Keys(o.OrphanLeases)), o.OrphanFreeRows) {
 		writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, token)})
 	}
 	return writes
 }
 
-// Confirm makes the claimant under token the holder of the names, with the promise in each lease row.
+// Confirm makes the claimant under token the holder of the names, with the lease record in each lease row.
 // It fails with ErrSuperseded if a lock row is not the bare claim any more, and with ErrAborted if it was
 // not applied. After any other error a heartbeat tells whether it was.
-func (t Table) Confirm(ctx context.Context, token Token, p Promise, names ...string) error {
+func (t Table) Confirm(ctx context.Context, token Token, p LeaseRecord, names ...string) error {
 	_, err := t.change(ctx, "confirm", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
 		for _, name := range names {
@@ -125,7 +125,7 @@ func (t Table) Confirm(ctx context.Context, token Token, p Promise, names ...str
 	return err
 }
 
-func confirm(row Row, token Token, p Promise) []Write {
+func confirm(row Row, token Token, p LeaseRecord) []Write {
 	return []Write{
 		{Kind: Insert, Name: LeaseKey(row.Name, token), Set: []Cell{{ColHeartbeat, Now}, {ColToken, row.Token}, {ColWriter, p.encode()}}},
 		{Kind: Update, Name: row.Name, Set: []Cell{{ColHeartbeat, Now}}},

@@ -34,7 +34,7 @@ func TestAClaimThatIsAbortedHasBeenOvertaken(t *testing.T) {
 	store := &memtable.Store{}
 	overtaken := &between{Store: store}
 	mine := table.Table{Store: overtaken}
-	seen, err := mine.Survey(ctx, time.Now(), "m")
+	seen, err := mine.LookAtLeases(ctx, time.Now(), "m")
 	require.NoError(t, err)
 	overtaken.change = func() {
 		_, err := table.Table{Store: store}.Claim(ctx, "another", seen...)
@@ -51,11 +51,11 @@ func TestAClaimThatIsAbortedHasBeenOvertaken(t *testing.T) {
 func held(t *testing.T, says string) (table.Table, *memtable.Store, table.Token) {
 	store := &memtable.Store{}
 	tab := table.Table{Store: store}
-	seen, err := tab.Survey(t.Context(), time.Now(), "m")
+	seen, err := tab.LookAtLeases(t.Context(), time.Now(), "m")
 	require.NoError(t, err)
 	token, err := tab.Claim(t.Context(), "holder", seen...)
 	require.NoError(t, err)
-	require.NoError(t, tab.Confirm(t.Context(), token, table.Promise{Lease: time.Minute}, "m"))
+	require.NoError(t, tab.Confirm(t.Context(), token, table.LeaseRecord{Lease: time.Minute}, "m"))
 	require.NoError(t, store.Commit(t.Context(), "operator", []table.Write{
 		{Kind: table.Update, Name: table.LeaseKey("m", token), Set: []table.Cell{{Column: table.ColWriter, Value: says}}}}))
 	return tab, store, token
@@ -65,13 +65,13 @@ func TestWhatALeaseRowSaysIsNotGuessedAt(t *testing.T) {
 	for _, says := range []string{"", "{", `{"lease":""}`, `{"lease":"-1s"}`, `{"lease":"25h"}`} {
 		tab, store, token := held(t, says)
 		ctx := t.Context()
-		_, err := tab.Survey(ctx, time.Now(), "m")
+		_, err := tab.LookAtLeases(ctx, time.Now(), "m")
 		assert.ErrorContains(t, err, "stays taken", "%q", says)
 		_, err = tab.Inspect(ctx, table.Observation{Name: "m", Token: token})
 		assert.ErrorContains(t, err, "stays taken", "%q", says)
 		require.NoError(t, store.Commit(ctx, "operator", []table.Write{{Kind: table.Delete, Name: "m"}}))
-		_, err = tab.Survey(ctx, time.Now(), "m")
-		assert.ErrorContains(t, err, "stays taken", "a stray: %q", says)
+		_, err = tab.LookAtLeases(ctx, time.Now(), "m")
+		assert.ErrorContains(t, err, "stays taken", "an orphan lease: %q", says)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestOnlyAnOwnBareClaimIsDisowned(t *testing.T) {
 	ctx, store := t.Context(), &memtable.Store{}
 	tab := table.Table{Store: store}
 	claim := func(id string) table.Observation {
-		seen, err := tab.Survey(ctx, time.Now(), "mylock")
+		seen, err := tab.LookAtLeases(ctx, time.Now(), "mylock")
 		require.NoError(t, err)
 		_, err = tab.Claim(ctx, id, seen...)
 		require.NoError(t, err)
@@ -110,9 +110,9 @@ func TestOnlyAnOwnBareClaimIsDisowned(t *testing.T) {
 
 	later := claim("a")
 	require.ErrorIs(t, tab.Disown(ctx, "a", bare), table.ErrChanged, "another claim")
-	require.NoError(t, tab.Confirm(ctx, later.Token, table.Promise{Lease: time.Second}, "mylock"))
+	require.NoError(t, tab.Confirm(ctx, later.Token, table.LeaseRecord{Lease: time.Second}, "mylock"))
 	require.ErrorIs(t, tab.Disown(ctx, "a", later), table.ErrChanged, "it was confirmed, by a process that knows of it")
-	good, err := tab.Good(ctx, later.Token, "mylock")
+	valid, err := tab.Valid(ctx, later.Token, "mylock")
 	require.NoError(t, err)
-	assert.True(t, good)
+	assert.True(t, valid)
 }

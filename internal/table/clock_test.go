@@ -29,8 +29,8 @@ func (c *counting) Read(ctx context.Context, step string, bound table.Bound, key
 // leased are the tokens of the lease rows that an observation has found.
 func leased(all ...table.Observation) (found []table.Token) {
 	for _, o := range all {
-		found = slices.AppendSeq(found, maps.Keys(o.Strays))
-		if o.Promise != nil {
+		found = slices.AppendSeq(found, maps.Keys(o.OrphanLeases))
+		if o.LeaseRecord != nil {
 			found = append(found, o.Token)
 		}
 	}
@@ -93,8 +93,8 @@ func finders(t *testing.T, tab table.Table) map[string]finder {
 		return append(found, leased(r.Members[member.Name])...)
 	}
 	all := map[string]finder{
-		"Survey": {[]table.Token{locks["held"], locks["orphan"], locks["torn"]}, func() []table.Token {
-			seen, err := tab.Survey(t.Context(), time.Now(), "held", "orphan", "torn")
+		"LookAtLeases": {[]table.Token{locks["held"], locks["orphan"], locks["torn"]}, func() []table.Token {
+			seen, err := tab.LookAtLeases(t.Context(), time.Now(), "held", "orphan", "torn")
 			require.NoError(t, err)
 			return leased(seen...)
 		}},

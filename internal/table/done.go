@@ -130,7 +130,7 @@ func decodeDone(row Row) (Done, error) {
 
 // Record are the writes that say that due is done, by id, and that fail their commit unless name is held under token.
 func Record(name string, token Token, due Due, id string) []Write {
-	return []Write{good(name, token), record(name, token, due, id)}
+	return []Write{requireLease(name, token), record(name, token, due, id)}
 }
 
 func record(name string, token Token, due Due, id string) Write {
@@ -142,9 +142,9 @@ func record(name string, token Token, due Due, id string) Write {
 	return Write{Kind: Put, Name: name + doneSuffix, Set: []Cell{{ColHeartbeat, Now}, {ColToken, token.Time()}, {ColWriter, string(said)}}}
 }
 
-// Finish is Release that also records due as done, by id. It fails with ErrSuperseded if the token is not good any more:
+// Finish is Release that also records due as done, by id. It fails with ErrSuperseded if the token is not valid any more:
 // nothing is recorded then, unless an earlier attempt did.
 func (t Table) Finish(ctx context.Context, token Token, name string, due Due, id string) error {
-	writes := append(release(Hold{name, token}), record(name, token, due, id))
+	writes := append(release(LeaseRef{name, token}), record(name, token, due, id))
 	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "finish", writes))
 }

@@ -26,7 +26,7 @@ func TestALeaseRowOfANewerVersionSaysSo(t *testing.T) {
 			require.NotContains(t, err.Error(), "delete the row")
 		}
 		row := table.LeaseKey("m", token)
-		_, err := tab.Survey(ctx, time.Now(), "m")
+		_, err := tab.LookAtLeases(ctx, time.Now(), "m")
 		requireNewer(err, row)
 		_, err = tab.Inspect(ctx, table.Observation{Name: "m", Token: token})
 		requireNewer(err, row)
@@ -36,7 +36,7 @@ func TestALeaseRowOfANewerVersionSaysSo(t *testing.T) {
 		assert.Equal(t, "holder", l.Holder())
 		requireNewer(l.Unreadable, row)
 		require.NoError(t, store.Commit(ctx, "operator", []table.Write{{Kind: table.Delete, Name: "m"}}))
-		_, err = tab.Survey(ctx, time.Now(), "m")
+		_, err = tab.LookAtLeases(ctx, time.Now(), "m")
 		requireNewer(err, row)
 	}
 }
@@ -57,15 +57,15 @@ func TestARecordOfANewerVersionSaysSo(t *testing.T) {
 // A program that knows no other format reads what this one writes, and rows from before there was a number.
 func TestRowsSayTheirFormat(t *testing.T) {
 	tab, store, token := held(t, `{"lease":"10s"}`)
-	seen, err := tab.Survey(t.Context(), time.Now(), "m")
+	seen, err := tab.LookAtLeases(t.Context(), time.Now(), "m")
 	require.NoError(t, err)
-	assert.Equal(t, 10*time.Second, seen[0].Promise.Lease)
+	assert.Equal(t, 10*time.Second, seen[0].LeaseRecord.Lease)
 	require.NoError(t, tab.Finish(t.Context(), token, "m", table.Due{Key: "42"}, "me"))
 	assert.JSONEq(t, `{"v":1,"done":"42","by":"me"}`, store.Rows()["m!done"].Writer)
 	seen, err = tab.Observe(t.Context(), "m")
 	require.NoError(t, err)
 	token, err = tab.Claim(t.Context(), "me", seen...)
 	require.NoError(t, err)
-	require.NoError(t, tab.Confirm(t.Context(), token, table.Promise{Lease: time.Minute}, "m"))
+	require.NoError(t, tab.Confirm(t.Context(), token, table.LeaseRecord{Lease: time.Minute}, "m"))
 	assert.JSONEq(t, `{"v":1,"lease":"1m0s"}`, store.Rows()[table.LeaseKey("m", token)].Writer)
 }

@@ -22,10 +22,10 @@ const tokenAge = time.Second
 // FreeClaim is a claim of released locks, all or none, by their free rows. It never changes, so that the same commit can be
 // sent again.
 type FreeClaim struct {
-	Token   Token
-	id      string
-	promise Promise // with a nonce: claimants that have looked at one instant choose the same token
-	seen    []Observation
+	Token  Token
+	id     string
+	record LeaseRecord // with a nonce: claimants that have looked at one instant choose the same token
+	seen   []Observation
 }
 
 // NewFreeClaim returns the claim of the locks that were seen, all at one instant. It reports false if one of them can't be
@@ -33,7 +33,7 @@ type FreeClaim struct {
 //
 // The token of the claim is later than every token before it, and earlier than the claim's commit: a holder whose token is
 // the time of its last heartbeat would look as if it had not confirmed its claim.
-func NewFreeClaim(id string, p Promise, seen ...Observation) (FreeClaim, bool) {
+func NewFreeClaim(id string, p LeaseRecord, seen ...Observation) (FreeClaim, bool) {
 	var last Token
 	for _, o := range seen {
 		if o.Freed.IsZero() || o.Token >= TokenAt(o.At) {
@@ -44,7 +44,7 @@ func NewFreeClaim(id string, p Promise, seen ...Observation) (FreeClaim, bool) {
 	if len(seen) == 0 || p.Nonce == "" {
 		return FreeClaim{}, false
 	}
-	return FreeClaim{Token: max(last+1, TokenAt(seen[0].At.Add(-tokenAge))), id: id, promise: p, seen: slices.Clone(seen)}, true
+	return FreeClaim{Token: max(last+1, TokenAt(seen[0].At.Add(-tokenAge))), id: id, record: p, seen: slices.Clone(seen)}, true
 }
 
 // Names are the locks that it claims.
@@ -63,7 +63,7 @@ func (t Table) ClaimFree(ctx context.Context, c FreeClaim) error {
 	for _, o := range c.seen {
 		writes = append(writes, consume(o.Name, o.Token)...)
 		writes = append(writes,
-			Write{Kind: Insert, Name: LeaseKey(o.Name, c.Token), Set: []Cell{{ColHeartbeat, Now}, {ColToken, c.Token.Time()}, {ColWriter, c.promise.encode()}}},
+			Write{Kind: Insert, Name: LeaseKey(o.Name, c.Token), Set: []Cell{{ColHeartbeat, Now}, {ColToken, c.Token.Time()}, {ColWriter, c.record.encode()}}},
 			Write{Kind: Update, Name: o.Name, Set: []Cell{{ColHeartbeat, Now}, {ColToken, c.Token.Time()}, {ColWriter, c.id}}})
 	}
 	return t.Store.Commit(ctx, "claim", writes)
@@ -75,9 +75,9 @@ type Outcome int
 const (
 	// Open says that the claim was not applied, and may be yet.
 	Open Outcome = iota
-	// Won says that the claim was applied, and its token is good.
+	// Won says that the claim was applied, and its token is valid.
 	Won
-	// Lost says that the claim will never be applied, or that its token is not good any more.
+	// Lost says that the claim will never be applied, or that its token is not valid any more.
 	Lost
 )
 
@@ -107,8 +107,8 @@ func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 }
 
 func (c FreeClaim) owns(lease Row) bool {
-	p, err := parsePromise(lease.Name, lease.Writer)
-	return err == nil && p.Nonce == c.promise.Nonce && !p.Free
+	p, err := parseLeaseRecord(lease.Name, lease.Writer)
+	return err == nil && p.Nonce == c.record.Nonce && !p.Free
 }
 
 // Retract makes sure that a claim whose outcome is open will never be applied: it replaces the free row of one of the locks
@@ -116,9 +116,9 @@ func (c FreeClaim) owns(lease Row) bool {
 // gone: by this claim, by another, or by an earlier attempt to retract. Outcome tells.
 func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 	o := c.seen[0]
-	err := t.Store.Commit(ctx, "retract", refree(Hold{o.Name, o.Token}, c.promise.Lease, o.Freed))
+	err := t.Store.Commit(ctx, "retract", refree(LeaseRef{o.Name, o.Token}, c.record.Lease, o.Freed))
 	if errors.Is(err, ErrExists) { // a row that was put there by hand is in the way of the free row
-		err = t.Store.Commit(ctx, "retract", release(Hold{o.Name, o.Token}))
+		err = t.Store.Commit(ctx, "retract", release(LeaseRef{o.Name, o.Token}))
 	}
 	if errors.Is(err, ErrMissing) {
 		return fmt.Errorf("%w: %w", ErrChanged, err)
@@ -140,7 +140,7 @@ func (t Table) FinishFree(ctx context.Context, token Token, lease time.Duration,
 func (t Table) releaseFree(ctx context.Context, step string, token Token, lease time.Duration, done []Write, names ...string) error {
 	var writes []Write
 	for _, name := range names {
-		writes = append(writes, refree(Hold{name, token}, lease, Now)...)
+		writes = append(writes, refree(LeaseRef{name, token}, lease, Now)...)
 	}
 	err := t.Store.Commit(ctx, step, append(writes, done...))
 	if !errors.Is(err, ErrExists) {
@@ -148,23 +148,23 @@ func (t Table) releaseFree(ctx context.Context, step string, token Token, lease 
 	}
 	writes = nil
 	for _, name := range names {
-		writes = append(writes, release(Hold{name, token})...)
+		writes = append(writes, release(LeaseRef{name, token})...)
 	}
 	return t.superseded(ctx, token, names, t.Store.Commit(ctx, step, append(writes, done...)))
 }
 
 // refree replaces the lease row, or the free row, of a token by a free row of the next one. Since is a time, or Now. Programs
-// that do not know of free rows read a promise.
-func refree(h Hold, lease time.Duration, since any) []Write {
+// that do not know of free rows read a lease record.
+func refree(h LeaseRef, lease time.Duration, since any) []Write {
 	next := h.Token + 1
 	return append(consume(h.Name, h.Token),
-		Write{Kind: Insert, Name: LeaseKey(h.Name, next), Set: []Cell{{ColHeartbeat, since}, {ColToken, next.Time()}, {ColWriter, Promise{Lease: lease, Free: true}.encode()}}},
+		Write{Kind: Insert, Name: LeaseKey(h.Name, next), Set: []Cell{{ColHeartbeat, since}, {ColToken, next.Time()}, {ColWriter, LeaseRecord{Lease: lease, Free: true}.encode()}}},
 		Write{Kind: Update, Name: h.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, next.Time()}, {ColWriter, nil}}})
 }
 
 // freedSince is since when a lock is free, by the row that its released lock row's token leads to: zero if that is no free row.
 func freedSince(row Row) time.Time {
-	if p, err := parsePromise(row.Name, row.Writer); err != nil || !p.Free {
+	if p, err := parseLeaseRecord(row.Name, row.Writer); err != nil || !p.Free {
 		return time.Time{}
 	}
 	return row.Heartbeat

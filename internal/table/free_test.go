@@ -26,11 +26,11 @@ func released(t testing.TB, names ...string) ground {
 	store := &memtable.Store{}
 	g := ground{t, store, table.Table{Store: store}}
 	for _, name := range names {
-		seen, err := g.Survey(t.Context(), time.Now(), name)
+		seen, err := g.LookAtLeases(t.Context(), time.Now(), name)
 		require.NoError(t, err)
 		token, err := g.Claim(t.Context(), "first", seen...)
 		require.NoError(t, err)
-		require.NoError(t, g.Confirm(t.Context(), token, table.Promise{Lease: freeLease}, name))
+		require.NoError(t, g.Confirm(t.Context(), token, table.LeaseRecord{Lease: freeLease}, name))
 		require.NoError(t, g.ReleaseFree(t.Context(), token, freeLease, name))
 	}
 	return g
@@ -39,14 +39,14 @@ func released(t testing.TB, names ...string) ground {
 // claim is one of what can be seen now.
 func (g ground) claim(nonce string, names ...string) table.FreeClaim {
 	g.Helper()
-	claim, ok := table.NewFreeClaim(nonce, table.Promise{Lease: freeLease, Nonce: nonce}, g.look(names...)...)
+	claim, ok := table.NewFreeClaim(nonce, table.LeaseRecord{Lease: freeLease, Nonce: nonce}, g.look(names...)...)
 	require.True(g, ok)
 	return claim
 }
 
 func (g ground) look(names ...string) []table.Observation {
 	g.Helper()
-	seen, err := g.Survey(g.Context(), time.Now(), names...)
+	seen, err := g.LookAtLeases(g.Context(), time.Now(), names...)
 	require.NoError(g, err)
 	return seen
 }
@@ -78,8 +78,8 @@ func TestAReleasedLockIsClaimedByOneCommit(t *testing.T) {
 		assert.Equal(t, claim.Token, o.Token)
 		assert.Greater(t, o.Token, before[i].Token, "tokens grow")
 		assert.Less(t, o.Token, table.TokenAt(o.Heartbeat), "and are older than their commit")
-		require.NotNil(t, o.Promise)
-		assert.Equal(t, freeLease, o.Promise.Lease)
+		require.NotNil(t, o.LeaseRecord)
+		assert.Equal(t, freeLease, o.LeaseRecord.Lease)
 		assert.Equal(t, 1, g.rowsOf(o.Name), "the free row is consumed")
 	}
 	require.NoError(t, g.Heartbeat(t.Context(), claim.Token, "a", "b"))
@@ -97,7 +97,7 @@ func TestOneOfThoseThatChooseTheSameTokenWins(t *testing.T) {
 	seen := g.look("a")
 	var claims []table.FreeClaim
 	for i := range 3 {
-		claim, ok := table.NewFreeClaim("id", table.Promise{Lease: freeLease, Nonce: fmt.Sprint(i)}, seen...)
+		claim, ok := table.NewFreeClaim("id", table.LeaseRecord{Lease: freeLease, Nonce: fmt.Sprint(i)}, seen...)
 		require.True(t, ok)
 		claims = append(claims, claim)
 		assert.Equal(t, table.Open, g.outcome(claim))
@@ -168,20 +168,20 @@ func TestARetractedClaimLeavesTheLockFreeSinceItWasReleased(t *testing.T) {
 // Rows that somebody made by hand are in nobody's way for long.
 func TestARowMadeByHandDoesNotStopAReleasedLock(t *testing.T) {
 	ctx := context.Background()
-	stray := func(g ground, token table.Token) {
+	orphan := func(g ground, token table.Token) {
 		require.NoError(g, g.store.Commit(ctx, "operator", []table.Write{{Kind: table.Insert, Name: table.LeaseKey("a", token), Set: []table.Cell{{Column: table.ColWriter, Value: "by hand"}}}}))
 	}
 	t.Run("where the claim would have its lease row", func(t *testing.T) {
 		g := released(t, "a")
 		claim := g.claim("me", "a")
-		stray(g, claim.Token)
+		orphan(g, claim.Token)
 		require.ErrorIs(t, g.ClaimFree(ctx, claim), table.ErrExists)
 		assert.Equal(t, table.Lost, g.outcome(claim), "another look finds another token")
 	})
 	t.Run("where a retracted claim would leave its free row", func(t *testing.T) {
 		g := released(t, "a")
 		claim := g.claim("me", "a")
-		stray(g, g.look("a")[0].Token+1)
+		orphan(g, g.look("a")[0].Token+1)
 		require.NoError(t, g.Retract(ctx, claim))
 		assert.Equal(t, table.Lost, g.outcome(claim))
 		assert.Zero(t, g.look("a")[0].Heartbeat)
@@ -190,7 +190,7 @@ func TestARowMadeByHandDoesNotStopAReleasedLock(t *testing.T) {
 		g := released(t, "a")
 		claim := g.claim("me", "a")
 		require.NoError(t, g.ClaimFree(ctx, claim))
-		stray(g, claim.Token+1)
+		orphan(g, claim.Token+1)
 		require.NoError(t, g.ReleaseFree(ctx, claim.Token, freeLease, "a"))
 		assert.Zero(t, g.look("a")[0].Heartbeat)
 	})
@@ -199,22 +199,22 @@ func TestARowMadeByHandDoesNotStopAReleasedLock(t *testing.T) {
 // What can't be claimed by free rows is left to a transaction.
 func TestOnlyLocksWithFreeRowsAreClaimedWithout(t *testing.T) {
 	g := released(t, "a", "b")
-	claim, ok := table.NewFreeClaim("id", table.Promise{Lease: freeLease, Nonce: "1"}, append(g.look("a"), g.look("absent")...)...)
+	claim, ok := table.NewFreeClaim("id", table.LeaseRecord{Lease: freeLease, Nonce: "1"}, append(g.look("a"), g.look("absent")...)...)
 	assert.False(t, ok, "a lock that has no row: %v", claim)
 
 	token := table.TokenAt(time.Now().Add(time.Hour))
 	require.NoError(t, g.store.Commit(t.Context(), "operator", []table.Write{
 		{Kind: table.Insert, Name: table.LeaseKey("b", token), Set: []table.Cell{{Column: table.ColHeartbeat, Value: table.Now}, {Column: table.ColWriter, Value: `{"lease":"10s","free":true}`}}},
 		{Kind: table.Update, Name: "b", Set: []table.Cell{{Column: table.ColToken, Value: token.Time()}}}}))
-	claim, ok = table.NewFreeClaim("id", table.Promise{Lease: freeLease, Nonce: "1"}, g.look("b")...)
+	claim, ok = table.NewFreeClaim("id", table.LeaseRecord{Lease: freeLease, Nonce: "1"}, g.look("b")...)
 	assert.False(t, ok, "a token of the future: %v", claim)
 
 	claimed := g.claim("me", "a")
 	require.NoError(t, g.ClaimFree(t.Context(), claimed))
-	_, ok = table.NewFreeClaim("id", table.Promise{Lease: freeLease, Nonce: "1"}, g.look("a")...)
+	_, ok = table.NewFreeClaim("id", table.LeaseRecord{Lease: freeLease, Nonce: "1"}, g.look("a")...)
 	assert.False(t, ok, "a lock that is held")
 	require.NoError(t, g.Release(t.Context(), claimed.Token, "a"))
-	_, ok = table.NewFreeClaim("id", table.Promise{Lease: freeLease, Nonce: "1"}, g.look("a")...)
+	_, ok = table.NewFreeClaim("id", table.LeaseRecord{Lease: freeLease, Nonce: "1"}, g.look("a")...)
 	assert.False(t, ok, "a lock that was released without a free row")
 }
 
@@ -233,8 +233,8 @@ func TestAFreeRowIsNoHolder(t *testing.T) {
 
 	require.NoError(t, g.store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Delete, Name: "a"}}))
 	seen := g.look("a")
-	assert.Empty(t, seen[0].Strays)
-	assert.Len(t, seen[0].FreeStrays, 1)
+	assert.Empty(t, seen[0].OrphanLeases)
+	assert.Len(t, seen[0].OrphanFreeRows, 1)
 	listed, err = g.ListOne(t.Context(), "a")
 	require.NoError(t, err)
 	assert.Equal(t, table.Free, listed.State())

@@ -59,33 +59,33 @@ func FuzzLeaseKey(f *testing.F) {
 }
 
 // What a holder wrote is read back; anything else is refused, or has a lease within bounds.
-func FuzzPromise(f *testing.F) {
+func FuzzLeaseRecord(f *testing.F) {
 	for _, s := range []string{"", `{"lease":"10s"}`, `{"lease":"10s","value":"http://10.0.0.7:8080"}`, `{"lease":"-1s"}`, `{"lease":"25h"}`, `{"lease":1}`, `[]`, `{"lease":"1ns","slots":-1}`, `{"lease":"1s","deference":-7}`,
 		`{"with":"a/member/0001_1700000000000000","for":"10s"}`, `{"with":"a/member/1_1700000000000000","for":"10s"}`, `{"with":"a/member/0001_1700000000000000","lease":"10s"}`,
 		`{"v":1,"lease":"10s"}`, `{"v":2,"lease":"10s"}`, `{"v":2,"lease":10,"id":{}}`, `{"v":-1,"lease":"10s"}`, `{"v":"2","lease":"10s"}`, `{"v":1e3,"lease":"10s"}`} {
 		f.Add(s, int64(time.Second), "value", "id", 1)
 	}
-	f.Add("", int64(MaxLease-1), strings.Repeat("\x00", MaxValue), strings.Repeat("\x00", MaxID), MaxDeference)
-	f.Fuzz(func(t *testing.T, s string, lease int64, value, id string, deference int) {
-		if p, err := parsePromise("", s); err == nil && (p.Lease <= 0 || p.Lease > MaxLease) {
+	f.Add("", int64(MaxLease-1), strings.Repeat("\x00", MaxValue), strings.Repeat("\x00", MaxID), MaxRank)
+	f.Fuzz(func(t *testing.T, s string, lease int64, value, id string, rank int) {
+		if p, err := parseLeaseRecord("", s); err == nil && (p.Lease <= 0 || p.Lease > MaxLease) {
 			t.Errorf("%q was read as %v", s, p)
 		}
 		if lease <= 0 || lease > int64(MaxLease) || !utf8.ValidString(value) || !utf8.ValidString(id) {
 			return
 		}
-		p := Promise{Lease: time.Duration(lease), ID: id, Value: value, Slots: 1000, Obeys: true, Deference: min(max(deference, 0), MaxDeference),
-			Plan: "1/0123456789abcdef", Since: 1700000000000000}
+		p := LeaseRecord{Lease: time.Duration(lease), ID: id, Value: value, Slots: 1000, AcceptsHandover: true, Rank: min(max(rank, 0), MaxRank),
+			ListDigest: "1/0123456789abcdef", Since: 1700000000000000}
 		if n := utf8.RuneCountInString(p.encode()); len(value) <= MaxValue && len(id) <= MaxID && n > MaxWriter {
 			t.Errorf("a value of %d bytes and an id of %d take %d characters, and a table needs to have only %d", len(value), len(id), n, MaxWriter)
 		}
-		if back, err := parsePromise("", p.encode()); err != nil || back != p {
+		if back, err := parseLeaseRecord("", p.encode()); err != nil || back != p {
 			t.Errorf("%v was read back as %v, %v", p, back, err)
 		}
-		if _, err := parsePromise("", strings.Replace(p.encode(), `"v":1`, `"v":2`, 1)); !errors.Is(err, ErrNewer) {
+		if _, err := parseLeaseRecord("", strings.Replace(p.encode(), `"v":1`, `"v":2`, 1)); !errors.Is(err, ErrNewer) {
 			t.Errorf("%v in a newer format: %v", p, err)
 		}
-		with := Promise{Lease: time.Duration(lease), With: LeaseKey(SlotName("g"+id, 7), 1700000000000000)}
-		if back, err := parsePromise("", with.encode()); err != nil || back != with {
+		with := LeaseRecord{Lease: time.Duration(lease), With: LeaseKey(SlotName("g"+id, 7), 1700000000000000)}
+		if back, err := parseLeaseRecord("", with.encode()); err != nil || back != with {
 			t.Errorf("%v was read back as %v, %v", with, back, err)
 		}
 	})

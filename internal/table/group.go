@@ -11,7 +11,7 @@ import (
 
 // A group is two kinds of locks. A member has a slot, "orders/member/0007", with heartbeats as any lock has. A
 // partition, "orders/partition/<p>", is held together with a member: its lock row's writer is the key of that
-// member's lease row, and so is its promise.
+// member's lease row, and so is its lease record.
 
 // MaxSlot is the highest slot of a member.
 const MaxSlot = 9999
@@ -59,21 +59,21 @@ func PartOf(name string) (Part, bool) {
 	return Part{group, slot, partition}, true
 }
 
-// A Hold is a name and the token that it is held under.
-type Hold struct {
+// A LeaseRef is a lock's name and a token.
+type LeaseRef struct {
 	Name  string
 	Token Token
 }
 
 // Key is that of the lease row.
-func (h Hold) Key() string { return LeaseKey(h.Name, h.Token) }
+func (h LeaseRef) Key() string { return LeaseKey(h.Name, h.Token) }
 
 // MemberOf tells whose lease row a key is.
-func MemberOf(key string) (Hold, bool) {
+func MemberOf(key string) (LeaseRef, bool) {
 	if !memberRow.MatchString(key) {
-		return Hold{}, false
+		return LeaseRef{}, false
 	}
-	return Hold{key[:len(key)-len("_")-tokenDigits], tokenOf(key)}, true
+	return LeaseRef{key[:len(key)-len("_")-tokenDigits], tokenOf(key)}, true
 }
 
 // CheckPartition says why a group can't have a partition of that name, or nil.

@@ -6,12 +6,12 @@ import (
 )
 
 // Announce marks every name under token as about to be given up, in one blind commit: its lock row loses the
-// writer, which heartbeats leave alone. It fails with ErrSuperseded if the token is not good any more. It may be
+// writer, which heartbeats leave alone. It fails with ErrSuperseded if the token is not valid any more. It may be
 // applied late or again: nothing takes the mark away but the end of the term.
 func (t Table) Announce(ctx context.Context, token Token, names ...string) error {
 	var writes []Write
 	for _, name := range names {
-		writes = append(writes, good(name, token), Write{Kind: Update, Name: name, Set: []Cell{{ColWriter, nil}}})
+		writes = append(writes, requireLease(name, token), Write{Kind: Update, Name: name, Set: []Cell{{ColWriter, nil}}})
 	}
 	return t.superseded(ctx, token, names, t.Store.Commit(ctx, "announce", writes))
 }
@@ -22,7 +22,7 @@ const succeeds = "\n"
 // Succeed names the candidate that is to follow a leaving holder, so that the others need not look as often. The
 // last one that is named is meant. It is no reservation. As an announcement, it does nothing to a later term.
 func (t Table) Succeed(ctx context.Context, id, name string, token Token) error {
-	writes := []Write{good(name, token), {Kind: Update, Name: name, Set: []Cell{{ColWriter, succeeds + id}}}}
+	writes := []Write{requireLease(name, token), {Kind: Update, Name: name, Set: []Cell{{ColWriter, succeeds + id}}}}
 	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "succeed", writes))
 }
 
@@ -36,14 +36,14 @@ const (
 )
 
 // Ask leaves a request for the holder under token, in its lease row: that is there exactly while the token is
-// good, so a request never reaches a later term, and leaves nothing behind. It fails with ErrSuperseded if the
-// token is not good.
+// valid, so a request never reaches a later term, and leaves nothing behind. It fails with ErrSuperseded if the
+// token is not valid.
 func (t Table) Ask(ctx context.Context, r Request, name string, token Token) error {
 	ask := Write{Kind: Update, Name: LeaseKey(name, token), Set: []Cell{{string(r), nil}}}
 	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "ask", []Write{ask}))
 }
 
-// Asked reports what the holder under token was asked for. It fails with ErrSuperseded if the token is not good.
+// Asked reports what the holder under token was asked for. It fails with ErrSuperseded if the token is not valid.
 func (t Table) Asked(ctx context.Context, name string, token Token) (operator, preference bool, err error) {
 	rows, _, err := t.Store.Read(ctx, "asked", Strong, Keys{Names: []string{LeaseKey(name, token)}})
 	switch {

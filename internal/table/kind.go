@@ -18,7 +18,7 @@ const (
 
 // Kind returns what the lock is for, or "" if its rows don't say.
 func (l Listing) Kind() LockKind {
-	switch p := l.Promise; {
+	switch p := l.LeaseRecord; {
 	case l.IsPart():
 		return GroupPart
 	case p != nil && p.Kind != "":
@@ -33,7 +33,7 @@ func (l Listing) Kind() LockKind {
 
 // changesHands reports whether the lock is claimed by free rows, as only package lock does.
 func (l Listing) changesHands() bool {
-	return !l.Freed.IsZero() || l.Promise != nil && l.Promise.Nonce != ""
+	return !l.Freed.IsZero() || l.LeaseRecord != nil && l.LeaseRecord.Nonce != ""
 }
 
 // IsShort reports whether locks of the kind are free whenever nobody has work for them.

@@ -19,20 +19,20 @@ func TestAMemberFreesNothingOfAnother(t *testing.T) {
 		store := &memtable.Store{}
 		tab, name := table.Table{Store: store}, table.PartitionName("orders", "p")
 		own, other := join(t, tab, 0, "own", time.Minute), join(t, tab, 1, "other", time.Minute)
-		stray := func(m table.Hold) string {
+		orphan := func(m table.LeaseRef) string {
 			token := take(t, tab, m, time.Minute, "p")
 			drop(t, tab, name)
 			return table.LeaseKey(name, token)
 		}
-		mine := stray(own)
+		mine := orphan(own)
 		row := store.Rows()[mine]
 		drop(t, tab, mine)
-		theirs := stray(other)
+		theirs := orphan(other)
 		require.NoError(t, store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Insert, Name: mine, Set: []table.Cell{
 			{Column: table.ColHeartbeat, Value: row.Heartbeat}, {Column: table.ColToken, Value: row.Token}, {Column: table.ColWriter, Value: row.Writer}}}}))
 		r, err := tab.LookAtGroup(t.Context(), "orders", table.GroupQuery{WithLeases: []string{name}})
 		require.NoError(t, err)
-		require.Len(t, r.Partitions[name].Strays, 2)
+		require.Len(t, r.Partitions[name].OrphanLeases, 2)
 		require.NoError(t, tab.ReconcilePartitions(t.Context(), own, r.Partitions[name].Observation))
 		assert.NotContains(t, store.Rows(), mine)
 		assert.Contains(t, store.Rows(), theirs)
@@ -43,12 +43,12 @@ func TestAMemberFreesNothingOfAnother(t *testing.T) {
 // would pass by the holder of a lock whose row somebody deleted.
 func TestAClaimLongAfterItsLookGivesNothing(t *testing.T) {
 	const name = "orders/partition/p"
-	for how, attempt := range map[string]func(t *testing.T, tab table.Table, m table.Hold, o table.Observation) error{
-		"Claim": func(t *testing.T, tab table.Table, _ table.Hold, o table.Observation) error {
+	for how, attempt := range map[string]func(t *testing.T, tab table.Table, m table.LeaseRef, o table.Observation) error{
+		"Claim": func(t *testing.T, tab table.Table, _ table.LeaseRef, o table.Observation) error {
 			_, err := tab.Claim(t.Context(), "me", o)
 			return err
 		},
-		"ClaimPartitions": func(t *testing.T, tab table.Table, m table.Hold, o table.Observation) error {
+		"ClaimPartitions": func(t *testing.T, tab table.Table, m table.LeaseRef, o table.Observation) error {
 			_, _, err := tab.ClaimPartitions(t.Context(), m, o)
 			return err
 		},
@@ -58,7 +58,7 @@ func TestAClaimLongAfterItsLookGivesNothing(t *testing.T) {
 				tab := table.Table{Store: &memtable.Store{}}
 				own, other := join(t, tab, 0, "own", 24*time.Hour), join(t, tab, 1, "other", 24*time.Hour)
 				look := func() table.Observation {
-					seen, err := tab.Survey(t.Context(), time.Now(), name)
+					seen, err := tab.LookAtLeases(t.Context(), time.Now(), name)
 					require.NoError(t, err)
 					return seen[0]
 				}

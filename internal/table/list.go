@@ -23,14 +23,14 @@ const (
 )
 
 // Listing is a lock as an operator sees it, with its lease row folded into it. A partition of a group is what its
-// member is: it has that one's heartbeat, holder and promise, and its own token.
+// member is: it has that one's heartbeat, holder and lease record, and its own token.
 type Listing struct {
 	Observation
-	Unreadable error // why the promise is not known
-	Done       Done  // what was done last under it
-	Undone     error // why that is not known
-	Member     Hold  // of a partition: the member that has it, or had it last
-	Adrift     bool  // that has no row
+	Unreadable error    // why the lease record is not known
+	Done       Done     // what was done last under it
+	Undone     error    // why that is not known
+	Member     LeaseRef // of a partition: the member that has it, or had it last
+	Adrift     bool     // that has no row
 
 	Waiters []Ticket // those that wait for it, the first one first; of a semaphore, only its first slot in a list has them
 	Cut     bool     // more may wait: not all tickets were read
@@ -41,15 +41,15 @@ func (l Listing) State() State {
 	switch {
 	case l.Unreadable != nil:
 		return Unreadable
-	case !l.Exists && len(l.Strays) > 0, l.Adrift: // of free rows nobody may act
+	case !l.Exists && len(l.OrphanLeases) > 0, l.Adrift: // of free rows nobody may act
 		return Orphaned
 	case !l.Exists:
 		return Free
 	case l.Heartbeat.IsZero():
 		return Released
-	case l.Promise == nil:
+	case l.LeaseRecord == nil:
 		return Unconfirmed
-	case l.At.Sub(l.Heartbeat) >= l.Promise.Lease:
+	case l.At.Sub(l.Heartbeat) >= l.LeaseRecord.Lease:
 		return Expired
 	case l.Leaving():
 		return Leaving
@@ -225,7 +225,7 @@ func listOne(name string, at time.Time, rows []Row) Listing {
 	return l
 }
 
-// Holders reads the locks in the range that are held, with their promises, in one RPC. Other locks' names
+// Holders reads the locks in the range that are held, with their lease records, in one RPC. Other locks' names
 // may be in the range too: is tells the names that are meant.
 func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) ([]Observation, error) {
 	rows, at, err := t.Store.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
@@ -240,7 +240,7 @@ func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) 
 	}
 	all, err := observations(rows, at, names)
 	return slices.DeleteFunc(all, func(o Observation) bool {
-		return o.Promise == nil || at.Sub(o.Heartbeat) >= o.Promise.Lease
+		return o.LeaseRecord == nil || at.Sub(o.Heartbeat) >= o.LeaseRecord.Lease
 	}), err
 }
 
@@ -277,29 +277,29 @@ func list(names []string, at time.Time, rows []Row) []Listing {
 }
 
 // with is the member that has a partition, or had it last.
-func (l Listing) with() (Hold, bool) {
+func (l Listing) with() (LeaseRef, bool) {
 	part, ok := PartOf(l.Name)
 	if !ok || part.Partition == "" || l.Heartbeat.IsZero() || l.Unreadable != nil {
-		return Hold{}, false
+		return LeaseRef{}, false
 	}
-	if l.Promise != nil {
-		return MemberOf(l.Promise.With)
+	if l.LeaseRecord != nil {
+		return MemberOf(l.LeaseRecord.With)
 	}
 	return MemberOf(l.Writer)
 }
 
 // follow makes a partition what its member is.
-func (l *Listing) follow(m Listing, with Hold) {
+func (l *Listing) follow(m Listing, with LeaseRef) {
 	l.Member = with
 	switch {
 	case !m.Exists:
 		l.Writer, l.Adrift = "", true
 	case m.Heartbeat.IsZero() || m.Token != with.Token: // over: it was free by then
-		l.Heartbeat, l.Token, l.Promise = time.Time{}, m.Token, nil
-	case l.Promise == nil:
+		l.Heartbeat, l.Token, l.LeaseRecord = time.Time{}, m.Token, nil
+	case l.LeaseRecord == nil:
 		l.Writer = m.Holder()
 	default:
-		l.Heartbeat, l.Writer, l.Promise, l.Unreadable = m.Heartbeat, m.Writer, m.Promise, m.Unreadable
+		l.Heartbeat, l.Writer, l.LeaseRecord, l.Unreadable = m.Heartbeat, m.Writer, m.LeaseRecord, m.Unreadable
 	}
 }
 
@@ -307,7 +307,7 @@ func (l *Listing) follow(m Listing, with Hold) {
 // a name that a group would give.
 func (l Listing) IsPart() bool {
 	_, ok := PartOf(l.Name)
-	return ok && (l.Member != (Hold{}) || l.Promise == nil || l.Promise.Plan != "")
+	return ok && (l.Member != (LeaseRef{}) || l.LeaseRecord == nil || l.LeaseRecord.ListDigest != "")
 }
 
 // lockOf returns the lock that a key is the lease row of.

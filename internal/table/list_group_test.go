@@ -13,19 +13,19 @@ import (
 )
 
 // join makes id a member of the group "orders".
-func join(t *testing.T, tab table.Table, slot int, id string, lease time.Duration) table.Hold {
+func join(t *testing.T, tab table.Table, slot int, id string, lease time.Duration) table.LeaseRef {
 	t.Helper()
 	name := table.SlotName("orders", slot)
 	seen, err := tab.Observe(t.Context(), name)
 	require.NoError(t, err)
 	token, err := tab.Claim(t.Context(), id, seen...)
 	require.NoError(t, err)
-	require.NoError(t, tab.Confirm(t.Context(), token, table.Promise{Lease: lease, ID: id, Value: "at " + id, Plan: "p"}, name))
-	return table.Hold{Name: name, Token: token}
+	require.NoError(t, tab.Confirm(t.Context(), token, table.LeaseRecord{Lease: lease, ID: id, Value: "at " + id, ListDigest: "p"}, name))
+	return table.LeaseRef{Name: name, Token: token}
 }
 
 // claimFor lets the member claim partitions of the group.
-func claimFor(t *testing.T, tab table.Table, m table.Hold, partitions ...string) (names []string, token table.Token) {
+func claimFor(t *testing.T, tab table.Table, m table.LeaseRef, partitions ...string) (names []string, token table.Token) {
 	t.Helper()
 	for _, p := range partitions {
 		names = append(names, table.PartitionName("orders", p))
@@ -41,10 +41,10 @@ func claimFor(t *testing.T, tab table.Table, m table.Hold, partitions ...string)
 	return names, token
 }
 
-func take(t *testing.T, tab table.Table, m table.Hold, lease time.Duration, partitions ...string) table.Token {
+func take(t *testing.T, tab table.Table, m table.LeaseRef, lease time.Duration, partitions ...string) table.Token {
 	t.Helper()
 	names, token := claimFor(t, tab, m, partitions...)
-	kept, err := tab.ConfirmPartitions(t.Context(), m, table.Promise{Lease: lease}, token, names...)
+	kept, err := tab.ConfirmPartitions(t.Context(), m, table.LeaseRecord{Lease: lease}, token, names...)
 	require.NoError(t, err)
 	require.Len(t, kept, len(names))
 	return token
@@ -83,7 +83,7 @@ func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 		take(t, tab, broken, lease, "of-broken")
 		claimFor(t, tab, live, "bare")
 		require.NoError(t, tab.Announce(t.Context(), leaver.Token, leaver.Name))
-		require.NoError(t, tab.ReleasePartitions(t.Context(), table.Hold{Name: table.PartitionName("orders", "given"), Token: token}))
+		require.NoError(t, tab.ReleasePartitions(t.Context(), table.LeaseRef{Name: table.PartitionName("orders", "given"), Token: token}))
 		drop(t, tab, table.PartitionName("orders", "orphan"), table.LeaseKey(table.PartitionName("orders", "no-lease-row"), token), broken.Key())
 		hold(t, tab, "orders/partition/plain", lease)
 		time.Sleep(lease / 2)
@@ -130,7 +130,7 @@ func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, token, one.Token, "its own")
 		assert.Zero(t, one.At.Sub(one.Heartbeat), "its member's")
-		assert.Equal(t, "at live", one.Promise.Value)
+		assert.Equal(t, "at live", one.LeaseRecord.Value)
 	})
 }
 
@@ -141,7 +141,7 @@ func TestRowsOfGroupsAreNotPruned(t *testing.T) {
 		tab := table.Table{Store: store}
 		m := join(t, tab, 0, "m", time.Second)
 		token := take(t, tab, m, time.Second, "a", "b")
-		require.NoError(t, tab.ReleasePartitions(t.Context(), table.Hold{Name: table.PartitionName("orders", "a"), Token: token}))
+		require.NoError(t, tab.ReleasePartitions(t.Context(), table.LeaseRef{Name: table.PartitionName("orders", "a"), Token: token}))
 		require.NoError(t, tab.Release(t.Context(), m.Token, m.Name))
 		time.Sleep(time.Hour)
 		before := store.Rows()

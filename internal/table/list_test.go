@@ -25,7 +25,7 @@ func claim(t *testing.T, tab table.Table, name string) table.Token {
 func hold(t *testing.T, tab table.Table, name string, lease time.Duration) table.Token {
 	t.Helper()
 	token := claim(t, tab, name)
-	require.NoError(t, tab.Confirm(t.Context(), token, table.Promise{Lease: lease, Value: "at " + name}, name))
+	require.NoError(t, tab.Confirm(t.Context(), token, table.LeaseRecord{Lease: lease, Value: "at " + name}, name))
 	return token
 }
 
@@ -53,7 +53,7 @@ func TestEveryLockIsListedOnceWithItsState(t *testing.T) {
 			one, err := tab.ListOne(t.Context(), l.Name)
 			require.NoError(t, err)
 			assert.Equal(t, l.State(), one.State(), l.Name)
-			assert.Equal(t, l.Promise, one.Promise, l.Name)
+			assert.Equal(t, l.LeaseRecord, one.LeaseRecord, l.Name)
 		}
 		assert.Len(t, all, len(states))
 		assert.Equal(t, map[string]table.State{
@@ -62,8 +62,8 @@ func TestEveryLockIsListedOnceWithItsState(t *testing.T) {
 		}, states)
 		assert.Equal(t, "a", all[0].Name)
 		assert.Equal(t, a, all[0].Token)
-		assert.Equal(t, "at a", all[0].Promise.Value)
-		assert.Contains(t, all[len(all)-2].Strays, orphan)
+		assert.Equal(t, "at a", all[0].LeaseRecord.Value)
+		assert.Contains(t, all[len(all)-2].OrphanLeases, orphan)
 
 		busy, _, err := tab.List(t.Context(), "", false)
 		require.NoError(t, err)

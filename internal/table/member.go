@@ -34,7 +34,7 @@ func (t Table) EvictMembers(ctx context.Context, dead ...Observation) (freed []s
 
 // ClaimPartitions claims partitions for the member with that lease row: those that still are what was observed. The others
 // are left out; if all are, it fails with ErrChanged. As any claim, it gives nothing before it is confirmed.
-func (t Table) ClaimPartitions(ctx context.Context, member Hold, seen ...Observation) (token Token, names []string, err error) {
+func (t Table) ClaimPartitions(ctx context.Context, member LeaseRef, seen ...Observation) (token Token, names []string, err error) {
 	at, err := t.change(ctx, "claim-partitions", claimed(seen), func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
 		names = nil
@@ -57,10 +57,10 @@ func (t Table) ClaimPartitions(ctx context.Context, member Hold, seen ...Observa
 // ConfirmPartitions confirms what was claimed under the token, if the member is still there: its lease row is among what
 // the commit needs. It is not read, or heartbeats would wait for the transaction. Partitions that are not bare claims of
 // the token any more are left out; if all are, it fails with ErrSuperseded.
-func (t Table) ConfirmPartitions(ctx context.Context, member Hold, p Promise, token Token, names ...string) (confirmed []string, err error) {
+func (t Table) ConfirmPartitions(ctx context.Context, member LeaseRef, p LeaseRecord, token Token, names ...string) (confirmed []string, err error) {
 	p.With = member.Key()
 	_, err = t.change(ctx, "confirm-partitions", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
-		writes := []Write{good(member.Name, member.Token)}
+		writes := []Write{requireLease(member.Name, member.Token)}
 		confirmed = nil
 		for _, name := range names {
 			if row := rows[name]; bare(row, token) {
@@ -77,9 +77,9 @@ func (t Table) ConfirmPartitions(ctx context.Context, member Hold, p Promise, to
 
 // ReleasePartitions frees partitions, in one blind commit. It fails, and frees none, if one of them is not held under its
 // token.
-func (t Table) ReleasePartitions(ctx context.Context, holds ...Hold) error {
+func (t Table) ReleasePartitions(ctx context.Context, refs ...LeaseRef) error {
 	var writes []Write
-	for _, h := range holds {
+	for _, h := range refs {
 		writes = append(writes, release(h)...)
 	}
 	return t.Store.Commit(ctx, "release-partitions", writes)
@@ -87,7 +87,7 @@ func (t Table) ReleasePartitions(ctx context.Context, holds ...Hold) error {
 
 // ReconcilePartitions frees partitions that the table shows with a member which does not act on them, nor has anything
 // under way for them: those that still are what was observed with their lease rows. It fails with ErrChanged if none is.
-func (t Table) ReconcilePartitions(ctx context.Context, member Hold, seen ...Observation) error {
+func (t Table) ReconcilePartitions(ctx context.Context, member LeaseRef, seen ...Observation) error {
 	_, err := t.change(ctx, "reconcile", claimed(seen), func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
 		for _, o := range seen {
@@ -103,12 +103,12 @@ func (t Table) ReconcilePartitions(ctx context.Context, member Hold, seen ...Obs
 	return changed(err)
 }
 
-func reconcile(member Hold, o Observation) (writes []Write) {
+func reconcile(member LeaseRef, o Observation) (writes []Write) {
 	if o.Exists && o.Writer == member.Key() && !o.Heartbeat.IsZero() {
 		writes = append(writes, Write{Kind: Update, Name: o.Name, Set: released}, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})
 	}
-	for _, token := range slices.Sorted(maps.Keys(o.Strays)) {
-		if o.Strays[token].With == member.Key() {
+	for _, token := range slices.Sorted(maps.Keys(o.OrphanLeases)) {
+		if o.OrphanLeases[token].With == member.Key() {
 			writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, token)})
 		}
 	}

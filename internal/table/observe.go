@@ -21,14 +21,14 @@ type Observation struct {
 	Freed     time.Time // when it was released, if its free row was read at the same instant; zero: it has none that is known
 	Began     time.Time // when its holder claimed it by a free row, if the lease row was read at the same instant
 
-	// Promise is the holder's, if its lease row was read at the same instant.
-	Promise *Promise
+	// LeaseRecord is the holder's, if its lease row was read at the same instant.
+	LeaseRecord *LeaseRecord
 
-	// Strays are lease rows that no lock row goes with, by token, in a survey: the lock row is gone, or it
+	// OrphanLeases are lease rows that no lock row goes with, by token, in a look at the leases: the lock row is gone, or it
 	// is held under a token that has no lease row. Somebody changed that by hand, and a holder may not
-	// know yet. FreeStrays are free rows that no lock row goes with.
-	Strays     map[Token]Promise
-	FreeStrays []Token
+	// know yet. OrphanFreeRows are free rows that no lock row goes with.
+	OrphanLeases   map[Token]LeaseRecord
+	OrphanFreeRows []Token
 }
 
 // Confirmed tells a holder's row from a released one and from a bare claim. A claim writes its own commit
@@ -67,13 +67,13 @@ func (o Observation) Successor() (id string, named bool) {
 	return strings.CutPrefix(o.Writer, succeeds)
 }
 
-// Holder is the id of who claimed the lock, or "" if a leaving one has no promise that says it.
+// Holder is the id of who claimed the lock, or "" if a leaving one has no lease record that says it.
 func (o Observation) Holder() string {
 	switch {
 	case !o.Leaving():
 		return o.Writer
-	case o.Promise != nil:
-		return o.Promise.ID
+	case o.LeaseRecord != nil:
+		return o.LeaseRecord.ID
 	}
 	return ""
 }
@@ -99,12 +99,12 @@ func (t Table) Inspect(ctx context.Context, before ...Observation) ([]Observatio
 	for _, o := range before {
 		names, leases = append(names, o.Name), append(leases, LeaseKey(o.Name, o.Token))
 	}
-	return t.observe(ctx, "promise", Keys{Names: slices.Concat(names, leases)}, names)
+	return t.observe(ctx, "lease-record", Keys{Names: slices.Concat(names, leases)}, names)
 }
 
-// Survey is Observe with all lease rows, strays included. The time is about the present, and bounds the
+// LookAtLeases is Observe with all lease rows, orphan leases included. The time is about the present, and bounds the
 // keys that are read: if Spanner says that it was far off, a second read makes up for it.
-func (t Table) Survey(ctx context.Context, about time.Time, names ...string) ([]Observation, error) {
+func (t Table) LookAtLeases(ctx context.Context, about time.Time, names ...string) ([]Observation, error) {
 	for {
 		observed, err := t.observe(ctx, "observe", withLeases(names, about), names)
 		if err != nil || !observed[0].At.After(about.Add(12*time.Hour)) {
@@ -138,11 +138,11 @@ func observations(rows []Row, at time.Time, names []string) ([]Observation, erro
 // observation is observe for those who know nothing of groups.
 func observation(name string, at time.Time, byName map[string]Row, rows []Row) (Observation, error) {
 	o, err := observe(name, at, byName, rows)
-	promises := slices.Collect(maps.Values(o.Strays))
-	if o.Promise != nil {
-		promises = append(promises, *o.Promise)
+	records := slices.Collect(maps.Values(o.OrphanLeases))
+	if o.LeaseRecord != nil {
+		records = append(records, *o.LeaseRecord)
 	}
-	for _, p := range promises {
+	for _, p := range records {
 		if err == nil && p.With != "" {
 			err = fmt.Errorf("lock %q %w", name, ErrGroup)
 		}
@@ -160,15 +160,15 @@ func observe(name string, at time.Time, byName map[string]Row, leases []Row) (Ob
 		return o, nil
 	}
 	if leaseRow, ok := byName[LeaseKey(name, o.Token)]; ok && o.Exists {
-		p, err := decodePromise(leaseRow.Name, leaseRow.Writer)
-		o.Promise = &p
+		p, err := decodeLeaseRecord(leaseRow.Name, leaseRow.Writer)
+		o.LeaseRecord = &p
 		if p.Nonce != "" {
 			o.Began = leaseRow.Heartbeat
 		}
 		return o, err
 	}
 	var err error
-	o.Strays, o.FreeStrays, err = strays(name, leases)
+	o.OrphanLeases, o.OrphanFreeRows, err = orphanLeases(name, leases)
 	return o, err
 }
 
@@ -190,13 +190,13 @@ func withLeases(names []string, at time.Time) Keys {
 	return keys
 }
 
-func strays(name string, rows []Row) (found map[Token]Promise, free []Token, err error) {
-	found = map[Token]Promise{}
+func orphanLeases(name string, rows []Row) (found map[Token]LeaseRecord, free []Token, err error) {
+	found = map[Token]LeaseRecord{}
 	for _, row := range rows {
 		if !isLeaseKey(name, row.Name) {
 			continue
 		}
-		p, err := decodePromise(row.Name, row.Writer)
+		p, err := decodeLeaseRecord(row.Name, row.Writer)
 		switch {
 		case err != nil:
 			return nil, nil, err

@@ -58,10 +58,10 @@ func (a Ages) end(row Row, at time.Time, byName map[string]Row, leases []Row) (O
 		return o, true
 	case !o.Freed.IsZero():
 		return o, len(leases) == 1 && at.Sub(o.Freed) >= a.Released
-	case len(leases) > 1 || leases[0].Name != own || o.Promise == nil:
+	case len(leases) > 1 || leases[0].Name != own || o.LeaseRecord == nil:
 		return o, false
 	}
-	return o, at.Sub(o.Heartbeat) >= o.Promise.Lease+a.Expired
+	return o, at.Sub(o.Heartbeat) >= o.LeaseRecord.Lease+a.Expired
 }
 
 // Prunable yields the locks that are old enough, up to 200 at a time, in the order of their names. Members and partitions

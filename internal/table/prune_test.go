@@ -174,8 +174,8 @@ func TestOnlyLocksThatExpiredLongAgoArePruned(t *testing.T) {
 		says("done!done", `{"done":"1"}`)
 		says(table.LeaseKey("garbled", hold(t, tab, "garbled", time.Second)), "?")
 		says(table.LeaseKey("newer", hold(t, tab, "newer", time.Second)), `{"v":2,"lease":"1s"}`)
-		hold(t, tab, "stray", time.Second)
-		says(table.LeaseKey("stray", 17), `{"lease":"1s"}`)
+		hold(t, tab, "loose", time.Second)
+		says(table.LeaseKey("loose", 17), `{"lease":"1s"}`)
 		orphan := hold(t, tab, "orphan", time.Second)
 		require.NoError(t, store.Commit(t.Context(), "by hand", []table.Write{{Kind: table.Delete, Name: "orphan"}}))
 		hold(t, tab, table.SlotName("g", 0), time.Second)
@@ -199,7 +199,7 @@ func TestOnlyLocksThatExpiredLongAgoArePruned(t *testing.T) {
 		time.Sleep(1000 * time.Hour)
 		assert.Empty(t, prune(t, tab, ages))
 		rows := store.Rows()
-		for _, name := range []string{"done!done", "garbled", "newer", "stray", table.LeaseKey("stray", 17), table.LeaseKey("orphan", orphan), table.SlotName("g", 0), table.PartitionName("g", "p")} {
+		for _, name := range []string{"done!done", "garbled", "newer", "loose", table.LeaseKey("loose", 17), table.LeaseKey("orphan", orphan), table.SlotName("g", 0), table.PartitionName("g", "p")} {
 			assert.Contains(t, rows, name)
 		}
 		assert.Len(t, rows, 1+2+2+3+1+2+2)
@@ -223,8 +223,10 @@ func TestATermThatIsPrunedIsOver(t *testing.T) {
 			"finish":    func() error { return tab.Finish(t.Context(), held, "held", table.Due{Key: "42"}, "me") },
 			"announce":  func() error { return tab.Announce(t.Context(), held, "held") },
 			"ask":       func() error { return tab.Ask(t.Context(), table.ByOperator, "held", held) },
-			"confirm":   func() error { return tab.Confirm(t.Context(), claimed, table.Promise{Lease: time.Second}, "claimed") },
-			"withdraw":  func() error { return tab.Withdraw(t.Context(), claimed, "claimed") },
+			"confirm": func() error {
+				return tab.Confirm(t.Context(), claimed, table.LeaseRecord{Lease: time.Second}, "claimed")
+			},
+			"withdraw": func() error { return tab.Withdraw(t.Context(), claimed, "claimed") },
 		} {
 			assert.ErrorIs(t, late(), table.ErrSuperseded, step)
 		}
@@ -247,7 +249,7 @@ func TestPruneLeavesALockThatComesBackMeanwhile(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, seen, 4)
 			require.NoError(t, tab.Heartbeat(t.Context(), beats, "beats"))
-			require.NoError(t, tab.Confirm(t.Context(), confirmed, table.Promise{Lease: time.Second}, "confirmed"))
+			require.NoError(t, tab.Confirm(t.Context(), confirmed, table.LeaseRecord{Lease: time.Second}, "confirmed"))
 			require.Greater(t, hold(t, tab, "taken", time.Second), taken)
 			before := store.Rows()
 			n, err := tab.Prune(t.Context(), seen...)

@@ -8,23 +8,23 @@ import (
 // A GroupQuery is what a member's look reads of its group, in one snapshot: nothing may be concluded from two. The head of
 // the plan is always read.
 type GroupQuery struct {
-	Members    bool     // all members, with their promises
-	Body       bool     // of the plan
-	Holds      []Hold   // whether the lease rows of these are there
-	Rows       []string // the lock rows of these partitions
-	WithLeases []string // the lock rows and all lease rows of these
-	All        bool     // all of this, of every partition that has a row
+	Members    bool       // all members, with their lease records
+	Body       bool       // of the plan
+	Leases     []LeaseRef // whether the lease rows of these are there
+	Rows       []string   // the lock rows of these partitions
+	WithLeases []string   // the lock rows and all lease rows of these
+	All        bool       // all of this, of every partition that has a row
 }
 
 // A GroupSnapshot is what a look shows of a group.
 type GroupSnapshot struct {
-	At         time.Time
-	Members    map[string]Observation // by the name of their slot; nil: not read
-	Plan       Token                  // of the published plan; 0: there is none
-	Body       string                 // of the plan, if it was asked for; "": there is none that goes with the head
-	Good       map[Hold]bool
-	Partitions map[string]PartitionRow
-	Unreadable map[string]error // by name: members and partitions whose lease rows can't be read
+	At          time.Time
+	Members     map[string]Observation // by the name of their slot; nil: not read
+	Plan        Token                  // of the published plan; 0: there is none
+	Body        string                 // of the plan, if it was asked for; "": there is none that goes with the head
+	LeaseExists map[LeaseRef]bool
+	Partitions  map[string]PartitionRow
+	Unreadable  map[string]error // by name: members and partitions whose lease rows can't be read
 }
 
 // A PartitionRow is a partition in a snapshot.
@@ -49,7 +49,7 @@ func (t Table) LookAtGroup(ctx context.Context, group string, q GroupQuery) (Gro
 			break
 		}
 	}
-	s := GroupSnapshot{At: at, Good: map[Hold]bool{}, Partitions: map[string]PartitionRow{}, Unreadable: map[string]error{}}
+	s := GroupSnapshot{At: at, LeaseExists: map[LeaseRef]bool{}, Partitions: map[string]PartitionRow{}, Unreadable: map[string]error{}}
 	byName, byLock := index(rows), leasesOf(rows)
 	s.Plan, s.Body = planIn(group, byName)
 	slots, partitions := partsIn(group, rows)
@@ -64,8 +64,8 @@ func (t Table) LookAtGroup(ctx context.Context, group string, q GroupQuery) (Gro
 			s.note(name, err)
 		}
 	}
-	for _, h := range q.Holds {
-		_, s.Good[h] = byName[h.Key()]
+	for _, h := range q.Leases {
+		_, s.LeaseExists[h] = byName[h.Key()]
 	}
 	for _, name := range q.Rows {
 		s.see(name, PartitionRow{Observation: lockRow(name, at, byName)}, nil)
@@ -101,7 +101,7 @@ func (q GroupQuery) keys(group string, about time.Time) Keys {
 	if q.Members {
 		keys.Ranges = append(keys.Ranges, membersOf(GroupPrefix(group)))
 	}
-	for _, h := range q.Holds {
+	for _, h := range q.Leases {
 		keys.Names = append(keys.Names, h.Key())
 	}
 	keys.Names = append(keys.Names, q.Rows...)

@@ -184,7 +184,7 @@ func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Cont
 
 // Fence returns the mutation that fails a commit with NOT_FOUND unless name is held under token.
 func (s Spanner) Fence(name string, token Token) *spanner.Mutation {
-	return s.mutation(good(name, token))
+	return s.mutation(requireLease(name, token))
 }
 
 // FenceStatement is Fence in SQL: it updates one row if name is held under token, and else none. DML can't name the

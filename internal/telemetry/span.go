@@ -40,7 +40,7 @@ func (w *Watch) startCall(ctx context.Context, step string) (context.Context, tr
 	switch step {
 	case "claim":
 		w.startElection(ctx)
-	case "confirm", "withdraw", "heartbeat", "good":
+	case "confirm", "withdraw", "heartbeat", "valid":
 		if w.election == nil {
 			return ctx, nil
 		}
@@ -79,7 +79,7 @@ func (w *Watch) endCall(ctx context.Context, c call, span trace.Span) {
 		end(span, c)
 	case c.code != codes.OK:
 		w.tell(ctx, nil, c)
-	case c.step == "observe", c.step == "promise":
+	case c.step == "observe", c.step == "lease-record":
 		w.looks = append(w.looks, c)
 	}
 	if c.step == "release" && c.code == codes.OK && w.handover != nil {

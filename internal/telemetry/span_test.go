@@ -29,7 +29,7 @@ func handOver(link *memtable.Link, r *fleet.Reports) {
 	ctx := context.Background()
 	w := telemetry.Scope{Meters: r.Meters, Tracers: r.Tracers, Table: "locktable", Locks: []string{"a"}, Loop: true}.Watch()
 	defer w.Close()
-	c := elect.Candidate{Table: w.Table(table.Table{Store: link}), Clock: elect.SystemClock{}, Names: []string{"a"}, ID: "me", Promise: table.Promise{Lease: lease, ID: "me"}}
+	c := elect.Candidate{Table: w.Table(table.Table{Store: link}), Clock: elect.SystemClock{}, Names: []string{"a"}, ID: "me", LeaseRecord: table.LeaseRecord{Lease: lease, ID: "me"}}
 	step := c.Try(ctx, elect.All, time.Second)
 	w.Tried(step)
 	if step.Term == nil {

@@ -19,7 +19,7 @@ import (
 // life is a candidate's, from its start to the end of its term.
 func life(t testing.TB, s Scope, store table.Store) {
 	w := s.Watch()
-	c := elect.Candidate{Table: w.Table(table.Table{Store: store}), Clock: elect.SystemClock{}, Names: s.Locks, ID: "me", Promise: table.Promise{Lease: time.Hour, ID: "me"}}
+	c := elect.Candidate{Table: w.Table(table.Table{Store: store}), Clock: elect.SystemClock{}, Names: s.Locks, ID: "me", LeaseRecord: table.LeaseRecord{Lease: time.Hour, ID: "me"}}
 	step := c.Try(context.Background(), elect.All, time.Second)
 	w.Tried(step)
 	require.NoError(t, step.Err)
@@ -75,7 +75,7 @@ func BenchmarkALife(b *testing.B) {
 	b.Run("none", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			c := elect.Candidate{Table: table.Table{Store: &memtable.Store{}}, Clock: elect.SystemClock{}, Names: []string{"a"}, ID: "me", Promise: table.Promise{Lease: time.Hour, ID: "me"}}
+			c := elect.Candidate{Table: table.Table{Store: &memtable.Store{}}, Clock: elect.SystemClock{}, Names: []string{"a"}, ID: "me", LeaseRecord: table.LeaseRecord{Lease: time.Hour, ID: "me"}}
 			step := c.Try(context.Background(), elect.All, time.Second)
 			require.NoError(b, step.Term.Release(context.Background(), context.Canceled))
 		}

@@ -119,10 +119,10 @@ func (s *story) note(before map[string]table.Listing, lock table.Listing) []chan
 // did not leave: the others have evicted it. What is silent for less than half a lease may have sent another since.
 func parted(was table.Listing, end time.Time) string {
 	who := show(was.Holder())
-	if was.Promise == nil || end.Sub(was.Heartbeat) < was.Promise.Lease {
+	if was.LeaseRecord == nil || end.Sub(was.Heartbeat) < was.LeaseRecord.Lease {
 		return "left by " + who
 	}
-	switch silent, lease := was.At.Sub(was.Heartbeat), was.Promise.Lease; {
+	switch silent, lease := was.At.Sub(was.Heartbeat), was.LeaseRecord.Lease; {
 	case silent < lease/2:
 		return fmt.Sprintf("over: %s left, or was not heard from for its lease of %v", who, lease)
 	default:
@@ -135,7 +135,7 @@ func when(was, l table.Listing) time.Time {
 	case (l.IsHeld() || s == table.Unconfirmed || s == table.Released) && l.Token != was.Token:
 		return l.Since()
 	case s == table.Expired:
-		return l.Heartbeat.Add(l.Promise.Lease)
+		return l.Heartbeat.Add(l.LeaseRecord.Lease)
 	}
 	return l.At
 }
@@ -146,14 +146,14 @@ func what(l table.Listing) string {
 	switch l.State() {
 	case table.Held:
 		text := fmt.Sprintf(heldBy+"%s, token %v", show(l.Holder()), l.Token)
-		if l.Promise.Value != "" {
-			text += ", value " + show(l.Promise.Value)
+		if l.LeaseRecord.Value != "" {
+			text += ", value " + show(l.LeaseRecord.Value)
 		}
 		return text
 	case table.Leaving:
 		return fmt.Sprintf("leaving: %s will release it once its work has ended", show(l.Holder()))
 	case table.Expired:
-		return fmt.Sprintf("expired, %v after the last heartbeat of %s", l.Promise.Lease, show(l.Holder()))
+		return fmt.Sprintf("expired, %v after the last heartbeat of %s", l.LeaseRecord.Lease, show(l.Holder()))
 	case table.Released:
 		if l.Done.Key != "" && table.TokenAt(l.Done.At) == l.Token { // one commit did both
 			return "released: " + show(l.Done.Key) + " is done"

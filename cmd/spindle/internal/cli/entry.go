@@ -51,8 +51,8 @@ func rankOf(l table.Listing) rank {
 	if l.Token != 0 {
 		r.since = l.Since()
 	}
-	if l.Promise != nil {
-		r.lease = l.Promise.Lease
+	if l.LeaseRecord != nil {
+		r.lease = l.LeaseRecord.Lease
 	}
 	return r
 }
@@ -68,10 +68,10 @@ func lastDone(l table.Listing) string { return strings.TrimPrefix(doneLine(l), "
 
 // valueOf is what the holder of a lock published.
 func valueOf(l table.Listing) string {
-	if l.Promise == nil {
+	if l.LeaseRecord == nil {
 		return ""
 	}
-	return show(l.Promise.Value)
+	return show(l.LeaseRecord.Value)
 }
 
 // whose is the holder of a lock and what it published.
@@ -94,8 +94,8 @@ func cells(l table.Listing) []string {
 	if !l.Heartbeat.IsZero() {
 		beat = short(l.At.Sub(l.Heartbeat))
 	}
-	if l.Promise != nil {
-		lease = l.Promise.Lease.String()
+	if l.LeaseRecord != nil {
+		lease = l.LeaseRecord.Lease.String()
 	}
 	return []string{show(l.Name), string(l.State()), token, since, beat, lease}
 }

@@ -182,7 +182,7 @@ func (x *execution) run(ctx context.Context) error {
 	if x.rival, err = x.candidate(db, x.lease); err != nil {
 		return err
 	}
-	x.rival.Promise.Kind = table.Exec
+	x.rival.LeaseRecord.Kind = table.Exec
 	if err := child.Find(x.args[0]); err != nil {
 		return codeOf(err) // a candidate that can't do the work must not keep others from it
 	}

@@ -61,7 +61,7 @@ func whyNobody(l table.Listing) string {
 	case table.Released:
 		return "released " + ago(l.At.Sub(l.Since()))
 	case table.Expired:
-		return "expired " + ago(l.At.Sub(l.Heartbeat)-l.Promise.Lease)
+		return "expired " + ago(l.At.Sub(l.Heartbeat)-l.LeaseRecord.Lease)
 	case table.Unconfirmed:
 		return "claimed by " + show(l.Holder()) + ", who may not act yet"
 	case table.Orphaned:

@@ -139,9 +139,9 @@ func (g *group) entry() entry {
 	var late, longest time.Duration
 	for _, l := range g.members {
 		if l.IsHeld() {
-			began := cmp.Or(l.Promise.Since, l.Token)
+			began := cmp.Or(l.LeaseRecord.Since, l.Token)
 			oldest = min(cmp.Or(oldest, began), began)
-			late, longest = max(late, l.At.Sub(l.Heartbeat)), max(longest, l.Promise.Lease)
+			late, longest = max(late, l.At.Sub(l.Heartbeat)), max(longest, l.LeaseRecord.Lease)
 			since, beat, lease = short(l.At.Sub(oldest.Time())), short(late), longest.String()
 			order = rank{since: oldest.Time(), beat: l.At.Add(-late), lease: longest}
 		}

@@ -19,14 +19,14 @@ const theLease = 10 * time.Second
 // memberOf is a member of the group "orders" in a slot.
 func memberOf(slot int, id string, token, heartbeat time.Time) table.Listing {
 	l := held(table.SlotName("orders", slot), id, token, heartbeat, theLease)
-	l.Promise.Plan = "p"
+	l.LeaseRecord.ListDigest = "p"
 	return l
 }
 
 // partitionWith is a partition that is held with a member.
 func partitionWith(m table.Listing, partition string, token time.Time) table.Listing {
 	l := m
-	l.Name, l.Token, l.Member = table.PartitionName("orders", partition), table.TokenAt(token), table.Hold{Name: m.Name, Token: m.Token}
+	l.Name, l.Token, l.Member = table.PartitionName("orders", partition), table.TokenAt(token), table.LeaseRef{Name: m.Name, Token: m.Token}
 	return l
 }
 
@@ -148,7 +148,7 @@ func TestAMemberThatWasBuriedDidNotLeave(t *testing.T) {
 		b.At = at(c.seen)
 		look(b)
 		told := look(freeSince(b.Name, at(c.over)))
-		b.Promise = nil
+		b.LeaseRecord = nil
 		look(b)
 		assert.Equal(t, "left by b", look(freeSince(b.Name, at(c.over)))[0].Text, "a claim that was withdrawn")
 		assert.Equal(t, []string{c.want}, []string{told[0].Text}, "%+v", c)
@@ -164,7 +164,7 @@ func TestAMemberWhoseClaimWasSeenHasJoined(t *testing.T) {
 		b := memberOf(1, "b", at(101), at(heartbeat))
 		b.At = at(heartbeat)
 		if heartbeat == 101 {
-			b.Promise = nil
+			b.LeaseRecord = nil
 		}
 		_, groups := gather([]table.Listing{b}, "")
 		for _, c := range s.next(look{groups: groups, at: b.At}) {
@@ -214,7 +214,7 @@ func TestAGroupOnTheScreenIsOneRow(t *testing.T) {
 }
 
 func TestAPartitionThatNobodyHasSaysWhy(t *testing.T) {
-	m := table.Hold{Name: "orders/member/0003", Token: 7}
+	m := table.LeaseRef{Name: "orders/member/0003", Token: 7}
 	over, adrift := freeSince("orders/partition/17", at(100)), held("orders/partition/17", "", at(90), at(100), theLease)
 	over.Member, over.At = m, at(103)
 	adrift.Member, adrift.Adrift = m, true

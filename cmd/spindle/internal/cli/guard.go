@@ -157,7 +157,7 @@ func (g *guarding) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	candidate.Promise.Kind = table.Guard
+	candidate.LeaseRecord.Kind = table.Guard
 	if err := g.reports.begin(&g.competitor, &candidate); err != nil {
 		return err
 	}

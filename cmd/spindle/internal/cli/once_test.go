@@ -84,7 +84,7 @@ func TestWhatIsRecordedWhileTheLockIsClaimedIsNotRunAgain(t *testing.T) {
 	store := &looks{Store: &memtable.Store{}}
 	x := &execution{competitor: competitor{common: &common{}, name: "job", id: "me", quiet: true}, lease: 10 * time.Second}
 	x.once = once{named: "2", already: 77}
-	x.rival = elect.Candidate{Table: table.Table{Store: store}, Clock: elect.SystemClock{}, Names: []string{"job"}, ID: "me", Promise: table.Promise{Lease: x.lease}}
+	x.rival = elect.Candidate{Table: table.Table{Store: store}, Clock: elect.SystemClock{}, Names: []string{"job"}, ID: "me", LeaseRecord: table.LeaseRecord{Lease: x.lease}}
 	step := x.step(t.Context())
 	require.NoError(t, step.Err)
 	require.NotNil(t, step.Term)
@@ -110,7 +110,7 @@ func TestAProgramThatFailedElsewhereIsRunAgainAfterAPause(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rows := table.Table{Store: &memtable.Store{}}
 			candidate := func(id string) elect.Candidate {
-				return elect.Candidate{Table: rows, Clock: elect.SystemClock{}, Names: []string{"job"}, ID: id, Promise: table.Promise{Lease: 10 * time.Second}}
+				return elect.Candidate{Table: rows, Clock: elect.SystemClock{}, Names: []string{"job"}, ID: id, LeaseRecord: table.LeaseRecord{Lease: 10 * time.Second}}
 			}
 			x := &execution{competitor: competitor{common: &common{}, name: "job", id: "me", quiet: true}, lease: 10 * time.Second, try: try}
 			x.once, x.rival = once{named: "1"}, candidate("me")

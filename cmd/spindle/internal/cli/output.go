@@ -126,8 +126,8 @@ func jsonOf(l table.Listing) lockJSON {
 		heartbeat, age := l.Heartbeat.UTC(), seconds(l.Heartbeat, l.At)
 		j.Heartbeat, j.AgeSeconds = &heartbeat, &age
 	}
-	if l.Promise != nil {
-		j.Value, j.LeaseSeconds = l.Promise.Value, l.Promise.Lease.Seconds()
+	if l.LeaseRecord != nil {
+		j.Value, j.LeaseSeconds = l.LeaseRecord.Value, l.LeaseRecord.Lease.Seconds()
 	}
 	if l.Unreadable != nil {
 		j.Problem = l.Unreadable.Error()

@@ -127,8 +127,8 @@ const (
 // consequences describes a lock, and says what follows from its release.
 func consequences(l table.Listing) string {
 	third := "a third of its lease"
-	if l.Promise != nil {
-		third = short(l.Promise.Lease / 3)
+	if l.LeaseRecord != nil {
+		third = short(l.LeaseRecord.Lease / 3)
 	}
 	free, fenced := "the lock is free, and another candidate may take it at once", "fenced writes under this token fail from then on"
 	if l.IsPart() {

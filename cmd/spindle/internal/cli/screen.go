@@ -147,8 +147,8 @@ func lockRow(l table.Listing) watch.Row {
 	if l.State() == table.Released {
 		r.Token = 0 // it is no term's
 	}
-	if l.Promise != nil {
-		r.Value, r.Lease = show(l.Promise.Value), l.Promise.Lease
+	if l.LeaseRecord != nil {
+		r.Value, r.Lease = show(l.LeaseRecord.Value), l.LeaseRecord.Lease
 		r.Left = r.Lease - l.At.Sub(l.Heartbeat)
 		r.Ends = short(max(r.Left, -r.Left))
 	}

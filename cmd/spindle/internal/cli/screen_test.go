@@ -37,7 +37,7 @@ func TestTheScreenLooksUpFewLocksThatEnded(t *testing.T) {
 			require.NoError(t, err)
 			tokens[name], err = s.on.Claim(t.Context(), "web-1", seen...)
 			require.NoError(t, err)
-			require.NoError(t, s.on.Confirm(t.Context(), tokens[name], table.Promise{Lease: time.Hour}, name))
+			require.NoError(t, s.on.Confirm(t.Context(), tokens[name], table.LeaseRecord{Lease: time.Hour}, name))
 		}
 		read := func() (rows int, texts []string, reads int) {
 			before := store.reads

@@ -61,7 +61,7 @@ func TestNothingIsCutIfThatIsAskedFor(t *testing.T) {
 
 func TestAWideListHasOneLineForEachLock(t *testing.T) {
 	l := held("nightly", "web-1", at(100), at(102), 10*time.Second)
-	l.Promise.Value = "http://web-1"
+	l.LeaseRecord.Value = "http://web-1"
 	l.Done.Key, l.Done.At, l.Done.By = "42", at(90), "web-2"
 	lines := (&sheet{columns: wideColumns, whole: true, wide: true}).lines(&paper{width: 80}, []entry{lockEntry(l)})
 	assert.Len(t, lines, 2)

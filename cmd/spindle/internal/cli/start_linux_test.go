@@ -29,7 +29,7 @@ func competitorFor(name string) competitor {
 }
 
 func candidateOn(store table.Store, c competitor, lease time.Duration) elect.Candidate {
-	return elect.Candidate{Table: table.Table{Store: store}, Clock: elect.SystemClock{}, Names: []string{c.name}, ID: c.id, Promise: table.Promise{Lease: lease}}
+	return elect.Candidate{Table: table.Table{Store: store}, Clock: elect.SystemClock{}, Names: []string{c.name}, ID: c.id, LeaseRecord: table.LeaseRecord{Lease: lease}}
 }
 
 // runs runs exec with a program, and with the signals that come once the program has written a file.

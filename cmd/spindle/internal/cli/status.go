@@ -212,13 +212,13 @@ func standing(l table.Listing) string {
 		if l.Leaving() {
 			s += ", who is leaving: it will be released once the work has ended"
 		}
-		s += fmt.Sprintf("\n  token %v, for %s; last heartbeat %s, lease %v", token, short(l.At.Sub(l.Since())), age, l.Promise.Lease)
-		if l.Promise.Value != "" {
-			s += "\n  value " + show(l.Promise.Value)
+		s += fmt.Sprintf("\n  token %v, for %s; last heartbeat %s, lease %v", token, short(l.At.Sub(l.Since())), age, l.LeaseRecord.Lease)
+		if l.LeaseRecord.Value != "" {
+			s += "\n  value " + show(l.LeaseRecord.Value)
 		}
 		return s + with(l)
 	case table.Expired:
-		return fmt.Sprintf("%s is free: the lease of %s has expired\n  token %v; last heartbeat %s, lease %v", name, show(l.Holder()), token, age, l.Promise.Lease) + with(l)
+		return fmt.Sprintf("%s is free: the lease of %s has expired\n  token %v; last heartbeat %s, lease %v", name, show(l.Holder()), token, age, l.LeaseRecord.Lease) + with(l)
 	case table.Released:
 		if l.Member.Name != "" {
 			// Its slot may have had other terms since.

@@ -14,7 +14,7 @@ func at(s float64) time.Time { return time.Unix(0, 0).Add(time.Duration(s * floa
 
 func held(name, holder string, token, heartbeat time.Time, lease time.Duration) table.Listing {
 	return table.Listing{Observation: table.Observation{Name: name, At: heartbeat, Exists: true, Heartbeat: heartbeat,
-		Token: table.TokenAt(token), Writer: holder, Promise: &table.Promise{Lease: lease}}}
+		Token: table.TokenAt(token), Writer: holder, LeaseRecord: &table.LeaseRecord{Lease: lease}}}
 }
 
 // A row has what ls shows, as of the read.

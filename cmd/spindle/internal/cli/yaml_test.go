@@ -18,7 +18,7 @@ import (
 func TestYAMLMeansWhatTheJSONMeans(t *testing.T) {
 	for _, name := range []string{"nightly", "yes", "0o7", "1e3", "", " a: b #c", "- x", "2026-11-23", "a\nb\t'\"\\", "\x1b[31m\u202e\u0085\u2028\x7f", "夜間🚀", "\U000e0041", "!!int", "&a *b", "~"} {
 		l := table.Listing{Observation: table.Observation{Name: name, At: at(103), Exists: true, Token: 5, Heartbeat: at(102), Writer: name}}
-		l.Promise = &table.Promise{Lease: time.Second, Value: name}
+		l.LeaseRecord = &table.LeaseRecord{Lease: time.Second, Value: name}
 		var want, got any
 		var text, document bytes.Buffer
 		require.NoError(t, printJSON(&text, jsonOf(l)))

@@ -228,4 +228,4 @@ func (r *runner) do(a action) event {
 
 func (r *runner) name() string { return r.Candidate.Names[0] }
 
-func (r *runner) lease() time.Duration { return r.Candidate.Promise.Lease }
+func (r *runner) lease() time.Duration { return r.Candidate.LeaseRecord.Lease }

@@ -136,7 +136,7 @@ const long = time.Hour
 func newSite(t *testing.T, store table.Store, name string, change ...func(*site)) *site {
 	s := &site{t: t, Link: memtable.Link{Store: store}, signals: make(chan os.Signal, 16), began: make(chan *program, 16), done: make(chan struct{})}
 	s.candidate = elect.Candidate{Table: table.Table{Store: &s.Link}, Clock: elect.SystemClock{}, Names: []string{"job"}, ID: name,
-		Promise: table.Promise{Lease: lease}}
+		LeaseRecord: table.LeaseRecord{Lease: lease}}
 	say := func(f string, args ...any) {
 		t.Logf("%v %s: %s", time.Now().Format("15:04:05.000"), name, fmt.Sprintf(f, args...))
 	}
@@ -339,7 +339,7 @@ func TestALockThatIsLostDuringAHandoverIsNotHandedOver(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &memtable.Store{}
 			s := newSite(t, store, "a", func(s *site) {
-				s.exec.Handover, s.exec.Restart, s.candidate.Promise.Obeys, s.ignores = true, restart, true, true
+				s.exec.Handover, s.exec.Restart, s.candidate.LeaseRecord.AcceptsHandover, s.ignores = true, restart, true, true
 			}).start()
 			work := s.running()
 			require.NoError(t, table.Table{Store: store}.Ask(t.Context(), table.ByOperator, "job", s.terms[0]))
@@ -364,7 +364,7 @@ func TestALockThatIsLostDuringAHandoverIsNotHandedOver(t *testing.T) {
 func TestAHandoverLeavesTheLockToOthersAndCompetesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memtable.Store{}
-		handingOver := func(s *site) { s.exec.Handover, s.candidate.Promise.Obeys = true, true }
+		handingOver := func(s *site) { s.exec.Handover, s.candidate.LeaseRecord.AcceptsHandover = true, true }
 		a := newSite(t, store, "a", handingOver).start()
 		first := a.running()
 		b := newSite(t, store, "b", handingOver).start()

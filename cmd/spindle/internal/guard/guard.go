@@ -80,7 +80,7 @@ type message struct {
 	err     error
 }
 
-func (g *Guard) lease() time.Duration { return g.Candidate.Promise.Lease }
+func (g *Guard) lease() time.Duration { return g.Candidate.LeaseRecord.Lease }
 
 // confirmation is how long the lock is held before the service is activated, after a takeover from a dead
 // holder. The dead holder's machine has nearly as long for its deactivation.

@@ -93,7 +93,7 @@ func (w *world) start(name string, change ...func(*Guard)) *site {
 	}
 	g := &Guard{
 		Candidate: elect.Candidate{Table: table.Table{Store: &s.Link}, Clock: elect.SystemClock{}, Names: []string{"lock"}, ID: name,
-			Promise: table.Promise{Lease: lease}},
+			LeaseRecord: table.LeaseRecord{Lease: lease}},
 		Service: s, Renew: renew, Confirm: 2, Unhealthy: 1, Activation: time.Minute,
 		Say: say, Warn: say,
 		Seen: func(elect.Step) {},
@@ -242,7 +242,7 @@ func (w *world) idle(a, b string) time.Duration {
 }
 
 func TestAMachineThatHandsOverStaysActiveUntilTheOthersKnow(t *testing.T) {
-	handingOver := func(g *Guard) { g.Handover, g.Candidate.Promise.Obeys = true, true }
+	handingOver := func(g *Guard) { g.Handover, g.Candidate.LeaseRecord.AcceptsHandover = true, true }
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.start("a", handingOver)
 		w.until("a")
@@ -271,7 +271,7 @@ func TestAMachineThatHandsOverStaysActiveUntilTheOthersKnow(t *testing.T) {
 
 // There is no way back from an announcement: a machine that may not activate yet makes none.
 func TestAMachineThatIsAskedWhileItWaitsHandsOverOnceItIsActive(t *testing.T) {
-	handingOver := func(g *Guard) { g.Handover, g.Candidate.Promise.Obeys, g.Confirm = true, true, 10 }
+	handingOver := func(g *Guard) { g.Handover, g.Candidate.LeaseRecord.AcceptsHandover, g.Confirm = true, true, 10 }
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.start("a", handingOver)
 		w.until("a")

@@ -19,7 +19,7 @@ type environment struct {
 	command            action
 	runs               bool // the command
 	maybeActive        bool // the service
-	obeys              bool // requests, in this term
+	accepts            bool // requests, in this term
 	stopped, ended     bool
 	terms              int
 }
@@ -35,7 +35,7 @@ func (v *environment) next() (all []event) {
 	add(v.competes && v.withdrew, withdrawn)
 	add(v.waits, confirmed)
 	add(v.lock != none, lockLost, unhealthy)
-	add(v.lock != none && v.obeys, handedOver)
+	add(v.lock != none && v.accepts, handedOver)
 	add(v.runs && v.command == activate, activated, notActivated)
 	add(v.runs && v.command == deactivate, deactivated, notDeactivated)
 	add(!v.stopped, stopAsked)
@@ -59,7 +59,7 @@ func (v *environment) happens(e event) {
 	case lockLost:
 		v.leaves()
 	case handedOver:
-		v.obeys = false
+		v.accepts = false
 	case stopAsked:
 		v.stopped = true
 	case activated, notActivated, deactivated, notDeactivated:
@@ -74,13 +74,13 @@ func (v *environment) happens(e event) {
 	v.holds(!v.ended || !v.maybeActive && v.lock == none && !v.competes && !v.runs, "nothing is left when guard ends")
 }
 
-func (v *environment) leaves() { v.lock, v.waits, v.obeys = none, false, false }
+func (v *environment) leaves() { v.lock, v.waits, v.accepts = none, false, false }
 
 func (v *environment) does(a action) {
 	switch a {
 	case activate:
 		v.holds(v.lock == settled && !v.stopped && !v.maybeActive, "an inactive service is activated under a settled lock, before a stop")
-		v.command, v.runs, v.maybeActive, v.obeys = a, true, true, true
+		v.command, v.runs, v.maybeActive, v.accepts = a, true, true, true
 	case deactivate:
 		v.holds(!v.runs || v.command == activate, "one deactivation runs at a time")
 		v.command, v.runs = a, true

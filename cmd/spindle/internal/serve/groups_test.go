@@ -21,9 +21,9 @@ type groupRows struct {
 	at   time.Time
 }
 
-func (g groupRows) held(name, writer, promise string, since, heartbeat time.Time) []table.Row {
+func (g groupRows) held(name, writer, record string, since, heartbeat time.Time) []table.Row {
 	return []table.Row{{Name: name, Heartbeat: heartbeat, Token: since, Writer: writer},
-		{Name: table.LeaseKey(name, table.TokenAt(since)), Heartbeat: heartbeat, Token: since, Writer: promise}}
+		{Name: table.LeaseKey(name, table.TokenAt(since)), Heartbeat: heartbeat, Token: since, Writer: record}}
 }
 
 // member is a member with a lease of 10 s that has been silent for a while, and the key that its partitions name.

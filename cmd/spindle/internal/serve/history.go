@@ -174,7 +174,7 @@ func (k *lock) begin(t term, first bool) int {
 // judge counts the times at which two thirds of the lease had passed without a heartbeat. Partitions have none of
 // their own.
 func (k *lock) judge(l table.Listing) {
-	late := l.Promise != nil && l.Member == (table.Hold{}) && !l.Heartbeat.IsZero() && l.At.Sub(l.Heartbeat) >= l.Promise.Lease*2/3
+	late := l.LeaseRecord != nil && l.Member == (table.LeaseRef{}) && !l.Heartbeat.IsZero() && l.At.Sub(l.Heartbeat) >= l.LeaseRecord.Lease*2/3
 	if late && !k.late {
 		k.jeopardies++
 	}

@@ -28,7 +28,7 @@ type scene struct {
 // holds lets a holder claim the lock at a time.
 func (s *scene) holds(id string, since float64) {
 	s.row = table.Listing{Observation: table.Observation{Exists: true, Token: table.TokenAt(at(since)), Writer: id,
-		Heartbeat: at(since + 0.01), Promise: &table.Promise{Lease: lease, ID: id}}}
+		Heartbeat: at(since + 0.01), LeaseRecord: &table.LeaseRecord{Lease: lease, ID: id}}}
 }
 
 func (s *scene) beats(seconds float64) { s.row.Heartbeat = at(seconds) }
@@ -87,7 +87,7 @@ func TestTheTableTellsWhyATermEnded(t *testing.T) {
 			s.releases(4)
 			s.look(4.5)
 			s.holds("b", 5)
-			s.row.Heartbeat, s.row.Promise = at(5), nil
+			s.row.Heartbeat, s.row.LeaseRecord = at(5), nil
 			s.look(5.5)
 		}, []string{"a 0-4 released"}},
 		"a term between two looks": {func(s *scene) { s.releases(4); s.look(4.5); s.releases(5.2); s.look(5.5) },

@@ -44,9 +44,9 @@ func (r *rows) Read(ctx context.Context, _ string, _ table.Bound, _ table.Keys) 
 
 // held is the rows of a lock.
 func held(name, id, value string, since, heartbeat time.Time) []table.Row {
-	promise, _ := json.Marshal(map[string]string{"lease": lease.String(), "id": id, "value": value})
+	record, _ := json.Marshal(map[string]string{"lease": lease.String(), "id": id, "value": value})
 	return []table.Row{{Name: name, Heartbeat: heartbeat, Token: since, Writer: id},
-		{Name: table.LeaseKey(name, table.TokenAt(since)), Heartbeat: heartbeat, Token: since, Writer: string(promise)}}
+		{Name: table.LeaseKey(name, table.TokenAt(since)), Heartbeat: heartbeat, Token: since, Writer: string(record)}}
 }
 
 func serverOn(r *rows) *Server {

@@ -192,7 +192,7 @@ func (all *series) ofLock(name string, k *lock, counted bool) {
 	all.count(descJeopardies, k.jeopardies, name)
 	if k.IsHeld() || k.State() == table.Expired {
 		all.add(descAge, k.At.Sub(k.Heartbeat).Seconds(), name)
-		all.add(descLease, k.Promise.Lease.Seconds(), name)
+		all.add(descLease, k.LeaseRecord.Lease.Seconds(), name)
 		all.add(descToken, float64(k.Token), name)
 	}
 }

@@ -50,7 +50,7 @@ func newDesk(t *testing.T, c Config) *desk {
 
 func (d *desk) table() table.Table { return table.Table{Store: d.store} }
 
-func (d *desk) holds(name string, p table.Promise) table.Token {
+func (d *desk) holds(name string, p table.LeaseRecord) table.Token {
 	seen, err := d.table().Observe(d.Context(), name)
 	require.NoError(d, err)
 	token, err := d.table().Claim(d.Context(), "me", seen...)
@@ -105,7 +105,7 @@ func TestALockThatIsExpectedAlwaysHasItsSeries(t *testing.T) {
 				assert.Equal(t, `{lock="nightly"} 1`, d.series("spindle_lock_expected"))
 			}
 			said("nightly free", "0", "free")
-			token := d.holds("nightly", table.Promise{})
+			token := d.holds("nightly", table.LeaseRecord{})
 			said("nightly held", "1", "held")
 			d.releases("nightly", token)
 			said("nightly released", "0", "released")
@@ -120,7 +120,7 @@ func TestALockThatIsExpectedAlwaysHasItsSeries(t *testing.T) {
 			said("nightly free", "0", "free")
 			time.Sleep(48 * time.Hour)
 			said("nightly free", "0", "free")
-			d.holds("nightly", table.Promise{})
+			d.holds("nightly", table.LeaseRecord{})
 			said("nightly held", "1", "held")
 		}
 	})
@@ -133,10 +133,10 @@ func TestReleasedLocksAreLeftOut(t *testing.T) {
 		d := newDesk(t, Config{})
 		for i := range 1000 {
 			name := fmt.Sprint("order-", i)
-			d.releases(name, d.holds(name, table.Promise{}))
+			d.releases(name, d.holds(name, table.LeaseRecord{}))
 		}
-		d.holds("held", table.Promise{Kind: table.Elector})
-		leader, mutex := d.holds("leader", table.Promise{Kind: table.Elector}), d.holds("mutex", table.Promise{Kind: table.Mutex})
+		d.holds("held", table.LeaseRecord{Kind: table.Elector})
+		leader, mutex := d.holds("leader", table.LeaseRecord{Kind: table.Elector}), d.holds("mutex", table.LeaseRecord{Kind: table.Mutex})
 		assert.Equal(t, "held held, leader held, mutex held", d.look())
 		assert.LessOrEqual(t, d.reads.rows, 6)
 		assert.Equal(t, "{kind=\"elector\",lock=\"held\"} 1\n{kind=\"elector\",lock=\"leader\"} 1\n{kind=\"mutex\",lock=\"mutex\"} 1",
@@ -155,7 +155,7 @@ func TestReleasedLocksAreLeftOut(t *testing.T) {
 		assert.Equal(t, "held held, leader released", d.look())
 		time.Sleep(2 * time.Second)
 		assert.Equal(t, "held held", d.look())
-		d.holds("leader", table.Promise{Kind: table.Elector})
+		d.holds("leader", table.LeaseRecord{Kind: table.Elector})
 		assert.Equal(t, "held held, leader held", d.look())
 		assert.Equal(t, 1, d.history.locks["leader"].changes, "its terms were not forgotten")
 		assert.Len(t, d.history.locks["leader"].terms, 2)
@@ -172,8 +172,8 @@ func TestReleasedLocksAreLeftOut(t *testing.T) {
 func TestReleasedLocksAreShownToWhoAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t, Config{Released: true})
-		d.releases("order", d.holds("order", table.Promise{}))
-		d.releases("pay", d.holds("pay", table.Promise{}))
+		d.releases("order", d.holds("order", table.LeaseRecord{}))
+		d.releases("pay", d.holds("pay", table.LeaseRecord{}))
 		assert.Equal(t, "order released, pay released", d.look())
 		assert.Equal(t, "{lock=\"order\"} 0\n{lock=\"pay\"} 0", d.series("spindle_lock_held"))
 		assert.Contains(t, d.series("spindle_table_locks"), `{state="released"} 2`)
@@ -184,7 +184,7 @@ func TestReleasedLocksAreShownToWhoAsks(t *testing.T) {
 func TestLocksThatAreExcludedAreNowhere(t *testing.T) {
 	d := newDesk(t, Config{Expect: []string{"order-leader"}, Exclude: func(name string) bool { return strings.HasPrefix(name, "order-") }})
 	for _, name := range []string{"order-1", "order-2", "order-leader", "nightly"} {
-		d.holds(name, table.Promise{})
+		d.holds(name, table.LeaseRecord{})
 	}
 	assert.Equal(t, "nightly held, order-leader held", d.look())
 	assert.Equal(t, "{lock=\"nightly\"} 1\n{lock=\"order-leader\"} 1", d.series("spindle_lock_held"))
@@ -196,8 +196,8 @@ func TestLocksThatAreExcludedAreNowhere(t *testing.T) {
 func TestAPageIsToldOfLocksThatComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t, Config{})
-		d.holds("held", table.Promise{})
-		token := d.holds("mutex", table.Promise{Kind: table.Mutex})
+		d.holds("held", table.LeaseRecord{})
+		token := d.holds("mutex", table.LeaseRecord{Kind: table.Mutex})
 		change := func() lookFrame {
 			names := d.names()
 			found, at, err := d.Locks.ListWith(t.Context(), "", false, names...)
@@ -213,7 +213,7 @@ func TestAPageIsToldOfLocksThatComeAndGo(t *testing.T) {
 		assert.Equal(t, []int{id}, gone.Forgotten)
 		assert.Empty(t, gone.Locks)
 		assert.Empty(t, change().Forgotten, "it is said once")
-		d.holds("mutex", table.Promise{Kind: table.Mutex})
+		d.holds("mutex", table.LeaseRecord{Kind: table.Mutex})
 		back := change()
 		require.Len(t, back.Locks, 1)
 		assert.Equal(t, []any{id, "held", true, 2}, []any{back.Locks[0].ID, back.Locks[0].State, back.Locks[0].All, len(back.Locks[0].Terms)})
@@ -277,8 +277,8 @@ func TestMetricsSayHowOldTheyAre(t *testing.T) {
 // The format lets a label have control characters, and whoever looks at metrics on a terminal would be at their mercy.
 func TestLabelsAreHarmlessOnATerminal(t *testing.T) {
 	d := newDesk(t, Config{Show: func(text string) string { return strings.ReplaceAll(text, "\x1b", `\x1b`) }})
-	d.holds("a\x1b[2J", table.Promise{ID: "me\x1b", Kind: "k\x1b"})
-	d.holds("g\x1b/member/0001", table.Promise{Plan: "p"})
+	d.holds("a\x1b[2J", table.LeaseRecord{ID: "me\x1b", Kind: "k\x1b"})
+	d.holds("g\x1b/member/0001", table.LeaseRecord{ListDigest: "p"})
 	d.look()
 	text := d.series("")
 	assert.NotContains(t, text, "\x1b")

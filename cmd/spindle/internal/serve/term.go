@@ -57,7 +57,7 @@ func (t *term) goesOn(l table.Listing) bool {
 	case table.Leaving:
 		t.leaving = true
 	case table.Expired:
-		t.to, t.end = l.Heartbeat.Add(l.Promise.Lease), expired
+		t.to, t.end = l.Heartbeat.Add(l.LeaseRecord.Lease), expired
 	}
 	return t.to != was.to || t.end != was.end || t.holder != was.holder
 }
@@ -72,12 +72,12 @@ func (t *term) ends(was, l table.Listing) {
 	switch {
 	case !l.Exists:
 		t.to, t.end = l.At, deleted
-	case was.Promise == nil:
+	case was.LeaseRecord == nil:
 		t.end = released
-	case !t.to.Before(was.Heartbeat.Add(was.Promise.Lease)):
+	case !t.to.Before(was.Heartbeat.Add(was.LeaseRecord.Lease)):
 		// Heartbeats that no look saw may have extended it.
-		if t.end = unseen; l.At.Sub(was.At) < was.Promise.Lease/2 {
-			t.to, t.end = was.Heartbeat.Add(was.Promise.Lease), expired
+		if t.end = unseen; l.At.Sub(was.At) < was.LeaseRecord.Lease/2 {
+			t.to, t.end = was.Heartbeat.Add(was.LeaseRecord.Lease), expired
 		}
 	case t.leaving:
 		t.end = handedOver

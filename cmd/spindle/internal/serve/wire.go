@@ -103,8 +103,8 @@ func (k *lock) wire(tail int) lockWire {
 	if part, _ := table.PartOf(k.Name); k.IsPart() {
 		w.Group, w.Member = part.Group, k.Member.Name
 	}
-	if k.Promise != nil {
-		w.Lease, w.Value = k.Promise.Lease.Milliseconds(), k.Promise.Value
+	if k.LeaseRecord != nil {
+		w.Lease, w.Value = k.LeaseRecord.Lease.Milliseconds(), k.LeaseRecord.Value
 	}
 	for _, t := range k.terms[len(k.terms)-tail:] {
 		w.Terms = append(w.Terms, t.wire())

@@ -305,7 +305,7 @@ class Row {
     this.name = element("bdi", "main");
     this.missing = element("span", "missing");
     this.waiting = element("span", "waiting");
-    this.value = element("bdi", "promised");
+    this.value = element("bdi", "published");
     this.done = element("span", "done");
     this.ago = element("span", "");
     this.swatch = element("i", "swatch");

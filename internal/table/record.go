@@ -20,8 +20,8 @@ const MaxID = 1 << 10
 // 20,000 partitions each.
 const MaxWriter = 2_500_000
 
-// MaxDeference is that of the lowest priority.
-const MaxDeference = 9
+// MaxRank is that of the lowest priority.
+const MaxRank = 9
 
 // MaxWeight is the largest weight of a member of a group.
 const MaxWeight = 1000
@@ -29,8 +29,8 @@ const MaxWeight = 1000
 // MaxKeep is how long the share of a member that is gone is remembered at most.
 const MaxKeep = 7 * 24 * time.Hour
 
-// Promise is what a holder wrote into its lease row when its term began. It never changes.
-type Promise struct {
+// LeaseRecord is what a holder wrote into its lease row when its term began. It never changes.
+type LeaseRecord struct {
 	Lease time.Duration // the holder stops by itself when no heartbeat was acknowledged for this long
 	ID    string        // the holder's; "": it is in the lock row
 	Value string        // what the holder published
@@ -39,13 +39,13 @@ type Promise struct {
 	Kind  LockKind      // what the lock is for; "": not said
 	Free  bool          // there is no holder: the row is a free row, and the lease is the last holder's
 
-	Obeys     bool // the holder looks for requests to hand the lock over
-	Deference int  // how far its priority is below the highest, which is 0
+	AcceptsHandover bool // the holder looks for requests to hand the lock over
+	Rank            int  // how far its priority is below the highest, which is 0
 
 	// Of a member of a group: the digest of its list of partitions, since when it is there, if that is before its token,
 	// its weight beside others', 0 for 1, whether it is assigned one partition at most, as it could do nothing the last
 	// time, and for how long its share is remembered once it is gone.
-	Plan   string
+	ListDigest   string
 	Since  Token
 	Weight int
 	Trial  bool
@@ -57,29 +57,29 @@ type Promise struct {
 	With string
 }
 
-type promiseJSON struct {
-	V         int      `json:"v,omitempty"` // its format
-	Lease     string   `json:"lease,omitempty"`
-	ID        string   `json:"id,omitempty"`
-	Value     string   `json:"value,omitempty"`
-	Slots     int      `json:"slots,omitempty"`
-	Kind      LockKind `json:"kind,omitempty"`
-	Obeys     bool     `json:"obeys,omitempty"`
-	Deference int      `json:"deference,omitempty"`
-	Plan      string   `json:"plan,omitempty"`
-	Since     Token    `json:"since,omitempty"`
-	Weight    int      `json:"weight,omitempty"`
-	Trial     bool     `json:"trial,omitempty"`
-	Keep      string   `json:"keep,omitempty"`
-	With      string   `json:"with,omitempty"`
-	For       string   `json:"for,omitempty"`
-	Nonce     string   `json:"nonce,omitempty"`
-	Free      bool     `json:"free,omitempty"`
+type leaseRecordJSON struct {
+	V               int      `json:"v,omitempty"` // its format
+	Lease           string   `json:"lease,omitempty"`
+	ID              string   `json:"id,omitempty"`
+	Value           string   `json:"value,omitempty"`
+	Slots           int      `json:"slots,omitempty"`
+	Kind            LockKind `json:"kind,omitempty"`
+	AcceptsHandover bool     `json:"obeys,omitempty"`
+	Rank            int      `json:"deference,omitempty"`
+	ListDigest            string   `json:"plan,omitempty"`
+	Since           Token    `json:"since,omitempty"`
+	Weight          int      `json:"weight,omitempty"`
+	Trial           bool     `json:"trial,omitempty"`
+	Keep            string   `json:"keep,omitempty"`
+	With            string   `json:"with,omitempty"`
+	For             string   `json:"for,omitempty"`
+	Nonce           string   `json:"nonce,omitempty"`
+	Free            bool     `json:"free,omitempty"`
 }
 
-func (p Promise) encode() string {
-	j := promiseJSON{V: format, Lease: p.Lease.String(), ID: p.ID, Value: p.Value, Slots: p.Slots, Kind: p.Kind, Obeys: p.Obeys, Deference: p.Deference,
-		Plan: p.Plan, Since: p.Since, Weight: p.Weight, Trial: p.Trial, With: p.With, Nonce: p.Nonce, Free: p.Free}
+func (p LeaseRecord) encode() string {
+	j := leaseRecordJSON{V: format, Lease: p.Lease.String(), ID: p.ID, Value: p.Value, Slots: p.Slots, Kind: p.Kind, AcceptsHandover: p.AcceptsHandover, Rank: p.Rank,
+		ListDigest: p.ListDigest, Since: p.Since, Weight: p.Weight, Trial: p.Trial, With: p.With, Nonce: p.Nonce, Free: p.Free}
 	if p.Keep > 0 {
 		j.Keep = p.Keep.String()
 	}
@@ -90,42 +90,42 @@ func (p Promise) encode() string {
 	return string(b)
 }
 
-// Size is how many bytes the promise has in the table. JSON writes some characters as six.
-func (p Promise) Size() int { return len(p.encode()) }
+// Size is how many bytes the lease record has in the table. JSON writes some characters as six.
+func (p LeaseRecord) Size() int { return len(p.encode()) }
 
-// decodePromise refuses what it can't read: a guess that is too short would make two holders.
-func decodePromise(key, s string) (Promise, error) {
-	p, err := parsePromise(key, s)
+// decodeLeaseRecord refuses what it can't read: a guess that is too short would make two holders.
+func decodeLeaseRecord(key, s string) (LeaseRecord, error) {
+	p, err := parseLeaseRecord(key, s)
 	switch {
 	case errors.Is(err, ErrNewer):
-		return Promise{}, err
+		return LeaseRecord{}, err
 	case err != nil:
-		return Promise{}, fmt.Errorf("lease row %q: %w: how long its holder may act is not known, so the lock stays taken: stop the holder, then delete the row", key, err)
+		return LeaseRecord{}, fmt.Errorf("lease row %q: %w: how long its holder may act is not known, so the lock stays taken: stop the holder, then delete the row", key, err)
 	}
 	return p, nil
 }
 
-func parsePromise(key, s string) (Promise, error) {
-	var j promiseJSON
+func parseLeaseRecord(key, s string) (LeaseRecord, error) {
+	var j leaseRecordJSON
 	err := json.Unmarshal([]byte(s), &j) // what a newer version wrote may have other types
 	if newer := known(key, j.V); newer != nil {
-		return Promise{}, newer
+		return LeaseRecord{}, newer
 	}
 	if err != nil {
-		return Promise{}, fmt.Errorf("promise %q is not JSON such as {\"lease\":\"10s\"}: %w", s, err)
+		return LeaseRecord{}, fmt.Errorf("lease record %q is not JSON such as {\"lease\":\"10s\"}: %w", s, err)
 	}
 	what, given := "lease", j.Lease
 	if j.With != "" && j.Lease == "" {
 		what, given = "for", j.For
 		if _, ok := MemberOf(j.With); !ok {
-			return Promise{}, fmt.Errorf("promise %q is with %q where the lease row of a member was expected", s, j.With)
+			return LeaseRecord{}, fmt.Errorf("lease record %q is with %q where the lease row of a member was expected", s, j.With)
 		}
 	}
 	lease, err := time.ParseDuration(given)
 	if err != nil || lease <= 0 || lease > MaxLease {
-		return Promise{}, fmt.Errorf("promise %q has %s %q where a duration of at most %v was expected", s, what, given, MaxLease)
+		return LeaseRecord{}, fmt.Errorf("lease record %q has %s %q where a duration of at most %v was expected", s, what, given, MaxLease)
 	}
-	p := Promise{Lease: lease, ID: j.ID, Value: j.Value, Slots: j.Slots, Kind: j.Kind, Obeys: j.Obeys, Deference: min(max(j.Deference, 0), MaxDeference), Plan: j.Plan, Since: j.Since,
+	p := LeaseRecord{Lease: lease, ID: j.ID, Value: j.Value, Slots: j.Slots, Kind: j.Kind, AcceptsHandover: j.AcceptsHandover, Rank: min(max(j.Rank, 0), MaxRank), ListDigest: j.ListDigest, Since: j.Since,
 		Weight: min(max(j.Weight, 0), MaxWeight), Trial: j.Trial, Nonce: j.Nonce, Free: j.Free}
 	if keep, err := time.ParseDuration(j.Keep); err == nil && keep > 0 { // what says nothing of this is no reason to refuse the rest
 		p.Keep = min(keep, MaxKeep)
