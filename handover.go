@@ -139,9 +139,9 @@ func (e *elector) leave(ctx context.Context, t *elect.Term, x *exit, stop chan<-
 	x.why = ErrSteppedDown
 	if ctx.Err() != nil {
 		x.why = fmt.Errorf("%w: %w", ErrStopped, context.Cause(ctx))
-		t.Tell(context.Cause(ctx))
+		t.CancelWork(context.Cause(ctx))
 	} else {
-		t.Tell(ErrSteppedDown)
+		t.CancelWork(ErrSteppedDown)
 	}
 	x.since = e.config.Clock.Now()
 	close(x.told)

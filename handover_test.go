@@ -335,7 +335,7 @@ func TestAPreferredCandidateGetsTheLock(t *testing.T) {
 }
 
 // Priorities cost a fiftieth of a lease after a crash, at most.
-func TestAPriorityIsAHeadStart(t *testing.T) {
+func TestAPriorityDelaysLowerOnes(t *testing.T) {
 	won := map[string]int{}
 	for range 20 {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
@@ -371,7 +371,7 @@ func TestAPriorityIsAHeadStart(t *testing.T) {
 }
 
 // A preferred candidate that can look and ask, and not hold the lock, would keep it free for good.
-func TestAPreferenceThatLeadsToNothingIsHeededEverMoreSeldom(t *testing.T) {
+func TestAPreferenceThatLeadsToNothingIsAcceptedEverMoreSeldom(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a", spindle.WithHandover(), spindle.WithPriority(1))
 		c := b.Machine("c", spindle.WithHandover())
@@ -416,7 +416,7 @@ func TestHandoversLeaveNothingBehind(t *testing.T) {
 }
 
 // The same with two that take turns: who is preferred can claim, and not confirm.
-func TestAPreferenceThatLeadsToNothingIsHeededEverMoreSeldomByEach(t *testing.T) {
+func TestAPreferenceThatLeadsToNothingIsAcceptedEverMoreSeldomByEach(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		others := []*fleet.Machine{b.Start("a", spindle.WithHandover(), spindle.WithPriority(1)), b.Start("d", spindle.WithHandover(), spindle.WithPriority(1))}
 		c := b.Machine("c", spindle.WithHandover())

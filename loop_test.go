@@ -58,7 +58,7 @@ func TestAConfirmationThatKeepsFailingIsToldAndTakenSlowly(t *testing.T) {
 		a.Link.Refuse(fleet.Refusing("confirm", denied))
 		b.Run(a)
 		time.Sleep(10 * time.Minute)
-		assert.InDelta(t, 30, a.Link.Counts()["claim"], 3, "in sixty leases: one to find out, and one to rest")
+		assert.InDelta(t, 30, a.Link.Counts()["claim"], 3, "in sixty leases: one to find out, and one to cool down")
 		assert.Equal(t, 1, strings.Count(log.String(), "no permission to insert"))
 		b.End(a)
 	})

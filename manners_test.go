@@ -120,8 +120,8 @@ func TestNobodyIsElectedPastItsDeadline(t *testing.T) {
 	})
 }
 
-// What an operator asked for says nothing about those of higher priority: they are heeded as before.
-func TestAPreferenceIsHeededAfterAnOperatorsRequest(t *testing.T) {
+// What an operator asked for says nothing about those of higher priority: they are accepted as before.
+func TestAPreferenceIsAcceptedAfterAnOperatorsRequest(t *testing.T) {
 	for range 5 {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 			a := b.Start("a", spindle.WithHandover(), spindle.WithPriority(1))
@@ -228,7 +228,7 @@ func TestACandidateThatCanNotConfirmDoesNotAsk(t *testing.T) {
 			return errors.New("no space")
 		})
 		b.Run(c)
-		time.Sleep(time.Minute) // it looks, claims and rests, again and again
+		time.Sleep(time.Minute) // it looks, claims and cools down, again and again
 		a := b.Start("a", spindle.WithHandover(), spindle.WithPriority(1))
 		b.Until(3*fleet.Lease, a.Has)
 		c.Link.Counts()
@@ -240,7 +240,7 @@ func TestACandidateThatCanNotConfirmDoesNotAsk(t *testing.T) {
 		c.Link.Counts()
 		time.Sleep(24 * time.Hour)
 		asked := c.Link.Counts()["ask"]
-		assert.GreaterOrEqual(t, asked, 20, "once in a term, and a is deaf for up to an hour")
+		assert.GreaterOrEqual(t, asked, 20, "once in a term, and a ignores them for up to an hour")
 		assert.LessOrEqual(t, asked, 60)
 		b.End(a, c)
 	})

@@ -129,7 +129,7 @@ func WithHandover() Option {
 	return func(c *options.Config) { c.Handover = true }
 }
 
-// WithPriority makes this candidate give way to others of higher priority: n is from 0 to 9, the default. Give a lower
+// WithPriority makes this candidate yield to others of higher priority: n is from 0 to 9, the default. Give a lower
 // one to all candidates in a place, such as a distant region, that should lead only if there is no better candidate.
 //
 // A candidate of higher priority asks the leader to hand the lock over, which leaders with WithHandover do. It

@@ -77,7 +77,7 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 		switch {
 		case step.Err != nil:
 			e.pulse.Ail(step.Err)
-		case !step.Rests || e.view.Load().other.LeaseRecord != nil: // else it could not confirm, and nobody leads
+		case !step.CoolingDown || e.view.Load().other.LeaseRecord != nil: // else it could not confirm, and nobody leads
 			e.pulse.Beat(began)
 		}
 		switch {
@@ -88,7 +88,7 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 			return nil
 		case step.Err != nil:
 			e.problems.Note(step.Err)
-		case step.Rests: // why was said
+		case step.CoolingDown: // why was said
 		default:
 			e.problems.Clear()
 		}
@@ -98,9 +98,9 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 }
 
 // notice publishes whether another leads, and sends an event if that is a new leader, or the last one leads no more.
-func (e *elector) notice(s elect.Sight, began elect.Instant) {
+func (e *elector) notice(s elect.LockView, began elect.Instant) {
 	before, o := e.view.Load().other, s.Observation
-	if s.Free <= 0 || o.Token == e.last || !leads(o) {
+	if s.FreeIn <= 0 || o.Token == e.last || !leads(o) {
 		o = table.Observation{}
 	}
 	e.show(view{other: o, looked: began})
@@ -140,7 +140,7 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 		e.lost(t, reason)
 		x.end(reason)
 		if errors.Is(reason, ErrSuperseded) {
-			e.candidate.GaveWay(t, true, "") // who took it away wants another
+			e.candidate.Yield(t, true, "") // who took it away wants another
 		}
 		return e.outlive(x.returned)
 	}
@@ -155,7 +155,7 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	if ctx.Err() != nil {
 		return notLost(err)
 	}
-	e.candidate.GaveWay(t, err == nil, x.by)
+	e.candidate.Yield(t, err == nil, x.by)
 	return nil
 }
 

@@ -60,7 +60,7 @@ func (n tally) share(ids ...string) float64 {
 }
 
 // A machine that can win the lock and not keep it, as no heartbeat of its gets through, leaves it to others.
-func TestALeaderWhoseHeartbeatsFailGivesWay(t *testing.T) {
+func TestALeaderWhoseHeartbeatsFailYields(t *testing.T) {
 	for _, preferred := range []bool{false, true} {
 		for _, how := range memtable.Sicknesses {
 			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
@@ -82,7 +82,7 @@ func TestALeaderWhoseHeartbeatsFailGivesWay(t *testing.T) {
 }
 
 // The first heartbeats get through: until the work fills the client, or the processor.
-func TestALeaderWhoseWorkChokesItsHeartbeatsGivesWay(t *testing.T) {
+func TestALeaderWhoseWorkChokesItsHeartbeatsYields(t *testing.T) {
 	for _, opts := range [][]spindle.Option{nil, {spindle.WithReclaim()}} {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 			var choked atomic.Bool
@@ -102,7 +102,7 @@ func TestALeaderWhoseWorkChokesItsHeartbeatsGivesWay(t *testing.T) {
 	}
 }
 
-// What gives way to others does not wait for others that are not there.
+// What yields to others does not wait for others that are not there.
 func TestALoneCandidateIsElectedAgainAfterEachOutage(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a")

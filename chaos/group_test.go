@@ -109,7 +109,7 @@ func (w *worker) runMember(opts []spindle.Option) error {
 	}
 	var all []*interval
 	for i, lock := range partitionLocks(w.candidate) {
-		seen := &sight{groupMember: m, name: strconv.Itoa(i)}
+		seen := &partitionSeen{groupMember: m, name: strconv.Itoa(i)}
 		all = append(all, &interval{lock: lock, has: seen.acts})
 	}
 	w.watch(done, all...)
@@ -143,8 +143,8 @@ func (m *groupMember) partition(p group.Partition) fenced {
 		p.ReadWriteTransaction}
 }
 
-// sight is what is seen of one partition, time after time.
-type sight struct {
+// partitionSeen is what is seen of one partition, time after time.
+type partitionSeen struct {
 	*groupMember
 	name          string
 	token         spindle.Token
@@ -154,7 +154,7 @@ type sight struct {
 // acts reports whether nobody else may act on the partition: as long as the member has it, and then until its work has
 // returned. In that time the member must be there still. A witness tells, another partition that it had under the
 // same term: in between two looks at which it had this one.
-func (s *sight) acts() (bool, spindle.Token) {
+func (s *partitionSeen) acts() (bool, spindle.Token) {
 	switch has, token := s.group.Has(s.name); {
 	case has && token == s.token:
 		s.witness, s.next = s.next, s.another()
@@ -166,7 +166,7 @@ func (s *sight) acts() (bool, spindle.Token) {
 	return s.token != 0, s.token
 }
 
-func (s *sight) another() *group.Partition {
+func (s *partitionSeen) another() *group.Partition {
 	for _, p := range s.group.Held() {
 		if p.Name() != s.name {
 			return &p
@@ -175,7 +175,7 @@ func (s *sight) another() *group.Partition {
 	return nil
 }
 
-func (s *sight) lingers() bool {
+func (s *partitionSeen) lingers() bool {
 	working, _ := s.works.Load(s.name)
 	if s.witness == nil || working != s.token {
 		return false

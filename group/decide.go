@@ -10,8 +10,8 @@ import (
 // A look becomes a decision here, by pure functions: first what the look shows of each partition, then what is done about
 // it. docs/protocol.md has the table.
 
-// sight is what a look shows of one partition to this member. The zero sight is of a look that did not read it.
-type sight struct {
+// partitionView is what a look shows of one partition to this member. The zero partitionView is of a look that did not read it.
+type partitionView struct {
 	read       bool
 	later      bool          // it was left out on purpose, as much is wanted, and has its turn
 	gone       bool          // of one that is held: its lease row is not there
@@ -54,7 +54,7 @@ const (
 
 // decideEntry is the table of the decision: what is done about a partition in that state, and when the next look at it is
 // due. A wait of never, of another member, is turned into a pause by those who look.
-func decideEntry(s state, x sight, l local) (do action, next time.Duration) {
+func decideEntry(s state, x partitionView, l local) (do action, next time.Duration) {
 	switch s {
 	case free:
 		return decideFree(x, l)
@@ -73,7 +73,7 @@ func decideEntry(s state, x sight, l local) (do action, next time.Duration) {
 	return toLeave, noLook // claimed, revoking, releasing: the request, or the work, goes on
 }
 
-func decideFree(x sight, l local) (action, time.Duration) {
+func decideFree(x partitionView, l local) (action, time.Duration) {
 	switch {
 	case x.read && x.own:
 		return toDoubt, 0
@@ -95,7 +95,7 @@ func decideFree(x sight, l local) (action, time.Duration) {
 	return toClaim, noLook
 }
 
-func decideUnresolved(x sight, l local) (action, time.Duration) {
+func decideUnresolved(x partitionView, l local) (action, time.Duration) {
 	wanted := l.planned && l.mine && !l.leaving
 	switch {
 	case x.later:
@@ -136,7 +136,7 @@ type decisions struct {
 }
 
 // decide goes through the inventory. see says what the look shows of an entry.
-func decide(v *inventory, see func(*entry) sight, f facts) (d decisions) {
+func decide(v *inventory, see func(*entry) partitionView, f facts) (d decisions) {
 	d.next = noLook
 	for _, e := range v.all {
 		x, l := see(e), f.local
@@ -144,7 +144,7 @@ func decide(v *inventory, see func(*entry) sight, f facts) (d decisions) {
 		if x.read && !x.unreadable {
 			d.legible = append(d.legible, e)
 		}
-		l.room, l.backoff = f.room > 0, max(e.suspect.left(f.now), e.rest.left(f.now))
+		l.room, l.backoff = f.room > 0, max(e.suspect.left(f.now), e.earlyReturn.left(f.now))
 		do, next := decideEntry(e.state, x, l)
 		switch do {
 		case toClaim:

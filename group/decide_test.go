@@ -16,14 +16,14 @@ import (
 func TestTheTableOfTheDecision(t *testing.T) {
 	const d = 3 * time.Second
 	var (
-		now        = sight{read: true}
-		later      = sight{read: true, wait: d}
-		others     = sight{read: true, wait: never}
-		me         = sight{read: true, own: true}
-		unread     = sight{}
-		leftOut    = sight{later: true}
-		unreadable = sight{read: true, unreadable: true, wait: never}
-		all        = []sight{now, later, others, me, unread, leftOut, unreadable}
+		now        = partitionView{read: true}
+		later      = partitionView{read: true, wait: d}
+		others     = partitionView{read: true, wait: never}
+		me         = partitionView{read: true, own: true}
+		unread     = partitionView{}
+		leftOut    = partitionView{later: true}
+		unreadable = partitionView{read: true, unreadable: true, wait: never}
+		all        = []partitionView{now, later, others, me, unread, leftOut, unreadable}
 	)
 	mine := local{planned: true, mine: true, acting: true, room: true}
 	with := func(change func(*local)) local { l := mine; change(&l); return l }
@@ -36,19 +36,19 @@ func TestTheTableOfTheDecision(t *testing.T) {
 	for _, c := range []struct {
 		what  string
 		state state
-		see   []sight
+		see   []partitionView
 		local []local
 		do    action
 		next  time.Duration
 	}{
-		{"free: nobody's, mine", free, []sight{now}, []local{mine}, toClaim, noLook},
-		{"free: in a while", free, []sight{later}, []local{mine}, toLeave, d},
-		{"free: another's", free, []sight{others, leftOut}, []local{mine}, toLeave, awaited},
-		{"free: not read", free, []sight{unread}, []local{mine}, toLeave, 0},
-		{"free: can't be read", free, []sight{unreadable}, []local{mine}, toNote, awaited},
-		{"free: rows name this term, whatever the plan says", free, []sight{me}, []local{mine, notMine, noPlan, busy, over, leaving, waits}, toDoubt, 0},
-		{"free: not mine, or no plan, or can't be had now", free, []sight{now, later, others, unread, leftOut, unreadable}, []local{notMine, noPlan, busy, over, leaving}, toLeave, noLook},
-		{"free: its back-off is not over", free, []sight{now, later, others, unread, leftOut, unreadable}, []local{waits}, toLeave, d},
+		{"free: nobody's, mine", free, []partitionView{now}, []local{mine}, toClaim, noLook},
+		{"free: in a while", free, []partitionView{later}, []local{mine}, toLeave, d},
+		{"free: another's", free, []partitionView{others, leftOut}, []local{mine}, toLeave, awaited},
+		{"free: not read", free, []partitionView{unread}, []local{mine}, toLeave, 0},
+		{"free: can't be read", free, []partitionView{unreadable}, []local{mine}, toNote, awaited},
+		{"free: rows name this term, whatever the plan says", free, []partitionView{me}, []local{mine, notMine, noPlan, busy, over, leaving, waits}, toDoubt, 0},
+		{"free: not mine, or no plan, or can't be had now", free, []partitionView{now, later, others, unread, leftOut, unreadable}, []local{notMine, noPlan, busy, over, leaving}, toLeave, noLook},
+		{"free: its back-off is not over", free, []partitionView{now, later, others, unread, leftOut, unreadable}, []local{waits}, toLeave, d},
 
 		{"claimed: the request goes on", claimed, all, []local{mine, notMine, noPlan, busy, over, leaving, waits}, toLeave, noLook},
 		{"held: mine", held, all, []local{mine, busy, waits}, toLeave, noLook},
@@ -56,20 +56,20 @@ func TestTheTableOfTheDecision(t *testing.T) {
 		{"held: not mine", held, all, []local{notMine}, toRevoke, noLook},
 		{"held: not mine, and enough move already", held, all, []local{with(func(l *local) { l.mine, l.room = false, false })}, toLeave, noLook},
 		{"held: what a member that leaves has goes with it", held, all, []local{with(func(l *local) { l.mine, l.leaving = false, true })}, toLeave, noLook},
-		{"held: its lease row is gone", held, []sight{{gone: true}}, []local{mine, notMine, noPlan, over, leaving}, toLose, noLook},
+		{"held: its lease row is gone", held, []partitionView{{gone: true}}, []local{mine, notMine, noPlan, over, leaving}, toLose, noLook},
 		{"held: the term is over", held, all, []local{over, with(func(l *local) { l.acting, l.room = false, false })}, toRevoke, noLook},
 		{"revoking: until the work has returned", revoking, all, []local{mine, notMine, noPlan, over, leaving}, toLeave, noLook},
 		{"releasing: until the request has ended", releasing, all, []local{mine, notMine, noPlan, over, leaving}, toLeave, noLook},
 
-		{"unresolved: not read", unresolved, []sight{unread}, []local{mine, notMine, busy, over, leaving, waits}, toLeave, 0},
-		{"unresolved: can't be read", unresolved, []sight{unreadable}, []local{mine, notMine, leaving}, toNote, awaited},
-		{"unresolved: not this term's", unresolved, []sight{now, later, others}, []local{mine, notMine, noPlan, busy, over, leaving, waits}, toClear, 0},
-		{"unresolved: this term's and mine", unresolved, []sight{me}, []local{mine}, toClaim, noLook},
-		{"unresolved: mine, and can't be had now", unresolved, []sight{me}, []local{busy, over}, toLeave, noLook},
-		{"unresolved: its back-off is not over", unresolved, []sight{me}, []local{waits, with(func(l *local) { l.mine, l.backoff = false, d })}, toLeave, d},
-		{"unresolved: not mine", unresolved, []sight{me}, []local{notMine, leaving}, toReconcile, noLook},
-		{"unresolved: mine, and another's too", unresolved, []sight{{read: true, own: true, wait: never}}, []local{mine}, toReconcile, noLook},
-		{"unresolved: no plan", unresolved, []sight{me}, []local{noPlan}, toLeave, awaited},
+		{"unresolved: not read", unresolved, []partitionView{unread}, []local{mine, notMine, busy, over, leaving, waits}, toLeave, 0},
+		{"unresolved: can't be read", unresolved, []partitionView{unreadable}, []local{mine, notMine, leaving}, toNote, awaited},
+		{"unresolved: not this term's", unresolved, []partitionView{now, later, others}, []local{mine, notMine, noPlan, busy, over, leaving, waits}, toClear, 0},
+		{"unresolved: this term's and mine", unresolved, []partitionView{me}, []local{mine}, toClaim, noLook},
+		{"unresolved: mine, and can't be had now", unresolved, []partitionView{me}, []local{busy, over}, toLeave, noLook},
+		{"unresolved: its back-off is not over", unresolved, []partitionView{me}, []local{waits, with(func(l *local) { l.mine, l.backoff = false, d })}, toLeave, d},
+		{"unresolved: not mine", unresolved, []partitionView{me}, []local{notMine, leaving}, toReconcile, noLook},
+		{"unresolved: mine, and another's too", unresolved, []partitionView{{read: true, own: true, wait: never}}, []local{mine}, toReconcile, noLook},
+		{"unresolved: no plan", unresolved, []partitionView{me}, []local{noPlan}, toLeave, awaited},
 	} {
 		for _, x := range c.see {
 			for _, l := range c.local {
@@ -95,9 +95,9 @@ func TestADecisionIsOfAllPartitions(t *testing.T) {
 		e.mine = true
 	}
 	row := func(name string) table.Observation { return table.Observation{Name: name} }
-	see := map[string]sight{"c": {gone: true}, "d": {read: true, row: row("d")}, "e": {read: true, wait: 5 * time.Second}, "f": {read: true, wait: 2 * time.Second}}
+	see := map[string]partitionView{"c": {gone: true}, "d": {read: true, row: row("d")}, "e": {read: true, wait: 5 * time.Second}, "f": {read: true, wait: 2 * time.Second}}
 	f := facts{room: 2, local: local{planned: true, acting: true}}
-	d := decide(v, func(e *entry) sight { return see[e.name] }, f)
+	d := decide(v, func(e *entry) partitionView { return see[e.name] }, f)
 	assert.Equal(t, v.all[:2], d.revoke)
 	assert.Equal(t, v.all[2:3], d.lose)
 	assert.Equal(t, []table.Observation{row("d")}, d.claim)
@@ -105,12 +105,12 @@ func TestADecisionIsOfAllPartitions(t *testing.T) {
 	assert.False(t, d.again)
 	assert.False(t, d.awaits)
 	delete(see, "f")
-	see["e"] = sight{read: true, wait: never}
-	d = decide(v, func(e *entry) sight { return see[e.name] }, f)
+	see["e"] = partitionView{read: true, wait: never}
+	d = decide(v, func(e *entry) partitionView { return see[e.name] }, f)
 	assert.True(t, d.again, "f was not read")
 	assert.True(t, d.awaits, "e is another's")
 	v.all[3].paused = true
-	assert.Empty(t, decide(v, func(e *entry) sight { return see[e.name] }, f).claim, "the program has paused d")
+	assert.Empty(t, decide(v, func(e *entry) partitionView { return see[e.name] }, f).claim, "the program has paused d")
 }
 
 // What fails alone is tried ever less often, from a tenth of a lease to three leases.
@@ -137,28 +137,28 @@ func (c *still) Now() elect.Instant {
 	return elect.Instant{Wall: int64(time.Hour + c.now), Mono: int64(time.Minute + c.now)}
 }
 
-// How terms end decides how long the process rests: an outage says nothing about it, what ends terms soon doubles the rest, and
+// How terms end decides how long the process cools down: an outage says nothing about it, what ends terms soon doubles the cool-down, and
 // a member that was of no use is on trial.
-func TestRests(t *testing.T) {
-	rests := func(f *fitness, e ending, n int) (leases []float64) {
+func TestCoolDowns(t *testing.T) {
+	coolDowns := func(f *fitness, e ending, n int) (leases []float64) {
 		for range n {
-			leases = append(leases, f.rest(e).Seconds()/lease.Seconds())
+			leases = append(leases, f.coolDown(e).Seconds()/lease.Seconds())
 		}
 		return leases
 	}
 	silent := ending{lasted: 2 * lease, silence: lease}
 	lost := ending{lasted: 2 * lease, silence: lease / 10}
 	f := &fitness{lease: lease}
-	assert.Equal(t, []float64{0, 0, 0, 0}, rests(f, silent, 4))
-	assert.Equal(t, []float64{0, 1, 2, 4, 8, 10, 10}, rests(f, lost, 7))
+	assert.Equal(t, []float64{0, 0, 0, 0}, coolDowns(f, silent, 4))
+	assert.Equal(t, []float64{0, 1, 2, 4, 8, 10, 10}, coolDowns(f, lost, 7))
 	assert.False(t, f.trial)
-	assert.Equal(t, []float64{0, 0}, rests(f, ending{lasted: 10 * lease}, 2), "a term that lasts is a new beginning")
+	assert.Equal(t, []float64{0, 0}, coolDowns(f, ending{lasted: 10 * lease}, 2), "a term that lasts is a new beginning")
 	f = &fitness{lease: lease}
-	assert.Equal(t, []float64{0, 1, 2, 4, 8, 16, 32, 32}, rests(f, ending{lasted: 20 * lease, useless: true}, 8))
+	assert.Equal(t, []float64{0, 1, 2, 4, 8, 16, 32, 32}, coolDowns(f, ending{lasted: 20 * lease, useless: true}, 8))
 	assert.True(t, f.trial)
 	f.recovered()
 	assert.False(t, f.trial)
 	silent.ill = true
-	assert.Equal(t, []float64{0, 1, 2}, rests(f, silent, 3), "it was about to be given up")
+	assert.Equal(t, []float64{0, 1, 2}, coolDowns(f, silent, 3), "it was about to be given up")
 	assert.True(t, f.trial)
 }

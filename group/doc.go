@@ -34,7 +34,7 @@
 //	moves.go, executor.go, pace.go     how partitions are claimed, revoked and released, in which commits, how many at a time
 //	evict.go                           how the terms of dead members end
 //	work.go                            how work begins, and what happens when it returns
-//	fitness.go                         when a member is useless, and how long it rests
+//	fitness.go                         when a member is useless, and how long it cools down
 //	metrics.go, alarm.go               what it reports, and a time at which something is due
 //
 // docs/protocol.md says why it is safe.

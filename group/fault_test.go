@@ -206,7 +206,7 @@ func TestAMemberWhoseClaimsNeverSucceedLeavesItsShareToOthers(t *testing.T) {
 					c.sleep(lease / 10)
 					idle += 64 - c.worked()
 				}
-				assert.Less(t, float64(idle)/500/64, 0.01, "%s: %v: it is assigned one at most, and rests longer and longer", step, err)
+				assert.Less(t, float64(idle)/500/64, 0.01, "%s: %v: it is assigned one at most, and cools down for longer and longer", step, err)
 				assert.Error(t, b.Health())
 				b.link.Counts()
 				c.sleep(10 * lease)

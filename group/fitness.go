@@ -10,10 +10,10 @@ import (
 // errUseless ends the term of a member that can claim no partition, or release none, so that others have them.
 var errUseless = errors.New("for two leases, no partition could be claimed or released")
 
-// fitness is whether this process is fit to be a member: how its last terms ended, and how long it rests therefore.
+// fitness is whether this process is fit to be a member: how its last terms ended, and how long it cools down therefore.
 type fitness struct {
 	lease time.Duration
-	pause time.Duration // of the next rest
+	pause time.Duration // of the next cool-down
 	trial bool          // the next term is on trial: it is assigned one partition at most
 }
 
@@ -30,10 +30,10 @@ const (
 	longestUselessRest = 32
 )
 
-// rest is how long the process is no member, before it joins again. A term that ended as Spanner could not be reached says
-// nothing about the process. What else ends terms soon makes it rest twice as long each time. One that was useless is on
+// coolDown is how long the process is no member, before it joins again. A term that ended as Spanner could not be reached says
+// nothing about the process. What else ends terms soon makes it cool down twice as long each time. One that was useless is on
 // trial the next time.
-func (f *fitness) rest(e ending) time.Duration {
+func (f *fitness) coolDown(e ending) time.Duration {
 	useless := e.useless || e.ill
 	silent := e.silence >= f.lease*6/10
 	if silent && !useless {

@@ -334,8 +334,8 @@ func TestAMemberThatReclaimsWithAnotherListIsNew(t *testing.T) {
 	})
 }
 
-// A member that rests, as it could not confirm, loses no claim by that: it takes no high slot.
-func TestAMemberThatRestsTakesNoHighSlot(t *testing.T) {
+// A member that cools down, as it could not confirm, loses no claim by that: it takes no high slot.
+func TestAMemberThatCoolsDownTakesNoHighSlot(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.process("a", Numbered(4))
 		a.link.Refuse(fleet.Refusing("confirm", errors.New("not today")))

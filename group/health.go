@@ -124,7 +124,7 @@ var errNotRunning = errors.New("it is not in the group: Run was not called, or h
 // the way last. A member does not get on if, for three leases, or 10 s if that is longer,
 //
 //   - no look at the group has succeeded,
-//   - it is not in the group: it can't join, or rests because it was of no use,
+//   - it is not in the group: it can't join, or cools down because it was of no use,
 //   - a partition that is assigned to it could not be claimed or released,
 //   - or work has not returned since its context was canceled.
 //

@@ -106,7 +106,7 @@ func TestWorkThatHangsMakesUnhealthyUntilItReturns(t *testing.T) {
 	}
 }
 
-// A member that is in no group for three leases, or can't do what it is assigned, says so: it rests, or can't join.
+// A member that is in no group for three leases, or can't do what it is assigned, says so: it cools down, or can't join.
 func TestAMemberThatIsNotInTheGroupIsUnhealthyAfterThreeLeases(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.process("a", Numbered(4))
@@ -159,8 +159,8 @@ func TestWorkThatHangsMakesUnhealthyAlsoWhoCanNotJoin(t *testing.T) {
 	})
 }
 
-// Between two terms a member may rest for ten leases. What work does meanwhile counts at once.
-func TestWorkThatHangsIsSaidWhileItsMemberRests(t *testing.T) {
+// Between two terms a member may cool down for ten leases. What work does meanwhile counts at once.
+func TestWorkThatHangsIsSaidWhileItsMemberCoolsDown(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(2))
 		b := c.start("b", Numbered(2)) // while another is there
@@ -176,7 +176,7 @@ func TestWorkThatHangsIsSaidWhileItsMemberRests(t *testing.T) {
 		c.sleep(2 * lease)
 		a.link.Counts()
 		c.sleep(2 * lease)
-		require.InDelta(t, 2, a.link.Counts()["look"], 1, "it rests, and looks once a lease")
+		require.InDelta(t, 2, a.link.Counts()["look"], 1, "it cools down, and looks once a lease")
 		require.ErrorContains(t, a.Health(), "has not returned, though its context was canceled")
 		free()
 		c.sleep(0)

@@ -32,17 +32,17 @@ type entry struct {
 	lock  string
 	acted atomic.Pointer[assignment] // what is acted on, for everybody; nil: nothing is
 
-	state    state
-	changed  int         // the number of the look during which, or after which, the state changed
-	mine     bool        // the plan assigns it to this member
-	doubted  bool        // of a claim: rows may name this member anyway, as an earlier outcome is not known
-	assigned *assignment // of held, revoking and releasing
-	busy     *assignment // whose work has not returned, of this term or an earlier one
-	history  history     // what looks have shown of it
-	leases   bool        // the next look has to read its lease rows
-	suspect  suspicion   // that it can't be claimed or released
-	rest     suspicion   // that its work returns early, if it is released then
-	paused   bool        // the program has paused it
+	state       state
+	changed     int         // the number of the look during which, or after which, the state changed
+	mine        bool        // the plan assigns it to this member
+	doubted     bool        // of a claim: rows may name this member anyway, as an earlier outcome is not known
+	assigned    *assignment // of held, revoking and releasing
+	busy        *assignment // whose work has not returned, of this term or an earlier one
+	history     history     // what looks have shown of it
+	leases      bool        // the next look has to read its lease rows
+	suspect     suspicion   // that it can't be claimed or released
+	earlyReturn suspicion   // that its work returns early, if it is released then
+	paused      bool        // the program has paused it
 }
 
 // become is the one place where a state changes.
@@ -163,7 +163,7 @@ func (v *inventory) trust(e *entry) {
 func (v *inventory) begin() {
 	for _, e := range v.all {
 		e.clear(0)
-		e.mine, e.history, e.leases, e.suspect, e.rest = false, history{}, false, suspicion{}, suspicion{}
+		e.mine, e.history, e.leases, e.suspect, e.earlyReturn = false, history{}, false, suspicion{}, suspicion{}
 	}
 	v.suspects = nil
 }

@@ -49,12 +49,12 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	if m.candidate.Names = m.slots(s, c); len(m.candidate.Names) == 0 {
 		return elect.Step{Pause: m.config.Lease / 10}, nil
 	}
-	step := m.candidate.Try(ctx, func(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
+	step := m.candidate.Try(ctx, func(seen []elect.LockView) ([]elect.LockView, time.Duration, error) {
 		chosen, found := m.choose(seen, c)
 		if !found {
 			return nil, m.config.Lease / 10, nil
 		}
-		return []elect.Sight{chosen}, 0, nil
+		return []elect.LockView{chosen}, 0, nil
 	}, 0)
 	m.watch.Tried(step)
 	return step, step.Err
@@ -128,7 +128,7 @@ func (m *member) waitsFor(name string, at time.Time) bool {
 // choose is the slot to claim: with WithReclaim that which this id has, else that which this process had, else the
 // highest that is free below one in use, as a member that leaves is likely to be replaced: who has its slot has its
 // partitions.
-func (m *member) choose(seen []elect.Sight, c *contest) (elect.Sight, bool) {
+func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool) {
 	m.candidate.LeaseRecord.Since = 0
 	top := -1
 	for i, s := range seen {
@@ -138,18 +138,18 @@ func (m *member) choose(seen []elect.Sight, c *contest) (elect.Sight, bool) {
 			}
 			return s, true
 		}
-		if s.Free > 0 {
+		if s.FreeIn > 0 {
 			top = i
 		}
-		if s.Name == c.chosen && s.Free > 0 && !s.Heartbeat.IsZero() && s.Writer != m.config.ID {
+		if s.Name == c.chosen && s.FreeIn > 0 && !s.Heartbeat.IsZero() && s.Writer != m.config.ID {
 			c.lost++
 			c.chosen = ""
 		}
 	}
-	var free []elect.Sight
+	var free []elect.LockView
 	for i, s := range seen {
 		switch {
-		case s.Free > 0:
+		case s.FreeIn > 0:
 		case s.Name == m.last && c.lost == 0:
 			c.chosen = s.Name
 			return s, true
@@ -160,7 +160,7 @@ func (m *member) choose(seen []elect.Sight, c *contest) (elect.Sight, bool) {
 		}
 	}
 	if len(free) == 0 {
-		return elect.Sight{}, false
+		return elect.LockView{}, false
 	}
 	s := free[m.config.Clock.Random(time.Duration(min(c.among(), len(free))))]
 	c.chosen = s.Name

@@ -84,7 +84,7 @@ func (t *term) revokeTerm(reason error) {
 			t.endWork(e, reason)
 		}
 	}
-	t.lease.Tell(reason)
+	t.lease.CancelWork(reason)
 	t.releases.sooner(t.m.config.Clock, t.m.config.Lease/50)
 }
 

@@ -119,7 +119,7 @@ func (t *term) look() {
 		}
 		if whole && !l.extend(sent) {
 			l.next.off()
-			t.lease.Tell(errBlind) // the timer has not, if only the wall clock shows that
+			t.lease.CancelWork(errBlind) // the timer has not, if only the wall clock shows that
 			return
 		}
 		t.m.pulse.Beat(sent)

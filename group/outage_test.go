@@ -23,7 +23,7 @@ import (
 
 // Outages of Spanner say nothing about a process: however many there were, everything is worked on within two leases of the
 // end of each, and every member is healthy.
-func TestOutagesThatAllMembersHaveCostNoRest(t *testing.T) {
+func TestOutagesThatAllMembersHaveCostNoCoolDown(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		inVirtualTime(t, func(c *cluster) {
 			const n = 30

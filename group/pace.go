@@ -12,7 +12,7 @@ import (
 func (t *term) revokeMore() {
 	t.revokes.off()
 	l := local{planned: t.planning.planned(), acting: t.acts(), leaving: t.leaving()}
-	d := decide(t.m.inventory, func(*entry) sight { return sight{later: true} }, t.facts(l))
+	d := decide(t.m.inventory, func(*entry) partitionView { return partitionView{later: true} }, t.facts(l))
 	t.revokeAll(d.revoke)
 }
 

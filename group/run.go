@@ -15,7 +15,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// member is the loop of one Run: it joins the group, keeps a term until that ends, rests if it has to, and joins again. Its
+// member is the loop of one Run: it joins the group, keeps a term until that ends, cools down if it has to, and joins again. Its
 // state belongs to its one goroutine.
 type member struct {
 	*Group
@@ -81,7 +81,7 @@ func (m *member) run(ctx context.Context) (err error) {
 			e, err = m.serve(ctx, lease)
 			m.out = m.config.Clock.Now()
 			m.await(ctx, m.config.Lease) // so that no other takes a partition before its work has returned
-			m.rest(ctx, m.fitness.rest(e))
+			m.coolDown(ctx, m.fitness.coolDown(e))
 		}
 	}
 	err = errors.Join(err, m.awaitWork())
@@ -132,9 +132,9 @@ func (m *member) emitPartition(kind spindle.EventKind, a *assignment, reason err
 	m.emit(kind, elect.Event{Token: a.token, Partition: a.name, Err: reason})
 }
 
-// rest lets time pass in which this process is no member, as its terms have ended soon. It looks once a lease: if nobody
+// coolDown lets time pass in which this process is no member, as its terms have ended soon. It looks once a lease: if nobody
 // else is there, it joins.
-func (m *member) rest(ctx context.Context, pause time.Duration) {
+func (m *member) coolDown(ctx context.Context, pause time.Duration) {
 	lease := m.config.Lease
 	empty := false
 	for left := pause; left > 0 && ctx.Err() == nil; {

@@ -53,7 +53,7 @@ func (t *term) decision(s table.GroupSnapshot, l local) decisions {
 		window[e] = true
 	}
 	l.acting, l.leaving = t.acts(), t.leaving()
-	return decide(t.m.inventory, func(e *entry) sight { return t.sight(j, e, window[e]) }, t.facts(l))
+	return decide(t.m.inventory, func(e *entry) partitionView { return t.partitionView(j, e, window[e]) }, t.facts(l))
 }
 
 // conclude does what follows from a look that shows the members, and the plan that they act on.
@@ -115,27 +115,27 @@ func (t *term) facts(l local) facts {
 	return f
 }
 
-// sight is what the look shows of a partition. What has changed here meanwhile counts as not read.
-func (t *term) sight(j judge, e *entry, inWindow bool) (x sight) {
+// partitionView is what the look shows of a partition. What has changed here meanwhile counts as not read.
+func (t *term) partitionView(j judge, e *entry, inWindow bool) (x partitionView) {
 	if e.state == held {
 		valid, read := j.snapshot.LeaseExists[table.LeaseRef{Name: e.lock, Token: e.assigned.token}]
-		return sight{gone: read && !valid}
+		return partitionView{gone: read && !valid}
 	}
 	o, read := j.snapshot.Partitions[e.lock]
 	switch {
 	case !read || e.changed >= t.looks.number:
-		return sight{later: !read && !inWindow && e.state == free}
+		return partitionView{later: !read && !inWindow && e.state == free}
 	case t.reconciling[e]:
-		return sight{read: true, own: true, wait: never, row: o.Observation}
+		return partitionView{read: true, own: true, wait: never, row: o.Observation}
 	case e.state == free:
 		_, e.leases = j.claimableIn(lockRow(o), e.history)
 	default:
 		e.leases = true
 	}
 	if e.leases && !o.LeasesRead {
-		return sight{}
+		return partitionView{}
 	}
-	x = sight{read: true, row: o.Observation, own: j.names(o), unreadable: o.LeasesRead && j.snapshot.Unreadable[e.lock] != nil}
+	x = partitionView{read: true, row: o.Observation, own: j.names(o), unreadable: o.LeasesRead && j.snapshot.Unreadable[e.lock] != nil}
 	x.wait, _ = j.claimableIn(o, e.history)
 	return x
 }

@@ -203,7 +203,7 @@ func (s *storm) heal() {
 func (s *storm) judge() {
 	limit := 3 * lease
 	if s.early {
-		limit = 6 * lease // a partition whose work returned early rests for three
+		limit = 6 * lease // a partition whose work returned early cools down for three
 	}
 	s.until(limit, "every partition to have a process", s.whole)
 	for _, p := range s.run {

@@ -50,7 +50,7 @@ func newTerm(ctx context.Context, m *member, lease *elect.Term) *term {
 	t.looks.clock, t.looks.lease = clock, m.config.Lease
 	t.looks.retry.Max, t.redo.Max = m.config.Lease/3, m.config.Lease/3
 	t.looks.last.Store(&now)
-	t.looks.deadline = clock.AfterFunc(t.looks.limit(), func() { lease.Tell(errBlind) })
+	t.looks.deadline = clock.AfterFunc(t.looks.limit(), func() { lease.CancelWork(errBlind) })
 	t.looks.next.set(clock, 0)
 	return t
 }
@@ -79,7 +79,7 @@ func (t *term) run(ctx context.Context) (ending, error) {
 	defer t.looks.deadline.Stop()
 	defer t.exec.cancel()
 	if !t.m.config.Handover { // at once, even if this goroutine is busy
-		defer context.AfterFunc(ctx, func() { t.lease.Tell(context.Cause(ctx)) })()
+		defer context.AfterFunc(ctx, func() { t.lease.CancelWork(context.Cause(ctx)) })()
 	}
 	ended := ctx.Done()
 	wake := t.m.config.Clock.Timer(0)

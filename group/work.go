@@ -81,12 +81,12 @@ func (t *term) returnedEarly(a *assignment, err error) {
 	clock, lease := t.m.config.Clock, t.m.config.Lease
 	if clock.Now().Ran(a.began) >= lease {
 		a.pause.Reset()
-		a.rest = suspicion{}
+		a.earlyReturn = suspicion{}
 	}
 	switch t.m.config.OnReturn {
 	case options.KeepIdle:
 	case options.Release:
-		a.rest.fail(clock, lease, errReturned)
+		a.earlyReturn.fail(clock, lease, errReturned)
 		t.revoke(a.entry, errReturned)
 	default:
 		a.again.set(clock, a.pause.Pause(clock))

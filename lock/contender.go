@@ -108,7 +108,7 @@ func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elec
 			return nil, step.Err
 		case try:
 			return nil, nil
-		case !step.Rests:
+		case !step.CoolingDown:
 			w.last = step.Err
 		}
 		pause := step.Pause
@@ -138,7 +138,7 @@ func (s *contender) attend(ctx context.Context, w *waiting) error {
 }
 
 // lastChange is how long ago one of the locks changed hands.
-func lastChange(seen []elect.Sight) time.Duration {
+func lastChange(seen []elect.LockView) time.Duration {
 	ago := time.Duration(math.MaxInt64)
 	for _, s := range seen {
 		ago = min(ago, s.At.Sub(s.Since()))
@@ -148,7 +148,7 @@ func lastChange(seen []elect.Sight) time.Duration {
 
 // inOrder chooses what choose does, once nobody is before it in the queues.
 func inOrder(l *line, choose elect.Choose) elect.Choose {
-	return func(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
+	return func(seen []elect.LockView) ([]elect.LockView, time.Duration, error) {
 		claim, wait, err := choose(seen)
 		if claim != nil {
 			if wait = l.turn(seen); wait > 0 {

@@ -30,9 +30,9 @@ func permanent(err error) bool {
 // waiting is one wait: what it asks for, where it stands in the queues, and what its error says if ctx ends it.
 type waiting struct {
 	since  elect.Instant
-	seen   []elect.Sight
-	before int                             // in the queue, when it looked last
-	also   func(seen []elect.Sight) string // what else what was seen says, or nil
+	seen   []elect.LockView
+	before int                                // in the queue, when it looked last
+	also   func(seen []elect.LockView) string // what else what was seen says, or nil
 	last   error
 	watch  *telemetry.Watch
 	ticket table.Ticket // what its tickets say
@@ -77,10 +77,10 @@ func ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func holders(seen []elect.Sight) string {
+func holders(seen []elect.LockView) string {
 	var by []string
 	for _, s := range seen {
-		if s.Free > 0 && s.Exists && !s.Heartbeat.IsZero() {
+		if s.FreeIn > 0 && s.Exists && !s.Heartbeat.IsZero() {
 			by = append(by, fmt.Sprintf("%q by %s under token %d, last heartbeat %v before",
 				s.Name, holder(s.Observation), s.Token, s.At.Sub(s.Heartbeat).Round(time.Millisecond)))
 		}

@@ -142,7 +142,7 @@ func (l *line) further(step string) []table.Write {
 
 // turn is how long it has to leave locks that are free to others: not at all, if not positive. The claim that follows then
 // deletes the tickets of those that it passes, and its own.
-func (l *line) turn(seen []elect.Sight) time.Duration {
+func (l *line) turn(seen []elect.LockView) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wait = 0
@@ -168,7 +168,7 @@ func (l *line) leave(tickets []table.Ticket) {
 
 // slot is for a semaphore: which of the free slots is its own, or how long it has to wait. Chance decides for those who come
 // while nobody waits: they don't know of each other.
-func (l *line) slot(free []elect.Sight) (slot int, wait time.Duration, ok bool) {
+func (l *line) slot(free []elect.LockView) (slot int, wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q := l.seen[0]
@@ -191,7 +191,7 @@ func (l *line) slot(free []elect.Sight) (slot int, wait time.Duration, ok bool) 
 
 // freeIn is how long a lock has been free for those of its queue. Nothing says since when one has no row: as those before did
 // not take it, it counts from the last that came.
-func (l *line) freeIn(q fair.Line, s elect.Sight) time.Duration {
+func (l *line) freeIn(q fair.Line, s elect.LockView) time.Duration {
 	free := l.freeFor(s)
 	if before := q.Before(); !s.Exists && len(before) > 0 {
 		last := slices.MaxFunc(before, func(a, b table.Ticket) int { return a.Beat.Compare(b.Beat) })
@@ -201,7 +201,7 @@ func (l *line) freeIn(q fair.Line, s elect.Sight) time.Duration {
 }
 
 // freeFor is how long a lock has been free: as its rows say, or since it was first seen to be, if that is longer.
-func (l *line) freeFor(s elect.Sight) time.Duration {
+func (l *line) freeFor(s elect.LockView) time.Duration {
 	known, ok := l.free[s.Name]
 	if !ok || known.token != s.Token {
 		known = since{s.Token, s.At}
@@ -270,13 +270,13 @@ func (l *line) tickets() (own []table.Ticket) {
 // attend writes what the last look says is to be written: its ticket, if it has none, or if others have passed it; that it is
 // first in all its queues; and that tickets of its process which are none any more are gone. A ticket that others pass
 // again and again is followed by a new one: else who can queue and not claim would cost each turn its grace.
-func (l *line) attend(ctx context.Context, nonce string, seen []elect.Sight) error {
+func (l *line) attend(ctx context.Context, nonce string, seen []elect.LockView) error {
 	t := table.Table{Store: l.Store}
 	return t.Queue(ctx, l.due(nonce, seen)...)
 }
 
 // due are the writes that attend makes.
-func (l *line) due(nonce string, seen []elect.Sight) (writes []table.Write) {
+func (l *line) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.seen == nil {
@@ -318,9 +318,9 @@ func (l *line) due(nonce string, seen []elect.Sight) (writes []table.Write) {
 
 // isFirst reports whether the turn of a set has come in all its queues, for locks that are held and for those that are free.
 // Those before it for a free lock may have died: if nobody else wants that lock, nobody else passes them.
-func (l *line) isFirst(seen []elect.Sight) bool {
+func (l *line) isFirst(seen []elect.LockView) bool {
 	for i, q := range l.seen {
-		passes := seen[i].Free <= 0 && q.Wait(l.freeIn(q, seen[i]), l.clock.Random) <= 0
+		passes := seen[i].FreeIn <= 0 && q.Wait(l.freeIn(q, seen[i]), l.clock.Random) <= 0
 		if !passes && (len(q.Before()) > 0 || q.Beyond()) {
 			return false
 		}

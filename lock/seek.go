@@ -19,7 +19,7 @@ import (
 type seeker struct {
 	*Semaphore
 	queue     *queue
-	candidate elect.Candidate // which rests, if it has to, however often it queues
+	candidate elect.Candidate // which cools down, if it has to, however often it queues
 	pick      pick
 	waiting   waiting
 	turn      atomic.Bool
@@ -147,14 +147,14 @@ func (k *seeker) isKnown(ctx context.Context, p *Permit, try bool) (bool, error)
 
 // choose takes a slot that is free and that all know who hold one or wait for one, but for those that others of this process
 // have chosen.
-func (k *seeker) choose(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
+func (k *seeker) choose(seen []elect.LockView) ([]elect.LockView, time.Duration, error) {
 	common := min(k.common(holdersOf(seen)), k.waiting.line.slots(len(k.slots)), cmp.Or(k.limit, maxSlots))
 	k.limit = 0
-	free := slices.DeleteFunc(slices.Clone(seen), func(o elect.Sight) bool { return o.Free > 0 || o.Name >= slot(k.name, common) })
+	free := slices.DeleteFunc(slices.Clone(seen), func(o elect.LockView) bool { return o.FreeIn > 0 || o.Name >= slot(k.name, common) })
 	chosen, wait, ok := k.pick.from(free, k.waiting.line.slot)
 	switch {
 	case ok:
-		return []elect.Sight{chosen}, 0, nil
+		return []elect.LockView{chosen}, 0, nil
 	case !k.turn.Load():
 		return nil, 0, errFull
 	case wait == 0:
@@ -164,20 +164,20 @@ func (k *seeker) choose(seen []elect.Sight) ([]elect.Sight, time.Duration, error
 }
 
 // untilFree is how long it is until one of the slots can be free.
-func (k *seeker) untilFree(seen []elect.Sight) time.Duration {
+func (k *seeker) untilFree(seen []elect.LockView) time.Duration {
 	wait := k.contender.config.Lease
 	for _, o := range seen {
-		if o.Free > 0 {
-			wait = min(wait, o.Free)
+		if o.FreeIn > 0 {
+			wait = min(wait, o.FreeIn)
 		}
 	}
 	return wait
 }
 
 // holdersOf are the slots that are held, of those that were seen.
-func holdersOf(seen []elect.Sight) (holders []table.Observation) {
+func holdersOf(seen []elect.LockView) (holders []table.Observation) {
 	for _, o := range seen {
-		if o.Free > 0 && o.Confirmed() && o.LeaseRecord != nil {
+		if o.FreeIn > 0 && o.Confirmed() && o.LeaseRecord != nil {
 			holders = append(holders, o.Observation)
 		}
 	}
@@ -185,7 +185,7 @@ func holdersOf(seen []elect.Sight) (holders []table.Observation) {
 }
 
 // reason says why slots that are free were not taken, if only the common ones are.
-func (k *seeker) reason(seen []elect.Sight) string {
+func (k *seeker) reason(seen []elect.LockView) string {
 	common := k.common(holdersOf(seen))
 	if common == len(k.slots) {
 		return ""

@@ -194,7 +194,7 @@ func TestASemaphoreHasAtMostAThousandSlots(t *testing.T) {
 	}
 }
 
-func TestASemaphoreThatCannotConfirmRestsHoweverOftenItQueues(t *testing.T) {
+func TestASemaphoreThatCannotConfirmCoolsDownHoweverOftenItQueues(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
 		p.takes = 5 * time.Millisecond
@@ -209,7 +209,7 @@ func TestASemaphoreThatCannotConfirmRestsHoweverOftenItQueues(t *testing.T) {
 				claims++
 			}
 		}
-		assert.InDelta(t, 3, claims, 1, "a lease to try, and a lease to rest")
+		assert.InDelta(t, 3, claims, 1, "a lease to try, and a lease to cool down")
 	})
 }
 

@@ -24,18 +24,18 @@ type pick struct {
 
 // from chooses one of the free slots that nobody else in this process has, in place of the one that it chose before: the one
 // that which says. It reports false if there is none, or it has to wait for as long as that says.
-func (p *pick) from(free []elect.Sight, which func([]elect.Sight) (int, time.Duration, bool)) (elect.Sight, time.Duration, bool) {
+func (p *pick) from(free []elect.LockView, which func([]elect.LockView) (int, time.Duration, bool)) (elect.LockView, time.Duration, bool) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
 	delete(p.of.taken, p.slot)
 	p.slot = ""
-	free = slices.DeleteFunc(slices.Clone(free), func(s elect.Sight) bool { return p.of.taken[s.Name] })
+	free = slices.DeleteFunc(slices.Clone(free), func(s elect.LockView) bool { return p.of.taken[s.Name] })
 	if p.over || len(free) == 0 {
-		return elect.Sight{}, 0, false
+		return elect.LockView{}, 0, false
 	}
 	i, wait, ok := which(free)
 	if !ok {
-		return elect.Sight{}, wait, false
+		return elect.LockView{}, wait, false
 	}
 	p.slot = free[i].Name
 	p.of.taken[p.slot] = true

@@ -300,7 +300,7 @@ func TestASmallerKeyIsNotPassedByALargerOne(t *testing.T) {
 }
 
 // While processes give a semaphore different sizes, those who wait count too: nobody takes a slot that one of them does not know.
-func TestAWaiterOfASmallerSizeIsHeeded(t *testing.T) {
+func TestAWaiterOfASmallerSizeIsAccepted(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		small := NewSemaphore(nil, "locktable", "s", 1, g.options("small", 0)...)
 		large := NewSemaphore(nil, "locktable", "s", 3, g.options("large", 0)...)
@@ -414,7 +414,7 @@ func TestASetClockMovesNobodyInTheQueue(t *testing.T) {
 func TestALockIsFreeAtLeastSinceItWasSeenToBe(t *testing.T) {
 	l := &line{free: map[string]since{}}
 	see := func(at time.Duration, token table.Token, known time.Duration) time.Duration {
-		return l.freeFor(elect.Sight{Observation: table.Observation{Name: "m", Token: token, At: time.UnixMicro(0).Add(at)}, FreeFor: known})
+		return l.freeFor(elect.LockView{Observation: table.Observation{Name: "m", Token: token, At: time.UnixMicro(0).Add(at)}, FreeFor: known})
 	}
 	assert.Zero(t, see(time.Second, 1, 0))
 	assert.Equal(t, time.Second, see(2*time.Second, 1, 0))

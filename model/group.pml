@@ -106,7 +106,7 @@
  *   MUTANT_TIMER_BY_SLOT           how long a member is missing is counted by slot, whatever its token
  *   MUTANT_SLOT_AT_ONCE            a slot without rows is free at once to a process that joins
  *   MUTANT_LEASE_FORGOTTEN       a member's lease is forgotten when its row is gone
- *   MUTANT_LOOKS_UNHEEDED          a member acts, however long ago it saw the partition's lease row
+ *   MUTANT_LOOKS_IGNORED          a member acts, however long ago it saw the partition's lease row
  *   MUTANT_ABSENT_IS_FREE          a partition without rows is free at once
  *   MUTANT_GONE_OWN_LEASE          a partition without rows is free after the looker's lease, whatever its member's lease is
  *   MUTANT_NO_RECONCILE            nothing is reconciled (this and those below need LIVENESS)
@@ -243,7 +243,7 @@ inline end() {
 	forgotten = false
 }
 
-#if defined(OPERATOR) && !defined(MUTANT_LOOKS_UNHEEDED)
+#if defined(OPERATOR) && !defined(MUTANT_LOOKS_IGNORED)
 #define mayAct(i, p) (left[i] > 0 && look[X(i, p)] > 0)
 #else
 #define mayAct(i, p) (left[i] > 0)
@@ -702,7 +702,7 @@ inline endTerm(i) {
 #define stiff(i) false
 #endif
 
-/* A claim or a release has failed for good, and nothing else is done: the member ends its term, and rests. */
+/* A claim or a release has failed for good, and nothing else is done: the member ends its term, and cools down. */
 inline giveUp(i, p) {
 #if (defined(SICK) || defined(STIFF)) && !defined(MUTANT_STAYS_SICK)
 	if

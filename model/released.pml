@@ -202,7 +202,7 @@ bool gaveUp[N];   /* the background is done */
 
 #if defined(OPERATOR) || defined(PRUNE)
 #define VANISHES
-/* elect.memory, as in spindle.pml */
+/* elect.lockHistory, as in spindle.pml */
 bool gone[N];
 byte goneAge[N];
 byte guard[N];

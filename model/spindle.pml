@@ -79,16 +79,16 @@
  *   MUTANT_CLAIM_IGNORES_HEARTBEAT    table.Claim compares only the token
  *   MUTANT_CONFIRM_IGNORES_TOKEN      table.Confirm without token == T
  *   MUTANT_CONFIRM_IGNORES_HEARTBEAT  table.Confirm without heartbeat == T
- *   MUTANT_OWN_LEASE                  memory.learn: the guard is the candidate's own lease
+ *   MUTANT_OWN_LEASE                  lockHistory.learn: the guard is the candidate's own lease
  *   MUTANT_RELEASE_UNCHECKED          table.Release without requireLease()
  *   MUTANT_WITHDRAW_UNCHECKED         table.Withdraw without comparing the token
  *   MUTANT_CLAIM_KEEPS_LEASE_ROW      table.claim does not delete the superseded lease row
  *   MUTANT_FENCE_READS                Lock.Fence: read the lease row, then write, in two steps
- *   MUTANT_NEVER_EXPIRES              memory.freeIn: a term ends only by release (for liveness)
+ *   MUTANT_NEVER_EXPIRES              lockHistory.freeIn: a term ends only by release (for liveness)
  *   MUTANT_NEVER_GIVEN_UP             Candidate.Claim remembers a claim that failed as its own, and does not
- *                                     withdraw or rest (needs SICK)
- *   MUTANT_NO_REST                    Candidate.withdraw does not rest (needs SICK)
- *   MUTANT_ABSENT_IS_FREE             memory.freeIn returns 0 if there is no row (needs OPERATOR)
+ *                                     withdraw or cool down (needs SICK)
+ *   MUTANT_NO_COOL_DOWN                    Candidate.withdraw does not cool down (needs SICK)
+ *   MUTANT_ABSENT_IS_FREE             lockHistory.freeIn returns 0 if there is no row (needs OPERATOR)
  *   MUTANT_CLAIM_TAKES_ORPHANS         table.claim does not ask whether orphan leases are known (needs OPERATOR)
  *   MUTANT_CLAIM_KEEPS_ORPHANS         table.claim does not delete o.OrphanLeases (needs OPERATOR)
  *   MUTANT_ORPHANS_READ_LATER          Candidate.observe goes by the absence of one read and the orphan leases of the
@@ -97,7 +97,7 @@
  *   MUTANT_HEARTBEAT_UNMARKS          table.Heartbeat writes the writer
  *   MUTANT_REQUEST_TO_LOCK            table.Ask is about whoever holds the lock (needs REQUESTS)
  *   MUTANT_RELEASE_BEFORE_RETURN      elector.lead releases when the work is told to stop
- *   MUTANT_OWN_AT_ONCE                memory.freeIn's "its own last term" goes before Candidate.GaveWay
+ *   MUTANT_OWN_AT_ONCE                lockHistory.freeIn's "its own last term" goes before Candidate.Yield
  *   MUTANT_SUCCEED_UNCHECKED          table.Succeed without requireLease() (needs RECLAIM)
  *   MUTANT_RECLAIM_FROM_SUCCESSOR     Observation.Holder takes a successor for the holder (needs RECLAIM)
  *   MUTANT_RECLAIM_BY_WRITER          Observation.Holder does not look into the lease record (needs RECLAIM)
@@ -177,7 +177,7 @@ byte pc[N];       /* where elector.run is */
 #define IDLE 15   /* only when calm: as HOLD, until the next tick */
 #define WITH 16   /* Candidate.withdraw: about to withdraw, or the withdrawal is under way */
 #define FREE 17   /*   refused: about to release, or the release is under way */
-#define REST 18   /* only when calm: Candidate.restLeft. While faults can happen it may look at any time */
+#define REST 18   /* only when calm: Candidate.coolDownLeft. While faults can happen it may look at any time */
 #define RETRY 19  /* only SICK: Candidate.confirm, between two attempts, until the next tick */
 #define ORPHANS 2  /* only MUTANT_ORPHANS_READ_LATER */
 
@@ -199,9 +199,9 @@ byte oage[N];     /* now - o.At, while the orphan leases are read */
 
 #ifdef OPERATOR
 /* memory: what is remembered for the case that the row vanishes. */
-bool gone[N];     /* memory.absent is not zero */
-byte goneAge[N];  /* now - memory.absent, at most LMAX */
-byte guard[N];    /* memory.guard */
+bool gone[N];     /* lockHistory.absent is not zero */
+byte goneAge[N];  /* now - lockHistory.absent, at most LMAX */
+byte guard[N];    /* lockHistory.assumedLease */
 short known[N];   /* lockHistory.orphanLeases. It also stands for o.OrphanLeases in the claim: it has all of those, and
                      those it has besides were deleted, for good */
 short lateKnown[N];
@@ -212,7 +212,7 @@ byte exit[N];     /* elector.leave, while it holds the lock: */
 #define STAYS 0
 #define LEAVES 1  /*   the term is given up, and the work goes on: it was not told yet, or has not returned */
 #define DONE 2    /*   the work has returned */
-byte away[N];     /* Candidate.restLeft after GaveWay: time until it may claim again */
+byte away[N];     /* Candidate.coolDownLeft after Yield: time until it may claim again */
 #endif
 
 bool calm;        /* no fault happens any more */
@@ -660,8 +660,8 @@ inline stepDown(i) {
 }
 
 #ifdef HANDOVER
-/* Candidate.GaveWay: for a third of the lease after a release that is known, else for the lease. */
-inline gaveWay(i, released) {
+/* Candidate.Yield: for a third of the lease after a release that is known, else for the lease. */
+inline yield(i, released) {
 #ifndef MUTANT_RELEASE_BEFORE_RETURN
 	exit[i] = STAYS;
 #endif
@@ -685,9 +685,9 @@ inline failed(i) {
 }
 
 /* Candidate.withdraw is over. */
-inline rest(i) {
+inline coolDown(i) {
 	failed(i);
-#ifdef MUTANT_NO_REST
+#ifdef MUTANT_NO_COOL_DOWN
 	wait(i)
 #else
 	if
@@ -756,7 +756,7 @@ inline send(i, next) {
 #define EXPIRES true
 #endif
 
-/* memory.freeIn, with the lease l that counts. */
+/* lockHistory.freeIn, with the lease l that counts. */
 inline standOn(i, l) {
 #if defined(HANDOVER) && defined(RECLAIM) && !defined(MUTANT_RECLAIM_FROM_SUCCESSOR)
 	not_reclaimed = hb == LIVE && owner(rtok) == i;
@@ -769,8 +769,8 @@ inline standOn(i, l) {
 }
 
 #ifdef OPERATOR
-/* memory.fear: u = the larger of u and the leases of the orphan leases but its own. */
-inline fear(i) {
+/* lockHistory.assumeOrphans: u = the larger of u and the leases of the orphan leases but its own. */
+inline assumeOrphans(i) {
 	for (t : 1 .. NT) {
 		if
 		:: (leases & bit(t)) != 0 && t != tok[i] && lease(owner(t)) > u -> u = lease(owner(t))
@@ -779,14 +779,14 @@ inline fear(i) {
 	}
 }
 
-/* memory.learn of a row, which starts with this: absence and orphan leases are forgotten. */
+/* lockHistory.learn of a row, which starts with this: absence and orphan leases are forgotten. */
 inline present(i) {
 	gone[i] = false;
 	goneAge[i] = 0;
 	known[i] = 0
 }
 
-/* memory.miss and memory.freeIn: sa is now - o.At, ga is o.At - memory.absent. */
+/* lockHistory.miss and lockHistory.freeIn: sa is now - o.At, ga is o.At - lockHistory.absent. */
 inline absent(i, sa, ga) {
 	if
 	:: !gone[i] || (leases & ~known[i]) != 0 ->
@@ -798,7 +798,7 @@ inline absent(i, sa, ga) {
 		ok = true
 	fi;
 	u = guard[i];
-	fear(i);
+	assumeOrphans(i);
 	guard[i] = u;
 	if
 #ifdef MUTANT_ABSENT_IS_FREE
@@ -813,7 +813,7 @@ inline absent(i, sa, ga) {
 }
 #endif
 
-/* memory.freeIn: its own last term, which is over; or (WithReclaim) whatever is under its own id. */
+/* lockHistory.freeIn: its own last term, which is over; or (WithReclaim) whatever is under its own id. */
 #if defined(RECLAIM) && defined(MUTANT_RECLAIM_FROM_SUCCESSOR)
 #define mine(i) (rtok == tok[i] || (writer < SUCCESSOR -> owner(rtok) : writer - SUCCESSOR) == i)
 #elif defined(RECLAIM) && defined(MUTANT_RECLAIM_BY_WRITER)
@@ -824,7 +824,7 @@ inline absent(i, sa, ga) {
 #define mine(i) (rtok == tok[i])
 #endif
 
-/* Candidate.restLeft, after a term that was given up: no shortcut goes before it. */
+/* Candidate.coolDownLeft, after a term that was given up: no shortcut goes before it. */
 #ifndef HANDOVER
 #define gives(i) false
 #elif defined(MUTANT_OWN_AT_ONCE)
@@ -869,7 +869,7 @@ proctype candidate(byte me) {
 			if
 			:: !valid(rtok) -> /* Candidate.incomplete: orphan leases are read, and may tell of a holder */
 				known[me] = leases;
-				fear(me)
+				assumeOrphans(me)
 			:: else
 			fi;
 			guard[me] = u
@@ -914,7 +914,7 @@ proctype candidate(byte me) {
 	:: d_step { pc[me] == LOOK && !row ->
 		printf("candidate %d: Candidate.Look: no row, lease rows %x (bit = token)\n", me, leases);
 		oage[me] = 0;
-		sent[me] = goneAge[me]; /* o.At - memory.absent; sent is not used otherwise here */
+		sent[me] = goneAge[me]; /* o.At - lockHistory.absent; sent is not used otherwise here */
 		pc[me] = ORPHANS;
 		end()
 	}
@@ -1052,7 +1052,7 @@ proctype candidate(byte me) {
 		doWithdraw(tok[me]);
 		printf("candidate %d: table.Withdraw under token %d: %d (1 applied, 0 refused)\n", me, tok[me], ok);
 		if
-		:: ok -> rest(me)
+		:: ok -> coolDown(me)
 		:: else -> pc[me] = FREE
 		fi;
 		end()
@@ -1060,20 +1060,20 @@ proctype candidate(byte me) {
 	:: d_step { !calm && pc[me] == WITH ->
 		printf("candidate %d: table.Withdraw: no reply, the withdrawal is under way\n", me);
 		underWay(lateWith, tok[me]);
-		rest(me);
+		coolDown(me);
 		end()
 	}
 	/* The same transaction frees what was confirmed. */
 	:: d_step { pc[me] == FREE ->
 		doRelease(tok[me]);
 		printf("candidate %d: table.Release under token %d: %d (1 applied, 0 refused)\n", me, tok[me], ok);
-		rest(me);
+		coolDown(me);
 		end()
 	}
 	:: d_step { !calm && pc[me] == FREE ->
 		printf("candidate %d: table.Release: no reply, the release is under way\n", me);
 		underWay(lateRel, tok[me]);
-		rest(me);
+		coolDown(me);
 		end()
 	}
 
@@ -1178,13 +1178,13 @@ proctype candidate(byte me) {
 	:: d_step { pc[me] == STOP ->
 		doRelease(tok[me]);
 		printf("candidate %d: table.Release under token %d: %d (1 applied, 0 refused), and goes on as a candidate\n", me, tok[me], ok);
-		gaveWay(me, ok);
+		yield(me, ok);
 		end()
 	}
 	:: d_step { !calm && pc[me] == STOP ->
 		printf("candidate %d: table.Release: no reply, the release is under way, and it goes on as a candidate\n", me);
 		underWay(lateRel, tok[me]);
-		gaveWay(me, false);
+		yield(me, false);
 		end()
 	}
 #endif

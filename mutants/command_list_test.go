@@ -68,7 +68,7 @@ var (
 		one("the wait's end hides a signal", "TestASignalAtTheEndOfTheWaitIsASignal", execMachineGo,
 			"case m.signal != nil && !t.exited:", "case m.signal != nil && !t.exited && !t.tooLate:"),
 		one("a lock that is lost during a handover is handed over", "TestALockThatIsLostDuringAHandoverIsNotHandedOver", execMachineGo,
-			"return m.turn.gaveWay && m.turn.lost == nil", "return m.turn.gaveWay"),
+			"return m.turn.yielded && m.turn.lost == nil", "return m.turn.yielded"),
 		one("a handover that is announced again at the second signal", "TestTheFirstSignalIsAnnouncedAndTheSecondPassedOnAtOnce", execMachineGo,
 			"if m.handover && m.phase == running {", "if m.handover {"),
 		one("a lock that is lost before the start waits for a signal", "TestWhileItAsksWhatIsDueExecNoticesALossAndASignal", execMachineGo,

@@ -5,24 +5,24 @@ package mutants
 const (
 	brokenGo  = "internal/table/broken.go"
 	requestGo = "request.go"
-	elector   = "TestALeaderWhoseHeartbeatsFailGivesWay"
+	elector   = "TestALeaderWhoseHeartbeatsFailYields"
 	longLease = "TestALongLeaseDoesNotMakeAFailureExpensive"
 )
 
 var electorMutants = of(".",
-	// What is sick gives way.
-	one("a term that expired is claimed again before others may", elector, memoryGo,
+	// What is sick yields.
+	one("a term that expired is claimed again before others may", elector, historyGo,
 		"case r.unkept != 0 && o.Token == r.unkept:", "case r.delay < 0:"),
 	one("who can't keep the lock lets nobody go first", elector, candidateGo,
-		"c.yields = t.lease / 3", "c.yields = 0"),
-	one("who reclaims claims its expired term again at once", "TestALeaderWhoseWorkChokesItsHeartbeatsGivesWay", memoryGo,
+		"c.yieldFor = t.lease / 3", "c.yieldFor = 0"),
+	one("who reclaims claims its expired term again at once", "TestALeaderWhoseWorkChokesItsHeartbeatsYields", historyGo,
 		"case r.unkept != 0 && o.Token == r.unkept:", "case r.unkept != 0 && o.Token == r.unkept && !r.reclaim:"),
 	one("a preference counts from before the own term", "TestAPreferredCandidateWaitsThreeLeasesAfterItsOwnTerm", electGo,
-		"\tc.deferred.well = Instant{} // that it can look says nothing of a term of its own\n", ""),
-	one("a head start by the own lease", "TestTheBetterOfTwoFollowersLeadsWhateverTheirLeases", memoryGo,
-		"return min(m.paceOr(r.lease)/50, longestSpread)", "return min(r.lease/50, longestSpread)"),
-	one("a head start without an end", "TestAHeadStartIsASecondAtMost", memoryGo,
-		"return min(m.paceOr(r.lease)/50, longestSpread)", "return m.paceOr(r.lease) / 50"),
+		"\tc.preference.well = Instant{} // that it can look says nothing of a term of its own\n", ""),
+	one("a priority delay by the own lease", "TestTheBetterOfTwoFollowersLeadsWhateverTheirLeases", historyGo,
+		"return min(h.paceOr(r.lease)/50, longestSpread)", "return min(r.lease/50, longestSpread)"),
+	one("a priority delay without an end", "TestThePriorityDelayIsASecondAtMost", historyGo,
+		"return min(h.paceOr(r.lease)/50, longestSpread)", "return h.paceOr(r.lease) / 50"),
 	one("the lease counts from the read before the confirmation", "TestASlowNetworkCanKeepAShortLease", electGo,
 		"\t\twrites, err := fn(ctx, r)\n\t\ts.sent()\n", "\t\ts.sent()\n\t\twrites, err := fn(ctx, r)\n"),
 
@@ -41,8 +41,8 @@ var electorMutants = of(".",
 		" || TokenAt(byName[name+brokenSuffix].Token) >= token {", " {"),
 	one("a withdrawn claim is a release", "TestTheGapOfAHandoverIsAtLeastTheTimeWithoutAHolder", requestGo,
 		"o.Heartbeat.IsZero() && o.Writer == \"\" && !f.free", "o.Heartbeat.IsZero() && !f.free"),
-	one("the gap metric counts from a withdrawn claim", "TestTheGapCountsFromTheLastHolder", memoryGo,
-		"\t} else if !m.taken {\n\t\tm.last", "\t} else if o.Heartbeat.IsZero() {\n\t\tm.last"),
+	one("the gap metric counts from a withdrawn claim", "TestTheGapCountsFromTheLastHolder", historyGo,
+		"\t} else if !h.taken {\n\t\th.last", "\t} else if o.Heartbeat.IsZero() {\n\t\th.last"),
 	one("claims that never succeed are healthy", "TestClaimsThatNeverSucceedAreSaidAndUnhealthy", stepGo,
 		"if c.contests >= lostInARow {", "if c.contests < 0 {"),
 	one("a function that hangs after a request is healthy", "TestALeaderFunctionThatHangsAfterARequestIsSaidAndIsUnhealthy", healthGo,

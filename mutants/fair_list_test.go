@@ -65,5 +65,5 @@ var fairMutants = slices.Concat(
 		one("a set that lives does not renew its tickets", "TestASetKeepsItsPlaceWhileItWaits", lockLineGo, "l.at.Sub(l.touched) >= fair.SetRenews", "false"),
 		one("who waits for a key waits for its turn", "TestThoseWhoWaitForAKeyLeaveAsSoonAsItIsDone", "lock/once.go",
 			"\t\tlast, at, err := w.line.done()\n\t\tif err == nil {\n\t\t\terr = forbids(last, at)\n\t\t}\n\t\tif err != nil {\n\t\t\treturn nil, 0, err\n\t\t}\n\t\treturn choose(seen)", "\t\treturn choose(seen)"),
-		one("sizes of those who wait count for nothing", "TestAWaiterOfASmallerSizeIsHeeded", lockLineGo, "n = min(n, t.Slots)", "n = min(n, n)"),
+		one("sizes of those who wait count for nothing", "TestAWaiterOfASmallerSizeIsAccepted", lockLineGo, "n = min(n, t.Slots)", "n = min(n, n)"),
 		one("a lock counts as free for no longer than its rows say", "TestALockIsFreeAtLeastSinceItWasSeenToBe", lockLineGo, "return max(s.FreeFor, s.At.Sub(known.at))", "return s.FreeFor")))

@@ -38,7 +38,7 @@ var freeMutants = slices.Concat(
 		one("free rows outlive the lock row", "TestAFreeRowIsNoHolder", claimGo, "slices.Concat(slices.Sorted(maps.Keys(o.OrphanLeases)), o.OrphanFreeRows)", "slices.Sorted(maps.Keys(o.OrphanLeases))"),
 		one("prune leaves free rows", "TestPruneDeletesAReleasedLockWithItsFreeRow", pruneGo,
 			"\t\t\twrites = append(writes, drop(o)...) // the free row, too\n", "\t\t\tif !o.Heartbeat.IsZero() {\n\t\t\t\twrites = append(writes, drop(o)...)\n\t\t\t}\n"),
-		one("free rows of idle locks are kept in memory", "TestAFreeRowIsNoHolder", storeGo,
+		one("free rows of idle locks are kept in lockHistory", "TestAFreeRowIsNoHolder", storeGo,
 			"!freedSince(row).IsZero()", "row.Name == \"\""),
 		one("prune goes on though its caller has stopped", "TestPruneGoesOnlyAsFarAsItsCaller", pruneGo,
 			"if !yield(seen, err) || err != nil {", "if !yield(seen, err) && err != nil {"),

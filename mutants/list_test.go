@@ -20,7 +20,7 @@ const (
 	observeGo   = "internal/table/observe.go"
 	spannerGo   = "internal/table/spanner.go"
 	candidateGo = "internal/elect/candidate.go"
-	memoryGo    = "internal/elect/memory.go"
+	historyGo   = "internal/elect/history.go"
 	electGo     = "internal/elect/claim.go"
 	clockGo     = "internal/elect/clock.go"
 	termGo      = "internal/elect/term.go"
@@ -81,27 +81,27 @@ var mutants = []mutant{
 `),
 
 	// The candidate.
-	one("own lease instead of the holder's", "one holder", memoryGo,
+	one("own lease instead of the holder's", "one holder", historyGo,
 		"o.Token, o.LeaseRecord, o.LeaseRecord.Lease", "o.Token, o.LeaseRecord, r.lease"),
-	one("record of an earlier holder", "one holder", memoryGo,
-		"if m.holder != token {", "if m.record == nil {"),
+	one("record of an earlier holder", "one holder", historyGo,
+		"if h.holder != token {", "if h.record == nil {"),
 	one("expiry by the local clock", "one holder", candidateGo,
-		"free := m.freeIn(o, c.rules())\n", "free := m.freeIn(o, c.rules()) + o.At.Sub(time.Unix(0, c.Clock.Now().Wall))\n"),
-	one("own token rule for every token", "one holder", memoryGo,
+		"free := h.freeIn(o, c.rules())\n", "free := h.freeIn(o, c.rules()) + o.At.Sub(time.Unix(0, c.Clock.Now().Wall))\n"),
+	one("own token rule for every token", "one holder", historyGo,
 		"case o.Token == r.own && r.own != 0 &&", "case r.own != 0 &&"),
-	one("reclaim of everybody's", "one holder", memoryGo,
+	one("reclaim of everybody's", "one holder", historyGo,
 		"case r.reclaim && o.Holder() == r.id:", "case r.reclaim:"),
-	one("absence believed at once", "one holder", memoryGo,
-		"case !o.Exists && m.feared == 0:", "case !o.Exists:"),
-	one("holder that was seen forgotten with its rows", "one holder", memoryGo,
-		"\t\tm.absent, m.orphanLeases = o.At, o.OrphanLeases\n", "\t\tm.absent, m.orphanLeases, m.feared = o.At, o.OrphanLeases, 0\n"),
-	one("absence not forgotten once there is a row", "one holder", memoryGo,
-		"\tm.absent, m.orphanLeases = time.Time{}, nil\n", ""),
-	one("orphan leases ignored", "one holder", memoryGo,
-		"\t\t\tm.feared = max(m.feared, p.Lease)\n", "\t\t\t_ = p\n"),
-	one("lock delay not waited for", "claim after expiry", memoryGo,
-		"return o.Heartbeat.Add(m.feared + r.delay + m.head(r))", "return o.Heartbeat.Add(m.feared)"),
-	one("bare claim never superseded", "a holder again", memoryGo,
+	one("absence believed at once", "one holder", historyGo,
+		"case !o.Exists && h.assumedLease == 0:", "case !o.Exists:"),
+	one("holder that was seen forgotten with its rows", "one holder", historyGo,
+		"\t\th.absent, h.orphanLeases = o.At, o.OrphanLeases\n", "\t\th.absent, h.orphanLeases, h.assumedLease = o.At, o.OrphanLeases, 0\n"),
+	one("absence not forgotten once there is a row", "one holder", historyGo,
+		"\th.absent, h.orphanLeases = time.Time{}, nil\n", ""),
+	one("orphan leases ignored", "one holder", historyGo,
+		"\t\t\th.assumedLease = max(h.assumedLease, p.Lease)\n", "\t\t\t_ = p\n"),
+	one("lock delay not waited for", "claim after expiry", historyGo,
+		"return o.Heartbeat.Add(h.assumedLease + r.delay + h.priorityDelay(r))", "return o.Heartbeat.Add(h.assumedLease)"),
+	one("bare claim never superseded", "a holder again", historyGo,
 		"return o.Heartbeat.Add(r.lease).Sub(o.At) //", "return r.lease //"),
 	one("bare claim that fails never given up", "a holder again", electGo,
 		"\t\t\tc.withdraw(running, token, names, err)\n", "\t\t\tc.own = token\n"),
@@ -134,7 +134,7 @@ var mutants = []mutant{
 	one("release before the leader function has returned", "work first", runGo,
 		"\t\tdefer close(x.returned)\n", "\t\tclose(x.returned)\n"),
 	one("next term does not wait for the leader function", "one leader function", runGo,
-		"\t\t\te.candidate.GaveWay(t, true, \"\") // who took it away wants another\n\t\t}\n\t\treturn e.outlive(x.returned)\n", "\t\t\te.candidate.GaveWay(t, true, \"\")\n\t\t}\n\t\treturn nil\n"),
+		"\t\t\te.candidate.Yield(t, true, \"\") // who took it away wants another\n\t\t}\n\t\treturn e.outlive(x.returned)\n", "\t\t\te.candidate.Yield(t, true, \"\")\n\t\t}\n\t\treturn nil\n"),
 
 	// Handovers.
 	one("announcement without the lease row check", "rows", tableHandoverGo,
@@ -153,9 +153,9 @@ var mutants = []mutant{
 		{runGo, "\te.lost(t, x.why)\n\tif err := e.outlive(x.returned); err != nil {\n", "\te.lost(t, x.why)\n\tif err := error(nil); err != nil {\n"},
 	}},
 	one("who stepped down may claim at once", "others first", electHandoverGo,
-		"c.gave, c.resting, c.rest = t.token, c.Clock.Now(), c.LeaseRecord.Lease\n", "c.gave, c.resting, c.rest = t.token, c.Clock.Now(), 0\n"),
+		"c.yielded, c.coolingSince, c.coolDown = t.token, c.Clock.Now(), c.LeaseRecord.Lease\n", "c.yielded, c.coolingSince, c.coolDown = t.token, c.Clock.Now(), 0\n"),
 	one("who does not know of its release may claim at once", "others first", electHandoverGo,
-		"\tif released {\n\t\tc.rest /= 3\n", "\tif c.rest /= 3; !released {\n\t\tc.rest = 0\n"),
+		"\tif released {\n\t\tc.coolDown /= 3\n", "\tif c.coolDown /= 3; !released {\n\t\tc.coolDown = 0\n"),
 	one("holder that goes without waiting for its followers", "works on", electHandoverGo,
 		"\t\t\tt.linger(ctx, t.lease/3+t.clock.Now().Since(sent))\n", "\t\t\t_ = sent\n"),
 	one("followers that ignore the announcement", "handover gap", stepGo,
@@ -164,8 +164,8 @@ var mutants = []mutant{
 		"return c.begin(running, token", "return c.begin(ctx, token"),
 	one("handover that nobody is waited for at the end of Run", "works on", handoverGo,
 		"\tif !e.config.Handover {\n\t\tdefer context", "\tif true {\n\t\tdefer context"),
-	one("holder that is never deaf", "preference ends", preferenceGo,
-		"\tp.spurned = false\n\treturn p.deaf\n", "\tp.spurned = false\n\treturn 0 * p.deaf\n"),
+	one("holder that ignores no preference", "preference ends", preferenceGo,
+		"\tp.spurned = false\n\treturn p.ignoring\n", "\tp.spurned = false\n\treturn 0 * p.ignoring\n"),
 	one("equal priorities that ask", "equals do not ask", preferenceGo,
 		"s.LeaseRecord.Rank <= c.LeaseRecord.Rank", "s.LeaseRecord.Rank < c.LeaseRecord.Rank"),
 	one("StepDown that returns before the release", "step down", handoverGo,

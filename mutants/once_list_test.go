@@ -54,5 +54,5 @@ var pauseMutants = of("./internal/repeat",
 	one("pauses that don't grow", "TestAPauseGrowsFromFailureToFailureUntilSomethingIsDone", pauseGo,
 		"p.Longest / 8 << min(p.failures, 3)", "p.Longest / 8"),
 	one("a pause after a holder that was killed", "TestNobodyPausesWithoutAFailure", pauseGo,
-		"s.Exists && !s.Lapsed &&", "s.Exists &&"),
+		"s.Exists && !s.NotReleased &&", "s.Exists &&"),
 )

@@ -231,7 +231,7 @@ func (g *groups) settle() {
 	}
 	var spread map[string]spindle.Token
 	even := func() bool { spread = g.spread(); return spread != nil }
-	// A member that was of no use rests for 32 leases, and is then assigned one partition for another.
+	// A member that was of no use cools down for 32 leases, and is then assigned one partition for another.
 	if within(3*g.plan.longest+longestAttempt, "all worked on", g.covered) && within(40*g.plan.longest+longestAttempt, "shared", even) {
 		g.restless(spread)
 	}

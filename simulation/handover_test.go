@@ -307,8 +307,8 @@ func (w *world) undisturbed(p *process, token table.Token) bool {
 		return false
 	}
 	for _, f := range w.slots {
-		rests := f != nil && f.gave != 0 && time.Since(f.gaveAt) < 2*f.lease()
-		if f != nil && f != p && !f.dead && f.stoppedAt.IsZero() && !rests && f.born.Before(announced.Add(-2*w.plan.longest)) {
+		coolsDown := f != nil && f.gave != 0 && time.Since(f.gaveAt) < 2*f.lease()
+		if f != nil && f != p && !f.dead && f.stoppedAt.IsZero() && !coolsDown && f.born.Before(announced.Add(-2*w.plan.longest)) {
 			return true
 		}
 	}

@@ -24,62 +24,62 @@ type Candidate struct {
 	Reclaim     bool
 	FreeRows    bool // claims by free rows, and leaves them: locks that change hands often cost half the requests so
 
-	own      table.Token // of its last term: when it competes again, nobody holds that
-	term     *Term       // the last one, until the candidate competes again
-	unkept   table.Token // the same, if it expired as heartbeats failed
-	yields   time.Duration
-	expired  int // terms in a row that did
-	seen     map[string]*memory
-	unsure   bool    // the outcome of its last claim is not known
-	resting  Instant // since when it leaves the locks to others
-	rest     time.Duration
-	gave     table.Token // of the term that it gave up, if that is why it rests
-	deferred preference
-	contests int // claims in a row in which another was first
-	retry    Backoff
+	own          table.Token // of its last term: when it competes again, nobody holds that
+	term         *Term       // the last one, until the candidate competes again
+	unkept       table.Token // the same, if it expired as heartbeats failed
+	yieldFor     time.Duration
+	expired      int // terms in a row that did
+	seen         map[string]*lockHistory
+	unsure       bool    // the outcome of its last claim is not known
+	coolingSince Instant // since when it leaves the locks to others
+	coolDown     time.Duration
+	yielded      table.Token // of the term that it gave up, if that is why it cools down
+	preference   preference
+	contests     int // claims in a row in which another was first
+	retry        Backoff
 }
 
-// Again is the candidate for another competition: it has forgotten what it saw, and rests on if it has to.
+// Again is the candidate for another competition: it has forgotten what it saw, and cools down on if it has to.
 func (c *Candidate) Again() Candidate {
 	again := *c
 	again.seen, again.contests, again.retry = nil, 0, Backoff{}
 	return again
 }
 
-// Sight is one lock as it was seen.
-type Sight struct {
+// LockView is one lock as it was seen.
+type LockView struct {
 	table.Observation
-	Free    time.Duration // how long after the observation the lock can be claimed: now, if not positive
-	FreeFor time.Duration // how long it could be claimed when it was observed, as far as its rows tell
-	Lapsed  bool          // whoever had it did not give it back, and may not know yet that it is over
-	Last    time.Time     // when it was last known to be held: the last heartbeat of a holder, or its release; zero: not known
+	FreeIn      time.Duration // how long after the observation the lock can be claimed: now, if not positive
+	FreeFor     time.Duration // how long it could be claimed when it was observed, as far as its rows tell
+	NotReleased bool          // whoever had it did not give it back, and may not know yet that it is over
+	Last        time.Time     // when it was last known to be held: the last heartbeat of a holder, or its release; zero: not known
 }
 
 // Look observes all locks at one instant. It takes one RPC; another for holders that were not seen before,
 // and another if rows are missing.
-func (c *Candidate) Look(ctx context.Context) ([]Sight, error) {
+func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 	c.comeBack()
 	ctx, cancel := context.WithTimeout(ctx, Attempt(c.LeaseRecord.Lease))
 	defer cancel()
 	began := c.Clock.Now()
 	observed, err := c.observe(ctx)
-	c.deferred.looked(began, err)
+	c.preference.looked(began, err)
 	if err != nil {
 		return nil, fmt.Errorf("observe: %w", err)
 	}
-	sights := make([]Sight, len(observed))
+	views := make([]LockView, len(observed))
 	for i, o := range observed {
-		m := c.memory(o.Name)
-		m.learn(o, c.rules())
-		o.LeaseRecord = m.leaseRecordOf(o.Token)
+		h := c.history(o.Name)
+		h.learn(o, c.rules())
+		o.LeaseRecord = h.leaseRecordOf(o.Token)
 		if o.LeaseRecord != nil && o.LeaseRecord.ListDigest != "" && c.LeaseRecord.ListDigest == "" {
 			return nil, fmt.Errorf("observe: lock %q %w", o.Name, table.ErrGroup)
 		}
-		c.recognise(o, m, began)
-		free := m.freeIn(o, c.rules())
-		sights[i] = Sight{Observation: o, Free: max(free, c.restLeft()), FreeFor: max(-free, 0), Lapsed: m.lapsed(o), Last: m.last}
+		c.recognise(o, h, began)
+		free := h.freeIn(o, c.rules())
+		views[i] = LockView{Observation: o, FreeIn: max(free, c.coolDownLeft()), FreeFor: max(-free, 0), NotReleased: h.notReleased(o), Last: h.last}
 	}
-	return sights, nil
+	return views, nil
 }
 
 // comeBack takes in how the candidate's last term ended. If it expired because heartbeats failed, the candidate could win
@@ -91,7 +91,7 @@ func (c *Candidate) comeBack() {
 	if c.term = nil; t == nil {
 		return
 	}
-	c.unkept, c.yields = 0, 0
+	c.unkept, c.yieldFor = 0, 0
 	if t.kept() >= 10*t.lease {
 		c.expired = 0
 	}
@@ -100,7 +100,7 @@ func (c *Candidate) comeBack() {
 	}
 	c.unkept = t.token
 	if c.expired++; c.expired > 1 {
-		c.yields = t.lease / 3
+		c.yieldFor = t.lease / 3
 	}
 }
 
@@ -136,18 +136,18 @@ func (c *Candidate) glance(ctx context.Context) ([]table.Observation, error) {
 	since := make([]table.Token, len(c.Names))
 	var at time.Time
 	for i, name := range c.Names {
-		m := c.memory(name)
-		since[i], at = m.token, m.at
+		h := c.history(name)
+		since[i], at = h.token, h.at
 	}
 	return c.Table.Follow(ctx, at, since, c.Names...)
 }
 
 // missed tells a lock whose row was not there when it was seen last.
-func (c *Candidate) missed(name string) bool { return !c.memory(name).absent.IsZero() }
+func (c *Candidate) missed(name string) bool { return !c.history(name).absent.IsZero() }
 
 // unfamiliar tells a holder whose lease record is not known.
 func (c *Candidate) unfamiliar(o table.Observation) bool {
-	return o.Confirmed() && o.LeaseRecord == nil && c.memory(o.Name).leaseRecordOf(o.Token) == nil
+	return o.Confirmed() && o.LeaseRecord == nil && c.history(o.Name).leaseRecordOf(o.Token) == nil
 }
 
 // incomplete tells a lock that has no row, or is held and has no lease row: orphan leases may tell by whom.
@@ -156,33 +156,33 @@ func (c *Candidate) incomplete(o table.Observation) bool { return !o.Exists || c
 func (c *Candidate) learn(observed []table.Observation) {
 	for _, o := range observed {
 		if o.Exists { // orphan leases were not looked for
-			c.memory(o.Name).learn(o, c.rules())
+			c.history(o.Name).learn(o, c.rules())
 		}
 	}
 }
 
 func (c *Candidate) rules() rules {
-	return rules{lease: c.LeaseRecord.Lease, delay: c.LockDelay, reclaim: c.Reclaim, id: c.ID, own: c.own, unkept: c.unkept, yields: c.yields, rank: c.LeaseRecord.Rank}
+	return rules{lease: c.LeaseRecord.Lease, delay: c.LockDelay, reclaim: c.Reclaim, id: c.ID, own: c.own, unkept: c.unkept, yieldFor: c.yieldFor, rank: c.LeaseRecord.Rank}
 }
 
-func (c *Candidate) memory(name string) *memory {
-	m := c.seen[name]
-	if m == nil {
+func (c *Candidate) history(name string) *lockHistory {
+	h := c.seen[name]
+	if h == nil {
 		if c.seen == nil {
-			c.seen = map[string]*memory{}
+			c.seen = map[string]*lockHistory{}
 		}
-		m = &memory{}
-		c.seen[name] = m
+		h = &lockHistory{}
+		c.seen[name] = h
 	}
-	return m
+	return h
 }
 
-// restLeft is how long the candidate still has to leave the locks to others: not at all, if not positive.
-func (c *Candidate) restLeft() time.Duration {
-	if c.rest == 0 {
+// coolDownLeft is how long the candidate still has to leave the locks to others: not at all, if not positive.
+func (c *Candidate) coolDownLeft() time.Duration {
+	if c.coolDown == 0 {
 		return 0
 	}
-	return c.rest - c.Clock.Now().Since(c.resting)
+	return c.coolDown - c.Clock.Now().Since(c.coolingSince)
 }
 
 // Attempt limits one attempt of a candidate, or of another step that no lease waits for. The floor leaves a cold

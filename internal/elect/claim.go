@@ -16,7 +16,7 @@ import (
 // An error for which First is true says that another was first. After any other error of a confirmation
 // the candidate frees its claim and leaves the locks to others for a lease at most: it may be the only one
 // that can't confirm.
-func (c *Candidate) Claim(ctx context.Context, seen ...Sight) (*Term, error) {
+func (c *Candidate) Claim(ctx context.Context, seen ...LockView) (*Term, error) {
 	observed := make([]table.Observation, len(seen))
 	names := make([]string, len(seen))
 	for i, s := range seen {
@@ -55,17 +55,17 @@ func (c *Candidate) Claim(ctx context.Context, seen ...Sight) (*Term, error) {
 
 // supersede forgets whoever was seen to hold what is claimed.
 func (c *Candidate) supersede(names []string) {
-	c.deferred.well = Instant{} // that it can look says nothing of a term of its own
+	c.preference.well = Instant{} // that it can look says nothing of a term of its own
 	for _, name := range names {
-		m := c.memory(name)
-		*m = memory{token: m.token, at: m.at, taken: true, pace: c.LeaseRecord.Lease, last: m.last}
+		h := c.history(name)
+		*h = lockHistory{token: h.token, at: h.at, taken: true, pace: c.LeaseRecord.Lease, last: h.last}
 	}
 }
 
 // begin is the term that begins with a claim that was confirmed, by what was sent at that instant.
 func (c *Candidate) begin(ctx context.Context, token table.Token, sent Instant, names []string) *Term {
-	c.own, c.gave = token, 0
-	c.term = newTerm(ctx, c, token, sent, names, c.deferred.deafness(c.LeaseRecord.Lease))
+	c.own, c.yielded = token, 0
+	c.term = newTerm(ctx, c, token, sent, names, c.preference.ignoreFor(c.LeaseRecord.Lease))
 	return c.term
 }
 
@@ -133,7 +133,7 @@ func (s stamp) Transact(ctx context.Context, step string, fn func(context.Contex
 // disown frees the candidate's own claims whose replies were lost, and leaves the locks to others until it could have claimed
 // them again. Else it would do that as soon as its own lease has passed, and keep the locks for ever from candidates with a
 // longer lease. A candidate that has the same id by mistake may lose a claim by it.
-func (c *Candidate) disown(ctx context.Context, seen []Sight) (rests bool) {
+func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bool) {
 	if !c.unsure {
 		return false
 	}
@@ -149,16 +149,16 @@ func (c *Candidate) disown(ctx context.Context, seen []Sight) (rests bool) {
 	}
 	// What fails is tried again after the next look.
 	_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Disown(ctx, c.ID, own...) })
-	c.resting, c.rest, c.gave = c.Clock.Now(), rest, 0
+	c.coolingSince, c.coolDown, c.yielded = c.Clock.Now(), rest, 0
 	return true
 }
 
-// withdraw frees what the candidate can't confirm, whether a confirmation was applied after all or not, and rests: for a
+// withdraw frees what the candidate can't confirm, whether a confirmation was applied after all or not, and cools down: for a
 // lease, or for a minute after an error that is known at once, as the locks are free nearly all the time then.
 func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []string, why error) {
-	c.resting, c.rest, c.gave = c.Clock.Now(), c.LeaseRecord.Lease, 0
+	c.coolingSince, c.coolDown, c.yielded = c.Clock.Now(), c.LeaseRecord.Lease, 0
 	if Lasting(why) {
-		c.rest = min(c.rest, time.Minute)
+		c.coolDown = min(c.coolDown, time.Minute)
 	}
 	c.insist(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, names...) })
 }

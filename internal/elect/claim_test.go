@@ -45,16 +45,16 @@ func TestAClaimOfOneLockForgetsNothingOfAnother(t *testing.T) {
 		c := candidate("c", refusing{store, "confirm"}, "one", "other")
 		seen, err := c.Look(t.Context())
 		require.NoError(t, err)
-		require.Positive(t, seen[0].Free)
+		require.Positive(t, seen[0].FreeIn)
 		_, err = c.Claim(t.Context(), seen[1])
 		require.Error(t, err)
 
 		require.NoError(t, store.Commit(t.Context(), "operator", []table.Write{
 			{Kind: table.Delete, Name: "one"}, {Kind: table.Delete, Name: table.LeaseKey("one", step.Term.Token())}}))
-		c.rest = 0 // it is about what it knows, not that it is polite
+		c.coolDown = 0 // it is about what it knows, not that it is polite
 		seen, err = c.Look(t.Context())
 		require.NoError(t, err)
-		assert.Positive(t, seen[0].Free, "its holder may not know yet")
+		assert.Positive(t, seen[0].FreeIn, "its holder may not know yet")
 		assert.True(t, step.Term.Held())
 	})
 }
@@ -82,7 +82,7 @@ func TestATermThatWasKeptForLongBeginsANewRow(t *testing.T) {
 			link.Refuse(nil)
 			_, err = c.Look(t.Context())
 			require.NoError(t, err)
-			return c.yields
+			return c.yieldFor
 		}
 		assert.Zero(t, yields(1), "the first")
 		assert.Equal(t, lease/3, yields(1), "the second in a row")

@@ -3,7 +3,7 @@
 // every step is one commit for all of them.
 //
 //   - clock.go: time, the one seam beside the table
-//   - candidate.go: how a candidate looks at locks; memory.go: when a lock is free
+//   - candidate.go: how a candidate looks at locks; history.go: when a lock is free
 //   - claim.go: how it is won; step.go: a look and a claim, again and again
 //   - term.go: how it is kept, and when that is over
 package elect

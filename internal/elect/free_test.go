@@ -186,7 +186,7 @@ func TestAClaimThatWasLostIsNotTakenForTheOwn(t *testing.T) {
 		seenB, err = b.Look(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, term.Token(), seenB[0].Token)
-		assert.Greater(t, seenB[0].Free, lease/2, "it is not its own last term")
+		assert.Greater(t, seenB[0].FreeIn, lease/2, "it is not its own last term")
 	})
 }
 

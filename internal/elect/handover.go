@@ -58,8 +58,8 @@ func (t *Term) pressed() bool { return t.jeopardy.Load() && t.spare() <= 0 }
 // spare is the time that is left, less a sixth of the lease.
 func (t *Term) spare() time.Duration { return t.Left() - t.lease/6 }
 
-// Tell ends the term's context, and nothing else: the lock stays held until the work has returned.
-func (t *Term) Tell(reason error) { t.end(reason) }
+// CancelWork ends the term's context, and nothing else: the lock stays held until the work has returned.
+func (t *Term) CancelWork(reason error) { t.end(reason) }
 
 // Requested waits for a request to hand the lock over that the holder is to obey, for which it looks once a lease.
 // It returns "" if ctx ends before: the term's context, or one within it.
@@ -84,46 +84,46 @@ func (t *Term) asked(ctx context.Context) (table.Request, error) {
 		return "", err
 	case operator:
 		return table.ByOperator, nil
-	case preference && t.clock.Now().Since(t.began) >= t.deaf:
+	case preference && t.clock.Now().Since(t.began) >= t.ignoreFor:
 		return table.ByPreference, nil
 	}
 	return "", nil
 }
 
-// GaveWay makes the candidate leave the lock, of a term that it gave up, to others: until another holds it, or
+// Yield makes the candidate leave the lock, of a term that it gave up, to others: until another holds it, or
 // a third of a lease has passed since it was released, or a lease, if it is not known to be released. Asked is
 // the request that it has obeyed, or "".
-func (c *Candidate) GaveWay(t *Term, released bool, asked table.Request) {
-	c.gave, c.resting, c.rest = t.token, c.Clock.Now(), c.LeaseRecord.Lease
+func (c *Candidate) Yield(t *Term, released bool, asked table.Request) {
+	c.yielded, c.coolingSince, c.coolDown = t.token, c.Clock.Now(), c.LeaseRecord.Lease
 	if released {
-		c.rest /= 3
+		c.coolDown /= 3
 	}
-	c.deferred.spurned = asked == table.ByPreference
+	c.preference.spurned = asked == table.ByPreference
 }
 
 // recognise takes in what was observed of handovers.
-func (c *Candidate) recognise(o table.Observation, m *memory, began Instant) {
-	if o.Leaving() && m.leaving != o.Token {
-		m.leaving, m.marked = o.Token, m.looked
-		if m.looked == (Instant{}) {
-			m.marked = began
+func (c *Candidate) recognise(o table.Observation, h *lockHistory, began Instant) {
+	if o.Leaving() && h.leaving != o.Token {
+		h.leaving, h.marked = o.Token, h.looked
+		if h.looked == (Instant{}) {
+			h.marked = began
 		}
 	}
-	m.looked = began
+	h.looked = began
 	if !o.Confirmed() || o.Token == c.own {
 		return
 	}
-	if c.gave != 0 {
-		c.gave, c.rest = 0, 0
+	if c.yielded != 0 {
+		c.yielded, c.coolDown = 0, 0
 	}
-	c.deferred.see(o, c.LeaseRecord.Rank)
+	c.preference.see(o, c.LeaseRecord.Rank)
 }
 
-// hint tells others of the candidate, in the pause until its next look, and returns what is left of that. While a
+// signal tells others of the candidate, in the pause until its next look, and returns what is left of that. While a
 // holder is leaving the pause is short: a name gets a tenth of the lease, which is how often the others look then.
-func (c *Candidate) hint(ctx context.Context, seen []Sight, pause time.Duration) time.Duration {
+func (c *Candidate) signal(ctx context.Context, seen []LockView, pause time.Duration) time.Duration {
 	began := c.Clock.Now()
-	within := func(limit time.Duration, send func(context.Context, []Sight)) {
+	within := func(limit time.Duration, send func(context.Context, []LockView)) {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		send(ctx, seen)
@@ -135,9 +135,9 @@ func (c *Candidate) hint(ctx context.Context, seen []Sight, pause time.Duration)
 
 // succeed names the candidate as the successor of a leaving holder that has none, so that a crowd of followers
 // does not look for the release, and claim the lock, all at once. Lower priorities leave that to higher ones.
-func (c *Candidate) succeed(ctx context.Context, seen []Sight) {
+func (c *Candidate) succeed(ctx context.Context, seen []LockView) {
 	for _, s := range seen {
-		if _, named := s.Successor(); s.Leaving() && !named && c.LeaseRecord.Rank == 0 && c.restLeft() <= 0 {
+		if _, named := s.Successor(); s.Leaving() && !named && c.LeaseRecord.Rank == 0 && c.coolDownLeft() <= 0 {
 			// What fails is only a hint that the others don't get.
 			_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Succeed(ctx, c.ID, s.Name, s.Token) })
 		}
@@ -148,13 +148,13 @@ func (c *Candidate) succeed(ctx context.Context, seen []Sight) {
 // after it has said so, and had not said so yet at marked: before a third has passed since then, there is nothing
 // to see. Then the successor looks each hundredth of the lease, or everybody each fiftieth if there is none yet; the
 // others look each tenth, as the successor may be gone. If the holder takes longer than a lease, so do all.
-func (c *Candidate) watch(seen []Sight) time.Duration {
+func (c *Candidate) watch(seen []LockView) time.Duration {
 	pause := time.Duration(math.MaxInt64)
 	for _, s := range seen {
 		if !s.Leaving() || s.LeaseRecord == nil {
 			continue
 		}
-		lease, since := s.LeaseRecord.Lease, c.Clock.Now().Since(c.memory(s.Name).marked)
+		lease, since := s.LeaseRecord.Lease, c.Clock.Now().Since(c.history(s.Name).marked)
 		every := lease / 50
 		if id, named := s.Successor(); named && id == c.ID {
 			every = lease / 100

@@ -14,11 +14,11 @@ type preference struct {
 	sick  bool        // the last one did not
 	asked table.Token // the last term whose holder it has asked
 
-	spurned bool          // it gave way, and none of higher priority has held the lock for three leases since
-	deaf    time.Duration // how long into a term it heeds no preference
+	spurned  bool          // it yielded, and none of higher priority has held the lock for three leases since
+	ignoring time.Duration // how long into a term it ignores preferences
 }
 
-const longestDeafness = time.Hour
+const longestIgnore = time.Hour
 
 func (p *preference) looked(now Instant, err error) {
 	if err != nil || p.sick || p.well == (Instant{}) {
@@ -27,36 +27,36 @@ func (p *preference) looked(now Instant, err error) {
 }
 
 // known is for how many of its leases a candidate of higher priority looks before it asks, and holds before its requests are
-// heeded as before. A holder that can't keep the lock does not come as far, even if its last heartbeats commit late.
+// accepted as before. A holder that can't keep the lock does not come as far, even if its last heartbeats commit late.
 const known = 3
 
 // see takes in that another holds the lock, for a candidate of that priority. Others like it say nothing about
 // those that are preferred.
 func (p *preference) see(o table.Observation, rank int) {
 	if o.LeaseRecord != nil && o.LeaseRecord.Rank < rank && o.Heartbeat.Sub(o.Token.Time()) >= known*o.LeaseRecord.Lease {
-		p.spurned, p.deaf = false, 0
+		p.spurned, p.ignoring = false, 0
 	}
 }
 
-// deafness is for a term that begins. Who gave way and gets the lock back would give way again and again to
+// ignoreFor is for a term that begins. Who yielded and gets the lock back would yield again and again to
 // somebody who can look and ask, and not hold.
-func (p *preference) deafness(lease time.Duration) time.Duration {
+func (p *preference) ignoreFor(lease time.Duration) time.Duration {
 	if p.spurned {
-		p.deaf = min(max(2*p.deaf, 10*lease), max(longestDeafness, 10*lease))
+		p.ignoring = min(max(2*p.ignoring, 10*lease), max(longestIgnore, 10*lease))
 	}
 	p.spurned = false
-	return p.deaf
+	return p.ignoring
 }
 
 // prefer asks a holder of lower priority to hand the lock over, once in its term, if the candidate has been able
 // to look for three leases, since its own last term if that was later. An answer that is lost is asked for again.
-func (c *Candidate) prefer(ctx context.Context, seen []Sight) {
-	p := &c.deferred
+func (c *Candidate) prefer(ctx context.Context, seen []LockView) {
+	p := &c.preference
 	if p.sick || c.Clock.Now().Since(p.well) < known*c.LeaseRecord.Lease {
 		return
 	}
 	for _, s := range seen {
-		if s.Free <= 0 || s.LeaseRecord == nil || !s.LeaseRecord.AcceptsHandover || s.LeaseRecord.Rank <= c.LeaseRecord.Rank || s.Leaving() || p.asked == s.Token {
+		if s.FreeIn <= 0 || s.LeaseRecord == nil || !s.LeaseRecord.AcceptsHandover || s.LeaseRecord.Rank <= c.LeaseRecord.Rank || s.Leaving() || p.asked == s.Token {
 			continue
 		}
 		err := c.try(ctx, func(ctx context.Context) error { return c.Table.Ask(ctx, table.ByPreference, s.Name, s.Token) })

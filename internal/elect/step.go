@@ -17,22 +17,22 @@ import (
 
 // A Step is what came of looking at the locks once and claiming what could be claimed.
 type Step struct {
-	Seen  []Sight       // what was seen, or nil
-	Term  *Term         // of the locks that were claimed, or nil
-	Pause time.Duration // until the next step, if there is no term
-	Err   error         // why nothing was seen or claimed, unless another was first, and not again and again
-	Rests bool          // the candidate leaves the locks to others, since it could not confirm
+	Seen        []LockView    // what was seen, or nil
+	Term        *Term         // of the locks that were claimed, or nil
+	Pause       time.Duration // until the next step, if there is no term
+	Err         error         // why nothing was seen or claimed, unless another was first, and not again and again
+	CoolingDown bool          // the candidate leaves the locks to others, since it could not confirm
 }
 
 // Choose says which of the locks that were seen are to be claimed: none if it has to wait, and then for how
 // long. Its error ends the competition.
-type Choose func(seen []Sight) (claim []Sight, wait time.Duration, err error)
+type Choose func(seen []LockView) (claim []LockView, wait time.Duration, err error)
 
 // All chooses every lock, once all of them are free at one instant.
-func All(seen []Sight) ([]Sight, time.Duration, error) {
+func All(seen []LockView) ([]LockView, time.Duration, error) {
 	var wait time.Duration
 	for _, s := range seen {
-		wait = max(wait, s.Free)
+		wait = max(wait, s.FreeIn)
 	}
 	if wait > 0 {
 		return nil, wait, nil
@@ -40,23 +40,23 @@ func All(seen []Sight) ([]Sight, time.Duration, error) {
 	return seen, 0, nil
 }
 
-// Try takes one step. Patience is the longest pause between two looks at a lock that another holds: if its
-// lease can end before that, the next look is then, or a little later, at random. No patience is a third of the
+// Try takes one step. MaxPause is the longest pause between two looks at a lock that another holds: if its
+// lease can end before that, the next look is then, or a little later, at random. Zero is a third of the
 // shorter lease, the holder's or the candidate's. The end of ctx ends the look; of a claim, see Claim.
-func (c *Candidate) Try(ctx context.Context, choose Choose, patience time.Duration) Step {
+func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Duration) Step {
 	seen, err := c.Look(ctx)
-	if patience == 0 {
-		patience = c.shortest(seen) / 3
+	if maxPause == 0 {
+		maxPause = c.shortest(seen) / 3
 	}
-	c.retry.Max = patience
+	c.retry.Max = maxPause
 	if err != nil {
 		return Step{Err: err, Pause: c.retry.Pause(c.Clock)}
 	}
-	if slices.ContainsFunc(seen, func(s Sight) bool { return s.Confirmed() && s.Free > 0 }) {
+	if slices.ContainsFunc(seen, func(s LockView) bool { return s.Confirmed() && s.FreeIn > 0 }) {
 		c.contests = 0
 	}
 	if c.disown(ctx, seen) {
-		return Step{Seen: seen, Pause: min(Jitter(c.Clock, patience), c.restLeft()), Rests: true}
+		return Step{Seen: seen, Pause: min(Jitter(c.Clock, maxPause), c.coolDownLeft()), CoolingDown: true}
 	}
 	claim, wait, err := choose(seen)
 	if err != nil {
@@ -64,8 +64,8 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, patience time.Durati
 	}
 	if claim == nil {
 		c.retry.Reset()
-		pause := min(Jitter(c.Clock, patience), wait+c.spread(seen), c.watch(seen))
-		return Step{Seen: seen, Pause: c.hint(ctx, seen, pause), Rests: c.restLeft() > 0}
+		pause := min(Jitter(c.Clock, maxPause), wait+c.spread(seen), c.watch(seen))
+		return Step{Seen: seen, Pause: c.signal(ctx, seen, pause), CoolingDown: c.coolDownLeft() > 0}
 	}
 	t, err := c.Claim(ctx, claim...)
 	switch {
@@ -75,7 +75,7 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, patience time.Durati
 		return Step{Seen: seen, Term: t}
 	case First(err):
 		c.contests++
-		step := Step{Seen: seen, Pause: min(patience, c.spread(seen))} // who was first will be seen by the next look
+		step := Step{Seen: seen, Pause: min(maxPause, c.spread(seen))} // who was first will be seen by the next look
 		if c.contests >= lostInARow {
 			step.Err = fmt.Errorf("%d claims in a row came to nothing, and nobody holds the lock: %w", c.contests, err)
 		}
@@ -94,10 +94,10 @@ const longestSpread = time.Second
 // spread is a short pause at random, since many candidates know the instant at which a lease ends: up to a
 // fiftieth of the last holder's lease, or a second. It doubles with each claim that was lost, until somebody holds the
 // lock: so many that this is too short for them do not go on to collide.
-func (c *Candidate) spread(seen []Sight) time.Duration {
+func (c *Candidate) spread(seen []LockView) time.Duration {
 	lease := c.LeaseRecord.Lease
 	for i, s := range seen {
-		if last := c.memory(s.Name).paceOr(lease); i == 0 || last < lease {
+		if last := c.history(s.Name).paceOr(lease); i == 0 || last < lease {
 			lease = last
 		}
 	}
@@ -105,7 +105,7 @@ func (c *Candidate) spread(seen []Sight) time.Duration {
 }
 
 // shortest is the shortest lease, of the candidate and the holders.
-func (c *Candidate) shortest(seen []Sight) time.Duration {
+func (c *Candidate) shortest(seen []LockView) time.Duration {
 	lease := c.LeaseRecord.Lease
 	for _, s := range seen {
 		if s.LeaseRecord != nil {

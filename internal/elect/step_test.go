@@ -85,7 +85,7 @@ func TestThoseWhoLoseClaimsSpreadMoreUntilSomebodyHoldsTheLock(t *testing.T) {
 					var step Step
 					for range 4 {
 						goAgain := come(t, candidate("rival", store, "m"))
-						require.Positive(t, c.Try(t.Context(), All, lease/3).Seen[0].Free)
+						require.Positive(t, c.Try(t.Context(), All, lease/3).Seen[0].FreeIn)
 						goAgain()
 						step = c.Try(t.Context(), All, lease/3)
 						require.NoError(t, step.Err)
@@ -203,7 +203,7 @@ func TestARestAfterAnErrorThatIsKnownAtOnceIsShort(t *testing.T) {
 		require.Error(t, c.Try(t.Context(), All, time.Hour).Err)
 		seen, err := c.Look(t.Context())
 		require.NoError(t, err)
-		assert.Positive(t, seen[0].Free)
-		assert.LessOrEqual(t, seen[0].Free, time.Minute, "a day without a candidate costs more than another try")
+		assert.Positive(t, seen[0].FreeIn)
+		assert.LessOrEqual(t, seen[0].FreeIn, time.Minute, "a day without a candidate costs more than another try")
 	})
 }

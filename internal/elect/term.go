@@ -32,9 +32,9 @@ type Term struct {
 	end          context.CancelCauseFunc
 	deadline     *time.Timer // ends ctx on time, whatever the keeper is waiting for
 
-	began Instant
-	last  atomic.Int64  // how long after that the last acknowledged heartbeat was sent
-	deaf  time.Duration // how long it heeds no preference
+	began     Instant
+	last      atomic.Int64  // how long after that the last acknowledged heartbeat was sent
+	ignoreFor time.Duration // how long it ignores preferences
 
 	freeRows bool   // it leaves free rows
 	reclaims string // the id that may claim the locks back at once; "": none may
@@ -43,8 +43,8 @@ type Term struct {
 	retry    Backoff
 }
 
-func newTerm(ctx context.Context, c *Candidate, token table.Token, sent Instant, names []string, deaf time.Duration) *Term {
-	t := &Term{table: c.Table, clock: c.Clock, token: token, names: names, lease: c.LeaseRecord.Lease, began: sent, deaf: deaf, freeRows: c.FreeRows}
+func newTerm(ctx context.Context, c *Candidate, token table.Token, sent Instant, names []string, ignoreFor time.Duration) *Term {
+	t := &Term{table: c.Table, clock: c.Clock, token: token, names: names, lease: c.LeaseRecord.Lease, began: sent, ignoreFor: ignoreFor, freeRows: c.FreeRows}
 	t.retry.Max = t.lease / 10
 	if c.Reclaim {
 		t.reclaims = c.ID

@@ -33,7 +33,7 @@ func (p *Pause) Asked(last table.Done, now time.Time) { p.asked, p.recorded = no
 
 // Choose chooses the lock if it is free and no pause is left, unless what was done last forbids it. Looking at that is an RPC.
 func (p *Pause) Choose(look func() (table.Done, time.Time, error), forbids func(table.Done, time.Time) error) elect.Choose {
-	return func(seen []elect.Sight) ([]elect.Sight, time.Duration, error) {
+	return func(seen []elect.LockView) ([]elect.LockView, time.Duration, error) {
 		claim, wait, err := elect.All(seen)
 		if claim == nil {
 			p.held = true
@@ -58,8 +58,8 @@ func (p *Pause) Choose(look func() (table.Done, time.Time, error), forbids func(
 }
 
 // failed reports whether a holder gave the lock back while this one waited, and recorded nothing.
-func (p *Pause) failed(s elect.Sight, last table.Done) bool {
-	given := s.Exists && !s.Lapsed && !s.ReleasedAt().Equal(p.released) && (p.held || s.ReleasedAt().After(p.asked))
+func (p *Pause) failed(s elect.LockView, last table.Done) bool {
+	given := s.Exists && !s.NotReleased && !s.ReleasedAt().Equal(p.released) && (p.held || s.ReleasedAt().After(p.asked))
 	failed := given && last.Token == p.recorded
 	p.released, p.recorded = s.ReleasedAt(), last.Token
 	if given && !failed {

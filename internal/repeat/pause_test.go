@@ -22,7 +22,7 @@ func allowed(table.Done, time.Time) error { return nil }
 func paused(p *Pause, released, recorded table.Token) time.Duration {
 	choose := p.Choose(func() (table.Done, time.Time, error) { return table.Done{Token: recorded}, time.Now(), nil }, allowed)
 	for start := time.Now(); ; {
-		claim, wait, _ := choose([]elect.Sight{{Observation: table.Observation{Exists: true, Token: released}}})
+		claim, wait, _ := choose([]elect.LockView{{Observation: table.Observation{Exists: true, Token: released}}})
 		if claim != nil {
 			return time.Since(start)
 		}
@@ -53,8 +53,8 @@ func TestNobodyPausesWithoutAFailure(t *testing.T) {
 		p.Longest = 0
 		assert.Zero(t, paused(p, 7, 0), "it does not wait")
 		p.Longest = time.Second
-		lapsed := []elect.Sight{{Observation: table.Observation{Exists: true, Token: 8}, Lapsed: true}}
-		claim, _, err := p.Choose(func() (table.Done, time.Time, error) { return table.Done{}, time.Now(), nil }, allowed)(lapsed)
+		notReleased := []elect.LockView{{Observation: table.Observation{Exists: true, Token: 8}, NotReleased: true}}
+		claim, _, err := p.Choose(func() (table.Done, time.Time, error) { return table.Done{}, time.Now(), nil }, allowed)(notReleased)
 		assert.NoError(t, err)
 		assert.Len(t, claim, 1, "of a holder that was killed")
 	})

@@ -150,7 +150,7 @@ func TestRowsOfGroupsAreNotPruned(t *testing.T) {
 	})
 }
 
-// A holder that was asked to give way has a lease row without a heartbeat. It is no released lock's.
+// A holder that was asked to yield has a lease row without a heartbeat. It is no released lock's.
 func TestALockWhoseHolderWasAskedIsListedAsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab := table.Table{Store: &memtable.Store{}}

@@ -45,11 +45,11 @@ type LeaseRecord struct {
 	// Of a member of a group: the digest of its list of partitions, since when it is there, if that is before its token,
 	// its weight beside others', 0 for 1, whether it is assigned one partition at most, as it could do nothing the last
 	// time, and for how long its share is remembered once it is gone.
-	ListDigest   string
-	Since  Token
-	Weight int
-	Trial  bool
-	Keep   time.Duration
+	ListDigest string
+	Since      Token
+	Weight     int
+	Trial      bool
+	Keep       time.Duration
 
 	// Of a partition of a group: the key of its member's lease row, instead of heartbeats of its own. The lease is
 	// the member's. Written under another name, it can't be read by those who know nothing of groups: they leave
@@ -66,7 +66,7 @@ type leaseRecordJSON struct {
 	Kind            LockKind `json:"kind,omitempty"`
 	AcceptsHandover bool     `json:"obeys,omitempty"`
 	Rank            int      `json:"deference,omitempty"`
-	ListDigest            string   `json:"plan,omitempty"`
+	ListDigest      string   `json:"plan,omitempty"`
 	Since           Token    `json:"since,omitempty"`
 	Weight          int      `json:"weight,omitempty"`
 	Trial           bool     `json:"trial,omitempty"`

@@ -115,8 +115,8 @@ type Watch struct {
 	tracer trace.Tracer
 	locks  []metric.MeasurementOption // what each is measured as
 
-	seen   []elect.Sight // by the attempt that won
-	waited bool          // another held a lock when it was looked at
+	seen   []elect.LockView // by the attempt that won
+	waited bool             // another held a lock when it was looked at
 
 	mu       sync.Mutex
 	since    time.Time // since when it waits
@@ -148,7 +148,7 @@ func (w *Watch) Tried(step elect.Step) {
 	w.endElection(step)
 	w.seen = step.Seen
 	for _, s := range step.Seen {
-		w.waited = w.waited || step.Term == nil && s.Free > 0
+		w.waited = w.waited || step.Term == nil && s.FreeIn > 0
 	}
 }
 
@@ -206,7 +206,7 @@ func (t *Term) Over(why Reason) {
 // that was withdrawn is neither.
 func (w *Watch) gap(t *elect.Term) {
 	for i, name := range t.Names() {
-		at := slices.IndexFunc(w.seen, func(s elect.Sight) bool { return s.Name == name })
+		at := slices.IndexFunc(w.seen, func(s elect.LockView) bool { return s.Name == name })
 		if at < 0 || w.seen[at].Last.IsZero() || !w.scope.Loop && !w.waited {
 			continue // nobody is known to have had it, or to have wanted it
 		}

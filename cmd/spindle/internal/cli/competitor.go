@@ -45,7 +45,7 @@ func (x *competitor) flags(f *pflag.FlagSet) {
 	f.StringVar(&x.id, "id", "", "the `id` that others see as the holder's (default: host, process id and a UUID)")
 	f.StringVar(&x.value, "value", "", "a `text` that others see while this process holds the lock, such as an address")
 	f.BoolVar(&x.handover, "handover", false, "announce a stop in advance, so that another takes over at once, and obey spindle handover")
-	f.IntVar(&x.priority, "priority", table.MaxRank, "0 to 9: a holder with --handover gives way to higher priorities")
+	f.IntVar(&x.priority, "priority", table.MaxRank, "0 to 9: a holder with --handover yields to higher priorities")
 	f.BoolVarP(&x.quiet, "quiet", "q", false, "only report problems")
 }
 
@@ -148,7 +148,7 @@ func (x *competitor) environment(token table.Token) []string {
 
 // within reports whether this command runs under the very term that was seen.
 func (x *competitor) within(step elect.Step) bool {
-	return os.Getenv(lockVariable) == x.name && slices.ContainsFunc(step.Seen, func(s elect.Sight) bool {
-		return s.Confirmed() && s.Free > 0 && s.Token.String() == os.Getenv(tokenVariable)
+	return os.Getenv(lockVariable) == x.name && slices.ContainsFunc(step.Seen, func(s elect.LockView) bool {
+		return s.Confirmed() && s.FreeIn > 0 && s.Token.String() == os.Getenv(tokenVariable)
 	})
 }

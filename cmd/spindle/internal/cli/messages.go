@@ -99,7 +99,7 @@ func (n *narrator) tell(step elect.Step) {
 		n.relieve("competing for %s again", n.name)
 	}
 	for _, s := range step.Seen {
-		if s.Confirmed() && s.Free > 0 && s.Token != n.seen {
+		if s.Confirmed() && s.FreeIn > 0 && s.Token != n.seen {
 			n.seen = s.Token
 			n.say("waiting for %s: held by %s, token %v", n.name, show(s.Holder()), s.Token)
 		}

@@ -89,8 +89,8 @@ func TestALookThatHangsIsSaidInWatch(t *testing.T) {
 
 // A candidate that waits through an outage says so once, and once that it is over. Each holder is named once.
 func TestAnOutageIsTwoLinesOfACandidate(t *testing.T) {
-	sight := func(token table.Token) []elect.Sight {
-		return []elect.Sight{{Observation: table.Observation{Name: "job", Exists: true, Heartbeat: at(101), Token: token, Writer: "a"}, Free: time.Second}}
+	view := func(token table.Token) []elect.LockView {
+		return []elect.LockView{{Observation: table.Observation{Name: "job", Exists: true, Heartbeat: at(101), Token: token, Writer: "a"}, FreeIn: time.Second}}
 	}
 	n := narrator{competitor: &competitor{common: &common{}, name: "job"}}
 	said := complaints(func() {
@@ -99,12 +99,12 @@ func TestAnOutageIsTwoLinesOfACandidate(t *testing.T) {
 				n.tell(elect.Step{Err: away})
 			}
 			for range 100 {
-				n.tell(elect.Step{Seen: sight(7)})
+				n.tell(elect.Step{Seen: view(7)})
 			}
 		}
 		n.tell(elect.Step{Err: away})
 		n.tell(elect.Step{Err: status.Error(codes.PermissionDenied, "no")})
-		n.tell(elect.Step{Seen: sight(8)})
+		n.tell(elect.Step{Seen: view(8)})
 	})
 	const trouble, over = "can't compete for job, will try again", "competing for job again"
 	want := []string{trouble, over, "held by a, token 7", trouble, over, trouble, trouble, over, "held by a, token 8"}

@@ -223,7 +223,7 @@ func (r *reports) waits(step elect.Step) {
 	case step.Err != nil:
 		r.does(false, "on standby: can't compete for %s: %v", r.lock.name, spanner.ErrCode(step.Err))
 	case len(step.Seen) == 0: // the look was interrupted
-	case step.Seen[0].Confirmed() && step.Seen[0].Free > 0:
+	case step.Seen[0].Confirmed() && step.Seen[0].FreeIn > 0:
 		r.does(false, "on standby: %s is held by %s, token %v", r.lock.name, show(step.Seen[0].Holder()), step.Seen[0].Token)
 	default:
 		r.does(false, "on standby: competing for %s", r.lock.name)

@@ -177,7 +177,7 @@ type turn struct {
 	failed  error         // why the last look before that failed
 	parting os.Signal     // that the program gets once the announcement is known
 	by      table.Request // to hand the lock over, or ""
-	gaveWay bool          // the program was told to end because of that
+	yielded bool          // the program was told to end because of that
 	late    bool          // the program was told to end because the lock was nearly lost
 	unfit   error         // the program was told to end because of that
 	exited  bool          // the program was started, and has ended
@@ -280,7 +280,7 @@ func (m *machine) work(e event) []action {
 		}
 	case announced:
 		if m.phase == announcing {
-			m.turn.gaveWay = m.turn.by != ""
+			m.turn.yielded = m.turn.by != ""
 			return m.stop(pass, m.turn.parting)
 		}
 	case late:
@@ -405,4 +405,4 @@ func (m *machine) again() bool {
 
 // handedOver reports whether the program was told to end because the lock was asked for. A lock that was lost meanwhile is
 // not handed over.
-func (m *machine) handedOver() bool { return m.turn.gaveWay && m.turn.lost == nil }
+func (m *machine) handedOver() bool { return m.turn.yielded && m.turn.lost == nil }

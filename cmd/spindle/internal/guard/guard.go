@@ -236,7 +236,7 @@ func (g *Guard) do(a action) {
 			g.Say("released the lock")
 		}
 		if g.asked != "" {
-			g.Candidate.GaveWay(t, err == nil, g.asked)
+			g.Candidate.Yield(t, err == nil, g.asked)
 		}
 	case abandon:
 		t := g.term
@@ -394,7 +394,7 @@ func (g *Guard) compete(pause time.Duration) {
 			}
 			step := g.Candidate.Try(ctx, elect.All, min(g.Renew, g.lease()/3))
 			switch {
-			case step.Term != nil && step.Seen[0].Lapsed:
+			case step.Term != nil && step.Seen[0].NotReleased:
 				g.send(context.Background(), message{event: electedDead, term: step.Term})
 				return
 			case step.Term != nil:

@@ -495,7 +495,7 @@ func TestChangesAreBelowTheLocksIfThereIsRoom(t *testing.T) {
 	assert.Contains(t, x.text(), "12:03:04.0  a  held by 0\n")
 }
 
-// Released locks are read seldom: what is known of them gives way to what was read since.
+// Released locks are read seldom: what is known of them yields to what was read since.
 func TestALockThatWasTakenIsNoLongerReleased(t *testing.T) {
 	x := open(t, 80, 24)
 	x.reads()

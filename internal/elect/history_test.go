@@ -87,34 +87,34 @@ func TestWhenALockIsFree(t *testing.T) {
 		{"gone, after a bare claim over a holder", plain, []table.Observation{heldBy(tokenOne, 0, minute), bareClaim(0), absent(nil)}, 60 * s},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var m memory
+			var h lockHistory
 			for _, o := range c.seen {
-				m.learn(o, c.r)
+				h.learn(o, c.r)
 			}
 			last := c.seen[len(c.seen)-1]
-			before := m
-			assert.Equal(t, c.free, m.freeIn(last, c.r))
-			assert.Equal(t, before, m, "to ask changes nothing")
+			before := h
+			assert.Equal(t, c.free, h.freeIn(last, c.r))
+			assert.Equal(t, before, h, "to ask changes nothing")
 		})
 	}
 }
 
 func TestALeaseRecordIsOfOneToken(t *testing.T) {
-	var m memory
+	var h lockHistory
 	r := rules{lease: lease}
 	p := &table.LeaseRecord{Lease: lease}
-	m.learn(heldBy(tokenOne, 0, p), r)
-	m.learn(heldBy(tokenOne, 0, nil), r)
-	assert.Equal(t, p, m.leaseRecordOf(tokenOne))
-	m.learn(heldBy(tokenTwo, 0, p), r)
-	assert.Nil(t, m.leaseRecordOf(tokenOne))
+	h.learn(heldBy(tokenOne, 0, p), r)
+	h.learn(heldBy(tokenOne, 0, nil), r)
+	assert.Equal(t, p, h.leaseRecordOf(tokenOne))
+	h.learn(heldBy(tokenTwo, 0, p), r)
+	assert.Nil(t, h.leaseRecordOf(tokenOne))
 }
 
 func TestALapsedLockIsToldFromOneThatWasGivenBack(t *testing.T) {
 	r, p := rules{lease: lease}, &table.LeaseRecord{Lease: lease}
 	for _, c := range []struct {
-		seen   []table.Observation
-		lapsed bool
+		seen        []table.Observation
+		notReleased bool
 	}{
 		{[]table.Observation{absent(nil)}, false},
 		{[]table.Observation{released()}, false},
@@ -124,10 +124,10 @@ func TestALapsedLockIsToldFromOneThatWasGivenBack(t *testing.T) {
 		{[]table.Observation{bareClaim(time.Hour)}, true},
 		{[]table.Observation{absent(orphan(tokenOne, lease))}, true},
 	} {
-		var m memory
+		var h lockHistory
 		for _, o := range c.seen {
-			m.learn(o, r)
+			h.learn(o, r)
 		}
-		assert.Equal(t, c.lapsed, m.lapsed(c.seen[len(c.seen)-1]), "%v", c.seen)
+		assert.Equal(t, c.notReleased, h.notReleased(c.seen[len(c.seen)-1]), "%v", c.seen)
 	}
 }
