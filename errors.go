@@ -18,8 +18,8 @@ var (
 	// ErrNotLeader is returned by StepDown if this Lock does not hold the lock.
 	ErrNotLeader = errors.New("this process does not hold the lock")
 
-	// ErrNotObeyed is returned by RequestHandover if the leader does not look for requests.
-	ErrNotObeyed = errors.New("the leader does not obey requests: it runs without WithHandover")
+	// ErrHandoverUnsupported is returned by RequestHandover if the leader does not look for requests.
+	ErrHandoverUnsupported = errors.New("the leader does not accept requests: it runs without WithHandover")
 
 	// ErrFenced is returned by Apply and ReadWriteTransaction, here and in package lock, if the token's term was
 	// superseded or released. Nothing was written, unless the commit was tried more than once: see Apply.

@@ -10,43 +10,43 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// exit is how a term is given up.
-type exit struct {
-	mu    sync.Mutex
-	asked chan struct{} // closed once somebody wants it
-	by    table.Request // once asked: who; "": not by a request
-	told  chan struct{} // closed once the work was told to stop
-	since elect.Instant // once told: when
-	why   error         // once told: the reason
-	over  chan struct{} // closed once the term is over
-	err   error         // once over: why the lock was not released because of it
+// stepDown is how a term is given up.
+type stepDown struct {
+	mu       sync.Mutex
+	asked    chan struct{} // closed once somebody wants it
+	by       table.Request // once asked: who; "": not by a request
+	canceled chan struct{} // closed once the work's context is canceled
+	since    elect.Instant // once canceled: when
+	why      error         // once canceled: the reason
+	over     chan struct{} // closed once the term is over
+	err      error         // once over: why the lock was not released because of it
 
 	returned chan struct{} // closed once the work has returned
 }
 
-func newExit() *exit {
-	return &exit{asked: make(chan struct{}), told: make(chan struct{}), over: make(chan struct{}), returned: make(chan struct{})}
+func newStepDown() *stepDown {
+	return &stepDown{asked: make(chan struct{}), canceled: make(chan struct{}), over: make(chan struct{}), returned: make(chan struct{})}
 }
 
 // ask gives the term up, for the reason of the first call.
-func (x *exit) ask(by table.Request) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if !x.wanted() {
-		x.by = by
-		close(x.asked)
+func (s *stepDown) ask(by table.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.wanted() {
+		s.by = by
+		close(s.asked)
 	}
 }
 
 // wanted reports whether somebody has asked.
-func (x *exit) wanted() bool { return closed(x.asked) }
+func (s *stepDown) wanted() bool { return closed(s.asked) }
 
 // hung is how long the machine has run since the work was told to stop and has not returned.
-func (x *exit) hung(clock elect.Clock) time.Duration {
-	if !closed(x.told) || closed(x.returned) {
+func (s *stepDown) hung(clock elect.Clock) time.Duration {
+	if !closed(s.canceled) || closed(s.returned) {
 		return 0
 	}
-	return clock.Now().Ran(x.since)
+	return clock.Now().Ran(s.since)
 }
 
 func closed(c <-chan struct{}) bool {
@@ -58,9 +58,9 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-func (x *exit) end(err error) {
-	x.err = err
-	close(x.over)
+func (s *stepDown) end(err error) {
+	s.err = err
+	close(s.over)
 }
 
 // StepDown gives up the lock, so that another can have it, and returns once it is released. The leader announces that,
@@ -81,19 +81,19 @@ func (l *Lock) StepDown(ctx context.Context) error {
 	if v.term == nil || !v.term.Held() {
 		return l.wrap("step down", ErrNotLeader)
 	}
-	v.exit.ask("")
-	if err := l.awaitExit(ctx, v.exit); err != nil {
+	v.stepDown.ask("")
+	if err := l.awaitStepDown(ctx, v.stepDown); err != nil {
 		return l.wrap("step down", err)
 	}
 	return nil
 }
 
-func (l *Lock) awaitExit(ctx context.Context, x *exit) error {
-	told, late := x.told, (<-chan time.Time)(nil)
+func (l *Lock) awaitStepDown(ctx context.Context, s *stepDown) error {
+	told, late := s.canceled, (<-chan time.Time)(nil)
 	for {
 		select {
-		case <-x.over:
-			return x.err
+		case <-s.over:
+			return s.err
 		case <-told:
 			told = nil
 			limit := l.config.Clock.Timer(l.config.Lease)
@@ -101,13 +101,13 @@ func (l *Lock) awaitExit(ctx context.Context, x *exit) error {
 			late = limit.C
 		case <-late:
 			late = nil
-			if closed(x.returned) {
+			if closed(s.returned) {
 				continue // the release takes long, and has an end
 			}
 			return fmt.Errorf("the leader function has not returned within a lease (%v) of being told to stop: the lock is still held, and will be released once it has", l.config.Lease)
 		case <-ctx.Done():
-			if closed(x.over) {
-				return x.err
+			if closed(s.over) {
+				return s.err
 			}
 			return fmt.Errorf("%w: the lock is still held, and will be released once its work has returned", context.Cause(ctx))
 		}
@@ -116,9 +116,9 @@ func (l *Lock) awaitExit(ctx context.Context, x *exit) error {
 
 // leave waits until the term is to be given up, announces that, and tells the work to stop. It closes stop once the term
 // can end: the work has returned, or its time is up.
-func (e *elector) leave(ctx context.Context, t *elect.Term, x *exit, stop chan<- struct{}) {
-	done := x.returned
-	if !e.config.Brief {
+func (e *elector) leave(ctx context.Context, t *elect.Term, s *stepDown, stop chan<- struct{}) {
+	done := s.returned
+	if !e.config.StepDownOnReturn {
 		done = nil
 	}
 	announce := true
@@ -127,40 +127,40 @@ func (e *elector) leave(ctx context.Context, t *elect.Term, x *exit, stop chan<-
 		return // lost
 	case <-ctx.Done():
 		announce = e.config.Handover
-	case <-x.asked:
+	case <-s.asked:
 	case <-done:
 		announce = false // the work has returned: going on would help nobody
 	}
-	x.ask("")
+	s.ask("")
 	if announce {
-		e.say(t)
-		e.announce(ctx, t, x)
+		e.markLeaving(t)
+		e.announce(ctx, t, s)
 	}
-	x.why = ErrSteppedDown
+	s.why = ErrSteppedDown
 	if ctx.Err() != nil {
-		x.why = fmt.Errorf("%w: %w", ErrStopped, context.Cause(ctx))
+		s.why = fmt.Errorf("%w: %w", ErrStopped, context.Cause(ctx))
 		t.CancelWork(context.Cause(ctx))
 	} else {
 		t.CancelWork(ErrSteppedDown)
 	}
-	x.since = e.config.Clock.Now()
-	close(x.told)
-	e.outlast(x.returned, x.over, "the leader function was told to stop and has not returned: the lock stays held until it does")
+	s.since = e.config.Clock.Now()
+	close(s.canceled)
+	e.awaitReturn(s.returned, s.over, "the leader function was told to stop and has not returned: the lock stays held until it does")
 	close(stop)
 }
 
 // announce returns when the work is to be told to stop. That is at once if the work returns by itself, or if Run's ctx
 // ends and WithHandover is not given.
-func (e *elector) announce(ctx context.Context, t *elect.Term, x *exit) {
+func (e *elector) announce(ctx context.Context, t *elect.Term, s *stepDown) {
 	patient, hurry := context.WithCancel(t.Context())
 	defer hurry()
 	if !e.config.Handover {
 		defer context.AfterFunc(ctx, hurry)()
 	}
-	if !closed(x.returned) { // or the term has gone on without it
+	if !closed(s.returned) { // or the term has gone on without it
 		go func() {
 			select {
-			case <-x.returned:
+			case <-s.returned:
 				hurry()
 			case <-patient.Done():
 			}
@@ -169,11 +169,11 @@ func (e *elector) announce(ctx context.Context, t *elect.Term, x *exit) {
 	t.Announce(patient, nil)
 }
 
-// say tells everybody here that the term is being given up.
-func (e *elector) say(t *elect.Term) {
+// markLeaving tells everybody here that the term is being given up.
+func (e *elector) markLeaving(t *elect.Term) {
 	now := e.config.Clock.Now()
-	e.telling.Lock()
-	defer e.telling.Unlock()
+	e.publishing.Lock()
+	defer e.publishing.Unlock()
 	v := *e.view.Load()
 	if v.term != t {
 		return // lost meanwhile
@@ -185,11 +185,11 @@ func (e *elector) say(t *elect.Term) {
 	e.term.Leaving(t.Context())
 }
 
-// heed gives the term up if another process asks for that.
-func (e *elector) heed(t *elect.Term, x *exit) {
+// watchRequests gives the term up if another process asks for that.
+func (e *elector) watchRequests(t *elect.Term, s *stepDown) {
 	if by := t.Requested(t.Context()); by != "" {
 		e.log.Info("asked to hand the lock over", "token", t.Token(), "by", byWhom[by])
-		x.ask(by)
+		s.ask(by)
 	}
 }
 

@@ -291,7 +291,7 @@ func TestARequestSaysWhatCameOfIt(t *testing.T) {
 		a := b.Start("a")
 		operator := b.Machine("operator")
 		_, err := operator.RequestHandover(context.Background(), a.Token())
-		assert.ErrorIs(t, err, spindle.ErrNotObeyed)
+		assert.ErrorIs(t, err, spindle.ErrHandoverUnsupported)
 		b.End(a)
 		_, err = operator.RequestHandover(context.Background(), 17)
 		assert.ErrorIs(t, err, spindle.ErrSuperseded)
@@ -325,7 +325,7 @@ func TestAPreferredCandidateGetsTheLock(t *testing.T) {
 		b.End(a, c, d)
 	})
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-		a := b.Start("a", spindle.WithPriority(1)) // it does not obey
+		a := b.Start("a", spindle.WithPriority(1)) // it accepts no requests
 		c := b.Start("c")
 		time.Sleep(time.Hour)
 		assert.True(t, a.Has())

@@ -27,7 +27,7 @@ func (l *Lock) Health() error {
 	what := "no look at the lock, or claim of it, has succeeded"
 	if v.term != nil {
 		what, age = "no heartbeat was acknowledged", v.term.Silence()
-		if hung := v.exit.hung(l.config.Clock); hung > age {
+		if hung := v.stepDown.hung(l.config.Clock); hung > age {
 			what, age = "the leader function was to stop and has not returned", hung
 		}
 	}

@@ -114,7 +114,7 @@ func WithLeader(lead func(ctx context.Context, token Token)) Option {
 // WithStepDownOnReturn lets the leader function (WithLeader) give up the lock by returning. The lock is released at
 // once, so that another can have it. This process still competes, as after StepDown.
 func WithStepDownOnReturn() Option {
-	return func(c *options.Config) { c.Brief = true }
+	return func(c *options.Config) { c.StepDownOnReturn = true }
 }
 
 // WithHandover makes a leader announce that it stops, so that a rolling update leaves next to no time

@@ -20,7 +20,7 @@ type Handover struct {
 // accepts if it runs with WithHandover. It looks for requests once a lease, so this takes up to a lease and a half,
 // and what the leader's work takes to stop. It does not need Run, and may be called from any process.
 //
-// The error is ErrSuperseded if the token is not valid, ErrNoLeader if it is and its lease is over, ErrNotObeyed if its
+// The error is ErrSuperseded if the token is not valid, ErrNoLeader if it is and its lease is over, ErrHandoverUnsupported if its
 // holder does not look for requests, or wraps that of ctx and says how far it came. A request can't be taken back. Only the term of token is asked,
 // never a later one.
 func (l *Lock) RequestHandover(ctx context.Context, token Token) (Handover, error) {
@@ -44,7 +44,7 @@ func (l *Lock) requestHandover(ctx context.Context, token Token) (Handover, erro
 	case !leads(o):
 		return Handover{}, fmt.Errorf("token %v was not superseded, but its lease is over: %w", token, ErrNoLeader)
 	case !o.LeaseRecord.AcceptsHandover:
-		return Handover{}, ErrNotObeyed
+		return Handover{}, ErrHandoverUnsupported
 	}
 	h := Handover{From: leaderOf(o)}
 	if err := l.ask(ctx, h.From); err != nil {

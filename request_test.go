@@ -48,7 +48,7 @@ func TestARequestSurvivesALostMessage(t *testing.T) {
 	}
 }
 
-// The lease of a token that was not superseded may be over: nobody leads then, and nobody could obey.
+// The lease of a token that was not superseded may be over: nobody leads then, and nobody could accept.
 func TestARequestToAHolderThatIsSilentSaysThatNobodyLeads(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a", spindle.WithHandover())

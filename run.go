@@ -17,17 +17,17 @@ import (
 // again. Its state belongs to its one goroutine. Others see the lock's term, and events.
 type elector struct {
 	*Lock
-	log       *slog.Logger
-	events    *loop.Mailbox // nil: no observer
-	candidate elect.Candidate
-	problems  loop.Problems
-	watch     *telemetry.Watch
-	term      *telemetry.Term // its last
-	last      table.Token     // of that
-	telling   sync.Mutex      // held while a term is said to be leaving, or over: in that order
+	log        *slog.Logger
+	events     *loop.Mailbox // nil: no observer
+	candidate  elect.Candidate
+	problems   loop.Problems
+	watch      *telemetry.Watch
+	term       *telemetry.Term // its last
+	last       table.Token     // of that
+	publishing sync.Mutex      // held while a term is said to be leaving, or over: in that order
 
-	patience <-chan struct{}   // closed when the time to stop is up
-	overdue  []<-chan struct{} // the caller's code that did not return in time
+	gracePeriod <-chan struct{}   // closed when the time to stop is up
+	overdue     []<-chan struct{} // the caller's code that did not return in time
 }
 
 func newElector(l *Lock) *elector {
@@ -40,13 +40,13 @@ func newElector(l *Lock) *elector {
 }
 
 func (e *elector) run(ctx context.Context) error {
-	patience := e.config.Lease
+	gracePeriod := e.config.Lease
 	if e.config.Handover {
-		patience *= 2 // an announcement may take a lease
+		gracePeriod *= 2 // an announcement may take a lease
 	}
-	late, forget := loop.Patience(ctx, e.config.Clock, patience)
+	late, forget := loop.GracePeriod(ctx, e.config.Clock, gracePeriod)
 	defer forget()
-	e.patience = late
+	e.gracePeriod = late
 	e.pulse.Beat(e.config.Clock.Now())
 	var err error
 	for ctx.Err() == nil && err == nil {
@@ -76,7 +76,7 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 		}
 		switch {
 		case step.Err != nil:
-			e.pulse.Ail(step.Err)
+			e.pulse.Fail(step.Err)
 		case !step.CoolingDown || e.view.Load().other.LeaseRecord != nil: // else it could not confirm, and nobody leads
 			e.pulse.Beat(began)
 		}
@@ -126,36 +126,36 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	if ctx.Err() != nil {
 		return notLost(e.release(ctx, t, context.Cause(ctx)))
 	}
-	x, stop := newExit(), make(chan struct{})
+	s, stop := newStepDown(), make(chan struct{})
 	var others sync.WaitGroup
 	defer others.Wait()
-	e.begin(t, x)
-	e.work(t, x)
-	others.Go(func() { e.leave(ctx, t, x, stop) })
+	e.begin(t, s)
+	e.work(t, s)
+	others.Go(func() { e.leave(ctx, t, s, stop) })
 	if e.config.Handover {
-		others.Go(func() { e.heed(t, x) })
+		others.Go(func() { e.watchRequests(t, s) })
 	}
 	if reason := t.Renew(e.config.Heartbeat, stop); reason != nil {
 		t.End(reason)
 		e.lost(t, reason)
-		x.end(reason)
+		s.end(reason)
 		if errors.Is(reason, ErrSuperseded) {
 			e.candidate.Yield(t, true, "") // who took it away wants another
 		}
-		return e.outlive(x.returned)
+		return e.awaitWork(s.returned)
 	}
-	e.lost(t, x.why)
-	if err := e.outlive(x.returned); err != nil {
-		t.End(x.why) // and the lock is left to expire
-		x.end(err)
+	e.lost(t, s.why)
+	if err := e.awaitWork(s.returned); err != nil {
+		t.End(s.why) // and the lock is left to expire
+		s.end(err)
 		return err
 	}
-	err := e.release(ctx, t, x.why)
-	x.end(err)
+	err := e.release(ctx, t, s.why)
+	s.end(err)
 	if ctx.Err() != nil {
 		return notLost(err)
 	}
-	e.candidate.Yield(t, err == nil, x.by)
+	e.candidate.Yield(t, err == nil, s.by)
 	return nil
 }
 
@@ -167,7 +167,7 @@ func notLost(err error) error {
 	return err
 }
 
-func (e *elector) begin(t *elect.Term, x *exit) {
+func (e *elector) begin(t *elect.Term, s *stepDown) {
 	token := t.Token()
 	t.Jeopardy = func(err error) {
 		e.log.Warn("jeopardy: a heartbeat failed", "token", token, "left", rounded(t.Left()), "err", err)
@@ -178,7 +178,7 @@ func (e *elector) begin(t *elect.Term, x *exit) {
 		e.emit(Safe, elect.Event{Token: token, Deadline: e.deadline(t)})
 	}
 	e.term = e.watch.Elected(t)
-	e.show(view{term: t, exit: x})
+	e.show(view{term: t, stepDown: s})
 	e.log.Info("elected", "token", token)
 	e.emit(Elected, elect.Event{Token: token, Deadline: e.deadline(t)})
 }
@@ -188,15 +188,15 @@ func (e *elector) deadline(t *elect.Term) time.Time {
 }
 
 // work starts the leader function.
-func (e *elector) work(t *elect.Term, x *exit) {
+func (e *elector) work(t *elect.Term, s *stepDown) {
 	if e.config.Lead == nil {
-		close(x.returned)
+		close(s.returned)
 		return
 	}
 	go func() {
-		defer close(x.returned)
+		defer close(s.returned)
 		e.config.Lead(t.Context(), t.Token())
-		if t.Context().Err() == nil && !e.config.Brief && !x.wanted() {
+		if t.Context().Err() == nil && !e.config.StepDownOnReturn && !s.wanted() {
 			e.log.Warn("the leader function has returned, and its term goes on: nobody works under the lock", "token", t.Token())
 		}
 	}()
@@ -205,8 +205,8 @@ func (e *elector) work(t *elect.Term, x *exit) {
 // lost publishes that the term is over: to HasLock and Seen, the log, the observer and telemetry.
 func (e *elector) lost(t *elect.Term, reason error) {
 	now := e.config.Clock.Now()
-	e.telling.Lock()
-	defer e.telling.Unlock()
+	e.publishing.Lock()
+	defer e.publishing.Unlock()
 	e.pulse.Beat(now)
 	e.show(view{})
 	e.last = t.Token()
@@ -234,22 +234,22 @@ func (e *elector) release(ctx context.Context, t *elect.Term, why error) error {
 
 var errOverdue = errors.New("the leader function has not returned since its term ended, and this candidate waits for it")
 
-// outlive waits for the guarded work to return after its term, so that two terms never run side by side: until a lease
+// awaitWork waits for the guarded work to return after its term, so that two terms never run side by side: until a lease
 // after ctx has ended.
-func (e *elector) outlive(returned <-chan struct{}) error {
+func (e *elector) awaitWork(returned <-chan struct{}) error {
 	if !closed(returned) {
-		e.pulse.Ail(errOverdue)
+		e.pulse.Fail(errOverdue)
 	}
-	if e.outlast(returned, nil, "the leader function has not returned since its term ended: this candidate does not compete until it does") {
+	if e.awaitReturn(returned, nil, "the leader function has not returned since its term ended: this candidate does not compete until it does") {
 		return nil
 	}
 	e.overdue = append(e.overdue, returned)
 	return loop.Overdue("the leader function", e.config.Lease)
 }
 
-// outlast waits for the guarded work to return, and reports whether it did before the time to stop was up, or over was
+// awaitReturn waits for the guarded work to return, and reports whether it did before the time to stop was up, or over was
 // closed. It logs if that takes long, since nobody else can lead, or this candidate can't, meanwhile.
-func (e *elector) outlast(returned, over <-chan struct{}, why string) bool {
+func (e *elector) awaitReturn(returned, over <-chan struct{}, why string) bool {
 	for wait := e.config.Lease; ; wait *= 2 {
 		remind := e.config.Clock.Timer(wait)
 		select {
@@ -259,7 +259,7 @@ func (e *elector) outlast(returned, over <-chan struct{}, why string) bool {
 		case <-remind.C:
 			e.log.Warn(why, "waited", rounded(wait))
 			continue
-		case <-e.patience:
+		case <-e.gracePeriod:
 			remind.Stop()
 		case <-over:
 			remind.Stop()
@@ -271,8 +271,8 @@ func (e *elector) outlast(returned, over <-chan struct{}, why string) bool {
 // rounded is a duration for people.
 func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 
-// linger waits, however long, for what was overdue: two Runs must not call the same code at once.
-func (e *elector) linger() {
+// awaitOverdue waits, however long, for what was overdue: two Runs must not call the same code at once.
+func (e *elector) awaitOverdue() {
 	for _, returned := range e.overdue {
 		<-returned
 	}

@@ -11,12 +11,12 @@ import (
 
 // view is what the loop knows of the lock. It does not change: the loop shows a newer one.
 type view struct {
-	term    *elect.Term       // this Lock's own, or nil
-	exit    *exit             // how the term is given up
-	leaving bool              // that was announced
-	other   table.Observation // another holder; no lease record: none is known
-	looked  elect.Instant     // when the look that showed it began
-	next    chan struct{}     // closed once there is a newer view
+	term     *elect.Term       // this Lock's own, or nil
+	stepDown *stepDown         // how the term is given up
+	leaving  bool              // that was announced
+	other    table.Observation // another holder; no lease record: none is known
+	looked   elect.Instant     // when the look that showed it began
+	next     chan struct{}     // closed once there is a newer view
 }
 
 // show makes v what everybody sees. Only the loop calls it, and, while that keeps a term, elector.say.

@@ -98,7 +98,7 @@ func (l *Lock) Run(ctx context.Context, done ...chan<- error) error {
 		e := newElector(l)
 		err := e.run(ctx)
 		if e.overdue != nil {
-			defer func() { e.linger(); l.running.Store(false) }()
+			defer func() { e.awaitOverdue(); l.running.Store(false) }()
 		} else {
 			l.running.Store(false)
 		}

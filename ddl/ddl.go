@@ -60,7 +60,7 @@ func columns(dialect databasepb.DatabaseDialect) string {
 // [*SchemaError] if it is not a lock table. Creating needs the permission
 // spanner.databases.updateDdl; an existing table does not.
 //
-// The options are those of the Spanner clients, which also heed
+// The options are those of the Spanner clients, which also follow
 // SPANNER_EMULATOR_HOST.
 func Create(ctx context.Context, database, table string, opts ...option.ClientOption) error {
 	if err := checkName(table); err != nil {

@@ -83,7 +83,7 @@ type Group struct {
 func New(db *spanner.Client, tableName, name string, partitions Partitions, opts ...spindle.Option) *Group {
 	c := options.New(opts)
 	c.Check(db, tableName)
-	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithStepDownOnReturn": c.Brief, "WithPoll": c.Poll > 0,
+	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithStepDownOnReturn": c.StepDownOnReturn, "WithPoll": c.Poll > 0,
 		"WithLockDelay": c.LockDelay > 0, "WithPriority": c.Rank > 0} {
 		if given {
 			c.Refuse("%s is for spindle.New: leave it out of a group", option)

@@ -131,7 +131,7 @@ func (t *term) look() {
 
 func (t *term) lookFailed(err error) {
 	t.m.problems.Note(fmt.Errorf("look: %w", err))
-	t.m.pulse.Ail(err)
+	t.m.pulse.Fail(err)
 	if t.looks.left() > 0 {
 		t.soon(t.looks.beforeRetry())
 	}

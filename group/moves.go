@@ -283,7 +283,7 @@ func (t *term) commitFailed(c *commit, err error, split func(*commit, time.Durat
 		for _, e := range c.entries {
 			e.leftOut(t.looks.number)
 		}
-		t.soon(max(t.m.config.Clock.Random(lease/50+1), t.patience(now)))
+		t.soon(max(t.m.config.Clock.Random(lease/50+1), t.retryPause(now)))
 	case len(c.entries) > 1:
 		t.m.problems.Note(err)
 		split(c, 0)
@@ -295,8 +295,8 @@ func (t *term) commitFailed(c *commit, err error, split func(*commit, time.Durat
 	}
 }
 
-// patience grows with the time for which there was no success.
-func (t *term) patience(now elect.Instant) time.Duration {
+// retryPause grows with the time for which there was no success.
+func (t *term) retryPause(now elect.Instant) time.Duration {
 	if t.progress.lasts(now) < t.m.config.Lease/4 {
 		return 0
 	}

@@ -73,8 +73,8 @@ func (m *member) takeRequests() bool {
 	return true
 }
 
-// obey does what the program has asked for.
-func (t *term) obey() {
+// handleRequests does what the program has asked for.
+func (t *term) handleRequests() {
 	if !t.m.takeRequests() {
 		return
 	}

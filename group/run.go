@@ -33,14 +33,14 @@ type member struct {
 	leases   map[table.LeaseRef]time.Duration // the leases of members that were seen, as long as they are not known to be over
 	vanished map[string]vanishing             // slots that have no row and should have one
 
-	returned  returned
-	wake      chan struct{}   // has room for one: work has returned, or the program asks for something
-	observing <-chan struct{} // closed when an observer has returned that was overdue; nil: none was
-	patience  <-chan struct{} // closed when work that was to end has had the time to
-	last      string          // the slot that it had
-	out       elect.Instant   // since when it is no member; zero: it is one
-	failing   error           // why it could not join
-	reminded  time.Duration   // for how long work had not returned when that was said
+	returned    returned
+	wake        chan struct{}   // has room for one: work has returned, or the program asks for something
+	observing   <-chan struct{} // closed when an observer has returned that was overdue; nil: none was
+	gracePeriod <-chan struct{} // closed when work that was to end has had the time to
+	last        string          // the slot that it had
+	out         elect.Instant   // since when it is no member; zero: it is one
+	failing     error           // why it could not join
+	reminded    time.Duration   // for how long work had not returned when that was said
 }
 
 func newMember(g *Group) *member {
@@ -70,9 +70,9 @@ func (m *member) run(ctx context.Context) (err error) {
 	if m.config.Handover {
 		limit *= 2
 	}
-	over, forget := loop.Patience(ctx, m.config.Clock, limit)
+	over, forget := loop.GracePeriod(ctx, m.config.Clock, limit)
 	defer forget()
-	m.patience = over
+	m.gracePeriod = over
 	m.pulse.Beat(m.config.Clock.Now())
 	m.out = m.config.Clock.Now()
 	for ctx.Err() == nil && err == nil {
@@ -169,7 +169,7 @@ func (m *member) look(ctx context.Context) (s table.GroupSnapshot, err error) {
 	limited, cancel := context.WithTimeout(ctx, elect.Attempt(m.config.Lease))
 	defer cancel()
 	if s, err = m.table.LookAtGroup(limited, m.name, table.GroupQuery{Members: true, Body: true}); err != nil {
-		m.pulse.Ail(err)
+		m.pulse.Fail(err)
 		return s, err
 	}
 	m.learnMembers(s)
@@ -242,7 +242,7 @@ func (m *member) awaitWork() error {
 		select {
 		case <-m.wake:
 			m.takeReturned()
-		case <-m.patience:
+		case <-m.gracePeriod:
 			m.takeReturned()
 			n, first := m.inventory.busy()
 			if n == 0 {

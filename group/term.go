@@ -103,7 +103,7 @@ func (t *term) run(ctx context.Context) (ending, error) {
 			}
 			_ = lastBeat()
 			return t.end(context.Cause(t.lease.Context())), nil
-		case <-t.m.patience:
+		case <-t.m.gracePeriod:
 			if t.collect(); !t.m.inventory.works(t, false) { // both: it was in time, or the term has begun only now
 				t.revokeTerm(context.Cause(ctx))
 				continue
@@ -113,7 +113,7 @@ func (t *term) run(ctx context.Context) (ending, error) {
 		case <-ended: // which the next round takes in
 		case <-t.m.wake:
 			t.collect()
-			t.obey()
+			t.handleRequests()
 		case then := <-t.exec.results:
 			then()
 		case <-wake.C: // after whatever else has happened by now

@@ -38,7 +38,7 @@ func newContender(db *spanner.Client, tableName, what string, names []string, op
 	c := options.New(opts)
 	c.Check(db, tableName, names...)
 	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithObserver": c.Observe != nil, "WithReclaim": c.Reclaim,
-		"WithPoll": c.Poll > 0, "WithHandover": c.Handover, "WithPriority": c.Rank > 0, "WithStepDownOnReturn": c.Brief} {
+		"WithPoll": c.Poll > 0, "WithHandover": c.Handover, "WithPriority": c.Rank > 0, "WithStepDownOnReturn": c.StepDownOnReturn} {
 		if given {
 			c.Refuse("%s is for spindle.New: leave it out here", option)
 		}
@@ -91,7 +91,7 @@ func (s *contender) candidate(l *line, names ...string) elect.Candidate {
 // its place is taken by another goroutine of the process.
 func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elect.Choose, try bool, w *waiting) (*elect.Term, error) {
 	for ctx.Err() == nil {
-		step := s.attempt(ctx, c, choose, s.patience(), w.watch)
+		step := s.attempt(ctx, c, choose, s.maxPause(), w.watch)
 		if step.Term != nil {
 			return step.Term, nil
 		}
@@ -172,10 +172,10 @@ func (s *contender) heldByNewer(err error) bool {
 }
 
 // attempt returns when ctx ends, and then gives back in the background what it may still get.
-func (s *contender) attempt(ctx context.Context, c *elect.Candidate, choose elect.Choose, patience time.Duration, w *telemetry.Watch) elect.Step {
+func (s *contender) attempt(ctx context.Context, c *elect.Candidate, choose elect.Choose, maxPause time.Duration, w *telemetry.Watch) elect.Step {
 	taken := make(chan elect.Step, 1)
 	go func() {
-		step := c.Try(ctx, choose, patience)
+		step := c.Try(ctx, choose, maxPause)
 		w.Tried(step)
 		taken <- step
 	}()
@@ -192,5 +192,5 @@ func (s *contender) attempt(ctx context.Context, c *elect.Candidate, choose elec
 	}
 }
 
-// patience is the longest pause between two looks.
-func (s *contender) patience() time.Duration { return min(s.config.Lease/10, time.Second) }
+// maxPause is the longest pause between two looks.
+func (s *contender) maxPause() time.Duration { return min(s.config.Lease/10, time.Second) }

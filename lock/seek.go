@@ -67,7 +67,7 @@ func (k *seeker) pass() {
 // acquire returns a slot that is held, and that all know who hold one. Any other slot is given back, and it looks again.
 // So it does if the slot is lost meanwhile, unless try is set.
 func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
-	retry := elect.Backoff{Max: k.contender.patience()}
+	retry := elect.Backoff{Max: k.contender.maxPause()}
 	for {
 		k.candidate = k.candidate.Again()
 		t, err := k.contender.acquire(ctx, &k.candidate, k.choose, try, &k.waiting)
@@ -131,7 +131,7 @@ func (k *seeker) isKnown(ctx context.Context, p *Permit, try bool) (bool, error)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.held.over, cancel)()
-	retry := elect.Backoff{Max: k.contender.patience()}
+	retry := elect.Backoff{Max: k.contender.maxPause()}
 	for {
 		holders, err := k.holders(ctx)
 		switch {

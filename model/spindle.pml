@@ -1127,7 +1127,7 @@ proctype candidate(byte me) {
 		exit[me] = LEAVES
 	}
 #ifdef REQUESTS
-	/* elector.heed */
+	/* elector.watchRequests */
 	:: d_step { (pc[me] == HOLD || pc[me] == IDLE) && left[me] > 0 && exit[me] == STAYS && asked != 0 && valid(tok[me]) ->
 		printf("candidate %d: Term.Asked under token %d: it is to go\n", me, tok[me]);
 		stale_request = asked != tok[me];

@@ -13,7 +13,7 @@ var leaksMutants = slices.Concat(
 		one("a Run that has ended is a candidate for OpenTelemetry", leaks, runGo,
 			"\te.watch.Close()\n", ""),
 		one("a release that hangs is work that hangs", "TestAReleaseThatHangsIsNotTakenForWorkThatHangs", handoverGo,
-			"\t\t\tif closed(x.returned) {\n\t\t\t\tcontinue // the release takes long, and has an end\n\t\t\t}\n", ""),
+			"\t\t\tif closed(s.returned) {\n\t\t\t\tcontinue // the release takes long, and has an end\n\t\t\t}\n", ""),
 		one("a term that was lost is said to be leaving", "TestATermThatWasLostIsNotSaidToBeLeaving", handoverGo,
 			"\tif v.term != t {\n\t\treturn // lost meanwhile\n\t}\n", ""),
 		one("the gap counts from whatever was freed last", "TestTheGapOfAHandoverCountsFromTheRelease", requestGo,

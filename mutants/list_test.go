@@ -132,9 +132,9 @@ var mutants = []mutant{
 	one("work not told of the end", "ctx ends", termGo,
 		"\tt.deadline.Stop()\n\tt.end(reason)\n", "\tt.deadline.Stop()\n"),
 	one("release before the leader function has returned", "work first", runGo,
-		"\t\tdefer close(x.returned)\n", "\t\tclose(x.returned)\n"),
+		"\t\tdefer close(s.returned)\n", "\t\tclose(s.returned)\n"),
 	one("next term does not wait for the leader function", "one leader function", runGo,
-		"\t\t\te.candidate.Yield(t, true, \"\") // who took it away wants another\n\t\t}\n\t\treturn e.outlive(x.returned)\n", "\t\t\te.candidate.Yield(t, true, \"\")\n\t\t}\n\t\treturn nil\n"),
+		"\t\t\te.candidate.Yield(t, true, \"\") // who took it away wants another\n\t\t}\n\t\treturn e.awaitWork(s.returned)\n", "\t\t\te.candidate.Yield(t, true, \"\")\n\t\t}\n\t\treturn nil\n"),
 
 	// Handovers.
 	one("announcement without the lease row check", "rows", tableHandoverGo,
@@ -149,8 +149,8 @@ var mutants = []mutant{
 	one("request that names the lock", "rows", tableHandoverGo,
 		"Write{Kind: Update, Name: LeaseKey(name, token), Set: []Cell{{string(r), nil}}}", "Write{Kind: Update, Name: name, Set: []Cell{{string(r), nil}}}"),
 	{"release of a handover before the work has returned", "work first", []edit{
-		{handoverGo, "\te.outlast(x.returned, x.over, \"the leader function was told to stop and has not returned: the lock stays held until it does\")\n", ""},
-		{runGo, "\te.lost(t, x.why)\n\tif err := e.outlive(x.returned); err != nil {\n", "\te.lost(t, x.why)\n\tif err := error(nil); err != nil {\n"},
+		{handoverGo, "\te.awaitReturn(s.returned, s.over, \"the leader function was told to stop and has not returned: the lock stays held until it does\")\n", ""},
+		{runGo, "\te.lost(t, s.why)\n\tif err := e.awaitWork(s.returned); err != nil {\n", "\te.lost(t, s.why)\n\tif err := error(nil); err != nil {\n"},
 	}},
 	one("who stepped down may claim at once", "others first", electHandoverGo,
 		"c.yielded, c.coolingSince, c.coolDown = t.token, c.Clock.Now(), c.LeaseRecord.Lease\n", "c.yielded, c.coolingSince, c.coolDown = t.token, c.Clock.Now(), 0\n"),
@@ -171,7 +171,7 @@ var mutants = []mutant{
 	one("StepDown that returns before the release", "step down", handoverGo,
 		"\t\t\ttold = nil\n", "\t\t\treturn nil\n"),
 	one("holder that goes on after its announcement", "leaving ends", handoverGo,
-		"\tx.why = ErrSteppedDown\n", "\tif x.why = ErrSteppedDown; announce {\n\t\tclose(x.told)\n\t\treturn\n\t}\n"),
-	one("requests obeyed by everybody", "asked for", runGo,
-		"\tif e.config.Handover {\n\t\tothers.Go(func() { e.heed", "\tif true {\n\t\tothers.Go(func() { e.heed"),
+		"\ts.why = ErrSteppedDown\n", "\tif s.why = ErrSteppedDown; announce {\n\t\tclose(s.canceled)\n\t\treturn\n\t}\n"),
+	one("requests accepted by everybody", "asked for", runGo,
+		"\tif e.config.Handover {\n\t\tothers.Go(func() { e.watchRequests", "\tif true {\n\t\tothers.Go(func() { e.watchRequests"),
 }

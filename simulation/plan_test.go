@@ -43,11 +43,11 @@ type plan struct {
 
 	// Handovers are in some seeds only. By slot: who hands over when it stops, how far its priority is below
 	// the highest, and whose leader function gives the lock up by returning.
-	handovers bool
-	handover  []bool
-	rank      []int
-	brief     []bool
-	hunts     bool // something happens to who has announced that it leaves
+	handovers        bool
+	handover         []bool
+	rank             []int
+	stepDownOnReturn []bool
+	hunts            bool // something happens to who has announced that it leaves
 
 	driver map[string]int // weights of what the driver does
 	steps  []string
@@ -110,11 +110,11 @@ func (w *world) draw(d *dice) plan {
 
 func (p *plan) planHandovers(d dice) {
 	p.handovers = d.chance(0.5)
-	ranked, brief := d.chance(0.5), d.chance(0.2)
+	ranked, stepDownOnReturn := d.chance(0.5), d.chance(0.2)
 	spurns := p.sick && d.chance(0.5) // the preferred one can't hold the lock
 	for slot := range p.leases {
 		p.handover = append(p.handover, p.handovers && (spurns || d.chance(0.7)))
-		p.brief = append(p.brief, p.handovers && brief && d.chance(0.5))
+		p.stepDownOnReturn = append(p.stepDownOnReturn, p.handovers && stepDownOnReturn && d.chance(0.5))
 		rank := 0
 		if p.handovers && ranked {
 			rank = pick(&d, 0, 0, 4, 9)

@@ -114,7 +114,7 @@ func (w *world) launch(p *process, id string, d *dice) func(context.Context, ...
 	opts := w.plan.options(p.slot, id)
 	if p.leads = d.chance(0.8); p.leads {
 		opts = append(opts, spindle.WithLeader(p.lead))
-		if w.plan.brief[p.slot] {
+		if w.plan.stepDownOnReturn[p.slot] {
 			opts = append(opts, spindle.WithStepDownOnReturn())
 		}
 	}

@@ -106,7 +106,7 @@ func TestWatchAtATerminal(t *testing.T) {
 	x.pressed("/job-05"+enter, "1 match /job-05")
 	x.pressed(enter, `(?s)job-05 is held by web-5\n  token \d{16}.*lease 1h0m0s\n  value http://web-5`)
 	x.pressed("h", "Ask web-5 to hand job-05 over")
-	x.pressed("y", "web-5, does not obey requests")
+	x.pressed("y", "web-5, does not accept requests")
 	x.pressed("x", "> held +job-05")
 	x.pressed("r", `Release job-05, which web-5 holds under token \d{16}\?`)
 	x.pressed("n", "> held +job-05")

@@ -61,7 +61,7 @@ func (t *Term) spare() time.Duration { return t.Left() - t.lease/6 }
 // CancelWork ends the term's context, and nothing else: the lock stays held until the work has returned.
 func (t *Term) CancelWork(reason error) { t.end(reason) }
 
-// Requested waits for a request to hand the lock over that the holder is to obey, for which it looks once a lease.
+// Requested waits for a request to hand the lock over that the holder is to accept, for which it looks once a lease.
 // It returns "" if ctx ends before: the term's context, or one within it.
 func (t *Term) Requested(ctx context.Context) table.Request {
 	for {
@@ -92,7 +92,7 @@ func (t *Term) asked(ctx context.Context) (table.Request, error) {
 
 // Yield makes the candidate leave the lock, of a term that it gave up, to others: until another holds it, or
 // a third of a lease has passed since it was released, or a lease, if it is not known to be released. Asked is
-// the request that it has obeyed, or "".
+// the request that it has accepted, or "".
 func (c *Candidate) Yield(t *Term, released bool, asked table.Request) {
 	c.yielded, c.coolingSince, c.coolDown = t.token, c.Clock.Now(), c.LeaseRecord.Lease
 	if released {

@@ -2,7 +2,7 @@
 //
 //   - loop.go: how they begin and end
 //   - mailbox.go: what they tell an observer; pulse.go: whether they get on
-//   - problems.go: what they log of errors; mend.go: what to do about these
+//   - problems.go: what they log of errors; hint.go: what to do about these
 package loop
 
 import (
@@ -52,8 +52,8 @@ func Report(err error, done []chan<- error, lease time.Duration, clock elect.Clo
 	}
 }
 
-// Patience closes over once ctx has ended and d has passed since, unless that is forgotten before.
-func Patience(ctx context.Context, clock elect.Clock, d time.Duration) (over <-chan struct{}, forget func()) {
+// GracePeriod closes over once ctx has ended and d has passed since, unless that is forgotten before.
+func GracePeriod(ctx context.Context, clock elect.Clock, d time.Duration) (over <-chan struct{}, forget func()) {
 	late, forgotten := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		limit := clock.Timer(d)

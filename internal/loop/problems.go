@@ -33,7 +33,7 @@ func (p *Problems) Note(err error) {
 		p.said[kind] = true
 	}
 	attrs := []any{"err", err}
-	if hint := Mend(err); hint != "" {
+	if hint := Hint(err); hint != "" {
 		attrs = append(attrs, "hint", hint)
 	}
 	p.Log.Log(context.Background(), level, "can't "+p.What+", trying on", attrs...)

@@ -23,8 +23,8 @@ func (p *Pulse) Begin() { p.last.Store(&beat{}) }
 // Beat takes in a success, or that the loop runs.
 func (p *Pulse) Beat(at elect.Instant) { p.last.Store(&beat{at: at}) }
 
-// Ail takes in what is in the way of the next success.
-func (p *Pulse) Ail(err error) { p.last.Store(&beat{at: p.last.Load().at, err: err}) }
+// Fail takes in what is in the way of the next success.
+func (p *Pulse) Fail(err error) { p.last.Store(&beat{at: p.last.Load().at, err: err}) }
 
 // Rest takes in that the loop does nothing for so long, on purpose.
 func (p *Pulse) Rest(d time.Duration) {

@@ -111,7 +111,7 @@ func (c *Config) checkTogether() {
 	if c.Identity > 0 && c.ID == "" {
 		c.Refuse("WithIdentity(%v) needs WithID: the default id is never that of an earlier process", c.Identity)
 	}
-	if c.Brief && c.Lead == nil {
+	if c.StepDownOnReturn && c.Lead == nil {
 		c.Refuse("WithStepDownOnReturn() needs WithLeader: the lock is given up when that function returns")
 	}
 	if c.wrong != nil {

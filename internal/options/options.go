@@ -30,21 +30,21 @@ const defaultBatch = 500
 
 // Config is what the options said. It does not change once it is complete.
 type Config struct {
-	ID        string
-	Lease     time.Duration
-	Heartbeat time.Duration
-	Poll      time.Duration // 0: a third of the shorter lease, the holder's or this one
-	LockDelay time.Duration
-	Value     string
-	Reclaim   bool
-	Handover  bool
-	Rank      int  // how far the priority is below the highest
-	Brief     bool // the leader function gives the lock up by returning
-	Lead      func(context.Context, table.Token)
-	Observe   func(elect.Event)
-	Log       *slog.Logger
-	Meters    metric.MeterProvider // nil: the global one
-	Tracers   trace.TracerProvider // nil: the global one
+	ID               string
+	Lease            time.Duration
+	Heartbeat        time.Duration
+	Poll             time.Duration // 0: a third of the shorter lease, the holder's or this one
+	LockDelay        time.Duration
+	Value            string
+	Reclaim          bool
+	Handover         bool
+	Rank             int  // how far the priority is below the highest
+	StepDownOnReturn bool // the leader function gives the lock up by returning
+	Lead             func(context.Context, table.Token)
+	Observe          func(elect.Event)
+	Log              *slog.Logger
+	Meters           metric.MeterProvider // nil: the global one
+	Tracers          trace.TracerProvider // nil: the global one
 
 	// Of a group.
 	ForGroup     []string // the options of package group that were given

@@ -44,7 +44,7 @@ func (x *competitor) flags(f *pflag.FlagSet) {
 	f.StringVar(&x.name, "name", "", "the lock's `name`")
 	f.StringVar(&x.id, "id", "", "the `id` that others see as the holder's (default: host, process id and a UUID)")
 	f.StringVar(&x.value, "value", "", "a `text` that others see while this process holds the lock, such as an address")
-	f.BoolVar(&x.handover, "handover", false, "announce a stop in advance, so that another takes over at once, and obey spindle handover")
+	f.BoolVar(&x.handover, "handover", false, "announce a stop in advance, so that another takes over at once, and accept spindle handover")
 	f.IntVar(&x.priority, "priority", table.MaxRank, "0 to 9: a holder with --handover yields to higher priorities")
 	f.BoolVarP(&x.quiet, "quiet", "q", false, "only report problems")
 }
@@ -82,7 +82,7 @@ func asFlag(call string) string {
 // messages have the time, as in a log.
 func (x *competitor) verify(ctx context.Context, db *spanner.Client) error {
 	stderr.timed = true
-	limited, cancel := context.WithTimeout(ctx, x.patience())
+	limited, cancel := context.WithTimeout(ctx, x.readTimeout())
 	defer cancel()
 	err := ddl.Verify(limited, db, x.table)
 	if ctx.Err() != nil {
@@ -99,8 +99,8 @@ func (x *competitor) verify(ctx context.Context, db *spanner.Client) error {
 	return nil
 }
 
-// patience is how long the database may take to answer.
-func (x *competitor) patience() time.Duration {
+// readTimeout is how long the database may take to answer.
+func (x *competitor) readTimeout() time.Duration {
 	if x.wait > 0 {
 		return min(x.timeout, x.wait)
 	}

@@ -34,7 +34,7 @@ the other candidates, goes on until they know, stops its work, and releases the
 lock. So the lock is without a holder only for a moment. Handover says who has
 taken over, and for how long nobody held the lock.
 
-Holders that use WithHandover obey, and so do spindle exec and guard with
+Holders that use WithHandover accept, and so do spindle exec and guard with
 --handover. They look for requests once in a lease. A request is for one term:
 the present one, or the one whose token --token gives. It never reaches a later
 term, and it can't be taken back. Members of groups don't look for requests:
@@ -45,7 +45,7 @@ Exit codes:
   1    it failed; the message says why
   2    the command line is wrong
   3    nobody holds the lock, or not under that token
-  4    its holder does not obey requests
+  4    its holder does not accept requests
   5    nobody else has taken over`,
 		Example: `  spindle handover nightly
   spindle handover nightly --token 1763645616123456 --wait 1m`,
@@ -107,8 +107,8 @@ func (h *handover) request(ctx context.Context, db *connection, leader spindle.L
 	switch {
 	case errors.Is(err, spindle.ErrSuperseded):
 		return done, &exit{nobodyLeads, fmt.Errorf("nothing was asked: %v is not the present token of %s", leader.Token, show(h.name))}
-	case errors.Is(err, spindle.ErrNotObeyed):
-		return done, &exit{notObeyed, fmt.Errorf("the holder of %s, %s, does not obey requests, because it runs without --handover (in Go: WithHandover): stop it with SIGTERM instead, and it releases the lock", show(h.name), show(leader.ID))}
+	case errors.Is(err, spindle.ErrHandoverUnsupported):
+		return done, &exit{unsupported, fmt.Errorf("the holder of %s, %s, does not accept requests, because it runs without --handover (in Go: WithHandover): stop it with SIGTERM instead, and it releases the lock", show(h.name), show(leader.ID))}
 	case ctx.Err() != nil:
 		return done, &exit{notTakenOver, fmt.Errorf("nobody has taken over %s in %v: %s", show(h.name), h.wait, soFar(err))}
 	case err != nil:
@@ -149,7 +149,7 @@ func (h *handover) refuse(ctx context.Context, t table.Table) error {
 	case !l.IsPart() || !l.IsHeld():
 		return nil
 	}
-	return &exit{notObeyed, fmt.Errorf("nothing was asked: %s belongs to a group, whose members don't look for requests: stop the process of %s with SIGTERM, and the others take its partitions", show(h.name), show(l.Holder()))}
+	return &exit{unsupported, fmt.Errorf("nothing was asked: %s belongs to a group, whose members don't look for requests: stop the process of %s with SIGTERM, and the others take its partitions", show(h.name), show(l.Holder()))}
 }
 
 // soFar says how far a request came. The library's error says that first, and then why it stopped waiting.

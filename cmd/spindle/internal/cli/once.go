@@ -120,7 +120,7 @@ func (x *execution) beginOnce() {
 // fails is tried again.
 func (x *execution) glance(ctx context.Context) error {
 	stderr.timed = true
-	ctx, cancel := context.WithTimeout(ctx, x.patience())
+	ctx, cancel := context.WithTimeout(ctx, x.readTimeout())
 	defer cancel()
 	var over *exit
 	if err := x.choose(ctx); errors.As(err, &over) {

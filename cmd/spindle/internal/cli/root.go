@@ -24,7 +24,7 @@ const (
 	nobodyThere  = 3 // members: no member was heard from; ls: there is no such group
 	doctorFailed = 3 // doctor: something does not hold
 	nobodyLeads  = 3 // handover: nobody holds it
-	notObeyed    = 4 // handover: its holder does not obey requests
+	unsupported  = 4 // handover: its holder does not accept requests
 	notTakenOver = 5 // handover: nobody else has taken it over
 
 	notInTime = execcmd.NotInTime // exec: not acquired in time

@@ -15,8 +15,8 @@ type deadlines struct {
 // margin is how much time is left for killing a group, even if this process is scheduled late.
 func (d *deadlines) margin() time.Duration { return min(d.lease/20, time.Second) }
 
-// patience is the time between the two signals.
-func (d *deadlines) patience() time.Duration { return min(d.grace, MostGrace(d.lease)) }
+// gracePeriod is the time between the two signals.
+func (d *deadlines) gracePeriod() time.Duration { return min(d.grace, MostGrace(d.lease)) }
 
 // MostGrace leaves the program alone until two heartbeats in a row have failed.
 func MostGrace(lease time.Duration) time.Duration { return lease / 4 }
@@ -36,7 +36,7 @@ func (d *deadlines) extend(now time.Time, left time.Duration) time.Time {
 // lose leaves the program its grace, and no more.
 func (d *deadlines) lose(now time.Time) {
 	d.final = true
-	if last := now.Add(d.patience() + d.margin()); last.Before(d.until) {
+	if last := now.Add(d.gracePeriod() + d.margin()); last.Before(d.until) {
 		d.until = last
 	}
 }
@@ -57,7 +57,7 @@ func (d *deadlines) due(now time.Time) happening {
 	case !now.Before(last):
 		d.kill = last
 		return overdue
-	case !now.Before(last.Add(-d.patience())):
+	case !now.Before(last.Add(-d.gracePeriod())):
 		d.kill = last
 		return late
 	}

@@ -68,7 +68,7 @@ type Exec struct {
 	Waited    time.Duration    // of Wait, before Run
 	Trouble   error            // why the last look before Run failed
 	Once      bool             // Due is asked
-	Handover  bool             // an end is announced, and requests are obeyed
+	Handover  bool             // an end is announced, and requests are accepted
 	Restart   bool             // the program is run again
 	Signals   <-chan os.Signal // see Signals
 	Terminal  Terminal         // or nil
@@ -101,7 +101,7 @@ func (x *Exec) Run(ctx context.Context) End {
 	r.handle(event{what: begun})
 	for r.m.phase != ended {
 		for _, e := range r.await() {
-			r.heed(e)
+			r.receive(e)
 		}
 		if r.program != nil {
 			r.handle(r.due(time.Now()))
@@ -142,11 +142,11 @@ func (r *runner) await() (all []event) {
 	case <-r.program.ticks():
 		r.program.extend(r.term)
 	case <-r.program.changes():
-		r.heedStop()
+		r.handleStop()
 	case <-r.program.unwatched():
 		last = r.rewatch()
 	case <-r.keys():
-		r.heedKey()
+		r.handleKey()
 	case <-r.Asks:
 	}
 	for len(r.Signals) > 0 {
@@ -165,8 +165,8 @@ func got(s os.Signal) event {
 	return event{what: signaled, signal: s}
 }
 
-// heed notes what has begun or ended, and passes the event on to the machine.
-func (r *runner) heed(e event) {
+// receive notes what has begun or ended, and passes the event on to the machine.
+func (r *runner) receive(e event) {
 	switch e.what {
 	case elected:
 		r.term, r.began = hold(e.term), time.Now()
@@ -206,8 +206,8 @@ func (r *runner) do(a action) event {
 		r.check()
 	case start:
 		return r.start()
-	case heedRequests:
-		r.heedRequests()
+	case watchRequests:
+		r.watchRequests()
 	case announce:
 		r.announce(a.signal)
 	case pass:

@@ -18,8 +18,8 @@ func (r *runner) keys() <-chan os.Signal {
 	return r.Terminal.Stops()
 }
 
-// heedKey stops the program at Ctrl-Z, and with it exec: see heedStop.
-func (r *runner) heedKey() {
+// handleKey stops the program at Ctrl-Z, and with it exec: see handleStop.
+func (r *runner) handleKey() {
 	if r.program == nil {
 		r.Terminal.Suspend()
 		return
@@ -27,8 +27,8 @@ func (r *runner) heedKey() {
 	r.program.Signal(keyStop)
 }
 
-// heedStop is for a program that was stopped, or goes on.
-func (r *runner) heedStop() {
+// handleStop is for a program that was stopped, or goes on.
+func (r *runner) handleStop() {
 	p := r.program
 	p.stalls = time.Time{}
 	switch s := p.Stopped(); {

@@ -102,7 +102,7 @@ const (
 	keep                      // the lock, with heartbeats
 	check                     // whether the program is still to be run
 	start                     // the program
-	heedRequests              // to hand the lock over
+	watchRequests             // to hand the lock over
 	announce                  // that the lock will be released
 	pass                      // signal to the program
 	limit                     // the program to its grace: the lock is lost
@@ -257,7 +257,7 @@ func (m *machine) prepare(e event) []action {
 	case started:
 		m.phase = running
 		if m.handover {
-			return []action{{do: heedRequests}}
+			return []action{{do: watchRequests}}
 		}
 	}
 	return nil

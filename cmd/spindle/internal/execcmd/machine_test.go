@@ -410,7 +410,7 @@ func (w *world) does(do deed) {
 	case start:
 		w.holds(w.held && !w.program && !w.over, "the program starts under the lock, before the wait is over and before a signal")
 		w.awaits = true
-	case heedRequests:
+	case watchRequests:
 		w.asks = true
 	case announce:
 		w.tells = true

@@ -133,13 +133,13 @@ func (r *runner) rewatch() event {
 // curb gives the program its grace, though the lock is held for longer.
 func (r *runner) curb() {
 	r.program.lose(time.Now())
-	r.Warn("%v: ending %s, which is killed after %v", r.m.turn.unfit, r.Program, r.program.patience())
+	r.Warn("%v: ending %s, which is killed after %v", r.m.turn.unfit, r.Program, r.program.gracePeriod())
 }
 
 // limit gives the program its grace, and no more.
 func (r *runner) limit() {
 	r.program.lose(time.Now())
-	r.Warn("%s is lost: %v: ending %s, which is killed after %v", r.name(), r.m.turn.lost, r.Program, r.program.patience())
+	r.Warn("%s is lost: %v: ending %s, which is killed after %v", r.name(), r.m.turn.lost, r.Program, r.program.gracePeriod())
 }
 
 // check asks whether the program is still to be run, until that is known or the term is over.

@@ -70,8 +70,8 @@ func (r *runner) keep() {
 	})
 }
 
-// heedRequests looks for a request to hand the lock over.
-func (r *runner) heedRequests() {
+// watchRequests looks for a request to hand the lock over.
+func (r *runner) watchRequests() {
 	r.during(func(h *holding) event {
 		if by := h.Requested(h.ctx); by != "" {
 			return event{what: requested, by: by}

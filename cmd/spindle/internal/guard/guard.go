@@ -44,7 +44,7 @@ type Guard struct {
 	Confirm    int           // how many heartbeats to wait after a takeover from a dead holder
 	Unhealthy  int           // how many checks in a row must fail to give the lock up
 	Activation time.Duration // how long an activation may take
-	Handover   bool          // a stop is announced, and requests are obeyed
+	Handover   bool          // a stop is announced, and requests are accepted
 
 	Say  func(format string, args ...any) // what happens
 	Warn func(format string, args ...any) // what went wrong
@@ -110,7 +110,7 @@ func (g *Guard) Run(ctx context.Context) {
 	defer close(g.over)
 	asked := ctx.Done()
 	for m := (message{event: started}); ; {
-		for _, a := range g.heed(m) {
+		for _, a := range g.handle(m) {
 			if a == end {
 				return
 			}
@@ -139,8 +139,8 @@ func (g *Guard) await(asked <-chan struct{}) message {
 	}
 }
 
-// heed passes an event on to the machine, unless it came too late.
-func (g *Guard) heed(m message) []action {
+// handle passes an event on to the machine, unless it came too late.
+func (g *Guard) handle(m message) []action {
 	switch m.event {
 	case electedDead, electedFree:
 		g.begin(m.term)
@@ -206,7 +206,7 @@ func (g *Guard) do(a action) {
 	case activate:
 		t := g.term
 		if g.Handover {
-			g.start(func() { g.obey(t) })
+			g.start(func() { g.watchRequests(t) })
 		}
 		g.run(g.Activation, 0, activated, notActivated, func(ctx context.Context) error { return g.Service.Activate(ctx, t) })
 	case deactivate:
@@ -259,8 +259,8 @@ func (g *Guard) begin(t *elect.Term) {
 	})
 }
 
-// obey hands the lock over if another asks for that. It is for a settled lock: any other would be left to expire.
-func (g *Guard) obey(t *elect.Term) {
+// watchRequests hands the lock over if another asks for that. It is for a settled lock: any other would be left to expire.
+func (g *Guard) watchRequests(t *elect.Term) {
 	if by := t.Requested(t.Context()); by != "" {
 		g.Say("asked to hand the lock over")
 		g.announce(t, message{event: handedOver, term: t, asked: by})

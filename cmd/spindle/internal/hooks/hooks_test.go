@@ -94,7 +94,7 @@ func TestAHookThatFailsIsSaidOnceAndChangesNothingElse(t *testing.T) {
 	assert.Len(t, failed, 2, "it runs again the next time")
 }
 
-// A hook that hangs, and heeds no SIGTERM, is killed with what it has started in its group.
+// A hook that hangs, and ignores SIGTERM, is killed with what it has started in its group.
 func TestAHookThatHangsIsKilledWithItsGroup(t *testing.T) {
 	var l log
 	dir := t.TempDir()

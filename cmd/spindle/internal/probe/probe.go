@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// patience is how long the loop may take to answer: work that it waits for runs beside it.
-const patience = time.Second
+// answerTimeout is how long the loop may take to answer: work that it waits for runs beside it.
+const answerTimeout = time.Second
 
 // A Report is what is so at one moment.
 type Report struct {
@@ -83,12 +83,12 @@ func (p *Probe) livez(w http.ResponseWriter, r *http.Request) {
 		answer(w, true, p.Report().Why)
 		return
 	}
-	answer(w, false, fmt.Sprintf("the loop has not answered for %v: %s", patience, p.Report().Why))
+	answer(w, false, fmt.Sprintf("the loop has not answered for %v: %s", answerTimeout, p.Report().Why))
 }
 
 // loops asks the loop.
 func (p *Probe) loops(ctx context.Context) bool {
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(answerTimeout)
 	defer limit.Stop()
 	select {
 	case p.asks <- struct{}{}:

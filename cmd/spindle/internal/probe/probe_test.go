@@ -46,7 +46,7 @@ func TestAProcessIsAliveAsLongAsItsLoopAnswersWithinASecond(t *testing.T) {
 
 		a.Looping()
 		a.now.Why = "the service is active"
-		go func() { time.Sleep(patience - time.Millisecond); <-a.loop }()
+		go func() { time.Sleep(answerTimeout - time.Millisecond); <-a.loop }()
 		code, text = a.get("/livez")
 		assert.Equal(t, 200, code)
 		assert.Equal(t, "the service is active", text)
@@ -55,7 +55,7 @@ func TestAProcessIsAliveAsLongAsItsLoopAnswersWithinASecond(t *testing.T) {
 		code, text = a.get("/livez")
 		assert.Equal(t, 503, code)
 		assert.Equal(t, "the loop has not answered for 1s: the service is active", text)
-		assert.Equal(t, patience, time.Since(begun))
+		assert.Equal(t, answerTimeout, time.Since(begun))
 
 		go func() { <-a.loop }()
 		code, _ = a.get("/livez")
@@ -127,7 +127,7 @@ func TestTheEndWaitsForNoRequest(t *testing.T) {
 	require.NoError(t, err)
 	begun := time.Now()
 	end()
-	assert.Less(t, time.Since(begun), patience/2)
+	assert.Less(t, time.Since(begun), answerTimeout/2)
 	_, err = net.Dial("tcp", on.Addr().String())
 	assert.Error(t, err)
 }

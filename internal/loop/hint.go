@@ -15,14 +15,14 @@ import (
 // Wrap adds to an error the step, and the kind and the name of what it is about, such as a lock; and what to do about it,
 // if that is known.
 func Wrap(step, kind, name, tableName string, err error) error {
-	if hint := Mend(err); hint != "" {
+	if hint := Hint(err); hint != "" {
 		return fmt.Errorf("spindle: %s: %s %q in table %s: %w (%s)", step, kind, name, tableName, err, hint)
 	}
 	return fmt.Errorf("spindle: %s: %s %q: %w", step, kind, name, err)
 }
 
-// Mend is what to do about an error, or "" if that is not known.
-func Mend(err error) string {
+// Hint is what to do about an error, or "" if that is not known.
+func Hint(err error) string {
 	if errors.Is(err, fence.ErrFenced) || errors.Is(err, table.ErrSuperseded) {
 		return ""
 	}
