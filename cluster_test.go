@@ -249,7 +249,7 @@ func (c *cluster) do(p *process, cmd command) report {
 	line, err := json.Marshal(cmd)
 	require.NoError(c.tb, err)
 	start := time.Now()
-	require.NoError(c.tb, p.Tell(string(line)))
+	require.NoError(c.tb, p.Send(string(line)))
 	_, r := c.await(time.Minute, func(q *process, r report) bool {
 		return q == p && r.At > start.UnixNano() && (r.Kind == "applied" || r.Kind == "fenced" || r.Kind == "failed")
 	})

@@ -202,7 +202,7 @@ func startWorkers(b *testing.B, all ...work) []*worker {
 func tell(b *testing.B, workers []*worker, order string) {
 	b.Helper()
 	for _, p := range workers {
-		require.NoError(b, p.Tell(order))
+		require.NoError(b, p.Send(order))
 	}
 }
 

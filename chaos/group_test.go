@@ -49,7 +49,7 @@ func (t *team) recovers() {
 func (t *team) seen() bool {
 	view, err := group.Members(t.tb.Context(), t.db, t.base.Table, t.base.Lock)
 	even := err == nil && len(view.Members) == len(t.members)
-	for _, name := range view.Nobody {
+	for _, name := range view.Unassigned {
 		even = even && t.base.Lock+"/"+name == t.extra
 	}
 	for _, m := range view.Members {

@@ -171,7 +171,7 @@ func (m *member) terminate() {
 // order is carried out if the process is there.
 func (m *member) order(c command) {
 	if line, err := json.Marshal(c); err == nil {
-		_ = m.current().Tell(string(line))
+		_ = m.current().Send(string(line))
 	}
 }
 
@@ -180,7 +180,7 @@ func (m *member) command(c command) {
 	m.team.tb.Helper()
 	line, err := json.Marshal(c)
 	require.NoError(m.team.tb, err)
-	require.NoError(m.team.tb, m.current().Tell(string(line)))
+	require.NoError(m.team.tb, m.current().Send(string(line)))
 }
 
 // next is another member.

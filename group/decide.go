@@ -24,7 +24,7 @@ type partitionView struct {
 // local is what this member knows of itself and of one partition.
 type local struct {
 	planned bool          // it is known what is assigned to which member
-	mine    bool          // the partition is assigned to this one
+	target  bool          // the partition is assigned to this one
 	busy    bool          // the work under an earlier token has not returned
 	acting  bool          // the term is held and goes on
 	leaving bool          // the term is being given up
@@ -64,7 +64,7 @@ func decideEntry(s state, x partitionView, l local) (do action, next time.Durati
 			return toLose, noLook
 		case !l.acting:
 			return toRevoke, noLook
-		case l.planned && !l.mine && !l.leaving && l.room: // what a member that leaves has goes with it
+		case l.planned && !l.target && !l.leaving && l.room: // what a member that leaves has goes with it
 			return toRevoke, noLook
 		}
 	case unresolved:
@@ -77,7 +77,7 @@ func decideFree(x partitionView, l local) (action, time.Duration) {
 	switch {
 	case x.read && x.own:
 		return toDoubt, 0
-	case !l.planned || !l.mine || l.busy || !l.acting || l.leaving:
+	case !l.planned || !l.target || l.busy || !l.acting || l.leaving:
 		return toLeave, noLook
 	case l.backoff > 0:
 		return toLeave, l.backoff
@@ -96,7 +96,7 @@ func decideFree(x partitionView, l local) (action, time.Duration) {
 }
 
 func decideUnresolved(x partitionView, l local) (action, time.Duration) {
-	wanted := l.planned && l.mine && !l.leaving
+	wanted := l.planned && l.target && !l.leaving
 	switch {
 	case x.later:
 		return toLeave, awaited
@@ -140,7 +140,7 @@ func decide(v *inventory, see func(*entry) partitionView, f facts) (d decisions)
 	d.next = noLook
 	for _, e := range v.all {
 		x, l := see(e), f.local
-		l.mine, l.busy = e.mine && !e.paused, e.busy != nil
+		l.target, l.busy = e.target && !e.paused, e.busy != nil
 		if x.read && !x.unreadable {
 			d.legible = append(d.legible, e)
 		}

@@ -25,9 +25,9 @@ func TestTheTableOfTheDecision(t *testing.T) {
 		unreadable = partitionView{read: true, unreadable: true, wait: never}
 		all        = []partitionView{now, later, others, me, unread, leftOut, unreadable}
 	)
-	mine := local{planned: true, mine: true, acting: true, room: true}
-	with := func(change func(*local)) local { l := mine; change(&l); return l }
-	notMine := with(func(l *local) { l.mine = false })
+	target := local{planned: true, target: true, acting: true, room: true}
+	with := func(change func(*local)) local { l := target; change(&l); return l }
+	noTarget := with(func(l *local) { l.target = false })
 	noPlan := with(func(l *local) { l.planned = false })
 	busy := with(func(l *local) { l.busy = true })
 	over := with(func(l *local) { l.acting = false })
@@ -41,34 +41,34 @@ func TestTheTableOfTheDecision(t *testing.T) {
 		do    action
 		next  time.Duration
 	}{
-		{"free: nobody's, mine", free, []partitionView{now}, []local{mine}, toClaim, noLook},
-		{"free: in a while", free, []partitionView{later}, []local{mine}, toLeave, d},
-		{"free: another's", free, []partitionView{others, leftOut}, []local{mine}, toLeave, awaited},
-		{"free: not read", free, []partitionView{unread}, []local{mine}, toLeave, 0},
-		{"free: can't be read", free, []partitionView{unreadable}, []local{mine}, toNote, awaited},
-		{"free: rows name this term, whatever the plan says", free, []partitionView{me}, []local{mine, notMine, noPlan, busy, over, leaving, waits}, toDoubt, 0},
-		{"free: not mine, or no plan, or can't be had now", free, []partitionView{now, later, others, unread, leftOut, unreadable}, []local{notMine, noPlan, busy, over, leaving}, toLeave, noLook},
+		{"free: nobody's, a target", free, []partitionView{now}, []local{target}, toClaim, noLook},
+		{"free: in a while", free, []partitionView{later}, []local{target}, toLeave, d},
+		{"free: another's", free, []partitionView{others, leftOut}, []local{target}, toLeave, awaited},
+		{"free: not read", free, []partitionView{unread}, []local{target}, toLeave, 0},
+		{"free: can't be read", free, []partitionView{unreadable}, []local{target}, toNote, awaited},
+		{"free: rows name this term, whatever the plan says", free, []partitionView{me}, []local{target, noTarget, noPlan, busy, over, leaving, waits}, toDoubt, 0},
+		{"free: no target, or no plan, or can't be had now", free, []partitionView{now, later, others, unread, leftOut, unreadable}, []local{noTarget, noPlan, busy, over, leaving}, toLeave, noLook},
 		{"free: its back-off is not over", free, []partitionView{now, later, others, unread, leftOut, unreadable}, []local{waits}, toLeave, d},
 
-		{"claimed: the request goes on", claimed, all, []local{mine, notMine, noPlan, busy, over, leaving, waits}, toLeave, noLook},
-		{"held: mine", held, all, []local{mine, busy, waits}, toLeave, noLook},
-		{"held: no plan, no revoke for it", held, all, []local{noPlan, with(func(l *local) { l.planned, l.mine = false, false })}, toLeave, noLook},
-		{"held: not mine", held, all, []local{notMine}, toRevoke, noLook},
-		{"held: not mine, and enough move already", held, all, []local{with(func(l *local) { l.mine, l.room = false, false })}, toLeave, noLook},
-		{"held: what a member that leaves has goes with it", held, all, []local{with(func(l *local) { l.mine, l.leaving = false, true })}, toLeave, noLook},
-		{"held: its lease row is gone", held, []partitionView{{gone: true}}, []local{mine, notMine, noPlan, over, leaving}, toLose, noLook},
+		{"claimed: the request goes on", claimed, all, []local{target, noTarget, noPlan, busy, over, leaving, waits}, toLeave, noLook},
+		{"held: a target", held, all, []local{target, busy, waits}, toLeave, noLook},
+		{"held: no plan, no revoke for it", held, all, []local{noPlan, with(func(l *local) { l.planned, l.target = false, false })}, toLeave, noLook},
+		{"held: no target", held, all, []local{noTarget}, toRevoke, noLook},
+		{"held: no target, and enough move already", held, all, []local{with(func(l *local) { l.target, l.room = false, false })}, toLeave, noLook},
+		{"held: what a member that leaves has goes with it", held, all, []local{with(func(l *local) { l.target, l.leaving = false, true })}, toLeave, noLook},
+		{"held: its lease row is gone", held, []partitionView{{gone: true}}, []local{target, noTarget, noPlan, over, leaving}, toLose, noLook},
 		{"held: the term is over", held, all, []local{over, with(func(l *local) { l.acting, l.room = false, false })}, toRevoke, noLook},
-		{"revoking: until the work has returned", revoking, all, []local{mine, notMine, noPlan, over, leaving}, toLeave, noLook},
-		{"releasing: until the request has ended", releasing, all, []local{mine, notMine, noPlan, over, leaving}, toLeave, noLook},
+		{"revoking: until the work has returned", revoking, all, []local{target, noTarget, noPlan, over, leaving}, toLeave, noLook},
+		{"releasing: until the request has ended", releasing, all, []local{target, noTarget, noPlan, over, leaving}, toLeave, noLook},
 
-		{"unresolved: not read", unresolved, []partitionView{unread}, []local{mine, notMine, busy, over, leaving, waits}, toLeave, 0},
-		{"unresolved: can't be read", unresolved, []partitionView{unreadable}, []local{mine, notMine, leaving}, toNote, awaited},
-		{"unresolved: not this term's", unresolved, []partitionView{now, later, others}, []local{mine, notMine, noPlan, busy, over, leaving, waits}, toClear, 0},
-		{"unresolved: this term's and mine", unresolved, []partitionView{me}, []local{mine}, toClaim, noLook},
-		{"unresolved: mine, and can't be had now", unresolved, []partitionView{me}, []local{busy, over}, toLeave, noLook},
-		{"unresolved: its back-off is not over", unresolved, []partitionView{me}, []local{waits, with(func(l *local) { l.mine, l.backoff = false, d })}, toLeave, d},
-		{"unresolved: not mine", unresolved, []partitionView{me}, []local{notMine, leaving}, toReconcile, noLook},
-		{"unresolved: mine, and another's too", unresolved, []partitionView{{read: true, own: true, wait: never}}, []local{mine}, toReconcile, noLook},
+		{"unresolved: not read", unresolved, []partitionView{unread}, []local{target, noTarget, busy, over, leaving, waits}, toLeave, 0},
+		{"unresolved: can't be read", unresolved, []partitionView{unreadable}, []local{target, noTarget, leaving}, toNote, awaited},
+		{"unresolved: not this term's", unresolved, []partitionView{now, later, others}, []local{target, noTarget, noPlan, busy, over, leaving, waits}, toClear, 0},
+		{"unresolved: this term's and a target", unresolved, []partitionView{me}, []local{target}, toClaim, noLook},
+		{"unresolved: a target, and can't be had now", unresolved, []partitionView{me}, []local{busy, over}, toLeave, noLook},
+		{"unresolved: its back-off is not over", unresolved, []partitionView{me}, []local{waits, with(func(l *local) { l.target, l.backoff = false, d })}, toLeave, d},
+		{"unresolved: no target", unresolved, []partitionView{me}, []local{noTarget, leaving}, toReconcile, noLook},
+		{"unresolved: a target, and another's too", unresolved, []partitionView{{read: true, own: true, wait: never}}, []local{target}, toReconcile, noLook},
 		{"unresolved: no plan", unresolved, []partitionView{me}, []local{noPlan}, toLeave, awaited},
 	} {
 		for _, x := range c.see {
@@ -92,7 +92,7 @@ func TestADecisionIsOfAllPartitions(t *testing.T) {
 		e.state = held
 	}
 	for _, e := range v.all[3:] {
-		e.mine = true
+		e.target = true
 	}
 	row := func(name string) table.Observation { return table.Observation{Name: name} }
 	see := map[string]partitionView{"c": {gone: true}, "d": {read: true, row: row("d")}, "e": {read: true, wait: 5 * time.Second}, "f": {read: true, wait: 2 * time.Second}}

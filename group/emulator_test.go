@@ -83,7 +83,7 @@ func TestACheckpointOfAPartitionThatHasMovedIsRefused(t *testing.T) {
 			view := await(t, "both to share", func() (group.View, bool) {
 				v, err := group.Members(ctx, c.db.Client, c.db.Table, "orders")
 				require.NoError(t, err)
-				return v, len(a.Held()) == 4 && len(b.Held()) == 4 && len(v.Members) == 2 && len(v.Nobody) == 0
+				return v, len(a.Held()) == 4 && len(b.Held()) == 4 && len(v.Members) == 2 && len(v.Unassigned) == 0
 			})
 			for i, g := range []*group.Group{a, b} {
 				m := view.Members[i]
@@ -151,7 +151,7 @@ func TestTheRowsOfARemovedPartitionCanBeDeletedWhileTheGroupRuns(t *testing.T) {
 			b, stopB := c.member("b")
 			stopA()
 			before := await(t, "b to have the new list", has(b, 3))
-			require.Equal(t, []string{"3"}, view().Nobody)
+			require.Equal(t, []string{"3"}, view().Unassigned)
 
 			_, err := c.db.Client.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
 				n, err := txn.Update(ctx, spanner.NewStatement(strings.ReplaceAll(strings.Replace(statement, "locktable", c.db.Table, 1), "/17", "/3")))
@@ -159,7 +159,7 @@ func TestTheRowsOfARemovedPartitionCanBeDeletedWhileTheGroupRuns(t *testing.T) {
 				return err
 			})
 			require.NoError(t, err)
-			assert.Empty(t, view().Nobody)
+			assert.Empty(t, view().Unassigned)
 			for i, p := range b.Held() {
 				assert.Equal(t, before[i].Token(), p.Token())
 			}

@@ -80,7 +80,7 @@ func (t *term) balanced() bool {
 		return false
 	}
 	for _, e := range t.m.inventory.all {
-		if e.state == free && (!e.mine || e.paused) || e.state == held && e.mine {
+		if e.state == free && (!e.target || e.paused) || e.state == held && e.target {
 			continue
 		}
 		return false

@@ -34,7 +34,7 @@ type entry struct {
 
 	state       state
 	changed     int         // the number of the look during which, or after which, the state changed
-	mine        bool        // the plan assigns it to this member
+	target      bool        // the plan assigns it to this member
 	doubted     bool        // of a claim: rows may name this member anyway, as an earlier outcome is not known
 	assigned    *assignment // of held, revoking and releasing
 	busy        *assignment // whose work has not returned, of this term or an earlier one
@@ -147,7 +147,7 @@ func (v *inventory) illegible(e *entry, now elect.Instant, err error) {
 // absolve trusts what is not to be claimed or released any more, and what can be read again.
 func (v *inventory) absolve(legible []*entry) {
 	for _, e := range slices.Clone(v.suspects) {
-		if e.state == free && !e.mine || e.suspect.pause == 0 && slices.Contains(legible, e) {
+		if e.state == free && !e.target || e.suspect.pause == 0 && slices.Contains(legible, e) {
 			v.trust(e)
 		}
 	}
@@ -163,7 +163,7 @@ func (v *inventory) trust(e *entry) {
 func (v *inventory) begin() {
 	for _, e := range v.all {
 		e.clear(0)
-		e.mine, e.history, e.leases, e.suspect, e.earlyReturn = false, history{}, false, suspicion{}, suspicion{}
+		e.target, e.history, e.leases, e.suspect, e.earlyReturn = false, history{}, false, suspicion{}, suspicion{}
 	}
 	v.suspects = nil
 }
@@ -175,17 +175,17 @@ func (v *inventory) termEnded(reason error) {
 			e.revoke(reason, 0)
 		}
 		e.clear(0)
-		e.mine, e.leases = false, false
+		e.target, e.leases = false, false
 	}
 }
 
 // assign takes in which partitions the plan assigns to this member.
 func (v *inventory) assign(indexes []int) {
 	for _, e := range v.all {
-		e.mine = false
+		e.target = false
 	}
 	for _, i := range indexes {
-		v.all[i].mine = true
+		v.all[i].target = true
 	}
 }
 

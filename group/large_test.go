@@ -102,7 +102,7 @@ func TestAViewOfMoreRowsThanAPageIsOfOneInstant(t *testing.T) {
 	require.Len(t, view.Members, 2)
 	assert.Equal(t, []string{first, last}, view.Members[0].Partitions)
 	assert.Empty(t, view.Members[1].Partitions, "the move came after the view")
-	assert.Equal(t, others, len(view.Nobody)) // and not Len, which prints them all
+	assert.Equal(t, others, len(view.Unassigned)) // and not Len, which prints them all
 
 	view, err = group.Members(t.Context(), client, db.Table, "orders")
 	require.NoError(t, err)

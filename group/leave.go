@@ -70,7 +70,7 @@ func (t *term) stop(ctx context.Context) {
 // giveUp gives the term up by itself: all work is revoked, and then the member's lock is released.
 func (t *term) giveUp(why error) {
 	t.leave.why = why
-	if errors.Is(why, errBlind) {
+	if errors.Is(why, errReadDeadline) {
 		t.leave.limit.set(t.m.config.Clock, t.m.config.Lease/5)
 	}
 	t.revokeTerm(why)

@@ -16,16 +16,16 @@ import (
 // the plan, so that none of them is late to learn what others have concluded.
 const manyMembers = 100
 
-// errBlind says that a member that could not see the group has stopped. To a program it is spindle.ErrExpired.
-var errBlind error = blind{}
+// errReadDeadline says that a member that could not see the group has stopped. To a program it is spindle.ErrExpired.
+var errReadDeadline error = readDeadlinePassed{}
 
-type blind struct{}
+type readDeadlinePassed struct{}
 
-func (blind) Error() string {
+func (readDeadlinePassed) Error() string {
 	return "no look at the group was answered in time, so the lease has run out for this member"
 }
 
-func (blind) Is(target error) bool { return target == spindle.ErrExpired }
+func (readDeadlinePassed) Is(target error) bool { return target == spindle.ErrExpired }
 
 // looks is when a term has looked, and when it looks again.
 type looks struct {
@@ -36,7 +36,7 @@ type looks struct {
 	// even if its heartbeats are acknowledged: it would not see that others have its partitions, as somebody deleted rows
 	// by hand.
 	last     atomic.Pointer[elect.Instant]
-	deadline *time.Timer
+	readDeadline *time.Timer
 
 	number  int   // of the last one that was sent
 	pending bool  // it is under way
@@ -60,11 +60,11 @@ func (l *looks) left() time.Duration {
 
 // extend moves the deadline, unless it has passed.
 func (l *looks) extend(sent elect.Instant) bool {
-	if l.left() <= 0 || !l.deadline.Stop() {
+	if l.left() <= 0 || !l.readDeadline.Stop() {
 		return false
 	}
 	l.last.Store(&sent)
-	l.deadline.Reset(l.left())
+	l.readDeadline.Reset(l.left())
 	return true
 }
 
@@ -119,7 +119,7 @@ func (t *term) look() {
 		}
 		if whole && !l.extend(sent) {
 			l.next.off()
-			t.lease.CancelWork(errBlind) // the timer has not, if only the wall clock shows that
+			t.lease.CancelWork(errReadDeadline) // the timer has not, if only the wall clock shows that
 			return
 		}
 		t.m.pulse.Beat(sent)
@@ -170,7 +170,7 @@ func (t *term) wanted() (wanted []*entry) {
 		return nil
 	}
 	for _, e := range t.m.inventory.all {
-		if e.mine && !e.paused && e.state == free && e.busy == nil {
+		if e.target && !e.paused && e.state == free && e.busy == nil {
 			wanted = append(wanted, e)
 		}
 	}

@@ -59,7 +59,7 @@ func (t *term) stillWanted(c *commit, e *entry) bool {
 	if t.reconciling[e] {
 		return true
 	}
-	if e.mine && !e.paused && t.acts() && !t.leaving() && e.busy == nil {
+	if e.target && !e.paused && t.acts() && !t.leaving() && e.busy == nil {
 		e.doubted = true // once a claim is sent, a refusal of it may be of a second attempt, below the client
 		return true
 	}
@@ -122,7 +122,7 @@ func (t *term) begin(e *entry, token table.Token) {
 	e.hold(a, t.looks.number)
 	t.m.inventory.trust(e)
 	switch {
-	case !t.acts() || t.leaving() || !e.mine:
+	case !t.acts() || t.leaving() || !e.target:
 		t.revoke(e, cmp.Or(context.Cause(a.ctx), ErrMoved))
 		return
 	case e.paused:

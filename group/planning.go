@@ -229,8 +229,8 @@ func (p planning) published(head table.Token, next *plan.Plan) planning {
 // counts reports whether this member is counted.
 func (p planning) counts() bool { return slices.ContainsFunc(p.members, p.is) }
 
-// mine are the partitions that are assigned to this member, by their indexes in the list.
-func (p planning) mine() []int {
+// targets are the partitions that are assigned to this member, by their indexes in the list.
+func (p planning) targets() []int {
 	if p.next == nil || !p.counts() {
 		return nil
 	}

@@ -14,11 +14,11 @@ func (t *term) assign(before planning) {
 	if t.planning.next == before.next && t.planning.counts() == before.counts() {
 		return
 	}
-	mine := t.planning.mine()
-	t.m.inventory.assign(mine)
+	targets := t.planning.targets()
+	t.m.inventory.assign(targets)
 	if before.next == nil || t.planning.next == nil || !before.next.Same(t.planning.next) {
 		t.looks.changed = t.m.config.Clock.Now()
-		t.m.log.Debug("planned anew", "members", len(t.planning.members), "partitions", len(mine))
+		t.m.log.Debug("planned anew", "members", len(t.planning.members), "partitions", len(targets))
 	}
 }
 

@@ -50,11 +50,11 @@ func TestAViewHasTheMembersInTheOrderOfTheirSlotsAndWhatNobodyHas(t *testing.T) 
 		}
 		assert.Len(t, slots, len(ps))
 		assert.True(t, slices.IsSorted(slots), slots)
-		assert.Empty(t, viewOf(r).Nobody)
+		assert.Empty(t, viewOf(r).Unassigned)
 		c.end(ps...)
 		r, err = table.Table{Store: c.store}.LookAtGroup(context.Background(), "orders", table.GroupQuery{All: true})
 		require.NoError(t, err)
 		assert.Empty(t, viewOf(r).Members)
-		assert.Len(t, viewOf(r).Nobody, 24, "which were given back")
+		assert.Len(t, viewOf(r).Unassigned, 24, "which were given back")
 	})
 }

@@ -102,7 +102,7 @@ func (t *term) conclude(s table.GroupSnapshot) {
 // owes reports whether something that failed is still to be claimed or freed.
 func (t *term) owes() bool {
 	return slices.ContainsFunc(t.m.inventory.all, func(e *entry) bool {
-		return e.suspect.since != (elect.Instant{}) && (e.mine || e.state != free)
+		return e.suspect.since != (elect.Instant{}) && (e.target || e.state != free)
 	})
 }
 

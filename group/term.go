@@ -50,7 +50,7 @@ func newTerm(ctx context.Context, m *member, lease *elect.Term) *term {
 	t.looks.clock, t.looks.lease = clock, m.config.Lease
 	t.looks.retry.Max, t.redo.Max = m.config.Lease/3, m.config.Lease/3
 	t.looks.last.Store(&now)
-	t.looks.deadline = clock.AfterFunc(t.looks.limit(), func() { lease.CancelWork(errBlind) })
+	t.looks.readDeadline = clock.AfterFunc(t.looks.limit(), func() { lease.CancelWork(errReadDeadline) })
 	t.looks.next.set(clock, 0)
 	return t
 }
@@ -76,7 +76,7 @@ func (t *term) run(ctx context.Context) (ending, error) {
 		close(stop)
 		return <-beat
 	}
-	defer t.looks.deadline.Stop()
+	defer t.looks.readDeadline.Stop()
 	defer t.exec.cancel()
 	if !t.m.config.Handover { // at once, even if this goroutine is busy
 		defer context.AfterFunc(ctx, func() { t.lease.CancelWork(context.Cause(ctx)) })()
@@ -97,7 +97,7 @@ func (t *term) run(ctx context.Context) (ending, error) {
 			if ctx.Err() != nil {
 				continue // both: the caller stops it
 			}
-			if reason := context.Cause(t.lease.Context()); errors.Is(reason, errBlind) && t.lease.Held() {
+			if reason := context.Cause(t.lease.Context()); errors.Is(reason, errReadDeadline) && t.lease.Held() {
 				t.giveUp(reason)
 				continue
 			}

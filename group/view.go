@@ -17,9 +17,9 @@ import (
 
 // View is a group at one instant, by Spanner's clock.
 type View struct {
-	At      time.Time
-	Members []Member // that were heard from within their leases, by slot
-	Nobody  []string // partitions that have a row and no member: they move, wait, or are in no list any more
+	At         time.Time
+	Members    []Member // that were heard from within their leases, by slot
+	Unassigned []string // partitions that have a row and no member: they move, wait, or are in no list any more
 }
 
 // Member is a process in a group.
@@ -72,7 +72,7 @@ func viewOf(r table.GroupSnapshot) View {
 		if m := has[o.Writer]; m != nil && o.Confirmed() && o.LeaseRecord != nil && o.LeaseRecord.With == o.Writer {
 			m.Partitions = append(m.Partitions, part.Partition)
 		} else {
-			v.Nobody = append(v.Nobody, part.Partition)
+			v.Unassigned = append(v.Unassigned, part.Partition)
 		}
 	}
 	for _, m := range has {

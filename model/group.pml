@@ -960,14 +960,14 @@ inline releases(i, p) {
 /* When calm: nothing to do about it before the next tick. */
 #ifdef LIVENESS
 #ifdef OPERATOR
-#define isGood(i, p) showsMine(i, p)
+#define isValid(i, p) showsMine(i, p)
 #else
-#define isGood(i, p) true
+#define isValid(i, p) true
 #endif
 #define nothingToDo(i, p) ( \
 	(is(i, p, FREE, 0) && !(wanted(i, p) && (claimable(i, p) || namesMe(i, p)))) || \
 	(is(i, p, UNRESOLVED, 0) && !RECONCILES && !wanted(i, p) && namesMe(i, p)) || \
-	(is(i, p, HELD, 0) && wanted(i, p) && isGood(i, p)))
+	(is(i, p, HELD, 0) && wanted(i, p) && isValid(i, p)))
 #define LOOKS(p) \
 	:: d_step { calm && in[me] == IN && !looked[X(me, p)] && nothingToDo(me, p) -> looked[X(me, p)] = true }
 #else

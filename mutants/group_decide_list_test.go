@@ -15,9 +15,9 @@ func row(name, old, new string) mutant {
 
 var freeRows = []mutant{
 	row("free: rows that name this term are nobody's", "\tcase x.read && x.own:\n", "\tcase false:\n"),
-	row("free: claimed without a plan", "case !l.planned || !l.mine || l.busy", "case !l.mine || l.busy"),
-	row("free: claimed though it is another's to have", "case !l.planned || !l.mine || l.busy", "case !l.planned || l.busy"),
-	row("free: claimed while its work goes on", "!l.mine || l.busy || !l.acting", "!l.mine || !l.acting"),
+	row("free: claimed without a plan", "case !l.planned || !l.target || l.busy", "case !l.target || l.busy"),
+	row("free: claimed though it is another's to have", "case !l.planned || !l.target || l.busy", "case !l.planned || l.busy"),
+	row("free: claimed while its work goes on", "!l.target || l.busy || !l.acting", "!l.target || !l.acting"),
 	row("free: claimed after the term", "l.busy || !l.acting || l.leaving:", "l.busy || l.leaving:"),
 	row("free: claimed by a member that leaves", "l.busy || !l.acting || l.leaving:", "l.busy || !l.acting:"),
 	row("free: claimed before its back-off is over", "\tcase l.backoff > 0:\n\t\treturn toLeave, l.backoff\n\tcase x.later:", "\tcase false:\n\t\treturn toLeave, l.backoff\n\tcase x.later:"),
@@ -31,14 +31,14 @@ var freeRows = []mutant{
 var heldRows = []mutant{
 	row("held: kept without its lease row", "\t\tcase x.gone:\n", "\t\tcase false:\n"),
 	row("held: kept after the term", "\t\tcase !l.acting:\n", "\t\tcase false:\n"),
-	row("held: revoked without a plan", "case l.planned && !l.mine && !l.leaving && l.room:", "case !l.mine && !l.leaving && l.room:"),
-	row("held: revoked though it is to be had", "case l.planned && !l.mine && !l.leaving && l.room:", "case l.planned && !l.leaving && l.room:"),
-	row("held: revoked one by one by a member that leaves", "case l.planned && !l.mine && !l.leaving && l.room:", "case l.planned && !l.mine && l.room:"),
-	row("held: revoked with many others", "case l.planned && !l.mine && !l.leaving && l.room:", "case l.planned && !l.mine && !l.leaving:"),
+	row("held: revoked without a plan", "case l.planned && !l.target && !l.leaving && l.room:", "case !l.target && !l.leaving && l.room:"),
+	row("held: revoked though it is to be had", "case l.planned && !l.target && !l.leaving && l.room:", "case l.planned && !l.leaving && l.room:"),
+	row("held: revoked one by one by a member that leaves", "case l.planned && !l.target && !l.leaving && l.room:", "case l.planned && !l.target && l.room:"),
+	row("held: revoked with many others", "case l.planned && !l.target && !l.leaving && l.room:", "case l.planned && !l.target && !l.leaving:"),
 }
 
 var unresolvedRows = []mutant{
-	row("unresolved: wanted by a member that leaves", "wanted := l.planned && l.mine && !l.leaving\n", "wanted := l.planned && l.mine\n"),
+	row("unresolved: wanted by a member that leaves", "wanted := l.planned && l.target && !l.leaving\n", "wanted := l.planned && l.target\n"),
 	row("unresolved: cleared unread", "\tcase !x.read:\n\t\treturn toLeave, 0\n\tcase x.unreadable:\n\t\treturn toNote, awaited\n\tcase !x.own", "\tcase false:\n\t\treturn toLeave, 0\n\tcase x.unreadable:\n\t\treturn toNote, awaited\n\tcase !x.own"),
 	row("unresolved: cleared though it can't be read", "\tcase x.unreadable:\n\t\treturn toNote, awaited\n\tcase !x.own", "\tcase false:\n\t\treturn toNote, awaited\n\tcase !x.own"),
 	row("unresolved: never cleared", "\tcase !x.own:\n", "\tcase false:\n"),

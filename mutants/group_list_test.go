@@ -49,8 +49,8 @@ var groupMutants = []mutant{
 	one("acting after the deadline", "one worker", inventoryGo,
 		"return a.ctx.Err() == nil && a.in.lease.Held() && a.in.looks.left() > 0", "return true"),
 	one("member that goes on without looking", "ctx ends", groupTermGo,
-		"\tt.looks.deadline = clock.AfterFunc(t.looks.limit(), func() { lease.CancelWork(errBlind) })\n",
-		"\tt.looks.deadline = clock.AfterFunc(1000*t.looks.limit(), func() {})\n"),
+		"\tt.looks.readDeadline = clock.AfterFunc(t.looks.limit(), func() { lease.CancelWork(errReadDeadline) })\n",
+		"\tt.looks.readDeadline = clock.AfterFunc(1000*t.looks.limit(), func() {})\n"),
 	one("released before the work has returned", "work first", movesGo,
 		"case e.state != revoking || e.busy != nil && e.busy == e.assigned && !e.assigned.let:", "case e.state != revoking:"),
 	one("leaving before all work has returned", "work first", groupTermGo,
@@ -58,7 +58,7 @@ var groupMutants = []mutant{
 	one("next term before the work has returned", "work first", groupRunGo,
 		"\t\t\tm.await(ctx, m.config.Lease) //", "\t\t\t//"),
 	{"work on a partition whose last work has not returned", "one work", []edit{
-		{decideGo, "l.mine, l.busy = e.mine && !e.paused, e.busy != nil", "l.mine, l.busy = e.mine && !e.paused, false"},
+		{decideGo, "l.target, l.busy = e.target && !e.paused, e.busy != nil", "l.target, l.busy = e.target && !e.paused, false"},
 		{looksGo, "e.state == free && e.busy == nil {", "e.state == free {"},
 		{movesGo, "t.acts() && !t.leaving() && e.busy == nil {", "t.acts() && !t.leaving() {"},
 	}},
@@ -67,7 +67,7 @@ var groupMutants = []mutant{
 		"\t\tif e.state == unresolved && o.Confirmed() && e.busy == nil {\n\t\t\tt.begin(e, o.Token)\n\t\t\tcontinue\n\t\t}\n\t\te.claim(t.looks.number)\n"),
 	one("acting again after a release was sent", "tokens grow", movesGo,
 		"\t\t\te.doubt(t.looks.number)\n\t\t}\n\t\tt.m.problems.Note(fmt.Errorf(\"release",
-		"\t\t\tif e.mine && e.busy == nil && t.acts() && !t.leaving() {\n\t\t\t\tt.begin(e, e.assigned.token)\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\te.doubt(t.looks.number)\n\t\t}\n\t\tt.m.problems.Note(fmt.Errorf(\"release"),
+		"\t\t\tif e.target && e.busy == nil && t.acts() && !t.leaving() {\n\t\t\t\tt.begin(e, e.assigned.token)\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\te.doubt(t.looks.number)\n\t\t}\n\t\tt.m.problems.Note(fmt.Errorf(\"release"),
 }
 
 // groupShortMutants must each fail the one test of package group that they name.

@@ -104,7 +104,7 @@ func (s *story) round(ctx context.Context, account string, fence bool) (int64, e
 	if err := s.until(ctx, b, read); err != nil {
 		return 0, err
 	}
-	if err := b.Tell("go on"); err != nil {
+	if err := b.Send("go on"); err != nil {
 		return 0, err
 	}
 	if err := s.until(ctx, b, wrote); err != nil {
@@ -112,7 +112,7 @@ func (s *story) round(ctx context.Context, account string, fence bool) (int64, e
 	}
 
 	s.Say("", stage.Bad, "kill -CONT %d: A goes on where it was", a.Pid())
-	if err := errors.Join(a.Tell("go on"), a.Signal(syscall.SIGCONT)); err != nil {
+	if err := errors.Join(a.Send("go on"), a.Signal(syscall.SIGCONT)); err != nil {
 		return 0, err
 	}
 	if err := s.until(ctx, a, wrote, rejected); err != nil {

@@ -59,7 +59,7 @@ func (f Fence) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanne
 	at, err := again(ctx, func() (time.Time, error) {
 		return table.Acknowledged(f.Table.DB.Apply(ctx, append(f.Mutations(), ms...), opts...))
 	})
-	return at, f.tell(ctx, began, err)
+	return at, f.classify(ctx, began, err)
 }
 
 // ReadWriteTransaction is Client.ReadWriteTransaction, serializable and behind the fence. An error of fn is
@@ -85,7 +85,7 @@ func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context
 	if refused != nil {
 		return at, err // fn's own error is never about the fence
 	}
-	return at, f.tell(ctx, began, err)
+	return at, f.classify(ctx, began, err)
 }
 
 // again runs a transaction again that the emulator has forgotten, until ctx ends, as the client does where Spanner aborts
@@ -115,9 +115,9 @@ func (f Fence) refuse(ctx context.Context, began time.Time) error {
 	return nil
 }
 
-// tell finds out whether a commit was refused because of the fence, or what a newer holder wrote, or because
-// of rows that the caller is to blame for. Only the lease rows themselves tell.
-func (f Fence) tell(ctx context.Context, began time.Time, err error) error {
+// classify finds out whether a commit was refused because of the fence, or what a newer holder wrote, or because
+// of rows that the caller is to blame for. Only the lease rows themselves classify.
+func (f Fence) classify(ctx context.Context, began time.Time, err error) error {
 	if !refusal(err) {
 		return err
 	}

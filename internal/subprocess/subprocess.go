@@ -68,8 +68,8 @@ func (c *Child) Pid() int { return c.cmd.Process.Pid }
 // Signal sends the child a signal.
 func (c *Child) Signal(s os.Signal) error { return c.cmd.Process.Signal(s) }
 
-// Tell sends the child a line, which is one of its orders.
-func (c *Child) Tell(line string) error {
+// Send sends the child a line, which is one of its orders.
+func (c *Child) Send(line string) error {
 	_, err := fmt.Fprintln(c.stdin, line)
 	return err
 }

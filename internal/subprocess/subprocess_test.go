@@ -72,7 +72,7 @@ func receive(t *testing.T, lines <-chan string) string {
 func TestAChildIsToldLinesAndSaysLines(t *testing.T) {
 	child, lines := start(t, Command{Args: []string{"echo"}, Env: []string{"SPINDLE_TEST_WORD=hello"}})
 	assert.Equal(t, "hello", receive(t, lines))
-	require.NoError(t, child.Tell("again"))
+	require.NoError(t, child.Send("again"))
 	assert.Equal(t, "again", receive(t, lines))
 }
 

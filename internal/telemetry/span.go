@@ -60,12 +60,12 @@ func (w *Watch) startElection(ctx context.Context) {
 	}
 	_, w.election = w.start(ctx, nil, "election", opts...)
 	for _, look := range w.looks {
-		w.tell(ctx, w.election, look)
+		w.emit(ctx, w.election, look)
 	}
 }
 
-// tell makes a span of a call that is over.
-func (w *Watch) tell(ctx context.Context, within trace.Span, c call) {
+// emit makes a span of a call that is over.
+func (w *Watch) emit(ctx context.Context, within trace.Span, c call) {
 	_, span := w.start(ctx, within, c.step, trace.WithTimestamp(c.began))
 	end(span, c)
 }
@@ -78,7 +78,7 @@ func (w *Watch) endCall(ctx context.Context, c call, span trace.Span) {
 	case span != nil:
 		end(span, c)
 	case c.code != codes.OK:
-		w.tell(ctx, nil, c)
+		w.emit(ctx, nil, c)
 	case c.step == "observe", c.step == "lease-record":
 		w.looks = append(w.looks, c)
 	}

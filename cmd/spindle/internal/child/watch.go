@@ -25,9 +25,9 @@ type Duty func(Act)
 
 // An Act is what a duty is told.
 type Act struct {
-	Why  Reason
-	Tell func(error) bool // what went wrong; reports whether that was heard
-	Gone func() bool      // whether the group that was watched is certainly gone
+	Why    Reason
+	Report func(error) bool // what went wrong; reports whether that was heard
+	Gone   func() bool      // whether the group that was watched is certainly gone
 }
 
 const watchdogName = "spindle-watch"

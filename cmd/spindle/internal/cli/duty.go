@@ -76,7 +76,7 @@ func (g *guarding) duty(a child.Act) {
 		}
 	}
 	for err := g.switchOff(context.Background(), late); err != nil; err = g.switchOff(context.Background(), late) {
-		if !a.Tell(err) {
+		if !a.Report(err) {
 			g.complain("%s: THE SERVICE COULD NOT BE DEACTIVATED, trying again: %v", g.name, err)
 			stuck(err)
 		}

@@ -268,7 +268,7 @@ func (x *execution) Try(ctx context.Context) (elect.Step, *execcmd.End) {
 		return step, &execcmd.End{Code: notInTime, Err: fmt.Errorf("%s was not acquired: %w", x.name, whyNot(step))}
 	}
 	x.reports.waits(step)
-	x.found.tell(step)
+	x.found.report(step)
 	return step, nil
 }
 

@@ -229,7 +229,7 @@ func TestMembersSayWhatNobodyHasAndWhoGoesByAnotherList(t *testing.T) {
 	member := func(slot int, list string, partitions ...string) spread.Member {
 		return spread.Member{ID: fmt.Sprintf("web-%d", slot), Slot: slot, Token: 1763645616123456, Since: at(100), Heartbeat: at(102), Lease: theLease, List: list, Partitions: partitions}
 	}
-	v := spread.View{At: at(103), Members: []spread.Member{member(0, "x", "10", "9"), member(1, "y")}, Nobody: []string{"a b", "7", "11"}}
+	v := spread.View{At: at(103), Members: []spread.Member{member(0, "x", "10", "9"), member(1, "y")}, Unassigned: []string{"a b", "7", "11"}}
 	printMembers(&paper{Writer: &b}, "orders", v, true)
 	assert.Equal(t, `Group orders has 2 members and 5 partitions
 
@@ -251,7 +251,7 @@ Nobody has 3 of the partitions: 7, 11, a b
 func TestThousandsOfPartitionsThatNobodyHasAreNotNamedUnasked(t *testing.T) {
 	var v spread.View
 	for i := range 10_000 {
-		v.Nobody = append(v.Nobody, fmt.Sprint(i))
+		v.Unassigned = append(v.Unassigned, fmt.Sprint(i))
 	}
 	for asked, lines := range map[bool]int{false: 5, true: 500} {
 		var b bytes.Buffer

@@ -178,7 +178,7 @@ func (g *guarding) run(ctx context.Context) error {
 		Candidate: candidate, Service: g, Renew: g.renew, Confirm: g.confirm, Unhealthy: g.unhealthy, Activation: g.activation, Handover: g.handover,
 		Say:      func(format string, args ...any) { g.say("%s: "+format, append([]any{g.name}, args...)...) },
 		Warn:     func(format string, args ...any) { g.complain("%s: "+format, append([]any{g.name}, args...)...) },
-		Seen:     func(step elect.Step) { g.reports.waits(step); found.tell(step) },
+		Seen:     func(step elect.Step) { g.reports.waits(step); found.report(step) },
 		Observer: g, Asks: g.reports.asks,
 	}
 	service.Run(ctx)

@@ -81,7 +81,7 @@ func (o *common) members(ctx context.Context, name string) (spread.View, error) 
 const fewNames = 50
 
 func printMembers(p *paper, name string, v spread.View, partitions bool) {
-	all := len(v.Nobody)
+	all := len(v.Unassigned)
 	lists := map[string]string{} // a letter for each
 	for _, m := range v.Members {
 		all += len(m.Partitions)
@@ -126,11 +126,11 @@ func printMembers(p *paper, name string, v spread.View, partitions bool) {
 			fmt.Fprintln(p, line)
 		}
 	}
-	if len(v.Nobody) > 0 {
-		nobody := fmt.Sprintf("Nobody has %d of the partitions: ", len(v.Nobody)) + names(v.Nobody)
-		if more := len(v.Nobody) - fewNames; more > 0 && !partitions {
-			some := slices.SortedFunc(slices.Values(v.Nobody), byNumber)[:fewNames]
-			nobody = fmt.Sprintf("Nobody has %d of the partitions: %s and %d more, which --partitions names", len(v.Nobody), names(some), more)
+	if len(v.Unassigned) > 0 {
+		nobody := fmt.Sprintf("Nobody has %d of the partitions: ", len(v.Unassigned)) + names(v.Unassigned)
+		if more := len(v.Unassigned) - fewNames; more > 0 && !partitions {
+			some := slices.SortedFunc(slices.Values(v.Unassigned), byNumber)[:fewNames]
+			nobody = fmt.Sprintf("Nobody has %d of the partitions: %s and %d more, which --partitions names", len(v.Unassigned), names(some), more)
 		}
 		fmt.Fprintln(p)
 		for _, line := range wrap(nobody, width(p)) {
@@ -140,10 +140,10 @@ func printMembers(p *paper, name string, v spread.View, partitions bool) {
 }
 
 type viewJSON struct {
-	Group   string       `json:"group"`
-	At      time.Time    `json:"at"`
-	Members []memberJSON `json:"members"`
-	Nobody  []string     `json:"nobody"` // the partitions that no member has
+	Group      string       `json:"group"`
+	At         time.Time    `json:"at"`
+	Members    []memberJSON `json:"members"`
+	Unassigned []string     `json:"unassigned"` // the partitions that no member has
 }
 
 type memberJSON struct {
@@ -165,7 +165,7 @@ func viewOf(name string, v spread.View) viewJSON {
 	sorted := func(partitions []string) []string {
 		return append([]string{}, slices.SortedFunc(slices.Values(partitions), byNumber)...) // none is []
 	}
-	j := viewJSON{Group: name, At: v.At.UTC(), Members: []memberJSON{}, Nobody: sorted(v.Nobody)}
+	j := viewJSON{Group: name, At: v.At.UTC(), Members: []memberJSON{}, Unassigned: sorted(v.Unassigned)}
 	for _, m := range v.Members {
 		j.Members = append(j.Members, memberJSON{m.Slot, table.SlotName(name, m.Slot), m.ID, m.Value, m.Token.String(), m.Since.UTC(), m.Heartbeat.UTC(),
 			v.At.Sub(m.Heartbeat).Seconds(), m.Lease.Seconds(), m.Leaving, m.List, sorted(m.Partitions)})

@@ -85,7 +85,7 @@ type narrator struct {
 	trouble string
 }
 
-func (n *narrator) tell(step elect.Step) {
+func (n *narrator) report(step elect.Step) {
 	kind := spanner.ErrCode(step.Err).String() // the text differs in times and ids
 	if errors.Is(step.Err, table.ErrNewer) {
 		kind = "newer"

@@ -96,15 +96,15 @@ func TestAnOutageIsTwoLinesOfACandidate(t *testing.T) {
 	said := complaints(func() {
 		for range 2 {
 			for range 100 {
-				n.tell(elect.Step{Err: away})
+				n.report(elect.Step{Err: away})
 			}
 			for range 100 {
-				n.tell(elect.Step{Seen: view(7)})
+				n.report(elect.Step{Seen: view(7)})
 			}
 		}
-		n.tell(elect.Step{Err: away})
-		n.tell(elect.Step{Err: status.Error(codes.PermissionDenied, "no")})
-		n.tell(elect.Step{Seen: view(8)})
+		n.report(elect.Step{Err: away})
+		n.report(elect.Step{Err: status.Error(codes.PermissionDenied, "no")})
+		n.report(elect.Step{Seen: view(8)})
 	})
 	const trouble, over = "can't compete for job, will try again", "competing for job again"
 	want := []string{trouble, over, "held by a, token 7", trouble, over, trouble, trouble, over, "held by a, token 8"}

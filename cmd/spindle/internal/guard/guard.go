@@ -171,7 +171,7 @@ func (g *Guard) handle(m message) []action {
 		if m.command != g.number {
 			return nil
 		}
-		g.tell(m)
+		g.report(m)
 	}
 	g.retry = m.event == notDeactivated
 	actions := g.m.on(m.event)
@@ -188,7 +188,7 @@ func (g *Guard) handle(m message) []action {
 	return actions
 }
 
-func (g *Guard) tell(m message) {
+func (g *Guard) report(m message) {
 	switch m.event {
 	case activated:
 		g.Say("the service is active")
