@@ -35,7 +35,7 @@ type looks struct {
 	// last is the instant before the last acknowledged look at what the member has was sent. A member that can't look stops,
 	// even if its heartbeats are acknowledged: it would not see that others have its partitions, as somebody deleted rows
 	// by hand.
-	last     atomic.Pointer[elect.Instant]
+	last         atomic.Pointer[elect.Instant]
 	readDeadline *time.Timer
 
 	number  int   // of the last one that was sent

@@ -99,7 +99,7 @@ func TestAProcessIsToldFromALaterOneWithItsNumber(t *testing.T) {
 				v.leader = "17"
 			}
 			var acted bool
-			v.duty = func(Act) { acted = true }
+			v.action = func(Act) { acted = true }
 			v.act(Dead)
 			assert.True(t, acted)
 			require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))

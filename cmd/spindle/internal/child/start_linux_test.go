@@ -125,9 +125,9 @@ func TestAWatchdogSparesAStrangersGroupWithTheNumberOfItsOwn(t *testing.T) {
 	for _, why := range []Reason{Told, Dead, Late} {
 		group, lives := echo(t)
 		acted := false
-		v := vigil{group: group, leader: "of another process", replies: replies, duty: func(Act) { acted = true }}
+		v := vigil{group: group, leader: "of another process", replies: replies, action: func(Act) { acted = true }}
 		v.act(why)
-		assert.True(t, acted, "its duty is done")
+		assert.True(t, acted, "its action is done")
 		assert.True(t, lives(), "a stranger was killed")
 
 		v.leader = born(group)

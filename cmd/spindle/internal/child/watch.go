@@ -19,11 +19,11 @@ const (
 	Late               // it let the deadline pass
 )
 
-// A Duty is what a watchdog does after it has killed the group. It returns when that is done. After Late it may be
+// A WatchdogAction is what a watchdog does after it has killed the group. It returns when that is done. After Late it may be
 // called again.
-type Duty func(Act)
+type WatchdogAction func(Act)
 
-// An Act is what a duty is told.
+// An Act is what a watchdog action is told.
 type Act struct {
 	Why    Reason
 	Report func(error) bool // what went wrong; reports whether that was heard
@@ -35,7 +35,7 @@ const watchdogName = "spindle-watch"
 // Watch is the work of the watchdog's process, which reads its orders from its standard input. It returns when
 // it has acted. After Late it goes on, since the other process may come back: it acts again
 // when it is told to, or when that process is dead.
-func Watch(duty Duty) {
+func Watch(action WatchdogAction) {
 	rename(watchdogName) // or it would have the name of the link by which it was found
 	orders := make(chan string)
 	go func() {
@@ -44,7 +44,7 @@ func Watch(duty Duty) {
 			orders <- lines.Text()
 		}
 	}()
-	v := vigil{duty: duty, replies: inherited()}
+	v := vigil{action: action, replies: inherited()}
 	clock := elect.SystemClock{}
 	var wall int64 // the deadline by the wall clock
 	var left time.Duration
@@ -88,7 +88,7 @@ func Watch(duty Duty) {
 type vigil struct {
 	group   int    // 0: none
 	leader  string // of the group: see born
-	duty    Duty
+	action  WatchdogAction
 	replies *os.File
 }
 
@@ -97,7 +97,7 @@ func (v *vigil) act(why Reason) {
 		killGroup(v.group)
 	}
 	_ = order(v.replies, "begun\n")
-	v.duty(Act{why, func(err error) bool {
+	v.action(Act{why, func(err error) bool {
 		return why == Told && order(v.replies, "failed %.1000q\n", err.Error()) == nil
 	}, v.gone})
 }

@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// ErrGone says that a watchdog has ended without having done its duty: somebody killed it.
+// ErrGone says that a watchdog has ended without having done its action: somebody killed it.
 var ErrGone = errors.New("the watchdog is gone")
 
 // Watchdog is a process that acts for this one when its pipe is closed, which only the end of this process
-// does, or when its deadline passes. It kills a process group, and then does its duty: see Watch. It has a
+// does, or when its deadline passes. It kills a process group, and then does its action: see Watch. It has a
 // session of its own, so that whatever ends or stops this process or its group does not end or stop the
 // watchdog. Its methods may be called from any goroutine, Finish from one at a time.
 type Watchdog struct {
@@ -28,7 +28,7 @@ type Watchdog struct {
 	pipe   *os.File
 	ended  func() error              // waits for its end
 	begun  chan struct{}             // closed once it acts, or is gone
-	failed chan error                // what went wrong with its duty; closed when it has ended
+	failed chan error                // what went wrong with its action; closed when it has ended
 	gone   chan struct{}             // closed when it has ended
 	until  atomic.Pointer[time.Time] // its deadline
 	told   bool                      // to finish
@@ -132,7 +132,7 @@ func (w *Watchdog) Gone() <-chan struct{} { return w.gone }
 // Begun is closed once the watchdog has begun to act, or is gone.
 func (w *Watchdog) Begun() <-chan struct{} { return w.begun }
 
-// Finish makes the watchdog act now, and waits until its duty is done. Then the watchdog has ended. An error says
+// Finish makes the watchdog act now, and waits until its action is done. Then the watchdog has ended. An error says
 // what went wrong with one attempt: the watchdog tries again, and the next call of Finish waits for that. The end
 // of ctx ends only the waiting. ErrGone means that nobody tries any more.
 func (w *Watchdog) Finish(ctx context.Context) error {

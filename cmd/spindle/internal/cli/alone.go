@@ -17,13 +17,13 @@ import (
 // alone waits until no other guard, and no watchdog of a dead guard, takes care of the same service on this machine.
 // Services are the same if the lock, the command that deactivates and the directory are.
 func (g *guarding) alone(ctx context.Context) error {
-	path, err := g.lockFile()
+	path, err := g.lockFilePath()
 	if err != nil {
 		g.cantTell(err)
 		return nil
 	}
 	for told := false; ; told = true {
-		g.single, err = child.NewSingle(path)
+		g.lockFile, err = child.NewLockFile(path)
 		if !errors.Is(err, child.ErrBusy) {
 			if err != nil {
 				g.cantTell(err)
@@ -46,8 +46,8 @@ func (g *guarding) cantTell(err error) {
 	g.complain("%s: can't tell whether another guard of this service runs here: %v", g.name, err)
 }
 
-// lockFile is the file that stands for the service.
-func (g *guarding) lockFile() (string, error) {
+// lockFilePath is the file that stands for the service.
+func (g *guarding) lockFilePath() (string, error) {
 	dir, err := thisAccount().folder()
 	if err != nil {
 		return "", err

@@ -241,8 +241,8 @@ func (d *demo) ls(ctx context.Context) error {
 		return err
 	}
 	d.Say("", stage.Faint, "$ spindle ls")
-	locks := sheet{columns: lockColumns}
-	for _, line := range locks.lines(&paper{width: 80}, []entry{lockEntry(l)}) {
+	locks := columns{names: lockColumns}
+	for _, line := range locks.lines(&terminal{width: 80}, []entry{lockEntry(l)}) {
 		d.Print(stage.Plain, "  %s", line)
 	}
 	return nil

@@ -25,7 +25,7 @@ func (d *demo) onAPage(ctx context.Context, db *connection, listen string) error
 	go func() { answered <- serve.Serve(watching, on, s.guarded(on.Addr(), server)) }()
 
 	d.Print(stage.Bold, "The page is at %s/?span=2m", address(on.Addr()))
-	if paperOn(os.Stdout).terminal {
+	if terminalOn(os.Stdout).isTerminal {
 		d.Print(stage.Faint, "The story begins once it is open.\n")
 		select {
 		case <-server.Opened():

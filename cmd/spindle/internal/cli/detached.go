@@ -48,7 +48,7 @@ func runDetached(args []string) {
 	stderr.timed = true
 	outliveReaders()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	r := reports{lock: &competitor{name: args[0], id: args[1]}}
+	r := reports{lock: &lockCommand{name: args[0], id: args[1]}}
 	h := hooks.Hooks{Commands: map[hooks.Kind]string{hooks.Stuck: args[3]}, Warn: r.warn}
 	h.Limit, _ = time.ParseDuration(args[2])
 	h.Run(hooks.Stuck, os.Environ)

@@ -81,7 +81,7 @@ Exit codes:
 						return err
 					}
 				} else {
-					printReport(paperOn(os.Stdout), report, commitPrice, readPrice)
+					printReport(terminalOn(os.Stdout), report, commitPrice, readPrice)
 				}
 			}
 			switch {
@@ -107,7 +107,7 @@ func (w *fleet) print(f format) error {
 	if e := w.estimate(); f.objects() {
 		return f.print(os.Stdout, e)
 	} else {
-		e.print(paperOn(os.Stdout))
+		e.print(terminalOn(os.Stdout))
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ var verdictStyles = map[doctor.Verdict]style{
 	doctor.OK: green, doctor.Note: bold, doctor.Warning: amber, doctor.Failed: red, doctor.NotChecked: faint,
 }
 
-func printReport(p *paper, r doctor.Report, commitPrice, readPrice float64) {
+func printReport(p *terminal, r doctor.Report, commitPrice, readPrice float64) {
 	say := func(format string, args ...any) { fmt.Fprintln(p, fold(p, fmt.Sprintf(format, args...))) }
 	say("Table %s in %s\n", r.Table, r.Database)
 	counts := map[doctor.Verdict]int{}
@@ -189,7 +189,7 @@ const (
 )
 
 // printCheck fills the lines beside the verdict and the name, or below them if there is no room.
-func printCheck(p *paper, c doctor.Check, lines []string) {
+func printCheck(p *terminal, c doctor.Check, lines []string) {
 	indent := verdictWidth + checkWidth
 	if p.width > 0 && p.width < indent+30 {
 		fmt.Fprintln(p, p.paint(verdictStyles[c.Verdict], string(c.Verdict)))

@@ -123,7 +123,7 @@ func (w *fleet) estimate() estimate {
 	return e
 }
 
-func (e estimate) print(p *paper) {
+func (e estimate) print(p *terminal) {
 	line := func(format string, args ...any) {
 		for _, text := range wrap(fmt.Sprintf(format, args...), width(p)) {
 			fmt.Fprintln(p, text)

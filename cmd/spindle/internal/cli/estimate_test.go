@@ -52,7 +52,7 @@ func TestAnEstimateIsAShareOfANodeAndMoney(t *testing.T) {
 	assert.Nil(t, priced(fleet{locks: 1}).Price, "no price is known that nobody has given")
 	for _, width := range []int{0, 20, 80} {
 		var b bytes.Buffer
-		e.print(&paper{Writer: &b, width: width})
+		e.print(&terminal{Writer: &b, width: width})
 		for line := range strings.Lines(b.String()) {
 			assert.True(t, width == 0 || length(strings.TrimRight(line, "\n")) <= width, line)
 		}

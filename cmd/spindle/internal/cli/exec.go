@@ -88,7 +88,7 @@ Exit codes:
 
 // execution is one run of exec. It is the job of an execcmd.Exec.
 type execution struct {
-	competitor
+	lockCommand
 	lease   time.Duration
 	grace   time.Duration
 	try     bool
@@ -98,12 +98,12 @@ type execution struct {
 	args    []string
 	reports reports
 
-	rival elect.Candidate
-	found narrator
+	candidate elect.Candidate
+	found     narrator
 }
 
 func newExec(o *common) *cobra.Command {
-	x := &execution{competitor: competitor{common: o}}
+	x := &execution{lockCommand: lockCommand{common: o}}
 	c := &cobra.Command{
 		Use:   "exec --name NAME [flags] [--] CMD [ARGS]...",
 		Short: "Run a program while holding a lock",
@@ -134,7 +134,7 @@ func newExec(o *common) *cobra.Command {
 	}
 	f := c.Flags()
 	f.SetInterspersed(false)
-	x.competitor.flags(f)
+	x.lockCommand.flags(f)
 	f.DurationVar(&x.lease, "lease", 10*time.Second, "how long a silent holder keeps the lock")
 	f.DurationVar(&x.grace, "grace", 0, "how long CMD may take to end when the lock is lost: a quarter of the lease at most")
 	f.Lookup("grace").DefValue = "a quarter"
@@ -179,14 +179,14 @@ func (x *execution) run(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	if x.rival, err = x.candidate(db, x.lease); err != nil {
+	if x.candidate, err = x.newCandidate(db, x.lease); err != nil {
 		return err
 	}
-	x.rival.LeaseRecord.Kind = table.Exec
+	x.candidate.LeaseRecord.Kind = table.Exec
 	if err := child.Find(x.args[0]); err != nil {
 		return codeOf(err) // a candidate that can't do the work must not keep others from it
 	}
-	if err := x.reports.begin(&x.competitor, &x.rival); err != nil {
+	if err := x.reports.begin(&x.lockCommand, &x.candidate); err != nil {
 		return err
 	}
 	defer func() { x.reports.end(execcmd.UntilEnding(signals)) }()
@@ -200,9 +200,9 @@ func (x *execution) run(ctx context.Context) error {
 	if most := execcmd.MostGrace(x.lease); x.grace > most {
 		x.complain("--grace %v is more than a quarter of the lease of %v: if the lock is lost, %s has %v to end", x.grace, x.lease, x.args[0], most)
 	}
-	x.found.competitor = &x.competitor
+	x.found.lockCommand = &x.lockCommand
 	e := execcmd.Exec{
-		Candidate: &x.rival, Job: x, Program: x.args[0], Grace: x.grace,
+		Candidate: &x.candidate, Job: x, Program: x.args[0], Grace: x.grace,
 		Wait: x.wait, Waited: time.Since(began), Trouble: x.trouble,
 		Once: x.doesOnce(), Handover: x.handover, Restart: x.restart,
 		Signals: signals, StopTimeout: x.stop, Say: x.say, Warn: x.complain,

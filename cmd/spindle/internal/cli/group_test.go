@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	spread "github.com/spindle-lock/spindle/group"
+	groups "github.com/spindle-lock/spindle/group"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -226,11 +226,11 @@ func TestAPartitionThatNobodyHasSaysWhy(t *testing.T) {
 
 func TestMembersSayWhatNobodyHasAndWhoGoesByAnotherList(t *testing.T) {
 	var b bytes.Buffer
-	member := func(slot int, list string, partitions ...string) spread.Member {
-		return spread.Member{ID: fmt.Sprintf("web-%d", slot), Slot: slot, Token: 1763645616123456, Since: at(100), Heartbeat: at(102), Lease: theLease, List: list, Partitions: partitions}
+	member := func(slot int, list string, partitions ...string) groups.Member {
+		return groups.Member{ID: fmt.Sprintf("web-%d", slot), Slot: slot, Token: 1763645616123456, Since: at(100), Heartbeat: at(102), Lease: theLease, List: list, Partitions: partitions}
 	}
-	v := spread.View{At: at(103), Members: []spread.Member{member(0, "x", "10", "9"), member(1, "y")}, Unassigned: []string{"a b", "7", "11"}}
-	printMembers(&paper{Writer: &b}, "orders", v, true)
+	v := groups.View{At: at(103), Members: []groups.Member{member(0, "x", "10", "9"), member(1, "y")}, Unassigned: []string{"a b", "7", "11"}}
+	printMembers(&terminal{Writer: &b}, "orders", v, true)
 	assert.Equal(t, `Group orders has 2 members and 5 partitions
 
 SLOT  STATE  TOKEN             SINCE  BEAT  LEASE  HAS  LIST  ID AND VALUE
@@ -241,7 +241,7 @@ SLOT  STATE  TOKEN             SINCE  BEAT  LEASE  HAS  LIST  ID AND VALUE
 Nobody has 3 of the partitions: 7, 11, a b
 `, b.String())
 	b.Reset()
-	printMembers(&paper{Writer: &b, width: 60}, "orders", v, true)
+	printMembers(&terminal{Writer: &b, width: 60}, "orders", v, true)
 	assert.Equal(t, 10, strings.Count(b.String(), "\n"))
 	for line := range strings.Lines(b.String()) {
 		assert.LessOrEqual(t, length(line), 61, line)
@@ -249,13 +249,13 @@ Nobody has 3 of the partitions: 7, 11, a b
 }
 
 func TestThousandsOfPartitionsThatNobodyHasAreNotNamedUnasked(t *testing.T) {
-	var v spread.View
+	var v groups.View
 	for i := range 10_000 {
 		v.Unassigned = append(v.Unassigned, fmt.Sprint(i))
 	}
 	for asked, lines := range map[bool]int{false: 5, true: 500} {
 		var b bytes.Buffer
-		printMembers(&paper{Writer: &b}, "orders", v, asked)
+		printMembers(&terminal{Writer: &b}, "orders", v, asked)
 		assert.InDelta(t, lines, strings.Count(b.String(), "\n"), 0.9*float64(lines))
 		assert.Equal(t, asked, strings.Contains(b.String(), "9999"))
 		assert.Equal(t, !asked, strings.Contains(strings.ReplaceAll(b.String(), "\n", " "), " 49 and 9950 more"))

@@ -76,14 +76,14 @@ Exit codes:
 
 // guarding is one run of guard.
 type guarding struct {
-	competitor
+	lockCommand
 	activate, deactivate, healthcheck string
 	renew, activation                 time.Duration
 	failures, confirm, unhealthy      int
 
 	reports   reports
-	stuckHook []string      // in a watchdog: the token, the time limit and the command of --on-stuck
-	single    *child.Single // or nil
+	stuckHook []string        // in a watchdog: the token, the time limit and the command of --on-stuck
+	lockFile  *child.LockFile // or nil
 
 	mu   sync.Mutex // guards the rest
 	term *elect.Term
@@ -91,7 +91,7 @@ type guarding struct {
 }
 
 func newGuard(o *common) *cobra.Command {
-	g := &guarding{competitor: competitor{common: o}}
+	g := &guarding{lockCommand: lockCommand{common: o}}
 	c := &cobra.Command{
 		Use:   "guard --name NAME --activate CMD --deactivate CMD",
 		Short: "Keep a service active on one machine only",
@@ -104,7 +104,7 @@ func newGuard(o *common) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return g.run(c.Context()) },
 	}
 	f := c.Flags()
-	g.competitor.flags(f)
+	g.lockCommand.flags(f)
 	f.StringVar(&g.activate, "activate", "", "the `command` that makes the service active")
 	f.StringVar(&g.deactivate, "deactivate", "", "the `command` that makes the service inactive; it must succeed if it already is")
 	f.StringVar(&g.healthcheck, "healthcheck", "", "the `command` that succeeds if the service is healthy, or on standby would be (default: always healthy)")
@@ -153,12 +153,12 @@ func (g *guarding) run(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	candidate, err := g.candidate(db, lease)
+	candidate, err := g.newCandidate(db, lease)
 	if err != nil {
 		return err
 	}
 	candidate.LeaseRecord.Kind = table.Guard
-	if err := g.reports.begin(&g.competitor, &candidate); err != nil {
+	if err := g.reports.begin(&g.lockCommand, &candidate); err != nil {
 		return err
 	}
 	defer g.reports.end(nil) // last: the next guard need not wait for hooks
@@ -169,10 +169,10 @@ func (g *guarding) run(ctx context.Context) error {
 	if err := g.alone(ctx); err != nil {
 		return err
 	}
-	if g.single != nil {
-		defer g.single.End()
+	if g.lockFile != nil {
+		defer g.lockFile.End()
 	}
-	found := narrator{competitor: &g.competitor}
+	found := narrator{lockCommand: &g.lockCommand}
 	g.reports.looping()
 	service := guard.Guard{
 		Candidate: candidate, Service: g, Renew: g.renew, Confirm: g.confirm, Unhealthy: g.unhealthy, Activation: g.activation, Handover: g.handover,

@@ -100,7 +100,7 @@ func newLs(o *common) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return ls.print(paperOn(os.Stdout), found)
+				return ls.print(terminalOn(os.Stdout), found)
 			})
 		},
 	}
@@ -156,7 +156,7 @@ func (ls *listing) check(c *cobra.Command) error {
 }
 
 // print prints what was found.
-func (ls *listing) print(p *paper, found []table.Listing) error {
+func (ls *listing) print(p *terminal, found []table.Listing) error {
 	if ls.show.group != "" {
 		return ls.open(p, found)
 	}
@@ -165,7 +165,7 @@ func (ls *listing) print(p *paper, found []table.Listing) error {
 		fmt.Fprintln(os.Stderr, ls.show.none())
 		return nil
 	}
-	return ls.write(p, ls.sheet(lockColumns, wideColumns), all)
+	return ls.write(p, ls.columns(lockColumns, wideColumns), all)
 }
 
 // entries are one for each lock, and one for each group.
@@ -193,7 +193,7 @@ var (
 )
 
 // open prints the members and partitions of a group.
-func (ls *listing) open(p *paper, found []table.Listing) error {
+func (ls *listing) open(p *terminal, found []table.Listing) error {
 	_, groups := gather(found, ls.show.prefix)
 	if len(groups) == 0 {
 		fmt.Fprintln(os.Stderr, ls.show.none())
@@ -210,25 +210,25 @@ func (ls *listing) open(p *paper, found []table.Listing) error {
 	g.members = slices.DeleteFunc(g.members, func(l table.Listing) bool { return !ls.show.wants(l) })
 	partitions := slices.DeleteFunc(slices.Clone(g.partitions), func(l table.Listing) bool { return !ls.show.wantsPart(l) })
 	members := sorted(g.memberEntries(), ls.by.value, ls.reverse)
-	if err := ls.write(p, ls.sheet(memberColumns, wideMembers), members); err != nil {
+	if err := ls.write(p, ls.columns(memberColumns, wideMembers), members); err != nil {
 		return err
 	}
 	g.partitions = partitions
 	if tables && len(members) > 0 && len(partitions) > 0 {
 		fmt.Fprintln(p)
 	}
-	return ls.write(p, ls.sheet(partitionColumns, widePartitions), sorted(g.partitionEntries(), ls.by.value, ls.reverse))
+	return ls.write(p, ls.columns(partitionColumns, widePartitions), sorted(g.partitionEntries(), ls.by.value, ls.reverse))
 }
 
-func (ls *listing) sheet(columns, wide []string) *sheet {
+func (ls *listing) columns(narrow, wide []string) *columns {
 	if ls.f.kind == asWide {
-		return &sheet{columns: wide, bare: ls.bare, whole: true, wide: true}
+		return &columns{names: wide, bare: ls.bare, whole: true, wide: true}
 	}
-	return &sheet{columns: columns, bare: ls.bare, whole: ls.whole}
+	return &columns{names: narrow, bare: ls.bare, whole: ls.whole}
 }
 
 // write prints entries in the format that was asked for.
-func (ls *listing) write(to *paper, s *sheet, all []entry) error {
+func (ls *listing) write(to *terminal, s *columns, all []entry) error {
 	out := bufio.NewWriter(to)
 	p := *to
 	p.Writer = out

@@ -26,12 +26,12 @@ func (ls *listing) follow(ctx context.Context) error {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	stderr.timed = true
-	return ls.repeat(ctx, paperOn(os.Stdout), db.audibly(ls.common))
+	return ls.repeat(ctx, terminalOn(os.Stdout), db.audibly(ls.common))
 }
 
 // repeat looks again and again. The first look has to succeed: a failure is probably a mistake, and not one that passes.
-func (ls *listing) repeat(ctx context.Context, p *paper, t table.Table) error {
-	s := ls.sheet(lockColumns, wideColumns)
+func (ls *listing) repeat(ctx context.Context, p *terminal, t table.Table) error {
+	s := ls.columns(lockColumns, wideColumns)
 	var before map[string]entry
 	failing := false
 	for {

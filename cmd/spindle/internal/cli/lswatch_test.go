@@ -65,7 +65,7 @@ func TestAWatchedListSaysWhatIsNotInItAnyMore(t *testing.T) {
 			w := heldLocks(t, n)
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error)
-			go func() { done <- w.ls.repeat(ctx, &paper{Writer: &w.out}, table.Table{Store: w.store}) }()
+			go func() { done <- w.ls.repeat(ctx, &terminal{Writer: &w.out}, table.Table{Store: w.store}) }()
 			synctest.Wait()
 			assert.Len(t, w.next(), n)
 			time.Sleep(10 * time.Second)
@@ -98,7 +98,7 @@ func TestAWatchedListGoesOnThroughAnOutage(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		said := complaints(func() {
-			go func() { done <- w.ls.repeat(ctx, &paper{Writer: &w.out}, table.Table{Store: store}) }()
+			go func() { done <- w.ls.repeat(ctx, &terminal{Writer: &w.out}, table.Table{Store: store}) }()
 			synctest.Wait()
 			for _, is := range []bool{true, false, true, false} {
 				down.Store(is)
@@ -111,6 +111,6 @@ func TestAWatchedListGoesOnThroughAnOutage(t *testing.T) {
 		assert.Len(t, said, 4)
 		assert.Len(t, w.next(), 1, "the lock was held all the time")
 		down.Store(true)
-		assert.ErrorIs(t, w.ls.repeat(t.Context(), &paper{Writer: &w.out}, table.Table{Store: store}), away)
+		assert.ErrorIs(t, w.ls.repeat(t.Context(), &terminal{Writer: &w.out}, table.Table{Store: store}), away)
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/api/option"
 
-	spread "github.com/spindle-lock/spindle/group"
+	groups "github.com/spindle-lock/spindle/group"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -51,7 +51,7 @@ Exit codes:
 			if f.objects() {
 				err = f.print(os.Stdout, viewOf(name, v))
 			} else {
-				printMembers(paperOn(os.Stdout), name, v, partitions)
+				printMembers(terminalOn(os.Stdout), name, v, partitions)
 			}
 			if err == nil && len(v.Members) == 0 {
 				return &exit{code: nobodyThere}
@@ -64,23 +64,23 @@ Exit codes:
 	return c
 }
 
-func (o *common) members(ctx context.Context, name string) (spread.View, error) {
+func (o *common) members(ctx context.Context, name string) (groups.View, error) {
 	db, err := o.open(option.WithGRPCConnectionPool(1))
 	if err != nil {
-		return spread.View{}, err
+		return groups.View{}, err
 	}
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	defer o.audible()()
-	v, err := spread.Members(ctx, db.client(), o.table, name)
+	v, err := groups.Members(ctx, db.client(), o.table, name)
 	return v, o.explain(err)
 }
 
 // fewNames is how many partitions are named that nobody has, unless all are asked for.
 const fewNames = 50
 
-func printMembers(p *paper, name string, v spread.View, partitions bool) {
+func printMembers(p *terminal, name string, v groups.View, partitions bool) {
 	all := len(v.Unassigned)
 	lists := map[string]string{} // a letter for each
 	for _, m := range v.Members {
@@ -93,9 +93,9 @@ func printMembers(p *paper, name string, v spread.View, partitions bool) {
 		fmt.Fprintf(os.Stderr, "Nobody is in group %s, and nobody has had a partition of it.\n", show(name))
 		return
 	}
-	columns := []string{"SLOT", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HAS"}
+	titles := []string{"SLOT", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HAS"}
 	if len(lists) > 1 {
-		columns = append(columns, "LIST")
+		titles = append(titles, "LIST")
 	}
 	for _, line := range wrap(fmt.Sprintf("Group %s has %s and %s", show(name), count(len(v.Members), "member"), count(all, "partition")), width(p)) {
 		fmt.Fprintln(p, line)
@@ -121,7 +121,7 @@ func printMembers(p *paper, name string, v spread.View, partitions bool) {
 	}
 	if len(entries) > 0 {
 		fmt.Fprintln(p)
-		slots := sheet{columns: append(columns, "ID AND VALUE")}
+		slots := columns{names: append(titles, "ID AND VALUE")}
 		for _, line := range slots.lines(p, entries) {
 			fmt.Fprintln(p, line)
 		}
@@ -161,7 +161,7 @@ type memberJSON struct {
 	Partitions []string  `json:"partitions"`
 }
 
-func viewOf(name string, v spread.View) viewJSON {
+func viewOf(name string, v groups.View) viewJSON {
 	sorted := func(partitions []string) []string {
 		return append([]string{}, slices.SortedFunc(slices.Values(partitions), byNumber)...) // none is []
 	}
@@ -174,7 +174,7 @@ func viewOf(name string, v spread.View) viewJSON {
 }
 
 // width is that of text which people read.
-func width(p *paper) int {
+func width(p *terminal) int {
 	if p.width == 0 {
 		return readable
 	}

@@ -50,24 +50,24 @@ func complain(format string, args ...any) {
 }
 
 // complain tells people what went wrong with the lock.
-func (c *competitor) complain(format string, args ...any) {
+func (c *lockCommand) complain(format string, args ...any) {
 	stderr.log(slog.LevelWarn, fmt.Sprintf(format, args...), c.about()...)
 }
 
 // say tells people what happens, unless they asked for quiet.
-func (c *competitor) say(format string, args ...any) {
+func (c *lockCommand) say(format string, args ...any) {
 	if !c.quiet {
 		stderr.log(slog.LevelInfo, fmt.Sprintf(format, args...), c.about()...)
 	}
 }
 
 // relieve tells people that a trouble is over that complain told them of.
-func (c *competitor) relieve(format string, args ...any) {
+func (c *lockCommand) relieve(format string, args ...any) {
 	stderr.log(slog.LevelInfo, fmt.Sprintf(format, args...), c.about()...)
 }
 
 // about has the keys of the library's log.
-func (c *competitor) about() []slog.Attr {
+func (c *lockCommand) about() []slog.Attr {
 	about := []slog.Attr{slog.String("lock", c.name), slog.String("id", c.id)}
 	if c.token != 0 {
 		about = append(about, slog.Int64("token", int64(c.token)))
@@ -80,7 +80,7 @@ func (c *competitor) about() []slog.Attr {
 
 // A narrator tells what the looks at a lock find: each holder and each kind of trouble once.
 type narrator struct {
-	*competitor
+	*lockCommand
 	seen    table.Token
 	trouble string
 }

@@ -110,7 +110,7 @@ func ofTomorrow(t table.Tick, now time.Time) (time.Duration, bool) {
 // beginOnce sets how long it pauses between looks that fail, and before it runs what has failed elsewhere.
 func (x *execution) beginOnce() {
 	x.once.retry.Max = x.lease / 3
-	x.once.pause = repeat.Pause{Clock: x.rival.Clock}
+	x.once.pause = repeat.Pause{Clock: x.candidate.Clock}
 	if !x.try {
 		x.once.pause.Longest = repeat.Longest(x.lease)
 	}
@@ -160,7 +160,7 @@ func (x *execution) due() table.Due { return table.Due{Key: x.key, Period: x.onc
 func (x *execution) last(ctx context.Context, bound table.Bound) (table.Done, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, elect.Attempt(x.lease))
 	defer cancel()
-	last, now, err := x.rival.Table.Done(ctx, bound, x.name)
+	last, now, err := x.candidate.Table.Done(ctx, bound, x.name)
 	switch {
 	case errors.Is(err, table.ErrGarbled):
 		err = &exit{failed, fmt.Errorf("%s: %w", x.name, err)}
@@ -189,15 +189,15 @@ func (x *execution) unless(last table.Done, now time.Time) error {
 // step is one of the competition, which begins once it is known what is to be done.
 func (x *execution) step(ctx context.Context) elect.Step {
 	if !x.doesOnce() {
-		return x.rival.Try(ctx, elect.All, 0)
+		return x.candidate.Try(ctx, elect.All, 0)
 	}
 	if x.key == "" {
 		if err := x.choose(ctx); err != nil {
-			return elect.Step{Err: err, Pause: x.once.retry.Pause(x.rival.Clock)}
+			return elect.Step{Err: err, Pause: x.once.retry.Pause(x.candidate.Clock)}
 		}
 	}
 	look := func() (table.Done, time.Time, error) { return x.last(ctx, table.Present) }
-	return x.rival.Try(ctx, x.once.pause.Choose(look, x.unless), 0)
+	return x.candidate.Try(ctx, x.once.pause.Choose(look, x.unless), 0)
 }
 
 func (x *execution) doesOnce() bool { return x.once.named != "" || x.once.tick.Period != 0 }

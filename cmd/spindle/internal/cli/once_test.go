@@ -82,9 +82,9 @@ func (l *looks) Read(ctx context.Context, step string, bound table.Bound, keys t
 // under the lock, with a strong read.
 func TestWhatIsRecordedWhileTheLockIsClaimedIsNotRunAgain(t *testing.T) {
 	store := &looks{Store: &memtable.Store{}}
-	x := &execution{competitor: competitor{common: &common{}, name: "job", id: "me", quiet: true}, lease: 10 * time.Second}
+	x := &execution{lockCommand: lockCommand{common: &common{}, name: "job", id: "me", quiet: true}, lease: 10 * time.Second}
 	x.once = once{named: "2", already: 77}
-	x.rival = elect.Candidate{Table: table.Table{Store: store}, Clock: elect.SystemClock{}, Names: []string{"job"}, ID: "me", LeaseRecord: table.LeaseRecord{Lease: x.lease}}
+	x.candidate = elect.Candidate{Table: table.Table{Store: store}, Clock: elect.SystemClock{}, Names: []string{"job"}, ID: "me", LeaseRecord: table.LeaseRecord{Lease: x.lease}}
 	step := x.step(t.Context())
 	require.NoError(t, step.Err)
 	require.NotNil(t, step.Term)
@@ -112,8 +112,8 @@ func TestAProgramThatFailedElsewhereIsRunAgainAfterAPause(t *testing.T) {
 			candidate := func(id string) elect.Candidate {
 				return elect.Candidate{Table: rows, Clock: elect.SystemClock{}, Names: []string{"job"}, ID: id, LeaseRecord: table.LeaseRecord{Lease: 10 * time.Second}}
 			}
-			x := &execution{competitor: competitor{common: &common{}, name: "job", id: "me", quiet: true}, lease: 10 * time.Second, try: try}
-			x.once, x.rival = once{named: "1"}, candidate("me")
+			x := &execution{lockCommand: lockCommand{common: &common{}, name: "job", id: "me", quiet: true}, lease: 10 * time.Second, try: try}
+			x.once, x.candidate = once{named: "1"}, candidate("me")
 			x.beginOnce()
 			other := candidate("other")
 			holder := other.Try(t.Context(), elect.All, 0).Term

@@ -38,7 +38,7 @@ func TestAnOutageIsTwoLinesInWatch(t *testing.T) {
 	said := complaints(func() {
 		done := make(chan error)
 		var lines bytes.Buffer
-		go func() { done <- w.print(ctx, &paper{Writer: &lines}, looks) }()
+		go func() { done <- w.print(ctx, &terminal{Writer: &lines}, looks) }()
 		now := 100.
 		well := func() {
 			looks <- look{locks: []table.Listing{held("x", "a", at(100), at(now), time.Second)}, at: at(now)}
@@ -71,7 +71,7 @@ func TestALookThatHangsIsSaidInWatch(t *testing.T) {
 		w := &watching{common: &common{db: "projects/p/instances/i/databases/d", table: "locktable"}}
 		said := complaints(func() {
 			done := make(chan error)
-			go func() { done <- w.print(ctx, &paper{Writer: io.Discard}, looks) }()
+			go func() { done <- w.print(ctx, &terminal{Writer: io.Discard}, looks) }()
 			time.Sleep(time.Hour)
 			looks <- look{at: at(100), pause: time.Second}
 			time.Sleep(2 * time.Second)
@@ -92,7 +92,7 @@ func TestAnOutageIsTwoLinesOfACandidate(t *testing.T) {
 	view := func(token table.Token) []elect.LockView {
 		return []elect.LockView{{Observation: table.Observation{Name: "job", Exists: true, Heartbeat: at(101), Token: token, Writer: "a"}, FreeIn: time.Second}}
 	}
-	n := narrator{competitor: &competitor{common: &common{}, name: "job"}}
+	n := narrator{lockCommand: &lockCommand{common: &common{}, name: "job"}}
 	said := complaints(func() {
 		for range 2 {
 			for range 100 {

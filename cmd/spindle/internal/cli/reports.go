@@ -46,7 +46,7 @@ type reports struct {
 	limit    time.Duration // of a hook
 	listen   string
 
-	lock  *competitor
+	lock  *lockCommand
 	asks  chan struct{} // the loop receives from it
 	hooks hooks.Hooks
 	probe *probe.Probe // or nil
@@ -86,7 +86,7 @@ func (r *reports) check() error {
 }
 
 // begin begins to report on a candidate, whose heartbeats it counts from now on.
-func (r *reports) begin(lock *competitor, c *elect.Candidate) error {
+func (r *reports) begin(lock *lockCommand, c *elect.Candidate) error {
 	r.lock, r.asks, r.doing = lock, make(chan struct{}), "verifying the table"
 	r.hooks.Commands, r.hooks.Limit, r.hooks.Warn = map[hooks.Kind]string{}, r.limit, r.warn
 	var names []string

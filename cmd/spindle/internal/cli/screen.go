@@ -163,22 +163,22 @@ func groupRow(g *group) watch.Row {
 		r.Since = since
 	}
 	r.Detail = func(width int) string {
-		return show(g.prefix) + " is " + string(g.state()) + ": " + g.sum() + "\n\n" + g.sheets(width)
+		return show(g.prefix) + " is " + string(g.state()) + ": " + g.sum() + "\n\n" + g.columns(width)
 	}
 	return r
 }
 
-// sheets are the members and partitions of a group that are in use, as ls --group lists them.
-func (g *group) sheets(width int) string {
+// columns are the members and partitions of a group that are in use, as ls --group lists them.
+func (g *group) columns(width int) string {
 	in := &group{prefix: g.prefix, partitions: g.partitions,
 		members: slices.DeleteFunc(slices.Clone(g.members), func(l table.Listing) bool { return l.State() == table.Released })}
-	page := &paper{width: width}
-	lines := (&sheet{columns: memberColumns}).lines(page, in.memberEntries())
-	lines = append(append(lines, ""), (&sheet{columns: partitionColumns}).lines(page, in.partitionEntries())...)
+	page := &terminal{width: width}
+	lines := (&columns{names: memberColumns}).lines(page, in.memberEntries())
+	lines = append(append(lines, ""), (&columns{names: partitionColumns}).lines(page, in.partitionEntries())...)
 	return strings.Join(lines, "\n")
 }
 
 // atTerminal reports whether somebody can look at a screen, and press keys.
-func (p *paper) atTerminal() bool {
-	return p.terminal && paperOn(os.Stdin).terminal && os.Getenv("TERM") != "dumb"
+func (t *terminal) atTerminal() bool {
+	return t.isTerminal && terminalOn(os.Stdin).isTerminal && os.Getenv("TERM") != "dumb"
 }

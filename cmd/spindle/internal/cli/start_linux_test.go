@@ -24,19 +24,19 @@ import (
 
 // The tests of this file start real processes, with their watchdogs, under locks of a table in memory.
 
-func competitorFor(name string) competitor {
-	return competitor{common: &common{db: "projects/p/instances/i/databases/d", table: "locktable", timeout: time.Second}, name: name, id: "me", quiet: true}
+func lockCommandFor(name string) lockCommand {
+	return lockCommand{common: &common{db: "projects/p/instances/i/databases/d", table: "locktable", timeout: time.Second}, name: name, id: "me", quiet: true}
 }
 
-func candidateOn(store table.Store, c competitor, lease time.Duration) elect.Candidate {
+func candidateOn(store table.Store, c lockCommand, lease time.Duration) elect.Candidate {
 	return elect.Candidate{Table: table.Table{Store: store}, Clock: elect.SystemClock{}, Names: []string{c.name}, ID: c.id, LeaseRecord: table.LeaseRecord{Lease: lease}}
 }
 
 // runs runs exec with a program, and with the signals that come once the program has written a file.
 func runs(t *testing.T, store *memtable.Store, signal os.Signal, args ...string) execcmd.End {
-	x := &execution{competitor: competitorFor("job"), lease: 10 * time.Second, args: args}
-	x.found.competitor = &x.competitor
-	x.rival = candidateOn(store, x.competitor, x.lease)
+	x := &execution{lockCommand: lockCommandFor("job"), lease: 10 * time.Second, args: args}
+	x.found.lockCommand = &x.lockCommand
+	x.candidate = candidateOn(store, x.lockCommand, x.lease)
 	signals := make(chan os.Signal, 1)
 	ready := filepath.Join(t.TempDir(), "ready")
 	t.Setenv("READY", ready)
@@ -48,7 +48,7 @@ func runs(t *testing.T, store *memtable.Store, signal os.Signal, args ...string)
 			signals <- signal
 		}()
 	}
-	e := execcmd.Exec{Candidate: &x.rival, Job: x, Program: args[0], Signals: signals, Say: x.say, Warn: x.complain}
+	e := execcmd.Exec{Candidate: &x.candidate, Job: x, Program: args[0], Signals: signals, Say: x.say, Warn: x.complain}
 	return e.Run(t.Context())
 }
 
@@ -85,7 +85,7 @@ var long = "true " + strings.Repeat("x", 1<<18)
 
 func TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted(t *testing.T) {
 	guards := func() *guarding {
-		return &guarding{competitor: competitorFor("service"), activate: "true", deactivate: "true", healthcheck: "true", renew: time.Second, confirm: 3}
+		return &guarding{lockCommand: lockCommandFor("service"), activate: "true", deactivate: "true", healthcheck: "true", renew: time.Second, confirm: 3}
 	}
 	trial.NothingLeft(t, func() {
 		g := guards()
@@ -100,7 +100,7 @@ func TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted(t *testing.T) {
 	trial.NothingLeft(t, func() {
 		g := guards()
 		g.deactivate = long
-		assert.ErrorContains(t, g.Activate(t.Context(), termOf(t, g.competitor)), "can't start the watchdog")
+		assert.ErrorContains(t, g.Activate(t.Context(), termOf(t, g.lockCommand)), "can't start the watchdog")
 		assert.Nil(t, g.watchdog())
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -108,14 +108,14 @@ func TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted(t *testing.T) {
 	trial.NothingLeft(t, func() {
 		g := guards()
 		g.activate = long
-		assert.ErrorContains(t, g.Activate(ctx, termOf(t, g.competitor)), "can't be run")
+		assert.ErrorContains(t, g.Activate(ctx, termOf(t, g.lockCommand)), "can't be run")
 		assert.NotNil(t, g.watchdog(), "the service may be active")
 		assert.NoError(t, g.Deactivate(ctx))
 		assert.Nil(t, g.watchdog())
 	})
 }
 
-func termOf(t *testing.T, c competitor) *elect.Term {
+func termOf(t *testing.T, c lockCommand) *elect.Term {
 	candidate := candidateOn(&memtable.Store{}, c, time.Minute)
 	step := candidate.Try(t.Context(), elect.All, 0)
 	require.NotNil(t, step.Term, "%v", step.Err)
@@ -126,7 +126,7 @@ func termOf(t *testing.T, c competitor) *elect.Term {
 func TestNothingIsLeftOfAGuard(t *testing.T) {
 	for activate, says := range map[string]string{"true": "is active", long: "could not be activated", "exit 3": "could not be activated"} {
 		trial.NothingLeft(t, func() {
-			g := &guarding{competitor: competitorFor("service"), activate: activate, deactivate: "true", renew: time.Second, confirm: 3}
+			g := &guarding{lockCommand: lockCommandFor("service"), activate: activate, deactivate: "true", renew: time.Second, confirm: 3}
 			ctx, stop := context.WithCancel(t.Context())
 			tell := func(format string, _ ...any) {
 				if strings.Contains(format, says) {
@@ -134,7 +134,7 @@ func TestNothingIsLeftOfAGuard(t *testing.T) {
 				}
 			}
 			(&guard.Guard{
-				Candidate: candidateOn(&memtable.Store{}, g.competitor, 3*g.renew), Service: g, Renew: g.renew, Confirm: g.confirm, Unhealthy: 1,
+				Candidate: candidateOn(&memtable.Store{}, g.lockCommand, 3*g.renew), Service: g, Renew: g.renew, Confirm: g.confirm, Unhealthy: 1,
 				Activation: time.Minute, Say: tell, Warn: tell, Seen: func(elect.Step) {},
 			}).Run(ctx)
 			assert.Nil(t, g.watchdog())

@@ -110,7 +110,7 @@ func (a *answer) one(ctx context.Context, t table.Table, name string) error {
 	case a.f.objects():
 		err = a.f.print(os.Stdout, statusJSON{jsonOf(l), waitersOf(l)})
 	default:
-		p := paperOn(os.Stdout)
+		p := terminalOn(os.Stdout)
 		_, err = fmt.Fprintln(p, fold(p, sentence(l)+waiterLines(l)))
 	}
 	if err != nil {
@@ -150,7 +150,7 @@ func (a *answer) expected(ctx context.Context, t table.Table, names []string) er
 			all = append(all, lockEntry(l))
 		}
 		ls := listing{f: a.f}
-		if err := ls.write(paperOn(os.Stdout), ls.sheet(lockColumns, wideColumns), all); err != nil {
+		if err := ls.write(terminalOn(os.Stdout), ls.columns(lockColumns, wideColumns), all); err != nil {
 			return err
 		}
 	}

@@ -90,7 +90,7 @@ func wrap(text string, width int) []string {
 }
 
 // fold wraps each line of a text for the terminal, and keeps its indent. Elsewhere a line is a line.
-func fold(p *paper, text string) string {
+func fold(p *terminal, text string) string {
 	if p.width == 0 {
 		return text
 	}

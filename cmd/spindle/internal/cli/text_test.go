@@ -47,9 +47,9 @@ func TestNoLineOfAWrappedTextIsTooLong(t *testing.T) {
 
 func TestATextIsFoldedForATerminalOnly(t *testing.T) {
 	const text = "nightly is held by web-1\n  token 1763645616123456, for 2.0s\n"
-	assert.Equal(t, text, fold(&paper{}, text))
-	assert.Equal(t, text, fold(&paper{width: 80}, text))
-	assert.Equal(t, "nightly is held by\nweb-1\n  token\n  1763645616123456,\n  for 2.0s\n", fold(&paper{width: 20}, text))
+	assert.Equal(t, text, fold(&terminal{}, text))
+	assert.Equal(t, text, fold(&terminal{width: 80}, text))
+	assert.Equal(t, "nightly is held by\nweb-1\n  token\n  1763645616123456,\n  for 2.0s\n", fold(&terminal{width: 20}, text))
 }
 
 func TestADurationIsWhatAPersonUnderstands(t *testing.T) {

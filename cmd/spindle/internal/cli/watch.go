@@ -130,7 +130,7 @@ func (w *watching) run(ctx context.Context) error {
 	}
 	defer db.Close()
 	stderr.timed = true
-	p := paperOn(os.Stdout)
+	p := terminalOn(os.Stdout)
 	if !w.plain && !w.f.json && p.atTerminal() {
 		return w.draw(ctx, db)
 	}
@@ -186,7 +186,7 @@ func (w *watching) look(ctx context.Context, t table.Table) (l look) {
 const suspicious = 2 * time.Second
 
 // print writes a line for each change. An outage is one line, whether reads fail or hang, and its end is another.
-func (w *watching) print(ctx context.Context, p *paper, looks <-chan look) error {
+func (w *watching) print(ctx context.Context, p *terminal, looks <-chan look) error {
 	var s story
 	seen, failing := "", false
 	fail := func(format string, args ...any) {
@@ -227,7 +227,7 @@ func (w *watching) print(ctx context.Context, p *paper, looks <-chan look) error
 	}
 }
 
-func (w *watching) line(p *paper, c change) error {
+func (w *watching) line(p *terminal, c change) error {
 	if w.f.json {
 		return printJSON(p, c.JSON)
 	}

@@ -128,13 +128,13 @@ func TestWaitersAreListedForPeople(t *testing.T) {
 	assert.Contains(t, waiterLines(l), "\n    and at least 2 more")
 }
 
-func TestASheetFitsItsWidth(t *testing.T) {
+func TestColumnsFitItsWidth(t *testing.T) {
 	long := held("a-lock-with-a-name-that-is-much-too-long-for-a-line", "host.example.com/4711/0c3f7c6e-8f0e-4e0b-9d57-1f4b7a4f2f11", at(1.7e9), at(1.7e9+1), 10*time.Second)
 	for _, width := range []int{60, 80, 200} {
-		for _, line := range (&sheet{columns: lockColumns}).lines(&paper{width: width}, []entry{lockEntry(long)}) {
+		for _, line := range (&columns{names: lockColumns}).lines(&terminal{width: width}, []entry{lockEntry(long)}) {
 			assert.LessOrEqual(t, length(line), width, line)
 		}
 	}
-	assert.Len(t, (&sheet{columns: lockColumns}).lines(&paper{width: 80}, []entry{lockEntry(long)}), 3)
-	assert.Len(t, (&sheet{columns: lockColumns}).lines(&paper{}, []entry{lockEntry(long)}), 2)
+	assert.Len(t, (&columns{names: lockColumns}).lines(&terminal{width: 80}, []entry{lockEntry(long)}), 3)
+	assert.Len(t, (&columns{names: lockColumns}).lines(&terminal{}, []entry{lockEntry(long)}), 2)
 }

@@ -21,8 +21,8 @@ func (g *guarding) arm(t *elect.Term) (*child.Watchdog, error) {
 	args := []string{watchdogCommand, "guard", g.db, g.table, g.name, g.id, g.renew.String(), strconv.Itoa(g.confirm), g.deactivate,
 		t.Token().String(), g.reports.limit.String(), g.reports.hooks.Commands[hooks.Stuck]}
 	var files []*os.File
-	if g.single != nil {
-		files = append(files, g.single.File)
+	if g.lockFile != nil {
+		files = append(files, g.lockFile.File)
 	}
 	dog, err := child.StartWatchdog(until(t), g.watchdogEnvironment(), args, files...)
 	if err != nil {

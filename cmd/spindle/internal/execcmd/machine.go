@@ -172,18 +172,18 @@ type machine struct {
 
 // turn is what happened since exec last began to compete for the lock.
 type turn struct {
-	verdict *event        // why the program did not run: unable, done or notStarted
-	tooLate bool          // the lock was not acquired in time
-	failed  error         // why the last look before that failed
-	parting os.Signal     // that the program gets once the announcement is known
-	by      table.Request // to hand the lock over, or ""
-	yielded bool          // the program was told to end because of that
-	late    bool          // the program was told to end because the lock was nearly lost
-	unfit   error         // the program was told to end because of that
-	exited  bool          // the program was started, and has ended
-	code    int
-	lost    error // why
-	left    error // why the lock could not be released, and is left to expire
+	verdict        *event        // why the program did not run: unable, done or notStarted
+	tooLate        bool          // the lock was not acquired in time
+	failed         error         // why the last look before that failed
+	handoverSignal os.Signal     // that the program gets once the announcement is known
+	by             table.Request // to hand the lock over, or ""
+	yielded        bool          // the program was told to end because of that
+	late           bool          // the program was told to end because the lock was nearly lost
+	unfit          error         // the program was told to end because of that
+	exited         bool          // the program was started, and has ended
+	code           int
+	lost           error // why
+	left           error // why the lock could not be released, and is left to expire
 }
 
 // on says what to do, in this order.
@@ -281,7 +281,7 @@ func (m *machine) work(e event) []action {
 	case announced:
 		if m.phase == announcing {
 			m.turn.yielded = m.turn.by != ""
-			return m.stop(pass, m.turn.parting)
+			return m.stop(pass, m.turn.handoverSignal)
 		}
 	case late:
 		m.turn.late = true
@@ -309,7 +309,7 @@ func (m *machine) work(e event) []action {
 
 // part announces the end of the term: the program gets the signal once that is known.
 func (m *machine) part(s os.Signal) []action {
-	m.phase, m.turn.parting = announcing, s
+	m.phase, m.turn.handoverSignal = announcing, s
 	return []action{{do: announce, signal: s}}
 }
 

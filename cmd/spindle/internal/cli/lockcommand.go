@@ -20,8 +20,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A competitor is a command that competes for a lock.
-type competitor struct {
+// A lockCommand is a command that competes for a lock.
+type lockCommand struct {
 	*common
 	name  string
 	id    string
@@ -39,7 +39,7 @@ type competitor struct {
 	trouble error         // what went wrong with the last look
 }
 
-func (x *competitor) flags(f *pflag.FlagSet) {
+func (x *lockCommand) flags(f *pflag.FlagSet) {
 	x.own = f
 	f.StringVar(&x.name, "name", "", "the lock's `name`")
 	f.StringVar(&x.id, "id", "", "the `id` that others see as the holder's (default: host, process id and a UUID)")
@@ -49,8 +49,8 @@ func (x *competitor) flags(f *pflag.FlagSet) {
 	f.BoolVarP(&x.quiet, "quiet", "q", false, "only report problems")
 }
 
-// candidate checks the flags by the library's rules.
-func (x *competitor) candidate(db *connection, lease time.Duration) (elect.Candidate, error) {
+// newCandidate checks the flags by the library's rules.
+func (x *lockCommand) newCandidate(db *connection, lease time.Duration) (elect.Candidate, error) {
 	opts := []spindle.Option{spindle.WithLease(lease), spindle.WithValue(x.value), spindle.WithPriority(x.priority)}
 	if x.handover {
 		opts = append(opts, spindle.WithHandover())
@@ -80,7 +80,7 @@ func asFlag(call string) string {
 
 // verify returns errors that waiting can't fix. If the database can't be reached now, it may be later. From here on,
 // messages have the time, as in a log.
-func (x *competitor) verify(ctx context.Context, db *spanner.Client) error {
+func (x *lockCommand) verify(ctx context.Context, db *spanner.Client) error {
 	stderr.timed = true
 	limited, cancel := context.WithTimeout(ctx, x.readTimeout())
 	defer cancel()
@@ -100,7 +100,7 @@ func (x *competitor) verify(ctx context.Context, db *spanner.Client) error {
 }
 
 // readTimeout is how long the database may take to answer.
-func (x *competitor) readTimeout() time.Duration {
+func (x *lockCommand) readTimeout() time.Duration {
 	if x.wait > 0 {
 		return min(x.timeout, x.wait)
 	}
@@ -119,7 +119,7 @@ const (
 
 // environment is what a program under the lock gets: this process's environment, the lock's name, table and database,
 // and the token if there is one. Variables that set the flags of this command alone are removed.
-func (x *competitor) environment(token table.Token) []string {
+func (x *lockCommand) environment(token table.Token) []string {
 	if x.own == nil {
 		return os.Environ() // in a watchdog: its parent has removed them
 	}
@@ -147,7 +147,7 @@ func (x *competitor) environment(token table.Token) []string {
 }
 
 // within reports whether this command runs under the very term that was seen.
-func (x *competitor) within(step elect.Step) bool {
+func (x *lockCommand) within(step elect.Step) bool {
 	return os.Getenv(lockVariable) == x.name && slices.ContainsFunc(step.Seen, func(s elect.LockView) bool {
 		return s.Confirmed() && s.FreeIn > 0 && s.Token.String() == os.Getenv(tokenVariable)
 	})

@@ -19,14 +19,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// watchdogCommand is the first argument of a watchdog. What follows is its duty.
+// watchdogCommand is the first argument of a watchdog. What follows is its action.
 const watchdogCommand = "__watchdog"
 
 // watchdogFormat is how a watchdog knows the log format of its parent.
 const watchdogFormat = "SPINDLE_LOG_FORMAT"
 
 // watchdogEnvironment is what the watchdog's commands get, with the log format.
-func (x *competitor) watchdogEnvironment() []string {
+func (x *lockCommand) watchdogEnvironment() []string {
 	return append(x.environment(0), watchdogFormat+"="+stderr.format.String())
 }
 
@@ -42,26 +42,26 @@ func runWatchdog(args []string) (code int) {
 	// have died with the parent. (Ignored signals would be ignored by the commands that it runs.)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stderr.detach()()
-	lock := competitor{common: &common{db: args[1], table: args[2], timeout: longestAttempt}, name: args[3], id: args[4]}
+	lock := lockCommand{common: &common{db: args[1], table: args[2], timeout: longestAttempt}, name: args[3], id: args[4]}
 	switch args[0] { // the parent wrote them
 	case "guard":
-		g := &guarding{competitor: lock, deactivate: args[7]}
+		g := &guarding{lockCommand: lock, deactivate: args[7]}
 		g.renew, _ = time.ParseDuration(args[5])
 		g.confirm, _ = strconv.Atoi(args[6])
 		g.stuckHook = args[8:]
-		child.Watch(g.duty)
+		child.Watch(g.watchdogAction)
 	case "exec":
-		x := &execution{competitor: lock}
+		x := &execution{lockCommand: lock}
 		x.lease, _ = time.ParseDuration(args[5])
 		token, _ := strconv.ParseInt(args[6], 10, 64)
 		x.token = table.Token(token)
-		child.Watch(x.duty)
+		child.Watch(x.watchdogAction)
 	}
 	return 0
 }
 
-// duty is to deactivate the service, until that succeeds.
-func (g *guarding) duty(a child.Act) {
+// watchdogAction is to deactivate the service, until that succeeds.
+func (g *guarding) watchdogAction(a child.Act) {
 	switch a.Why {
 	case child.Dead:
 		g.complain("%s: guard is dead: its watchdog deactivates the service", g.name)
@@ -89,10 +89,10 @@ func (g *guarding) duty(a child.Act) {
 
 const longestAttempt = 10 * time.Second
 
-// duty is to release the lock of an exec that is dead, once nobody works under its token any more: the next
+// watchdogAction is to release the lock of an exec that is dead, once nobody works under its token any more: the next
 // machine need not wait for the lease then. An exec that stands still may go on, and is not released. If it is not
 // certain within a lease that the group is gone, the lock expires, as it does if this fails.
-func (x *execution) duty(a child.Act) {
+func (x *execution) watchdogAction(a child.Act) {
 	marks := []string{lockVariable + "=" + x.name, tokenVariable + "=" + x.token.String()}
 	left := child.KillMarked(marks...)
 	if a.Why != child.Dead {

@@ -24,7 +24,7 @@ func named(names ...string) (all []entry) {
 func TestAListFitsATerminalOfAnyWidth(t *testing.T) {
 	all := named("orders/export/of/the/day/2026-11-22", "orders/export/of/the/day/2026-11-23", "夜間バッチ処理の名前は長い", "🚀")
 	for width := 20; width < 130; width++ {
-		lines := (&sheet{columns: lockColumns}).lines(&paper{width: width}, all)
+		lines := (&columns{names: lockColumns}).lines(&terminal{width: width}, all)
 		text := strings.Join(lines, "\n")
 		for _, line := range lines {
 			assert.LessOrEqual(t, length(line), width, "%q", line)
@@ -33,14 +33,14 @@ func TestAListFitsATerminalOfAnyWidth(t *testing.T) {
 			assert.Contains(t, text, want, "in %d columns", width)
 		}
 	}
-	card := (&sheet{columns: lockColumns}).lines(&paper{width: 20}, all[:1])
+	card := (&columns{names: lockColumns}).lines(&terminal{width: 20}, all[:1])
 	assert.Equal(t, []string{"orders/ex…2026-11-22", "  held", "  token", "  " + all[0].cells[2], "  since 2.0s", "  beat 0.0s", "  lease 10s", "  web-0/47…455556666"}, card)
 }
 
 // Columns are under their headings, whatever the names are written in.
 func TestColumnsStayUnderEachOther(t *testing.T) {
 	all := named("nightly", "夜間バッチ", "🚀 start", "e\u0301te\u0301")
-	lines := (&sheet{columns: lockColumns}).lines(&paper{}, all)
+	lines := (&columns{names: lockColumns}).lines(&terminal{}, all)
 	column := length(lines[0][:strings.Index(lines[0], "STATE")])
 	for _, line := range lines[1:] {
 		assert.Equal(t, column, length(line[:strings.Index(line, "held")]), line)
@@ -49,9 +49,9 @@ func TestColumnsStayUnderEachOther(t *testing.T) {
 
 func TestNothingIsCutIfThatIsAskedFor(t *testing.T) {
 	long := strings.Repeat("long/", 40) + "end"
-	for _, s := range []sheet{{columns: lockColumns, whole: true}, {columns: wideColumns, whole: true, wide: true}} {
+	for _, s := range []columns{{names: lockColumns, whole: true}, {names: wideColumns, whole: true, wide: true}} {
 		for _, width := range []int{0, 20, 80} {
-			text := strings.Join(s.lines(&paper{width: width}, named(long)), "\n")
+			text := strings.Join(s.lines(&terminal{width: width}, named(long)), "\n")
 			assert.Contains(t, text, long)
 			assert.Contains(t, text, "444455556666")
 			s.begun = false
@@ -63,21 +63,21 @@ func TestAWideListHasOneLineForEachLock(t *testing.T) {
 	l := held("nightly", "web-1", at(100), at(102), 10*time.Second)
 	l.LeaseRecord.Value = "http://web-1"
 	l.Done.Key, l.Done.At, l.Done.By = "42", at(90), "web-2"
-	lines := (&sheet{columns: wideColumns, whole: true, wide: true}).lines(&paper{width: 80}, []entry{lockEntry(l)})
+	lines := (&columns{names: wideColumns, whole: true, wide: true}).lines(&terminal{width: 80}, []entry{lockEntry(l)})
 	assert.Len(t, lines, 2)
 	assert.Equal(t, strings.Fields("LOCK STATE TOKEN SINCE BEAT LEASE WAITING LAST DONE HOLDER VALUE"), strings.Fields(lines[0]))
 	for _, want := range []string{"nightly", "42, ", "web-1   http://web-1"} {
 		assert.Contains(t, lines[1], want)
 	}
-	assert.Len(t, (&sheet{columns: wideColumns, bare: true, wide: true}).lines(&paper{}, named("a")), 1, "no headings")
+	assert.Len(t, (&columns{names: wideColumns, bare: true, wide: true}).lines(&terminal{}, named("a")), 1, "no headings")
 }
 
 // What changes is printed later under the same columns, without headings.
 func TestLaterLinesBelongUnderTheSameColumns(t *testing.T) {
 	for _, width := range []int{0, 60, 80, 200} {
-		s := sheet{columns: lockColumns}
-		first := s.lines(&paper{width: width}, named("nightly", "weekly"))
-		later := s.lines(&paper{width: width}, named("nightly"))
+		s := columns{names: lockColumns}
+		first := s.lines(&terminal{width: width}, named("nightly", "weekly"))
+		later := s.lines(&terminal{width: width}, named("nightly"))
 		assert.Contains(t, strings.Join(first, "\n"), strings.Join(later, "\n"), "in %d columns", width)
 		assert.NotContains(t, strings.Join(later, "\n"), "STATE")
 	}

@@ -8,15 +8,15 @@ import (
 	"syscall"
 )
 
-// ErrBusy says that another process has a Single.
+// ErrBusy says that another process has a LockFile.
 var ErrBusy = errors.New("another process on this machine has it")
 
-// A Single is had by one process of a machine at a time: by the one that made it, and by a watchdog to which its
+// A LockFile is had by one process of a machine at a time: by the one that made it, and by a watchdog to which its
 // file is handed, until both have ended.
-type Single struct{ File *os.File }
+type LockFile struct{ File *os.File }
 
-// NewSingle takes what path stands for. It does not wait: it fails with ErrBusy if another process has it.
-func NewSingle(path string) (*Single, error) {
+// NewLockFile takes what path stands for. It does not wait: it fails with ErrBusy if another process has it.
+func NewLockFile(path string) (*LockFile, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func NewSingle(path string) (*Single, error) {
 	}
 	switch {
 	case err == nil:
-		return &Single{f}, nil
+		return &LockFile{f}, nil
 	case errors.Is(err, syscall.EWOULDBLOCK):
 		err = ErrBusy
 	}
@@ -45,7 +45,7 @@ func stillAt(path string, f *os.File) bool {
 }
 
 // End lets others have it. No watchdog may have it any more.
-func (s *Single) End() {
-	_ = os.Remove(s.File.Name())
-	_ = s.File.Close()
+func (l *LockFile) End() {
+	_ = os.Remove(l.File.Name())
+	_ = l.File.Close()
 }
