@@ -29,7 +29,7 @@ import (
 	"github.com/spindle-lock/spindle/ddl"
 	"github.com/spindle-lock/spindle/internal/fleet"
 	"github.com/spindle-lock/spindle/internal/network"
-	"github.com/spindle-lock/spindle/internal/trial"
+	"github.com/spindle-lock/spindle/internal/testcheck"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
@@ -622,7 +622,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 			require.NoError(t, l.stop())
 		}
 	})
-	trial.NoLeak(t, before)
+	testcheck.NoLeak(t, before)
 }
 
 func TestAWriteThatWasRefusedIsCountedAndHasASpan(t *testing.T) {

@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 func TestNobodyLeadsOnceTheLeaseHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		holder := elect.Candidate{Table: table.Table{Store: store}, Clock: elect.SystemClock{}, Names: []string{"m"}, ID: "holder", LeaseRecord: table.LeaseRecord{Lease: 10 * time.Second}}
 		term := holder.Try(t.Context(), elect.All, time.Second).Term
 		require.NotNil(t, term)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -342,7 +342,7 @@ func TestALeaderFunctionThatHangsAfterALossIsSaidAgainAndAgain(t *testing.T) {
 }
 
 func TestARunThatEndedLeavesNothingBehind(t *testing.T) {
-	b := &fleet.Fleet{T: t, Store: &memtable.Store{}} // in real time: the garbage collector knows no other
+	b := &fleet.Fleet{T: t, Store: &memstore.Store{}} // in real time: the garbage collector knows no other
 	var forgotten atomic.Bool
 	func() {
 		key := &struct{ context.Context }{context.Background()}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 )
 
 func TestTheLeaderIsKnownWithoutAnRPC(t *testing.T) {
@@ -55,7 +55,7 @@ func TestTheLeaderIsKnownWithoutAnRPC(t *testing.T) {
 // The age counts from when a request was sent, and the next is sent after the last was answered.
 func TestTheAgeOfWhatIsSeenIsAnIntervalAndTwoRoundTripsAtMost(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-		slow := memtable.NewLocking(b.Store)
+		slow := memstore.NewLocking(b.Store)
 		slow.OneWay = 50 * time.Millisecond
 		machine := func(id string) *fleet.Machine {
 			m := b.Machine(id, spindle.WithLease(3*time.Second))
@@ -255,7 +255,7 @@ func TestWhatIsLoggedNamesTheLockOnce(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		to, log := logging()
 		a := b.Machine("a", to)
-		a.Link.Refuse(fleet.Refusing("observe", memtable.ErrCut))
+		a.Link.Refuse(fleet.Refusing("observe", memstore.ErrCut))
 		b.Run(a)
 		time.Sleep(fleet.Lease)
 		assert.Contains(t, log.String(), "can't compete")

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 )
 
 // tally is how long each of some machines led, in how many terms.
@@ -62,7 +62,7 @@ func (n tally) share(ids ...string) float64 {
 // A machine that can win the lock and not keep it, as no heartbeat of its gets through, leaves it to others.
 func TestALeaderWhoseHeartbeatsFailYields(t *testing.T) {
 	for _, preferred := range []bool{false, true} {
-		for _, how := range memtable.Sicknesses {
+		for _, how := range memstore.Sicknesses {
 			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 				opts := []spindle.Option{spindle.WithHandover()}
 				if preferred {
@@ -121,7 +121,7 @@ func TestALoneCandidateIsElectedAgainAfterEachOutage(t *testing.T) {
 // From a look at a free lock to an acknowledged confirmation are some requests. A term counts from the last of them.
 func TestASlowNetworkCanKeepAShortLease(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-		slow := memtable.NewLocking(b.Store)
+		slow := memstore.NewLocking(b.Store)
 		slow.OneWay = 150 * time.Millisecond
 		a := b.Machine("a", spindle.WithLease(time.Second))
 		a.Link.Store = slow

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
 )
 
@@ -130,7 +130,7 @@ func TestToken(t *testing.T) {
 
 // Code that has to fit a lock's options is told them, before Run and without an RPC.
 func TestSettingsAreWhatTheOptionsComeTo(t *testing.T) {
-	seam := func(c *options.Config) { c.Store = &memtable.Store{} }
+	seam := func(c *options.Config) { c.Store = &memstore.Store{} }
 	s := spindle.New(nil, "locktable", "mylock", seam).Settings()
 	assert.NotEmpty(t, s.ID)
 	assert.Equal(t, spindle.Settings{ID: s.ID, Lease: 10 * time.Second, Heartbeat: 10 * time.Second / 3}, s)

@@ -20,7 +20,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -241,7 +241,7 @@ func TestHeartbeatsAreTimedByOutcome(t *testing.T) {
 		n := r.Metrics(t)["heartbeat.duration_count{lock=mylock,outcome=acknowledged}"]
 		assert.InDelta(t, 18, n, 1)
 
-		a.Link.Lose(memtable.Once("heartbeat"), nil)
+		a.Link.Lose(memstore.Once("heartbeat"), nil)
 		time.Sleep(fleet.Lease)
 		metrics := r.Metrics(t)
 		assert.Equal(t, 1.0, metrics["heartbeat.duration_count{lock=mylock,outcome=failed}"])
@@ -275,7 +275,7 @@ func TestFailuresAreCountedByStepAndCode(t *testing.T) {
 			}
 		})
 		b.Run(c)
-		a.Link.Lose(memtable.Once("heartbeat"), nil)
+		a.Link.Lose(memstore.Once("heartbeat"), nil)
 		time.Sleep(fleet.Lease)
 		assert.Equal(t, []string{"{code=DeadlineExceeded,lock=mylock,step=heartbeat}"}, failures(ra))
 		assert.Empty(t, failures(rc))
@@ -363,7 +363,7 @@ func TestWhatFailsHasASpan(t *testing.T) {
 		a.Link.Refuse(nil)
 		b.Until(10*fleet.Lease, a.Has)
 		r.Forget()
-		a.Link.Lose(memtable.Once("heartbeat"), nil)
+		a.Link.Lose(memstore.Once("heartbeat"), nil)
 		time.Sleep(fleet.Lease)
 		require.Equal(t, []string{"heartbeat failed!"}, r.Spans())
 		took := r.Ended()[0].EndTime().Sub(r.Ended()[0].StartTime())

@@ -3,10 +3,10 @@ package ddl_test
 import (
 	"testing"
 
-	"github.com/spindle-lock/spindle/internal/trial"
+	"github.com/spindle-lock/spindle/internal/testcheck"
 )
 
 // TestMain fails if a client that Create uses is left open.
 func TestMain(m *testing.M) {
-	trial.Main(m)
+	testcheck.Main(m)
 }

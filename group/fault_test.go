@@ -15,7 +15,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -245,9 +245,9 @@ func TestOutcomesThatAreNotKnownAreReconciled(t *testing.T) {
 				a, b := c.shared(64)
 				for _, p := range []*process{a, b} {
 					if lost == "request" {
-						p.link.Lose(memtable.Once(step), nil)
+						p.link.Lose(memstore.Once(step), nil)
 					} else {
-						p.link.Lose(nil, memtable.Once(step))
+						p.link.Lose(nil, memstore.Once(step))
 					}
 				}
 				d := c.start("d", Numbered(64))
@@ -268,7 +268,7 @@ func TestOutcomesThatAreNotKnownAreReconciled(t *testing.T) {
 func TestWhatTheTableShowsIsNeverAdopted(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.process("a", Numbered(4))
-		a.link.Lose(nil, memtable.Once("confirm-partitions"))
+		a.link.Lose(nil, memstore.Once("confirm-partitions"))
 		var first table.Token
 		c.store.OnCommit = func(step string, _ time.Time, _, after map[string]table.Row) {
 			if step == "confirm-partitions" && first == 0 {
@@ -601,7 +601,7 @@ func TestOneAnswerThatIsLostCostsNoTermOfAShortLease(t *testing.T) {
 			c.until(lease, "an even spread", spreadOver(4, a, b))
 			c.sleep(lease)
 			before := tokens(a)
-			a.link.Lose(memtable.Once(step), nil)
+			a.link.Lose(memstore.Once(step), nil)
 			b.stop()
 			<-b.done
 			c.until(lease/10, "a to have all", spreadOver(4, a))
@@ -620,7 +620,7 @@ func TestAPartitionThatIsLeftOutOfAClaimIsLookedAtAgainSoon(t *testing.T) {
 			a := c.start("a", Numbered(4))
 			c.until(lease, "a to have all", spreadOver(4, a))
 			c.end(a)
-			b, once := c.process("b", Numbered(4)), memtable.Once(step)
+			b, once := c.process("b", Numbered(4)), memstore.Once(step)
 			given := []table.Write{{Kind: table.Update, Name: table.PartitionName("orders", "2"), Set: []table.Cell{
 				{Column: table.ColHeartbeat}, {Column: table.ColToken, Value: table.Now}, {Column: table.ColWriter}}}}
 			b.link.Refuse(func(s string) error {

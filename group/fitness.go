@@ -26,8 +26,8 @@ type ending struct {
 }
 
 const (
-	longestRest        = 10 // leases, after terms that ended otherwise
-	longestUselessRest = 32
+	longestRest            = 10 // leases, after terms that ended otherwise
+	longestUselessCoolDown = 32
 )
 
 // coolDown is how long the process is no member, before it joins again. A term that ended as Spanner could not be reached says
@@ -44,7 +44,7 @@ func (f *fitness) coolDown(e ending) time.Duration {
 	}
 	longest := longestRest * f.lease
 	if useless {
-		longest, f.trial = longestUselessRest*f.lease, true
+		longest, f.trial = longestUselessCoolDown*f.lease, true
 	}
 	pause := f.pause
 	f.pause = min(max(2*pause, f.lease), longest)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -25,7 +25,7 @@ const lease = 10 * time.Second
 // cluster is a table in memory and the processes of one group on it, in virtual time.
 type cluster struct {
 	t     *testing.T
-	store *memtable.Store
+	store *memstore.Store
 	all   []*process   // that ran
 	rows  atomic.Int64 // that they have read
 
@@ -39,7 +39,7 @@ type cluster struct {
 
 func inVirtualTime(t *testing.T, f func(*cluster)) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{t: t, store: &memtable.Store{}, works: map[string]*process{}, begun: map[string]int{}, tokens: map[string]spindle.Token{}, latest: map[string]*process{}}
+		c := &cluster{t: t, store: &memstore.Store{}, works: map[string]*process{}, begun: map[string]int{}, tokens: map[string]spindle.Token{}, latest: map[string]*process{}}
 		defer func() { // of a test that fails too
 			for _, p := range c.all {
 				p.stop()
@@ -70,7 +70,7 @@ type process struct {
 	*Group
 	id     string
 	of     *cluster
-	link   *memtable.Link
+	link   *memstore.Link
 	clock  *fleet.Clock
 	log    *fleet.Log
 	stop   context.CancelFunc
@@ -80,7 +80,7 @@ type process struct {
 }
 
 func (c *cluster) process(id string, partitions Partitions, opts ...spindle.Option) *process {
-	p := &process{id: id, of: c, link: &memtable.Link{Store: counted{c.store, &c.rows}}, clock: &fleet.Clock{}, log: &fleet.Log{}, done: make(chan error, 1)}
+	p := &process{id: id, of: c, link: &memstore.Link{Store: counted{c.store, &c.rows}}, clock: &fleet.Clock{}, log: &fleet.Log{}, done: make(chan error, 1)}
 	seam := func(o *options.Config) { o.Store, o.Clock = p.link, p.clock }
 	p.Group = New(nil, "locktable", "orders", partitions, append([]spindle.Option{seam, spindle.WithID(id), WithWork(p.work), WithInitialDelay(0),
 		spindle.WithLogger(slog.New(slog.NewTextHandler(p.log, nil)))}, opts...)...)
@@ -88,18 +88,18 @@ func (c *cluster) process(id string, partitions Partitions, opts ...spindle.Opti
 }
 
 // lock makes a plain lock in the same table.
-func (c *cluster) lock(name, id string) (*spindle.Lock, *memtable.Link) {
-	link := &memtable.Link{Store: c.store}
+func (c *cluster) lock(name, id string) (*spindle.Lock, *memstore.Link) {
+	link := &memstore.Link{Store: c.store}
 	return spindle.New(nil, "locktable", name, c.seamOf(link), spindle.WithID(id), spindle.WithLogger(slog.New(slog.DiscardHandler))), link
 }
 
 // seam is for other locks in the same table.
 func (c *cluster) seam(process string) spindle.Option {
-	link := c.seamOf(&memtable.Link{Store: c.store})
+	link := c.seamOf(&memstore.Link{Store: c.store})
 	return func(o *options.Config) { link(o); o.Process = process }
 }
 
-func (c *cluster) seamOf(link *memtable.Link) spindle.Option {
+func (c *cluster) seamOf(link *memstore.Link) spindle.Option {
 	return func(o *options.Config) { o.Store, o.Clock = link, &fleet.Clock{} }
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -23,7 +23,7 @@ import (
 func TestHasIsFalseOnceTheWorkIsRevoked(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.process("a", Numbered(4))
-		once := memtable.Once("claim-partitions")
+		once := memstore.Once("claim-partitions")
 		a.link.After(func(step string) {
 			if once(step) {
 				time.Sleep(lease / 10)
@@ -186,7 +186,7 @@ func TestWorkOfAMemberThatLeavesIsGivenTime(t *testing.T) {
 // over.
 func TestAReplyThatOutlivesTheTermBeginsNoWork(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		a, once := c.process("a", Numbered(4)), memtable.Once("confirm-partitions")
+		a, once := c.process("a", Numbered(4)), memstore.Once("confirm-partitions")
 		a.link.After(func(step string) {
 			if once(step) {
 				a.link.Cut()

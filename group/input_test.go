@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/lock"
 )
 
@@ -105,7 +105,7 @@ func TestADeadLockUnderTheNameOfAMemberCostsNoLooks(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(3))
 		c.until(lease, "a to have all", spreadOver(3, a))
-		link := &memtable.Link{Store: c.store}
+		link := &memstore.Link{Store: c.store}
 		l := spindle.New(nil, "locktable", "orders/member/0003", c.seamOf(link), spindle.WithLease(lease/100), spindle.WithLogger(slog.New(slog.DiscardHandler)))
 		ctx, stop := context.WithCancel(context.Background())
 		done := make(chan error, 1)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -138,7 +138,7 @@ func TestOnePartitionThatNobodyCanClaimCostsTheOthersNothing(t *testing.T) {
 func TestAllThatDiedAtOnceAreEvictedTogether(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n = 100
-		far := &memtable.Locking{Store: c.store, OneWay: lease / 100, Paxos: time.Millisecond, Refusal: time.Millisecond}
+		far := &memstore.Locking{Store: c.store, OneWay: lease / 100, Paxos: time.Millisecond, Refusal: time.Millisecond}
 		var ps []*process
 		for i := range 50 {
 			p := c.process(fmt.Sprint(i), Numbered(n))
@@ -167,7 +167,7 @@ func TestAllThatDiedAtOnceAreEvictedTogether(t *testing.T) {
 func TestAMemberFarFromSpannerWithAShortLeaseWorks(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		short := time.Second
-		far := &memtable.Locking{Store: c.store, OneWay: short / 10, Paxos: time.Millisecond, Refusal: time.Millisecond}
+		far := &memstore.Locking{Store: c.store, OneWay: short / 10, Paxos: time.Millisecond, Refusal: time.Millisecond}
 		var ps []*process
 		for i := range 3 {
 			p := c.process(fmt.Sprint(i), Numbered(30), spindle.WithLease(short))

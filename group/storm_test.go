@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -118,10 +118,10 @@ func (s *storm) strike() {
 	}
 	p, step, name := choose(s, s.run...), choose(s, stormSteps...), fmt.Sprint(s.dice.IntN(s.size))
 	kinds := []func(){
-		func() { p.link.Lose(nil, memtable.Once(step)) },
-		func() { p.link.Lose(memtable.Once(step), nil) },
-		func() { p.link.Again(memtable.Once(step)) },
-		func() { p.link.Sicken(step, choose(s, memtable.Sicknesses...), s.upTo(lease)) },
+		func() { p.link.Lose(nil, memstore.Once(step)) },
+		func() { p.link.Lose(memstore.Once(step), nil) },
+		func() { p.link.Again(memstore.Once(step)) },
+		func() { p.link.Sicken(step, choose(s, memstore.Sicknesses...), s.upTo(lease)) },
 		func() { s.mend(s.run...) },
 		func() { _ = p.Pause(name) },
 		func() { _ = p.Resume(name) },

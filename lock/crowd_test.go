@@ -15,7 +15,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -26,7 +26,7 @@ import (
 
 type crowd struct {
 	t       *testing.T
-	spanner *memtable.Locking
+	spanner *memstore.Locking
 	lease   time.Duration
 	locked  chan *waiter
 	all     sync.WaitGroup
@@ -65,10 +65,10 @@ func (w *waiter) Transact(ctx context.Context, step string, fn func(context.Cont
 // inACrowd has one mutex held, then n more wait for it. Whoever has it is sent to locked.
 func inACrowd(t *testing.T, n int, lease time.Duration, f func(c *crowd, holder *waiter)) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		c := &crowd{t: t, spanner: memtable.NewLocking(store), lease: lease, locked: make(chan *waiter, n+1), ctx: ctx, beats: map[spindle.Token]time.Time{}}
+		c := &crowd{t: t, spanner: memstore.NewLocking(store), lease: lease, locked: make(chan *waiter, n+1), ctx: ctx, beats: map[spindle.Token]time.Time{}}
 		store.OnCommit = func(step string, at time.Time, _, after map[string]table.Row) {
 			if step == "confirm" || step == "heartbeat" {
 				c.mu.Lock()

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
 )
 
@@ -39,7 +39,7 @@ func TestDoGivesBackThoughItsCtxEndsMeanwhile(t *testing.T) {
 		p := b.process()
 		ctx, cancel := context.WithCancel(b.Context())
 		require.NoError(t, Do(ctx, p.mutex("m"), func(context.Context) error {
-			p.Lose(memtable.Once("release"), nil)
+			p.Lose(memstore.Once("release"), nil)
 			time.AfterFunc(time.Second/2, cancel) // while the first attempt waits for its answer
 			return nil
 		}))

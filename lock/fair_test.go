@@ -15,7 +15,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -26,8 +26,8 @@ import (
 // fairground is a table, and those who take turns at it.
 type fairground struct {
 	*testing.T
-	rows    *memtable.Store
-	spanner *memtable.Locking
+	rows    *memstore.Store
+	spanner *memstore.Locking
 	ctx     context.Context
 	stop    context.CancelFunc
 	all     sync.WaitGroup
@@ -43,8 +43,8 @@ type fairground struct {
 
 func takingTurns(t *testing.T, f func(g *fairground)) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &fairground{T: t, rows: &memtable.Store{}, turns: map[string]int{}, waits: map[string][]time.Duration{}, left: map[string]time.Time{}}
-		g.spanner = memtable.NewLocking(g.rows)
+		g := &fairground{T: t, rows: &memstore.Store{}, turns: map[string]int{}, waits: map[string][]time.Duration{}, left: map[string]time.Time{}}
+		g.spanner = memstore.NewLocking(g.rows)
 		g.ctx, g.stop = context.WithTimeout(context.Background(), time.Hour)
 		defer g.all.Wait()
 		defer g.stop() // also of a test that has failed

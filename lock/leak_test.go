@@ -15,7 +15,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -357,7 +357,7 @@ func troubles() []trouble {
 		{"locks that are broken", func(s *site) func() { time.AfterFunc(leakLease/10, s.breakAll); return func() {} }},
 		{"another process", (*site).holdAll},
 	}
-	for _, how := range memtable.Sicknesses {
+	for _, how := range memstore.Sicknesses {
 		all = append(all, trouble{fmt.Sprint("looks ", how, " once it holds"), func(s *site) func() {
 			s.Link.After(func(step string) {
 				if step == "confirm" {

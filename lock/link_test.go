@@ -18,7 +18,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -90,13 +90,13 @@ func (w *way) Transact(ctx context.Context, step string, fn func(context.Context
 // bed is a table, and processes that use it.
 type bed struct {
 	*testing.T
-	store     *memtable.Store
+	store     *memstore.Store
 	processes []*process
 }
 
 // process is a link to the table, and a queue of its own.
 type process struct {
-	memtable.Link
+	memstore.Link
 	*way
 	id    int64
 	clock elect.Clock
@@ -131,7 +131,7 @@ var lastProcess atomic.Int64 // of all tests: queues are of a real process
 
 func inVirtualTime(t *testing.T, f func(b *bed)) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bed{T: t, store: &memtable.Store{}}
+		b := &bed{T: t, store: &memstore.Store{}}
 		f(b)
 		for _, p := range b.processes {
 			p.Cut() // what is still held is lost

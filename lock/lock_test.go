@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/trial"
+	"github.com/spindle-lock/spindle/internal/testcheck"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
@@ -573,7 +573,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		require.NoError(t, db.Client.Single().Read(t.Context(), db.Table, spanner.AllKeys(), []string{"name"}).Do(func(*spanner.Row) error { rows++; return nil }))
 		assert.Equal(t, 2, rows, "the lock row, and its free row")
 	})
-	trial.NoLeak(t, before)
+	testcheck.NoLeak(t, before)
 }
 
 func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {

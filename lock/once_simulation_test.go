@@ -15,7 +15,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -28,7 +28,7 @@ const simTick = 30 * time.Second
 // schedule is what the table and the jobs say of it.
 type schedule struct {
 	t     *testing.T
-	store *memtable.Store
+	store *memstore.Store
 
 	mu       sync.Mutex
 	last     string // what was recorded last
@@ -169,7 +169,7 @@ func TestEachTickIsDoneOnceHoweverWrongTheClocksAre(t *testing.T) {
 	for _, seed := range seeds {
 		t.Logf("again: go test -run TestEachTick ./lock -lock.seed=%d", seed)
 		synctest.Test(t, func(t *testing.T) {
-			s := &schedule{t: t, store: &memtable.Store{}, done: map[string]bool{}}
+			s := &schedule{t: t, store: &memstore.Store{}, done: map[string]bool{}}
 			s.store.OnCommit = s.committed
 			var faults atomic.Bool
 			faults.Store(true)

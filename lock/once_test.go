@@ -14,7 +14,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -395,7 +395,7 @@ func TestWhoCommitsUnderALostRunRecordsNothing(t *testing.T) {
 func TestARecordWhoseReplyWasLostIsDone(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
-		p.Lose(nil, memtable.Once("finish"))
+		p.Lose(nil, memstore.Once("finish"))
 		ran, err := p.once("nightly").Do(context.Background(), KeyOf("1"), succeed)
 		assert.NoError(t, err)
 		assert.True(t, ran)
@@ -431,7 +431,7 @@ func TestAReadOfTheRecordThatIsLostHoldsUpNobodyForLong(t *testing.T) {
 func TestARecordWhoseReplyWasLostIsDoneEvenIfALaterOneIsThereByThen(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p, begun, next := b.process(), make(chan bool), make(chan error)
-		p.Lose(nil, memtable.Once("finish"))
+		p.Lose(nil, memstore.Once("finish"))
 		go func() {
 			<-begun
 			_, err := b.process().once("nightly").Do(context.Background(), KeyOf("2"), succeed)
@@ -466,9 +466,9 @@ func TestWorkThatAnotherHasDoneMeanwhileIsAnError(t *testing.T) {
 
 // What is recorded is done, even if nobody can say that the lock was given back.
 func TestADoneKeyIsNoErrorIfOnlyTheLockIsLeftToExpire(t *testing.T) {
-	for name, fault := range map[string]func(*memtable.Link){
-		"replies lost": func(l *memtable.Link) { l.Lose(nil, func(step string) bool { return step == "finish" }) },
-		"refused":      func(l *memtable.Link) { l.Refuse(failing(refused(codes.Unavailable), "finish")) },
+	for name, fault := range map[string]func(*memstore.Link){
+		"replies lost": func(l *memstore.Link) { l.Lose(nil, func(step string) bool { return step == "finish" }) },
+		"refused":      func(l *memstore.Link) { l.Refuse(failing(refused(codes.Unavailable), "finish")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(b *bed) {
@@ -546,7 +546,7 @@ func TestALargerKeyFromBeforeTheRunDoesNotSayThatItWasRecorded(t *testing.T) {
 		time.Sleep(time.Hour)
 		ran, err := p.once("report").Do(ctx, Every(time.Hour), func(_ context.Context, r Run) error {
 			attempt := 0
-			p.Lose(memtable.Once("finish"), nil)
+			p.Lose(memstore.Once("finish"), nil)
 			p.Refuse(func(step string) error {
 				if step == "finish" {
 					if attempt++; attempt == 2 {

@@ -20,7 +20,7 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -195,7 +195,7 @@ var casts = map[string]cast{
 // world is a table, its users, and what each of them holds now.
 type world struct {
 	t     *testing.T
-	store *memtable.Store
+	store *memstore.Store
 	dice  *dice
 	seed  uint64
 
@@ -334,7 +334,7 @@ func (w *world) turn(u int, who user, n int) {
 func simulate(t *testing.T, seed uint64, c cast) (turns map[string]int, trace string) {
 	synctest.Test(t, func(t *testing.T) {
 		n := len(c.users)
-		w := &world{t: t, store: &memtable.Store{}, dice: newDice(seed, 0), seed: seed, turns: map[string]int{},
+		w := &world{t: t, store: &memstore.Store{}, dice: newDice(seed, 0), seed: seed, turns: map[string]int{},
 			tokens: make([]func() spindle.Token, n), names: make([][]string, n), wires: make([]*wire, n)}
 		end := time.Now().Add(2 * time.Minute)
 		var all sync.WaitGroup

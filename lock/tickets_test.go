@@ -15,7 +15,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -51,7 +51,7 @@ func TestAWaiterThatDiesAtTheHeadCostsItsGrace(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := g.mutex("holder", "m")
 		require.NoError(t, holder.Lock(g.ctx))
-		link := &memtable.Link{Store: g.spanner}
+		link := &memstore.Link{Store: g.spanner}
 		dead, cancel := context.WithCancel(g.ctx)
 		g.await(dead, New(nil, "locktable", "m", silent, func(c *options.Config) { c.Store, c.Process = link, "dead" }))
 		time.Sleep(500 * time.Millisecond)
@@ -370,7 +370,7 @@ func TestAWaiterThatCanNotQueueGetsTheLockInTheEnd(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := g.mutex("holder", "m")
 		require.NoError(t, holder.Lock(g.ctx))
-		store := &memtable.Link{Store: g.spanner}
+		store := &memstore.Link{Store: g.spanner}
 		store.Refuse(func(step string) error {
 			if step == "queue" {
 				return errors.New("refused")

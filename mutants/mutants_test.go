@@ -37,15 +37,15 @@ func TestMutants(t *testing.T) {
 	fmt.Fprintln(w, "mutant\tcaught by\tseeds\tsimulated\tthe whole run")
 	t.Run("all", func(t *testing.T) {
 		for i, m := range slices.Concat(mutants, groupMutants) {
-			name, trial := m.name, "TestSimulation"
+			name, suite := m.name, "TestSimulation"
 			if i >= len(mutants) {
-				name, trial = "group/"+m.name, "TestGroups"
+				name, suite = "group/"+m.name, "TestGroups"
 			}
 			delete(unknown, name)
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				start := time.Now()
-				out, _ := simulate(t, trial, i+1, m.breaks, patience, early[name])
+				out, _ := simulate(t, suite, i+1, m.breaks, patience, early[name])
 				caught := regexp.MustCompile(`caught: "(.*?)" by seed (\d+) after (\S+);`).FindStringSubmatch(out)
 				if caught == nil || strings.Contains(out, "panic:") {
 					t.Fatalf("the simulation did not find that %q is broken:\n%s", m.breaks, out)
@@ -67,8 +67,8 @@ func TestMutants(t *testing.T) {
 // that are tried early.
 func TestNoMutant(t *testing.T) {
 	t.Parallel()
-	control := func(trial, limit string, first uint64) {
-		out, err := simulate(t, trial, 0, "none", limit, first)
+	control := func(suite, limit string, first uint64) {
+		out, err := simulate(t, suite, 0, "none", limit, first)
 		if err != nil || !strings.Contains(out, "violated: []") {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -76,16 +76,16 @@ func TestNoMutant(t *testing.T) {
 	control("TestSimulation", "3s", 0)
 	control("TestGroups", "3s", 0)
 	for name, seed := range early {
-		trial := "TestSimulation"
+		suite := "TestSimulation"
 		if strings.HasPrefix(name, "group/") {
-			trial = "TestGroups"
+			suite = "TestGroups"
 		}
-		control(trial, "1ms", seed)
+		control(suite, "1ms", seed)
 	}
 }
 
 // simulate runs the simulation until an invariant is violated, with that seed first, if it is not 0.
-func simulate(t *testing.T, trial string, number int, until, limit string, first uint64) (string, error) {
+func simulate(t *testing.T, suite string, number int, until, limit string, first uint64) (string, error) {
 	t.Helper()
-	return test(t, "./simulation", number, "-test.run=^"+trial+"$", "-test.v", "-until="+until, "-soak="+limit, fmt.Sprintf("-first=%d", first))
+	return test(t, "./simulation", number, "-test.run=^"+suite+"$", "-test.v", "-until="+until, "-soak="+limit, fmt.Sprintf("-first=%d", first))
 }

@@ -21,29 +21,29 @@ var (
 	flagSeed   = flag.Uint64("mutation-seed", 1, "decides which")
 )
 
-// trial is a run of tests that may catch a fresh mutant.
-type trial struct {
+// suite is a run of tests that may catch a fresh mutant.
+type suite struct {
 	pkg   string
 	tests string // of the simulation; "": all short tests of the package
 }
 
 // args let the simulation run the same seeds each time, for as many as there is time for.
-func (k trial) args() []string {
+func (k suite) args() []string {
 	if k.tests == "" {
 		return []string{"-test.short", "-test.failfast", "-test.timeout=5m"}
 	}
 	return []string{"-test.run=^" + k.tests + "$", "-test.v", "-test.timeout=5m", "-until=any", "-soak=15s"}
 }
 
-func (k trial) String() string { return cmp.Or(k.tests, k.pkg) }
+func (k suite) String() string { return cmp.Or(k.tests, k.pkg) }
 
 var (
-	locksSimulated  = trial{"./simulation", "TestSimulation"}
-	groupsSimulated = trial{"./simulation", "TestGroups"}
+	locksSimulated  = suite{"./simulation", "TestSimulation"}
+	groupsSimulated = suite{"./simulation", "TestGroups"}
 )
 
-// trials are what the mutants of a package are tried with, until one catches them.
-var trials = map[string][]trial{
+// suites are what the mutants of a package are tried with, until one catches them.
+var suites = map[string][]suite{
 	".":                {{pkg: "."}, locksSimulated},
 	"./group":          {{pkg: "./group"}, groupsSimulated},
 	"./internal/elect": {{pkg: "./internal/elect"}, locksSimulated, {pkg: "."}, {pkg: "./lock"}, groupsSimulated, {pkg: "./group"}},
@@ -61,7 +61,7 @@ func TestSample(t *testing.T) {
 	if *flagSample == 0 {
 		t.Skip("it takes a minute for three mutants: ask for it with -sample 100 -timeout 0")
 	}
-	tree, err := treeOf(slices.Sorted(maps.Keys(trials)))
+	tree, err := treeOf(slices.Sorted(maps.Keys(suites)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestSample(t *testing.T) {
 		t.Fatal(err)
 	}
 	where := t.TempDir()
-	if err := woven.compile(where, allTrials(func(k trial) string { return k.pkg })); err != nil {
+	if err := woven.compile(where, allSuites(func(k suite) string { return k.pkg })); err != nil {
 		t.Fatal(err)
 	}
 	t.Log("built")
@@ -84,7 +84,7 @@ func TestSample(t *testing.T) {
 			t.Run(fmt.Sprint(i+1), func(t *testing.T) {
 				t.Parallel()
 				start, shown := time.Now(), c.String()+"\n"+woven[c.file].diff(c.splice)
-				by := caughtBy(t, where, i+1, trials[c.pkg])
+				by := caughtBy(t, where, i+1, suites[c.pkg])
 				t.Logf("%s after %v\n%s", cmp.Or(by, "SURVIVED"), time.Since(start).Round(time.Second), shown)
 				if by == "" {
 					mu.Lock()
@@ -101,9 +101,9 @@ func TestSample(t *testing.T) {
 	t.Logf("seed %d: %d of %d caught (%d %%), with equivalent ones among the others", *flagSeed, caught, len(sample), 100*caught/len(sample))
 }
 
-// allTrials are those of all packages, each once, by what is asked of them.
-func allTrials(what func(trial) string) (all []string) {
-	for _, list := range trials {
+// allSuites are those of all packages, each once, by what is asked of them.
+func allSuites(what func(suite) string) (all []string) {
+	for _, list := range suites {
 		for _, k := range list {
 			all = append(all, what(k))
 		}
@@ -114,7 +114,7 @@ func allTrials(what func(trial) string) (all []string) {
 
 // sample draws changes until there are so many that compile.
 func (t *tree) sample(size int, seed uint64) ([]change, files, error) {
-	all, err := t.changes(slices.Sorted(maps.Keys(trials)))
+	all, err := t.changes(slices.Sorted(maps.Keys(suites)))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -153,9 +153,9 @@ func (t *tree) sample(size int, seed uint64) ([]change, files, error) {
 
 // control runs what the mutants are tried with, with none.
 func control(t *testing.T, where string) {
-	seen := map[trial]bool{}
-	for _, pkg := range slices.Sorted(maps.Keys(trials)) {
-		for _, k := range trials[pkg] {
+	seen := map[suite]bool{}
+	for _, pkg := range slices.Sorted(maps.Keys(suites)) {
+		for _, k := range suites[pkg] {
 			if seen[k] {
 				continue
 			}
@@ -171,8 +171,8 @@ func control(t *testing.T, where string) {
 var failure = regexp.MustCompile(`--- FAIL: (Test\S+)|caught: (".*?" by seed \d+)|(panic: test timed out|panic: .*|fatal error: .*|virtual time has stood still)`)
 
 // caughtBy is the test that fails with a mutant, or "".
-func caughtBy(t *testing.T, where string, number int, trials []trial) string {
-	for _, k := range trials {
+func caughtBy(t *testing.T, where string, number int, suites []suite) string {
+	for _, k := range suites {
 		out, err := run(t, where, k.pkg, number, k.args()...)
 		if err == nil {
 			continue

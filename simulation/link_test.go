@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -118,7 +118,7 @@ func (p *process) runsAgain(step string) bool {
 
 type reader struct {
 	p    *process
-	txn  *memtable.Transaction
+	txn  *memstore.Transaction
 	step string
 }
 

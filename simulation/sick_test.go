@@ -15,7 +15,7 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/group"
 	fleets "github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
 )
 
@@ -26,7 +26,7 @@ import (
 // sickness is a machine's.
 type sickness struct {
 	step string
-	how  memtable.Sickness
+	how  memstore.Sickness
 	late time.Duration // of a slow step
 }
 
@@ -40,7 +40,7 @@ func (s sickness) disables() bool {
 	case "observe", "claim", "heartbeat":
 		return true
 	case "confirm":
-		return s.how == memtable.Refused || s.how == memtable.Lost
+		return s.how == memstore.Refused || s.how == memstore.Lost
 	}
 	return false
 }
@@ -103,8 +103,8 @@ func TestASickMachineKeepsTheLockFromNoHealthyOne(t *testing.T) {
 	}
 	for i, preferred := range []bool{false, true} {
 		for j, step := range lockSteps {
-			for k, how := range memtable.Sicknesses {
-				if fleets.Brief() && (preferred != (j%2 == 0) || (2*j+i)%len(memtable.Sicknesses) != k) {
+			for k, how := range memstore.Sicknesses {
+				if fleets.Brief() && (preferred != (j%2 == 0) || (2*j+i)%len(memstore.Sicknesses) != k) {
 					continue // each step in one way
 				}
 				s := sickness{step, how, 4 * time.Second} // longer than an attempt is given
@@ -114,7 +114,7 @@ func TestASickMachineKeepsTheLockFromNoHealthyOne(t *testing.T) {
 						if preferred {
 							priority = spindle.WithPriority(8)
 						}
-						locking := memtable.NewLocking(b.Store)
+						locking := memstore.NewLocking(b.Store)
 						w := ward{Fleet: b}
 						add := func(id string, opts ...spindle.Option) {
 							m := b.Machine(id, append(opts, spindle.WithHandover())...)
@@ -161,9 +161,9 @@ func TestSickMachines(t *testing.T) {
 			fleets.InVirtualTime(t, func(b *fleets.Fleet) {
 				d := seeded(seed)
 				base := pick(&d, time.Second, 10*time.Second, time.Minute)
-				s := sickness{step: pick(&d, lockSteps...), how: pick(&d, memtable.Sicknesses...)}
+				s := sickness{step: pick(&d, lockSteps...), how: pick(&d, memstore.Sicknesses...)}
 				w, longest := ward{Fleet: b}, time.Duration(0)
-				locking := memtable.NewLocking(b.Store)
+				locking := memstore.NewLocking(b.Store)
 				locking.OneWay = d.between(0, base/50)
 				ranked := d.chance(0.5)
 				for i := range 3 + d.below(4) {
@@ -213,9 +213,9 @@ var memberSicknesses = []string{"look", "observe", "claim", "confirm", "heartbea
 // came.
 func TestASickMemberKeepsNoPartitionFromHealthyOnes(t *testing.T) {
 	for i, step := range memberSicknesses {
-		for j, how := range memtable.Sicknesses {
+		for j, how := range memstore.Sicknesses {
 			for k, since := range []string{"always", "later"} {
-				if fleets.Brief() && (i%2 != k || (2*i+k)%len(memtable.Sicknesses) != j) {
+				if fleets.Brief() && (i%2 != k || (2*i+k)%len(memstore.Sicknesses) != j) {
 					continue // each step in one way
 				}
 				t.Run(fmt.Sprintf("%s/%s/%s", step, how, since), func(t *testing.T) {
@@ -232,13 +232,13 @@ func sickMember(t *testing.T, s sickness, always bool) {
 	if fleets.Brief() {
 		length = 20 * time.Minute
 	}
-	store := &memtable.Store{}
+	store := &memstore.Store{}
 	groups, dones := make([]*group.Group, members), make([]chan error, members)
-	var sick *memtable.Link
+	var sick *memstore.Link
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	for i := range groups {
-		link := &memtable.Link{Store: store}
+		link := &memstore.Link{Store: store}
 		seam := func(c *options.Config) { c.Store, c.Clock = link, &fleets.Clock{} }
 		if i == 1 {
 			if sick = link; always {

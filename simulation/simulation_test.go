@@ -36,8 +36,8 @@ var (
 	flagFirst = flag.Uint64("first", 0, "with -until: run this seed before those from 1 on")
 )
 
-// trial is a kind of fleet that is tried.
-type trial struct {
+// suite is a kind of fleet that is tried.
+type suite struct {
 	test     string
 	of       func(*world) fleet
 	seeds    uint64        // that are always tried, from 1 on
@@ -47,16 +47,16 @@ type trial struct {
 }
 
 var (
-	locks = trial{test: "TestSimulation", of: func(w *world) fleet { return w }, seeds: 60, freshFor: 45 * time.Second,
+	locks = suite{test: "TestSimulation", of: func(w *world) fleet { return w }, seeds: 60, freshFor: 45 * time.Second,
 		known: []uint64{1007001401514, 112690593433}} // a mutex was held while a process was stopped at its clock
-	members = trial{test: "TestGroups", of: newGroups, seeds: 12, freshFor: 20 * time.Second, traced: true}
+	members = suite{test: "TestGroups", of: newGroups, seeds: 12, freshFor: 20 * time.Second, traced: true}
 )
 
 func TestSimulation(t *testing.T) { locks.run(t) }
 
 func TestGroups(t *testing.T) { members.run(t) }
 
-func (k trial) run(t *testing.T) {
+func (k suite) run(t *testing.T) {
 	var total totals
 	defer func(start time.Time) { t.Log(total.report(time.Since(start))) }(time.Now())
 	switch {
@@ -82,7 +82,7 @@ func (k trial) run(t *testing.T) {
 }
 
 // always are the seeds of every run.
-func (k trial) always() []uint64 {
+func (k suite) always() []uint64 {
 	seeds := slices.Clone(k.known)
 	for seed := range k.seeds {
 		seeds = append(seeds, seed+1)
@@ -116,7 +116,7 @@ func difference(a, b string) string {
 }
 
 // fresh runs seeds that nobody has run before.
-func (k trial) fresh(t *testing.T, total *totals, length time.Duration) {
+func (k suite) fresh(t *testing.T, total *totals, length time.Duration) {
 	base := rand.Uint64N(1 << 40)
 	t.Logf("fresh seeds from %d on", base)
 	for seed, start := base, time.Now(); time.Since(start) < length && !t.Failed(); seed++ {
@@ -125,7 +125,7 @@ func (k trial) fresh(t *testing.T, total *totals, length time.Duration) {
 }
 
 // must runs a seed, and once more for its trace if it fails.
-func (k trial) must(t *testing.T, total *totals, seed uint64) {
+func (k suite) must(t *testing.T, total *totals, seed uint64) {
 	w := k.simulate(t, seed, k.traced)
 	total.add(w)
 	if len(w.violations) == 0 {
@@ -140,7 +140,7 @@ func (k trial) must(t *testing.T, total *totals, seed uint64) {
 }
 
 // hunt is the simulation's part in testing a mutant: it fails once the invariant is violated.
-func (k trial) hunt(t *testing.T, total *totals, invariant string) {
+func (k suite) hunt(t *testing.T, total *totals, invariant string) {
 	also := map[string]bool{}
 	start, from := time.Now(), uint64(1)
 	if *flagFirst > 0 {
@@ -160,7 +160,7 @@ func (k trial) hunt(t *testing.T, total *totals, invariant string) {
 	t.Logf("not caught: %q; violated: %q", invariant, slices.Sorted(maps.Keys(also)))
 }
 
-func (k trial) simulate(t *testing.T, seed uint64, tracing bool) *world {
+func (k suite) simulate(t *testing.T, seed uint64, tracing bool) *world {
 	w := &world{seed: seed, tracing: tracing}
 	w.fleet = k.of(w)
 	watched(&w.now, look, func() { k.stuck(w) }, func() {
@@ -169,7 +169,7 @@ func (k trial) simulate(t *testing.T, seed uint64, tracing bool) *world {
 	return w
 }
 
-func (k trial) report(t *testing.T, w *world) {
+func (k suite) report(t *testing.T, w *world) {
 	for _, v := range w.violations {
 		t.Errorf("%s: %s", v.invariant, v.text)
 	}
@@ -178,7 +178,7 @@ func (k trial) report(t *testing.T, w *world) {
 	}
 }
 
-func (k trial) replay(seed uint64) string {
+func (k suite) replay(seed uint64) string {
 	return fmt.Sprintf("replay: go test -v ./simulation -run '%s$' -seed=%d", k.test, seed)
 }
 

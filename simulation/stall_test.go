@@ -65,7 +65,7 @@ func fail(at time.Duration, about string) {
 }
 
 // stuck is fail for a run of a seed.
-func (k trial) stuck(w *world) {
+func (k suite) stuck(w *world) {
 	about := k.replay(w.seed)
 	if w.mu.TryLock() {
 		about += "\n" + w.history()

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -40,7 +40,7 @@ type world struct {
 	plan    plan
 	tracing bool
 	begun   time.Time
-	store   memtable.Store
+	store   memstore.Store
 	running sync.WaitGroup // processes and their leader functions
 	now     atomic.Int64   // the virtual time since it began, for who watches it from without
 

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -21,7 +21,7 @@ import (
 // group.Members refuses the nil client, and nothing of Spanner's own ways is shown. What needs these needs [New].
 type Fake struct {
 	tb    testing.TB
-	store *memtable.Store
+	store *memstore.Store
 
 	mu    sync.Mutex
 	gates []*gate
@@ -31,7 +31,7 @@ type Fake struct {
 // testing/synctest a minute of its time passes, so that what the end of the test's context has stopped can end.
 func NewFake(tb testing.TB) *Fake {
 	tb.Helper()
-	f := &Fake{tb: tb, store: &memtable.Store{}}
+	f := &Fake{tb: tb, store: &memstore.Store{}}
 	tb.Cleanup(func() {
 		f.mu.Lock()
 		for _, g := range f.gates {

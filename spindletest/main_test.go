@@ -3,10 +3,10 @@ package spindletest_test
 import (
 	"testing"
 
-	"github.com/spindle-lock/spindle/internal/trial"
+	"github.com/spindle-lock/spindle/internal/testcheck"
 )
 
 // TestMain fails if anything is left running after the cleanups.
 func TestMain(m *testing.M) {
-	trial.Main(m)
+	testcheck.Main(m)
 }

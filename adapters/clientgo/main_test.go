@@ -10,7 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/spindle-lock/spindle/internal/subprocess"
-	"github.com/spindle-lock/spindle/internal/trial"
+	"github.com/spindle-lock/spindle/internal/testcheck"
 )
 
 // TestMain fails if anything is left running.
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		_ = quiet.Set(name, value)
 	}
 	klog.SetOutput(discard{})
-	trial.Main(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+	testcheck.Main(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }
 
 type discard struct{}

@@ -10,12 +10,12 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
 )
 
 func newLock(opts ...spindle.Option) (*Lock, error) {
-	seam := func(c *options.Config) { c.Store = &memtable.Store{} }
+	seam := func(c *options.Config) { c.Store = &memstore.Store{} }
 	return New(nil, "locktable", "mylock", append(opts, seam)...)
 }
 

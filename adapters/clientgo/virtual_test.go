@@ -16,7 +16,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -28,7 +28,7 @@ const lease = 10 * time.Second
 // world is the table, and who leads.
 type world struct {
 	t     *testing.T
-	store *memtable.Store
+	store *memstore.Store
 
 	machines []*machine
 
@@ -47,7 +47,7 @@ type tenureOf struct {
 func inVirtualTime(t *testing.T, f func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, store: &memtable.Store{}, leads: map[*machine]bool{}}
+		w := &world{t: t, store: &memstore.Store{}, leads: map[*machine]bool{}}
 		defer func() { // virtual time ends with no goroutine left
 			for _, m := range w.machines {
 				m.stop()
@@ -97,7 +97,7 @@ func (w *world) until(limit time.Duration, cond func() bool) time.Duration {
 type machine struct {
 	w      *world
 	lock   *Lock
-	link   *memtable.Link
+	link   *memstore.Link
 	clock  *fleet.Clock
 	config leaderelection.LeaderElectionConfig
 
@@ -110,7 +110,7 @@ type machine struct {
 
 func (w *world) machine(id string, opts ...spindle.Option) *machine {
 	w.t.Helper()
-	m := &machine{w: w, link: &memtable.Link{Store: w.store}, clock: &fleet.Clock{}}
+	m := &machine{w: w, link: &memstore.Link{Store: w.store}, clock: &fleet.Clock{}}
 	seam := func(c *options.Config) { c.Store, c.Clock = m.link, m.clock }
 	lock, err := New(nil, "locktable", "mylock", append([]spindle.Option{seam, spindle.WithID(id),
 		spindle.WithLogger(slog.New(slog.DiscardHandler))}, opts...)...)

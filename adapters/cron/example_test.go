@@ -9,14 +9,14 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/spindle-lock/spindle/adapters/cron"
-	"github.com/spindle-lock/spindle/internal/trial"
+	"github.com/spindle-lock/spindle/internal/testcheck"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
 // Two machines have the same job each second, and one of them runs it.
 func ExampleJob() {
-	tb := &trial.Example{}
+	tb := &testcheck.Example{}
 	defer tb.End()
 	db := spindletest.New(tb) // in a program: spanner.NewClient, and the table by ddl.Create
 

@@ -15,7 +15,7 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/adapters/cron"
 	"github.com/spindle-lock/spindle/internal/subprocess"
-	"github.com/spindle-lock/spindle/internal/trial"
+	"github.com/spindle-lock/spindle/internal/testcheck"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	subprocess.Main(runMachine)
 	_ = flag.Set("test.parallel", "8") // the tests wait more than they work
-	trial.Main(m)
+	testcheck.Main(m)
 }
 
 const lease = 2 * time.Second

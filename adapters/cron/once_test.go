@@ -13,7 +13,7 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/adapters/cron"
 	"github.com/spindle-lock/spindle/internal/subprocess"
-	"github.com/spindle-lock/spindle/internal/trial"
+	"github.com/spindle-lock/spindle/internal/testcheck"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
@@ -42,11 +42,11 @@ func TestEachTimeOfAScheduleIsRunOnce(t *testing.T) {
 		}))
 		m.Start()
 	}
-	first, err := time.Parse(time.RFC3339, trial.Await(t, ran, "a run"))
+	first, err := time.Parse(time.RFC3339, testcheck.Await(t, ran, "a run"))
 	require.NoError(t, err)
 	for i := range times {
 		want := first.Add(time.Duration(i+1) * period)
-		assert.Equal(t, want.Format(time.RFC3339), trial.Await(t, ran, "the next run"), "each time once, and none left out")
+		assert.Equal(t, want.Format(time.RFC3339), testcheck.Await(t, ran, "the next run"), "each time once, and none left out")
 	}
 }
 
@@ -63,12 +63,12 @@ func TestOneTimeIsOneWhicheverSideOfItTheClocksAre(t *testing.T) {
 		}
 		m.fire(spindlecron.Once(m.ctx, m, m.once, daily(nominal))(cron.FuncJob(func() { ran <- true })))
 		if m == early {
-			trial.Await(t, ran, "the job on the first machine")
+			testcheck.Await(t, ran, "the job on the first machine")
 		}
 	}
-	assert.Contains(t, trial.Await(t, late.info, "why it is not run"), "done")
-	trial.None(t, ran, "run twice for one time")
-	trial.None(t, late.err, "what another has done is no error")
+	assert.Contains(t, testcheck.Await(t, late.info, "why it is not run"), "done")
+	testcheck.None(t, ran, "run twice for one time")
+	testcheck.None(t, late.err, "what another has done is no error")
 }
 
 func TestTheJobOfAKilledMachineIsRunByAnotherAfterItsLease(t *testing.T) {
@@ -78,14 +78,14 @@ func TestTheJobOfAKilledMachineIsRunByAnotherAfterItsLease(t *testing.T) {
 	child, err := subprocess.Command{Args: []string{db.Path, db.Table}, Env: db.Env(), Line: func(s string) { begun <- s }}.Start()
 	require.NoError(t, err)
 	t.Cleanup(child.Kill)
-	trial.Await(t, begun, "the job on the first machine")
+	testcheck.Await(t, begun, "the job on the first machine")
 	m := newMachine(t, db)
 	m.fire(m.job(now(), func(context.Context, lock.Run) error { ran <- true; return nil }))
 	time.Sleep(3 * lease / 2) // the child's lock is kept
-	trial.None(t, ran, "run while the first machine was alive")
+	testcheck.None(t, ran, "run while the first machine was alive")
 	child.Kill()
-	trial.Await(t, ran, "the job on the next machine")
-	trial.None(t, m.err, "an error")
+	testcheck.Await(t, ran, "the job on the next machine")
+	testcheck.None(t, m.err, "an error")
 }
 
 func TestAJobThatFailsOrPanicsIsRunByTheNextMachine(t *testing.T) {
@@ -94,19 +94,19 @@ func TestAJobThatFailsOrPanicsIsRunByTheNextMachine(t *testing.T) {
 	key, broken := now(), errors.New("broken")
 	a, b, c, d := newMachine(t, db), newMachine(t, db), newMachine(t, db), newMachine(t, db)
 	a.fire(a.job(key, func(context.Context, lock.Run) error { return broken }))
-	assert.ErrorIs(t, trial.Await(t, a.err, "its error"), broken)
+	assert.ErrorIs(t, testcheck.Await(t, a.err, "its error"), broken)
 
 	wrapped := cron.NewChain(cron.Recover(b), spindlecron.Once(b.ctx, b, b.once, key))
 	b.fire(wrapped.Then(cron.FuncJob(func() { panic("oh") })))
-	assert.EqualError(t, trial.Await(t, b.err, "what was recovered"), "oh")
+	assert.EqualError(t, testcheck.Await(t, b.err, "what was recovered"), "oh")
 
 	ran := make(chan bool, 10)
 	c.fire(c.job(key, func(context.Context, lock.Run) error { ran <- true; return nil }))
-	trial.Await(t, ran, "the job")
+	testcheck.Await(t, ran, "the job")
 	c.stop()
 	d.fire(d.job(key, func(context.Context, lock.Run) error { ran <- true; return nil }))
-	assert.Contains(t, trial.Await(t, d.info, "why it is not run"), "done")
-	trial.None(t, ran, "run again, though it was done")
+	assert.Contains(t, testcheck.Await(t, d.info, "why it is not run"), "done")
+	testcheck.None(t, ran, "run again, though it was done")
 }
 
 // The run of a later time was first: that this one is not run any more is no error, and it is not said to be done.
@@ -117,12 +117,12 @@ func TestATimeThatALaterOneHasPassedIsInformation(t *testing.T) {
 	ran := make(chan string, 10)
 	work := func(_ context.Context, run lock.Run) error { ran <- run.Key(); return nil }
 	a.fire(a.job(lock.KeyOf("2026-11-21T04:00:00Z"), work))
-	trial.Await(t, ran, "the later run")
+	testcheck.Await(t, ran, "the later run")
 	a.stop()
 	b.fire(b.job(lock.KeyOf("2026-11-21T03:00:00Z"), work))
-	assert.Equal(t, "not run: a later time is done", trial.Await(t, b.info, "why it is not run"))
-	trial.None(t, ran, "run after a later time")
-	trial.None(t, b.err, "an error")
+	assert.Equal(t, "not run: a later time is done", testcheck.Await(t, b.info, "why it is not run"))
+	testcheck.None(t, ran, "run after a later time")
+	testcheck.None(t, b.err, "an error")
 }
 
 // While one run of a job works, another waits, and no more: a job that never ends costs two goroutines, not one a tick.
@@ -139,27 +139,27 @@ func TestOneRunWaitsForAJobThatOutlastsItsPeriod(t *testing.T) {
 	over := make(chan bool, 10)
 	run := func() { j.Run(); over <- true }
 	go run()
-	first := trial.Await(t, begun, "the job")
+	first := testcheck.Await(t, begun, "the job")
 	time.Sleep(time.Second) // the next time of the schedule
 	for range 5 {
 		go run()
 	}
 	for range 4 {
-		trial.Await(t, over, "the end of a run that does not wait")
-		assert.Equal(t, "not run: an earlier run still waits", trial.Await(t, m.info, "why it is not run"))
+		testcheck.Await(t, over, "the end of a run that does not wait")
+		assert.Equal(t, "not run: an earlier run still waits", testcheck.Await(t, m.info, "why it is not run"))
 	}
-	trial.None(t, over, "the end of the run that waits")
+	testcheck.None(t, over, "the end of the run that waits")
 	finish <- true
-	assert.Greater(t, trial.Await(t, begun, "the run that has waited"), first)
+	assert.Greater(t, testcheck.Await(t, begun, "the run that has waited"), first)
 	time.Sleep(time.Second)
 	go run() // the place is free again
 	finish <- true
-	trial.Await(t, begun, "the third run")
+	testcheck.Await(t, begun, "the third run")
 	finish <- true
 	for range 3 {
-		trial.Await(t, over, "the end of a run")
+		testcheck.Await(t, over, "the end of a run")
 	}
-	trial.None(t, m.err, "an error")
+	testcheck.None(t, m.err, "an error")
 }
 
 // A job in a wrapper knows nothing of ctx: it goes on, and so does its lock. One that waits for another machine ends.
@@ -170,7 +170,7 @@ func TestALockIsHeldUntilTheJobIsOverThoughCtxEnds(t *testing.T) {
 	a, b, c := newMachine(t, db), newMachine(t, db), newMachine(t, db)
 	begun, finish, ran, stopped := make(chan bool), make(chan bool), make(chan bool, 10), make(chan bool)
 	a.fire(spindlecron.Once(a.ctx, a, a.once, key)(cron.FuncJob(func() { close(begun); <-finish })))
-	trial.Await(t, begun, "the job on the first machine")
+	testcheck.Await(t, begun, "the job on the first machine")
 	waiting := func(m *machine) {
 		m.fire(m.job(key, func(context.Context, lock.Run) error { ran <- true; return nil }))
 	}
@@ -179,14 +179,14 @@ func TestALockIsHeldUntilTheJobIsOverThoughCtxEnds(t *testing.T) {
 	go func() { a.stop(); close(stopped) }()
 	time.Sleep(3 * lease / 2) // both of the others have fired, and wait
 	b.stop()
-	assert.Contains(t, trial.Await(t, b.info, "its end"), "stopped")
-	trial.None(t, b.err, "an error")
-	trial.None(t, ran, "run while the first machine ran it")
+	assert.Contains(t, testcheck.Await(t, b.info, "its end"), "stopped")
+	testcheck.None(t, b.err, "an error")
+	testcheck.None(t, ran, "run while the first machine ran it")
 	close(finish)
-	trial.Await(t, stopped, "the end of the first machine")
-	assert.Contains(t, trial.Await(t, c.info, "why it is not run"), "done")
-	trial.None(t, ran, "run again")
-	trial.None(t, a.err, "an error")
+	testcheck.Await(t, stopped, "the end of the first machine")
+	assert.Contains(t, testcheck.Await(t, c.info, "why it is not run"), "done")
+	testcheck.None(t, ran, "run again")
+	testcheck.None(t, a.err, "an error")
 }
 
 func TestJobsRunOnTheMachineThatLeads(t *testing.T) {
@@ -213,10 +213,10 @@ func TestJobsRunOnTheMachineThatLeads(t *testing.T) {
 		t.Cleanup(func() { <-c.Stop().Done() })
 	}
 	for range 3 {
-		trial.Await(t, ran[0], "a job of the leader")
+		testcheck.Await(t, ran[0], "a job of the leader")
 	}
-	trial.None(t, ran[1], "a job of a follower")
+	testcheck.None(t, ran[1], "a job of a follower")
 	stop[0]()
-	trial.Await(t, ran[1], "a job of the next leader")
+	testcheck.Await(t, ran[1], "a job of the next leader")
 	stop[1]()
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/adapters/gocron"
-	"github.com/spindle-lock/spindle/internal/trial"
+	"github.com/spindle-lock/spindle/internal/testcheck"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
@@ -50,15 +50,15 @@ func TestJobsRunOnTheMachineThatLeads(t *testing.T) {
 		machines, locks = append(machines, m), append(locks, l)
 	}
 	for range 20 {
-		trial.Await(t, machines[0].ran, "a job of the leader")
+		testcheck.Await(t, machines[0].ran, "a job of the leader")
 	}
-	trial.None(t, machines[1].ran, "a job of a follower")
+	testcheck.None(t, machines[1].ran, "a job of a follower")
 	err := spindlegocron.NewElector(locks[1]).IsLeader(t.Context())
 	assert.ErrorIs(t, err, spindle.ErrNotLeader)
 	assert.ErrorContains(t, err, `"a"`)
 
 	stop[0]()
-	trial.Await(t, machines[1].ran, "a job of the next leader")
+	testcheck.Await(t, machines[1].ran, "a job of the next leader")
 	require.NoError(t, machines[0].Shutdown())
 	stop[1]()
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/go-co-op/gocron/v2"
 
 	"github.com/spindle-lock/spindle/adapters/gocron"
-	"github.com/spindle-lock/spindle/internal/trial"
+	"github.com/spindle-lock/spindle/internal/testcheck"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
 // Two machines have the same job each second, and one of them runs it.
 func ExampleTask() {
-	tb := &trial.Example{}
+	tb := &testcheck.Example{}
 	defer tb.End()
 	db := spindletest.New(tb) // in a program: spanner.NewClient, and the table by ddl.Create
 
@@ -47,7 +47,7 @@ func ExampleTask() {
 
 // The same for jobs as they are: the locker is asked before each.
 func ExampleNewLocker() {
-	tb := &trial.Example{}
+	tb := &testcheck.Example{}
 	defer tb.End()
 	db := spindletest.New(tb)
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/spindle-lock/spindle/adapters/gocron"
 	"github.com/spindle-lock/spindle/internal/subprocess"
-	"github.com/spindle-lock/spindle/internal/trial"
+	"github.com/spindle-lock/spindle/internal/testcheck"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
@@ -67,13 +67,13 @@ func TestAJobThatIsShorterThanTheClocksDifferRunsOnce(t *testing.T) {
 				machines, clocks = append(machines, m), append(clocks, clock)
 			}
 			clocks[0].Advance(time.Second)
-			trial.Await(t, machines[0].over, "the end of the job on the first machine")
+			testcheck.Await(t, machines[0].over, "the end of the job on the first machine")
 			time.Sleep(time.Until(at))
 			clocks[1].Advance(time.Second)
 			if name == "locker" {
-				assert.ErrorIs(t, trial.Await(t, machines[1].denied, "why it was not run"), spindlegocron.ErrDone)
+				assert.ErrorIs(t, testcheck.Await(t, machines[1].denied, "why it was not run"), spindlegocron.ErrDone)
 			} else {
-				trial.Await(t, machines[1].over, "the end of the job on the second machine")
+				testcheck.Await(t, machines[1].over, "the end of the job on the second machine")
 			}
 			assert.Equal(t, test.runs, len(machines[0].ran)+len(machines[1].ran))
 		})
@@ -117,7 +117,7 @@ func TestEachTimeOfAScheduleIsRunOnce(t *testing.T) {
 		}), gocron.WithStartAt(gocron.WithStartDateTimePast(clock.Now().Truncate(period))))
 		m.Start()
 	}
-	trial.Await(t, enough, "the jobs at two times")
+	testcheck.Await(t, enough, "the jobs at two times")
 	mu.Lock()
 	defer mu.Unlock()
 	for job, keys := range runs {
@@ -139,16 +139,16 @@ func TestTheJobOfAKilledMachineIsRunByAnotherAfterItsLease(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(child.Kill)
 	for range 2 {
-		trial.Await(t, begun, "both jobs on the first machine")
+		testcheck.Await(t, begun, "both jobs on the first machine")
 	}
 	m := newMachine(t, db)
 	m.job(t, immediately, gocron.NewTask(func() { m.ran <- "locked" }), gocron.WithName("locked"), m.locker(now()))
 	m.job(t, immediately, spindlegocron.Task(m.once("task"), now(), func(context.Context, lock.Run) error { m.ran <- "task"; return nil }))
 	m.Start()
 	time.Sleep(3 * lease / 2) // the child's lock is kept
-	trial.None(t, m.ran, "run while the first machine was alive")
+	testcheck.None(t, m.ran, "run while the first machine was alive")
 	child.Kill()
-	both := []string{trial.Await(t, m.ran, "a job"), trial.Await(t, m.ran, "the other")}
+	both := []string{testcheck.Await(t, m.ran, "a job"), testcheck.Await(t, m.ran, "the other")}
 	slices.Sort(both)
 	assert.Equal(t, []string{"locked", "task"}, both)
 	assert.Empty(t, m.denied)
@@ -169,14 +169,14 @@ func TestATaskThatFailsIsRunByTheNextMachine(t *testing.T) {
 		}))
 	}
 	a.Start()
-	trial.Await(t, a.ran, "the first run")
-	assert.ErrorIs(t, trial.Await(t, a.failed, "its error"), errBroken)
+	testcheck.Await(t, a.ran, "the first run")
+	assert.ErrorIs(t, testcheck.Await(t, a.failed, "its error"), errBroken)
 	b.Start()
-	trial.Await(t, b.over, "the second run")
+	testcheck.Await(t, b.over, "the second run")
 	c.Start()
-	trial.Await(t, c.over, "the end of the job that does nothing")
-	trial.None(t, c.ran, "run again, though it was done")
-	trial.None(t, c.failed, "what another has done is no error")
+	testcheck.Await(t, c.over, "the end of the job that does nothing")
+	testcheck.None(t, c.ran, "run again, though it was done")
+	testcheck.None(t, c.failed, "what another has done is no error")
 }
 
 // gocron does not tell a locker how a job has ended.
@@ -188,10 +188,10 @@ func TestUnderALockerAJobThatFailsIsDone(t *testing.T) {
 	a.job(t, immediately, gocron.NewTask(func() error { return errBroken }), gocron.WithName("job"), a.locker(key))
 	b.job(t, immediately, b.runs(), gocron.WithName("job"), b.locker(key))
 	a.Start()
-	trial.Await(t, a.failed, "its error")
+	testcheck.Await(t, a.failed, "its error")
 	b.Start()
-	assert.ErrorIs(t, trial.Await(t, b.denied, "why it is not run"), spindlegocron.ErrDone)
-	trial.None(t, b.ran, "run")
+	assert.ErrorIs(t, testcheck.Await(t, b.denied, "why it is not run"), spindlegocron.ErrDone)
+	testcheck.None(t, b.ran, "run")
 }
 
 // A listener that refuses is the last that gocron asks, after the locker, and tells nobody: under a locker no machine runs the
@@ -214,14 +214,14 @@ func TestATaskThatAListenerSkipsIsRunByAnotherMachine(t *testing.T) {
 	}
 	a.Start()
 	for range 2 {
-		trial.Await(t, skipped, "both listeners")
+		testcheck.Await(t, skipped, "both listeners")
 	}
 	require.NoError(t, a.Shutdown())
-	trial.None(t, a.ran, "run though a listener refused it")
+	testcheck.None(t, a.ran, "run though a listener refused it")
 	b.Start()
-	assert.Equal(t, "task", trial.Await(t, b.ran, "the task on the other machine"))
-	assert.ErrorIs(t, trial.Await(t, b.denied, "why the other job is not run"), spindlegocron.ErrDone)
-	trial.None(t, b.ran, "run under the locker")
+	assert.Equal(t, "task", testcheck.Await(t, b.ran, "the task on the other machine"))
+	assert.ErrorIs(t, testcheck.Await(t, b.denied, "why the other job is not run"), spindlegocron.ErrDone)
+	testcheck.None(t, b.ran, "run under the locker")
 }
 
 // The run of a later time was first: that this one is not run any more is no error.
@@ -240,19 +240,19 @@ func TestATimeThatALaterOneHasPassedIsSkipped(t *testing.T) {
 	a.job(t, immediately, a.runs(), gocron.WithName("locked"), a.locker(later))
 	a.Start()
 	for range 2 {
-		trial.Await(t, a.over, "the runs of the later time")
+		testcheck.Await(t, a.over, "the runs of the later time")
 	}
 	require.NoError(t, a.Shutdown())
 	b.job(t, immediately, task(b, earlier))
 	b.job(t, immediately, b.runs(), gocron.WithName("locked"), b.locker(earlier))
 	b.Start()
-	trial.Await(t, b.over, "the end of the task that does nothing")
-	err := trial.Await(t, b.denied, "why it is not run")
+	testcheck.Await(t, b.over, "the end of the task that does nothing")
+	err := testcheck.Await(t, b.denied, "why it is not run")
 	assert.ErrorIs(t, err, lock.ErrPassed)
 	assert.NotErrorIs(t, err, spindlegocron.ErrDone, "nobody knows whether it ran")
 	require.NoError(t, b.Shutdown())
-	trial.None(t, b.ran, "run after a later time")
-	trial.None(t, b.failed, "an error")
+	testcheck.None(t, b.ran, "run after a later time")
+	testcheck.None(t, b.failed, "an error")
 	assert.Empty(t, warned.String())
 }
 
@@ -268,8 +268,8 @@ func TestATaskIsToldThatItsLockIsLost(t *testing.T) {
 		return nil
 	}))
 	m.Start()
-	assert.ErrorIs(t, trial.Await(t, why, "the end of its ctx"), lock.ErrLost)
-	assert.ErrorIs(t, trial.Await(t, m.failed, "its error"), lock.ErrNotHeld)
+	assert.ErrorIs(t, testcheck.Await(t, why, "the end of its ctx"), lock.ErrLost)
+	assert.ErrorIs(t, testcheck.Await(t, m.failed, "its error"), lock.ErrNotHeld)
 }
 
 // gocron ends a job's ctx as it shuts down. A job that takes none goes on, and so does its lock.
@@ -289,7 +289,7 @@ func TestALockIsHeldUntilTheJobIsOverThroughAShutdown(t *testing.T) {
 		m.job(t, immediately, m.runs(), gocron.WithName("job"), m.locker(key))
 	}
 	a.Start()
-	trial.Await(t, a.ran, "the job on the first machine")
+	testcheck.Await(t, a.ran, "the job on the first machine")
 	b.Start()
 	c.Start()
 	down := make(chan error, 2)
@@ -298,7 +298,7 @@ func TestALockIsHeldUntilTheJobIsOverThroughAShutdown(t *testing.T) {
 
 	// A machine that waits shuts down at once.
 	go func() { down <- b.Shutdown() }()
-	require.NoError(t, trial.Await(t, down, "the end of a machine that waits"))
+	require.NoError(t, testcheck.Await(t, down, "the end of a machine that waits"))
 	select {
 	case err := <-b.denied:
 		assert.ErrorIs(t, err, context.Canceled)
@@ -306,12 +306,12 @@ func TestALockIsHeldUntilTheJobIsOverThroughAShutdown(t *testing.T) {
 	}
 
 	time.Sleep(3 * lease / 2)
-	trial.None(t, c.ran, "run while the first machine ran it")
-	trial.None(t, c.denied, "it does not wait")
+	testcheck.None(t, c.ran, "run while the first machine ran it")
+	testcheck.None(t, c.denied, "it does not wait")
 	close(finish)
-	require.NoError(t, trial.Await(t, down, "the end of the first machine"))
-	assert.ErrorIs(t, trial.Await(t, c.denied, "why it is not run"), spindlegocron.ErrDone)
-	trial.None(t, c.ran, "run again")
+	require.NoError(t, testcheck.Await(t, down, "the end of the first machine"))
+	assert.ErrorIs(t, testcheck.Await(t, c.denied, "why it is not run"), spindlegocron.ErrDone)
+	testcheck.None(t, c.ran, "run again")
 }
 
 func TestAJobWithoutANameIsRefused(t *testing.T) {
@@ -320,8 +320,8 @@ func TestAJobWithoutANameIsRefused(t *testing.T) {
 	m := newMachine(t, db)
 	m.job(t, immediately, gocron.NewTask(func() { m.ran <- "" }), m.locker(now()))
 	m.Start()
-	assert.ErrorContains(t, trial.Await(t, m.denied, "a refusal"), "gocron.WithName")
-	trial.None(t, m.ran, "run")
+	assert.ErrorContains(t, testcheck.Await(t, m.denied, "a refusal"), "gocron.WithName")
+	testcheck.None(t, m.ran, "run")
 }
 
 func TestTheNameOfALockIsMadeOfBoth(t *testing.T) {
@@ -330,7 +330,7 @@ func TestTheNameOfALockIsMadeOfBoth(t *testing.T) {
 	m := newMachine(t, db)
 	m.job(t, immediately, m.runs(), gocron.WithName("a/b"), m.locker(now()))
 	m.Start()
-	trial.Await(t, m.ran, "the job")
+	testcheck.Await(t, m.ran, "the job")
 	require.NoError(t, m.Shutdown())
 	_, err := db.Client.Single().ReadRow(t.Context(), db.Table, spanner.Key{lock.Name("tests", "a/b")}, []string{"name"})
 	assert.NoError(t, err)

@@ -14,14 +14,14 @@ package main
 import (
 	"context"
 
-	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/demokit"
 	"github.com/spindle-lock/spindle/internal/subprocess"
 )
 
 func main() {
 	subprocess.Main(func(args []string, orders <-chan string) error {
-		stage.Play(func(ctx context.Context) error { return teller{orders: orders}.main(ctx, args) })
+		demokit.Play(func(ctx context.Context) error { return teller{orders: orders}.main(ctx, args) })
 		return nil
 	})
-	stage.Play(tell)
+	demokit.Play(tell)
 }

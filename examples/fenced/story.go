@@ -12,7 +12,7 @@ import (
 
 	"cloud.google.com/go/spanner"
 
-	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
 const (
@@ -25,22 +25,22 @@ const accounts = `CREATE TABLE accounts (name STRING(MAX) NOT NULL, balance INT6
 
 // story is told twice, with the fence and without.
 type story struct {
-	*stage.Story
-	database *stage.Database
+	*demokit.Story
+	database *demokit.Database
 	db       *spanner.Client
 
-	from *stage.Child // who made the last report
-	kind string       // and of what kind
+	from *demokit.Child // who made the last report
+	kind string         // and of what kind
 }
 
 func tell(ctx context.Context) error {
-	s := &story{Story: stage.NewStory()}
+	s := &story{Story: demokit.NewStory()}
 	s.Hear = s.hear
-	s.Print(stage.Bold, "A leader reads a balance, is paused for longer than its lease, and then writes.")
-	s.Print(stage.Plain, "Meanwhile another process was elected and has written. The account has %d;", opening)
-	s.Print(stage.Plain, "A is to add %d, and B is to add %d. The lease is %v.\n", depositA, depositB, lease)
+	s.Print(demokit.Bold, "A leader reads a balance, is paused for longer than its lease, and then writes.")
+	s.Print(demokit.Plain, "Meanwhile another process was elected and has written. The account has %d;", opening)
+	s.Print(demokit.Plain, "A is to add %d, and B is to add %d. The lease is %v.\n", depositA, depositB, lease)
 	var err error
-	if s.database, err = stage.Open(ctx, accounts); err != nil {
+	if s.database, err = demokit.Open(ctx, accounts); err != nil {
 		return err
 	}
 	defer s.database.Close()
@@ -49,19 +49,19 @@ func tell(ctx context.Context) error {
 	}
 	defer s.db.Close()
 
-	s.Print(stage.Bold, "With the fence: lock.Apply(ctx, token, write)")
+	s.Print(demokit.Bold, "With the fence: lock.Apply(ctx, token, write)")
 	with, err := s.round(ctx, "fenced", true)
 	if err != nil {
 		return err
 	}
-	s.Print(stage.Bold, "\nWithout it: client.Apply(ctx, write)")
+	s.Print(demokit.Bold, "\nWithout it: client.Apply(ctx, write)")
 	without, err := s.round(ctx, "unfenced", false)
 	if err != nil {
 		return err
 	}
-	s.Print(stage.Plain, "")
-	s.Print(stage.Bold, "With the fence     balance %d: A's late write was rejected", with)
-	s.Print(stage.Bold, "Without the fence  balance %d: B's %d are lost", without, depositB)
+	s.Print(demokit.Plain, "")
+	s.Print(demokit.Bold, "With the fence     balance %d: A's late write was rejected", with)
+	s.Print(demokit.Bold, "Without the fence  balance %d: B's %d are lost", without, depositB)
 	if with != opening+depositB || without != opening+depositA {
 		return errors.New("this is not what should have happened: please report it")
 	}
@@ -77,11 +77,11 @@ func (s *story) round(ctx context.Context, account string, fence bool) (int64, e
 		return 0, err
 	}
 	defer s.End()
-	start := func(name string, deposit int) (*stage.Child, error) {
+	start := func(name string, deposit int) (*demokit.Child, error) {
 		child, err := s.Start(ctx, name, "-db", s.database.Path, "-account", account,
 			"-deposit", fmt.Sprint(deposit), fmt.Sprintf("-fence=%v", fence))
 		if err == nil {
-			s.Say(name, stage.Plain, "is a candidate: process %d", child.Pid())
+			s.Say(name, demokit.Plain, "is a candidate: process %d", child.Pid())
 		}
 		return child, err
 	}
@@ -97,7 +97,7 @@ func (s *story) round(ctx context.Context, account string, fence bool) (int64, e
 	if err != nil {
 		return 0, err
 	}
-	s.Say("", stage.Bad, "kill -STOP %d: A is paused, and can send no heartbeat", a.Pid())
+	s.Say("", demokit.Bad, "kill -STOP %d: A is paused, and can send no heartbeat", a.Pid())
 	if err := a.Signal(syscall.SIGSTOP); err != nil {
 		return 0, err
 	}
@@ -111,7 +111,7 @@ func (s *story) round(ctx context.Context, account string, fence bool) (int64, e
 		return 0, err
 	}
 
-	s.Say("", stage.Bad, "kill -CONT %d: A goes on where it was", a.Pid())
+	s.Say("", demokit.Bad, "kill -CONT %d: A goes on where it was", a.Pid())
 	if err := errors.Join(a.Send("go on"), a.Signal(syscall.SIGCONT)); err != nil {
 		return 0, err
 	}
@@ -122,11 +122,11 @@ func (s *story) round(ctx context.Context, account string, fence bool) (int64, e
 }
 
 // until shows what the tellers report, until one of them reports something of these kinds.
-func (s *story) until(ctx context.Context, from *stage.Child, kinds ...string) error {
+func (s *story) until(ctx context.Context, from *demokit.Child, kinds ...string) error {
 	return s.Until(ctx, func() bool { return s.from == from && slices.Contains(kinds, s.kind) })
 }
 
-func (s *story) hear(r stage.Report) error {
+func (s *story) hear(r demokit.Report) error {
 	kind, rest, _ := strings.Cut(r.Line, " ")
 	s.from, s.kind = r.Child, kind
 	s.show(r.Child.Name, kind, rest)
@@ -136,22 +136,22 @@ func (s *story) hear(r stage.Report) error {
 func (s *story) show(who, kind, rest string) {
 	switch kind {
 	case leads:
-		s.Say(who, stage.Good, "LEADS, token %s", rest)
+		s.Say(who, demokit.Good, "LEADS, token %s", rest)
 	case read:
 		before, after, _ := strings.Cut(rest, " ")
-		s.Say(who, stage.Plain, "reads %s and is about to write %s", before, after)
+		s.Say(who, demokit.Plain, "reads %s and is about to write %s", before, after)
 	case resumed:
 		if rest == "false" {
-			s.Say(who, stage.Plain, "is past its check: HasLock said true then, and says false now")
+			s.Say(who, demokit.Plain, "is past its check: HasLock said true then, and says false now")
 		}
 	case wrote:
 		if who == "A" {
-			s.Say(who, stage.Bad, "has written %s: B's deposit is LOST", rest)
+			s.Say(who, demokit.Bad, "has written %s: B's deposit is LOST", rest)
 		} else {
-			s.Say(who, stage.Plain, "has written %s", rest)
+			s.Say(who, demokit.Plain, "has written %s", rest)
 		}
 	case rejected:
-		s.Say(who, stage.Good, "write of %s is REJECTED: its token was superseded", rest)
+		s.Say(who, demokit.Good, "write of %s is REJECTED: its token was superseded", rest)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"cloud.google.com/go/spanner"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
 // What a teller reports, with numbers after it.
@@ -51,7 +51,7 @@ func (t teller) main(ctx context.Context, args []string) error {
 	}
 	defer t.db.Close()
 	elected := make(chan spindle.Token, 1)
-	t.lock = spindle.New(t.db, stage.Table, t.account,
+	t.lock = spindle.New(t.db, demokit.Table, t.account,
 		spindle.WithLease(lease),
 		spindle.WithLeader(func(ctx context.Context, token spindle.Token) {
 			select {

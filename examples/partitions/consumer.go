@@ -12,7 +12,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/group"
-	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
 const (
@@ -34,7 +34,7 @@ type consumer struct {
 
 func newConsumer(db *spanner.Client, id string, late func(partition string)) *consumer {
 	c := &consumer{db: db, id: id, late: late}
-	c.group = group.New(db, stage.Table, groupName, group.Numbered(partitions),
+	c.group = group.New(db, demokit.Table, groupName, group.Numbered(partitions),
 		group.WithWork(c.work),
 		spindle.WithID(id),
 		spindle.WithLease(lease),

@@ -18,7 +18,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/demokit"
 	"github.com/spindle-lock/spindle/internal/subprocess"
 )
 
@@ -32,7 +32,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "partitions: unexpected argument %q: it takes flags only, see -help\n", flag.Arg(0))
 		os.Exit(2)
 	}
-	stage.Play(func(ctx context.Context) error {
+	demokit.Play(func(ctx context.Context) error {
 		switch {
 		case *join == "":
 			return tell(ctx, *wait)

@@ -11,7 +11,7 @@ import (
 	"cloud.google.com/go/spanner"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
 func connect(path string) (*spanner.Client, error) {
@@ -39,13 +39,13 @@ func joinIn(ctx context.Context, path, id string) error {
 	defer db.Close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	s := stage.NewTimeline()
-	s.Print(stage.Bold, "%s joins the group. Ctrl+C makes it leave, and hand over what it has.", id)
-	s.Say("", stage.Plain, "who joins is given partitions a lease later: %v", lease)
-	s.Say("", stage.Plain, "here you see only those that %s has:", id)
+	s := demokit.NewTimeline()
+	s.Print(demokit.Bold, "%s joins the group. Ctrl+C makes it leave, and hand over what it has.", id)
+	s.Say("", demokit.Plain, "who joins is given partitions a lease later: %v", lease)
+	s.Say("", demokit.Plain, "here you see only those that %s has:", id)
 	legend(s, []string{id}, "")
 	c := newConsumer(db, id, func(partition string) {
-		s.Say("", stage.Bad, "a commit to partition %s came too late: refused", partition)
+		s.Say("", demokit.Bad, "a commit to partition %s came too late: refused", partition)
 	})
 	done := make(chan error, 1)
 	go func() { done <- c.run(ctx) }()
@@ -56,7 +56,7 @@ func joinIn(ctx context.Context, path, id string) error {
 		case <-tick.C:
 		case err := <-done:
 			if err == nil {
-				s.Say("", stage.Plain, "%s has left: the others have everything", id)
+				s.Say("", demokit.Plain, "%s has left: the others have everything", id)
 			}
 			return err
 		}
@@ -67,7 +67,7 @@ func joinIn(ctx context.Context, path, id string) error {
 		if ctx.Err() == nil && time.Since(asked) > time.Second {
 			asked = time.Now()
 			if over(ctx, db) {
-				s.Say("", stage.Plain, "the story is over")
+				s.Say("", demokit.Plain, "the story is over")
 				return nil
 			}
 		}

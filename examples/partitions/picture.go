@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
 // glance is how often a process that shows what it has looks.
@@ -28,13 +28,13 @@ const you = "Y"
 var cast = []string{"A", "B", "C", "D", you}
 
 // styles paint in a colour on a background of the same for a bar, or of another for a letter.
-var styles = map[string]struct{ letter, bar stage.Style }{
+var styles = map[string]struct{ letter, bar demokit.Style }{
 	"A":    {"\x1b[30;42m", "\x1b[32;42m"},
 	"B":    {"\x1b[30;43m", "\x1b[33;43m"},
 	"C":    {"\x1b[30;46m", "\x1b[36;46m"},
 	"D":    {"\x1b[30;45m", "\x1b[35;45m"},
 	you:    {"\x1b[30;44m", "\x1b[34;44m"},
-	nobody: {stage.Faint, ""},
+	nobody: {demokit.Faint, ""},
 	silent: {"\x1b[97;41m", ""},
 }
 
@@ -42,16 +42,16 @@ var styles = map[string]struct{ letter, bar stage.Style }{
 const barWidth = partitions/2 + 1
 
 // legend is above the pictures, and names the bars.
-func legend(s *stage.Timeline, bars []string, more string) {
+func legend(s *demokit.Timeline, bars []string, more string) {
 	var line strings.Builder
 	for _, who := range bars {
 		fmt.Fprintf(&line, "%-*s", barWidth, who)
 	}
-	s.Print(stage.Bold, "%*s0123456789abcdef  %s", stage.Margin, "", strings.TrimRight(line.String()+more, " "))
+	s.Print(demokit.Bold, "%*s0123456789abcdef  %s", demokit.Margin, "", strings.TrimRight(line.String()+more, " "))
 }
 
 // draw draws one picture: a column for each partition, and a bar for each process.
-func draw(s *stage.Timeline, p picture, bars []string, backlog ...int64) {
+func draw(s *demokit.Timeline, p picture, bars []string, backlog ...int64) {
 	var line strings.Builder
 	for _, who := range p {
 		letter := string([]rune(who)[:1])

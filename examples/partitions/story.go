@@ -16,7 +16,7 @@ import (
 	"cloud.google.com/go/spanner"
 
 	"github.com/spindle-lock/spindle/group"
-	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
 const (
@@ -29,8 +29,8 @@ const (
 
 // story is told by a process that only watches.
 type story struct {
-	*stage.Story
-	database *stage.Database
+	*demokit.Story
+	database *demokit.Database
 	db       *spanner.Client
 	appended atomic.Int64
 
@@ -57,10 +57,10 @@ const (
 )
 
 func tell(ctx context.Context, wait time.Duration) error {
-	s := &story{Story: stage.NewStory(), cast: map[string]part{}}
+	s := &story{Story: demokit.NewStory(), cast: map[string]part{}}
 	s.Hear, s.Look = s.hear, s.look
-	s.Print(stage.Bold, "Three processes share the %d partitions of a queue. Each item is to be processed", partitions)
-	s.Print(stage.Bold, "once, whatever happens to them. The lease is %v.\n", lease)
+	s.Print(demokit.Bold, "Three processes share the %d partitions of a queue. Each item is to be processed", partitions)
+	s.Print(demokit.Bold, "once, whatever happens to them. The lease is %v.\n", lease)
 	var err error
 	if s.database, err = s.Open(ctx, tables...); err != nil {
 		return err
@@ -82,7 +82,7 @@ func tell(ctx context.Context, wait time.Duration) error {
 	if err := errors.Join(err, <-produced); err != nil {
 		return err
 	}
-	s.Say("", stage.Plain, "no more items: the backlog is worked off")
+	s.Say("", demokit.Plain, "no more items: the backlog is worked off")
 	s.backlog = s.appended.Load() // what was seen before does not count
 	for left := s.backlog; left > 0; left = s.backlog {
 		if err := s.Until(ctx, func() bool { return s.backlog < left }); err != nil {
@@ -94,7 +94,7 @@ func tell(ctx context.Context, wait time.Duration) error {
 
 // play is the acts.
 func (s *story) play(ctx context.Context, wait time.Duration) error {
-	children := map[string]*stage.Child{}
+	children := map[string]*demokit.Child{}
 	for _, name := range []string{"A", "B", "C"} {
 		child, err := s.start(ctx, name)
 		if err != nil {
@@ -106,7 +106,7 @@ func (s *story) play(ctx context.Context, wait time.Duration) error {
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
-	s.Say("", stage.Good, "each has its share, five or six partitions")
+	s.Say("", demokit.Good, "each has its share, five or six partitions")
 	for _, act := range []func(context.Context) error{
 		func(ctx context.Context) error { return s.kill(ctx, children["B"]) },
 		func(ctx context.Context) error { return s.join(ctx, wait) },
@@ -125,46 +125,46 @@ func (s *story) play(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-func (s *story) kill(ctx context.Context, c *stage.Child) error {
-	s.Say("", stage.Bad, "kill -9 %d: %s is dead (x), and keeps its partitions for a lease", c.Pid(), c.Name)
+func (s *story) kill(ctx context.Context, c *demokit.Child) error {
+	s.Say("", demokit.Bad, "kill -9 %d: %s is dead (x), and keeps its partitions for a lease", c.Pid(), c.Name)
 	if err := s.signal(ctx, c, syscall.SIGKILL, silently); err != nil {
 		return err
 	}
-	s.Say("", stage.Good, "the others have them: nobody worked on them for %s", stage.InLeases(s.longest, lease))
+	s.Say("", demokit.Good, "the others have them: nobody worked on them for %s", demokit.InLeases(s.longest, lease))
 	return nil
 }
 
 // stop pauses a process until the others have what it had, and then lets it go on where it was.
-func (s *story) stop(ctx context.Context, c *stage.Child) error {
-	s.Say("", stage.Bad, "kill -STOP %d: %s is paused in the middle of its work (x)", c.Pid(), c.Name)
+func (s *story) stop(ctx context.Context, c *demokit.Child) error {
+	s.Say("", demokit.Bad, "kill -STOP %d: %s is paused in the middle of its work (x)", c.Pid(), c.Name)
 	if err := s.signal(ctx, c, syscall.SIGSTOP, silently); err != nil {
 		return err
 	}
-	s.Say("", stage.Bad, "kill -CONT %d: the others have its partitions, and %s commits what it was at", c.Pid(), c.Name)
+	s.Say("", demokit.Bad, "kill -CONT %d: the others have its partitions, and %s commits what it was at", c.Pid(), c.Name)
 	if err := s.signal(ctx, c, syscall.SIGCONT, works); err != nil {
 		return err
 	}
 	if err := s.Until(ctx, func() bool { return s.late > 0 }); err != nil {
 		return err
 	}
-	s.Say("", stage.Good, "late commits that the fence has refused: %d; %s has joined again", s.late, c.Name)
+	s.Say("", demokit.Good, "late commits that the fence has refused: %d; %s has joined again", s.late, c.Name)
 	return nil
 }
 
-func (s *story) leave(ctx context.Context, c *stage.Child) error {
-	s.Say("", stage.Bad, "kill -TERM %d: %s says that it is leaving, and then hands over", c.Pid(), c.Name)
+func (s *story) leave(ctx context.Context, c *demokit.Child) error {
+	s.Say("", demokit.Bad, "kill -TERM %d: %s says that it is leaving, and then hands over", c.Pid(), c.Name)
 	if err := s.signal(ctx, c, syscall.SIGTERM, leaves); err != nil {
 		return err
 	}
-	s.Say("", stage.Good, "%s has left: nobody worked on a partition for %s", c.Name, s.gap())
+	s.Say("", demokit.Good, "%s has left: nobody worked on a partition for %s", c.Name, s.gap())
 	return nil
 }
 
 // join waits for somebody to join from another terminal. If nobody does, the story starts one more process itself.
 func (s *story) join(ctx context.Context, wait time.Duration) error {
 	if wait > 0 {
-		s.Say("", stage.Bold, "join in! From here, in a second terminal, within %v:", wait)
-		s.Print(stage.Bold, "\nSPANNER_EMULATOR_HOST=%s \\\n  go run ./examples/partitions -join %s\n", s.database.Addr(), s.database.Path)
+		s.Say("", demokit.Bold, "join in! From here, in a second terminal, within %v:", wait)
+		s.Print(demokit.Bold, "\nSPANNER_EMULATOR_HOST=%s \\\n  go run ./examples/partitions -join %s\n", s.database.Addr(), s.database.Path)
 	}
 	for end := time.Now().Add(wait); s.guests == 0 && time.Now().Before(end); {
 		soon := time.Now().Add(time.Second)
@@ -173,28 +173,28 @@ func (s *story) join(ctx context.Context, wait time.Duration) error {
 		}
 	}
 	if s.guests > 0 {
-		s.Say(you, stage.Good, "joins: welcome! Who is new gets partitions a lease later")
+		s.Say(you, demokit.Good, "joins: welcome! Who is new gets partitions a lease later")
 	} else if _, err := s.start(ctx, "D"); err != nil {
 		return err
 	}
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
-	s.Say("", stage.Good, "everybody has a share: nobody worked on what moved for %s", s.gap())
+	s.Say("", demokit.Good, "everybody has a share: nobody worked on what moved for %s", s.gap())
 	return nil
 }
 
-func (s *story) start(ctx context.Context, name string) (*stage.Child, error) {
+func (s *story) start(ctx context.Context, name string) (*demokit.Child, error) {
 	child, err := s.Start(ctx, name, "-join", s.database.Path, "-id", name)
 	if err == nil {
 		s.cast[name] = works
-		s.Say(name, stage.Plain, "takes part: process %d", child.Pid())
+		s.Say(name, demokit.Plain, "takes part: process %d", child.Pid())
 	}
 	return child, err
 }
 
 // signal signals a child, which then does its part, and waits for everybody to have a share.
-func (s *story) signal(ctx context.Context, c *stage.Child, sig syscall.Signal, does part) error {
+func (s *story) signal(ctx context.Context, c *demokit.Child, sig syscall.Signal, does part) error {
 	s.cast[c.Name] = does
 	if err := c.Signal(sig); err != nil {
 		return err
@@ -209,17 +209,17 @@ func (s *story) settle(ctx context.Context) error {
 }
 
 // hear takes in what only a child knows.
-func (s *story) hear(r stage.Report) error {
+func (s *story) hear(r demokit.Report) error {
 	if kind, partition, _ := strings.Cut(r.Line, " "); kind == "late" {
 		s.late++
-		s.Say(r.Child.Name, stage.Bad, "commit to partition %s is REFUSED: its token was superseded", partition)
+		s.Say(r.Child.Name, demokit.Bad, "commit to partition %s is REFUSED: its token was superseded", partition)
 	}
 	return nil
 }
 
 // look draws what the table shows, if that has changed.
 func (s *story) look(ctx context.Context) {
-	view, err := group.Members(ctx, s.db, stage.Table, groupName)
+	view, err := group.Members(ctx, s.db, demokit.Table, groupName)
 	if err != nil {
 		return // the next look tells
 	}
@@ -297,7 +297,7 @@ func (s *story) gap() string {
 	if s.longest < 2*glance {
 		return fmt.Sprintf("less than %v", 2*glance)
 	}
-	return stage.InLeases(s.longest, lease)
+	return demokit.InLeases(s.longest, lease)
 }
 
 func (s *story) summarize(ctx context.Context) error {
@@ -308,9 +308,9 @@ func (s *story) summarize(ctx context.Context) error {
 	if items != results || disorder > 0 {
 		return fmt.Errorf("%d items have %d results, and %d of them an older token than the one before: please report it", items, results, disorder)
 	}
-	s.Print(stage.Plain, "")
-	s.Print(stage.Bold, "Items   %d were appended, and %d processed: each exactly once", items, results)
-	s.Print(stage.Bold, "Tokens  only grow: no item was processed under an older one than that before it")
-	s.Print(stage.Bold, "Fence   commits of a paused process that came too late, and changed nothing: %d", s.late)
+	s.Print(demokit.Plain, "")
+	s.Print(demokit.Bold, "Items   %d were appended, and %d processed: each exactly once", items, results)
+	s.Print(demokit.Bold, "Tokens  only grow: no item was processed under an older one than that before it")
+	s.Print(demokit.Bold, "Fence   commits of a paused process that came too late, and changed nothing: %d", s.late)
 	return nil
 }

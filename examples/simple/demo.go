@@ -10,7 +10,7 @@ import (
 	"cloud.google.com/go/spanner"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
 const (
@@ -20,22 +20,22 @@ const (
 
 // demo is the story of three processes and a lock, told by a fourth that only watches.
 type demo struct {
-	*stage.Story
+	*demokit.Story
 	lock *spindle.Lock // which is not run: Leader does not need that
 
-	leader    *stage.Child // nil while there is none
-	vacant    time.Time    // since when there was no leader
-	since     time.Time    // when the leader was elected
+	leader    *demokit.Child // nil while there is none
+	vacant    time.Time      // since when there was no leader
+	since     time.Time      // when the leader was elected
 	token     spindle.Token
 	heartbeat time.Time // the leader's last, by Spanner's clock
 	beats     int       // in this term
 }
 
 func demonstrate(ctx context.Context) error {
-	d := &demo{Story: stage.NewStory()}
+	d := &demo{Story: demokit.NewStory()}
 	d.Hear, d.Look = d.hear, d.look
-	d.Print(stage.Bold, "Three processes compete for one lock. At most one of them leads at any time.")
-	d.Print(stage.Plain, "If a leader falls silent, it keeps the lock for one lease: %v here.\n", demoLease)
+	d.Print(demokit.Bold, "Three processes compete for one lock. At most one of them leads at any time.")
+	d.Print(demokit.Plain, "If a leader falls silent, it keeps the lock for one lease: %v here.\n", demoLease)
 	database, err := d.Open(ctx)
 	if err != nil {
 		return err
@@ -46,16 +46,16 @@ func demonstrate(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	d.lock = spindle.New(db, stage.Table, demoName)
+	d.lock = spindle.New(db, demokit.Table, demoName)
 
 	defer d.End()
 	for _, name := range []string{"A", "B", "C"} {
-		child, err := d.Start(ctx, name, "-db", database.Path, "-table", stage.Table,
+		child, err := d.Start(ctx, name, "-db", database.Path, "-table", demokit.Table,
 			"-name", demoName, "-lease", demoLease.String(), "-id", name)
 		if err != nil {
 			return err
 		}
-		d.Say(name, stage.Plain, "is a candidate: process %d", child.Pid())
+		d.Say(name, demokit.Plain, "is a candidate: process %d", child.Pid())
 	}
 	return d.play(ctx)
 }
@@ -86,12 +86,12 @@ func (d *demo) play(ctx context.Context) error {
 	}
 	handover := d.since.Sub(stopped)
 
-	d.Say("", stage.Plain, "the end; %s is stopped as well", d.leader.Name)
+	d.Say("", demokit.Plain, "the end; %s is stopped as well", d.leader.Name)
 
-	d.Print(stage.Plain, "")
-	d.Print(stage.Bold, "Crash   replaced in %s, %.2f leases after its last heartbeat", stage.InLeases(takeover, demoLease), silence.Seconds()/demoLease.Seconds())
-	d.Print(stage.Bold, "Stop    replaced in %s: a released lock is free at once", stage.InLeases(handover, demoLease))
-	d.Print(stage.Bold, "Tokens  %v < %v < %v: they only grow", first, second, d.token)
+	d.Print(demokit.Plain, "")
+	d.Print(demokit.Bold, "Crash   replaced in %s, %.2f leases after its last heartbeat", demokit.InLeases(takeover, demoLease), silence.Seconds()/demoLease.Seconds())
+	d.Print(demokit.Bold, "Stop    replaced in %s: a released lock is free at once", demokit.InLeases(handover, demoLease))
+	d.Print(demokit.Bold, "Tokens  %v < %v < %v: they only grow", first, second, d.token)
 	return nil
 }
 
@@ -102,9 +102,9 @@ func (d *demo) term(ctx context.Context, after string, beats int) error {
 	}
 	text := fmt.Sprintf("LEADS, token %v", d.token)
 	if after != "" {
-		text += fmt.Sprintf("; %s%s", stage.InLeases(d.since.Sub(d.vacant), demoLease), after)
+		text += fmt.Sprintf("; %s%s", demokit.InLeases(d.since.Sub(d.vacant), demoLease), after)
 	}
-	d.Say(d.leader.Name, stage.Good, "%s", text)
+	d.Say(d.leader.Name, demokit.Good, "%s", text)
 	if err := d.Until(ctx, func() bool { return d.beats >= beats }); err != nil {
 		return err
 	}
@@ -114,19 +114,19 @@ func (d *demo) term(ctx context.Context, after string, beats int) error {
 
 // signal ends the leader.
 func (d *demo) signal(s syscall.Signal, command string) (time.Time, error) {
-	d.Say("", stage.Bad, "%s %d", command, d.leader.Pid())
+	d.Say("", demokit.Bad, "%s %d", command, d.leader.Pid())
 	leader := d.leader
 	d.leader, d.vacant = nil, time.Now()
 	return d.vacant, leader.Signal(s)
 }
 
 // hear takes in what a candidate reports.
-func (d *demo) hear(r stage.Report) error {
+func (d *demo) hear(r demokit.Report) error {
 	switch {
 	case r.Ended && r.Err != nil:
-		d.Say(r.Child.Name, stage.Plain, "is dead; nobody leads until its lease has expired")
+		d.Say(r.Child.Name, demokit.Plain, "is dead; nobody leads until its lease has expired")
 	case r.Ended:
-		d.Say(r.Child.Name, stage.Plain, "has released the lock and exited")
+		d.Say(r.Child.Name, demokit.Plain, "has released the lock and exited")
 	case strings.HasPrefix(r.Line, spindle.Elected.String()):
 		d.leader, d.since = r.Child, time.Now()
 		d.heartbeat, d.beats = time.Time{}, 0

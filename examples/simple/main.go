@@ -27,7 +27,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/ddl"
-	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/demokit"
 	"github.com/spindle-lock/spindle/internal/subprocess"
 )
 
@@ -50,7 +50,7 @@ func main() {
 			fmt.Fprintln(os.Stderr, "simple: which database? Give it with -db, or no flags at all for the demonstration")
 			os.Exit(2)
 		}
-		stage.Play(demonstrate)
+		demokit.Play(demonstrate)
 		return
 	}
 	if err := compete(c, orders != nil); err != nil {
@@ -70,7 +70,7 @@ func compete(c candidate, inDemo bool) error {
 		return c.run(ctx, func(e spindle.Event) { fmt.Println(e.Kind, e.Token) })
 	}
 
-	s := &screen{Timeline: stage.NewTimeline()}
+	s := &screen{Timeline: demokit.NewTimeline()}
 	s.welcome(c)
 	c.log = slog.New(s)
 	err := c.run(ctx, s.event)

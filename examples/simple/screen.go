@@ -8,42 +8,42 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
 // screen shows one candidate's life on a timeline. It also handles the lock's log, for problems that are not
 // events.
 type screen struct {
-	*stage.Timeline
+	*demokit.Timeline
 	leads bool // or led until it was stopped
 }
 
 func (s *screen) welcome(c candidate) {
-	s.Print(stage.Bold, "A candidate for lock %q in table %s", c.name, c.table)
-	s.Print(stage.Plain, "Database: %s", c.database)
-	s.Print(stage.Plain, "Lease:    %v, after which a leader that was killed loses the lock", c.lease)
-	s.Print(stage.Plain, "Start this in more terminals for more candidates. Ctrl+C stops it.\n")
-	s.Say("", stage.Plain, "connecting")
+	s.Print(demokit.Bold, "A candidate for lock %q in table %s", c.name, c.table)
+	s.Print(demokit.Plain, "Database: %s", c.database)
+	s.Print(demokit.Plain, "Lease:    %v, after which a leader that was killed loses the lock", c.lease)
+	s.Print(demokit.Plain, "Start this in more terminals for more candidates. Ctrl+C stops it.\n")
+	s.Say("", demokit.Plain, "connecting")
 }
 
 func (s *screen) event(e spindle.Event) {
 	switch e.Kind {
 	case spindle.Elected:
 		s.leads = true
-		s.Say("", stage.Good, "ELECTED      token %v", e.Token)
+		s.Say("", demokit.Good, "ELECTED      token %v", e.Token)
 	case spindle.LeaderSeen:
-		s.Say("", stage.Plain, "leader seen  %s, token %v, lease %v", e.Leader.ID, e.Token, e.Leader.Lease)
+		s.Say("", demokit.Plain, "leader seen  %s, token %v, lease %v", e.Leader.ID, e.Token, e.Leader.Lease)
 	case spindle.Jeopardy:
-		s.Say("", stage.Bad, "jeopardy     leads for %v more unless a heartbeat gets through; the last one failed: %v",
+		s.Say("", demokit.Bad, "jeopardy     leads for %v more unless a heartbeat gets through; the last one failed: %v",
 			time.Until(e.Deadline).Round(10*time.Millisecond), e.Err)
 	case spindle.Safe:
-		s.Say("", stage.Good, "safe         heartbeats get through again")
+		s.Say("", demokit.Good, "safe         heartbeats get through again")
 	case spindle.Lost:
 		if errors.Is(e.Err, spindle.ErrSuperseded) || errors.Is(e.Err, spindle.ErrExpired) {
 			s.leads = false
-			s.Say("", stage.Bad, "LOST         %v; competing again", e.Err)
+			s.Say("", demokit.Bad, "LOST         %v; competing again", e.Err)
 		} else {
-			s.Say("", stage.Plain, "stopping     no longer the leader")
+			s.Say("", demokit.Plain, "stopping     no longer the leader")
 		}
 	}
 }
@@ -51,9 +51,9 @@ func (s *screen) event(e spindle.Event) {
 // goodbye is for a Run that ended without an error.
 func (s *screen) goodbye() {
 	if s.leads {
-		s.Say("", stage.Good, "released     the next candidate can have the lock at once")
+		s.Say("", demokit.Good, "released     the next candidate can have the lock at once")
 	} else {
-		s.Say("", stage.Plain, "stopped      this was not the leader")
+		s.Say("", demokit.Plain, "stopped      this was not the leader")
 	}
 }
 
@@ -67,7 +67,7 @@ func (s *screen) Handle(_ context.Context, r slog.Record) error {
 	}
 	text := r.Message
 	r.Attrs(func(a slog.Attr) bool { text += ": " + a.Value.String(); return true })
-	s.Say("", stage.Bad, "problem      %s", text)
+	s.Say("", demokit.Bad, "problem      %s", text)
 	return nil
 }
 

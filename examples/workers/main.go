@@ -9,6 +9,6 @@
 // The code to copy is in site.go.
 package main
 
-import "github.com/spindle-lock/spindle/internal/stage"
+import "github.com/spindle-lock/spindle/internal/demokit"
 
-func main() { stage.Play(tell) }
+func main() { demokit.Play(tell) }

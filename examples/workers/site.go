@@ -10,7 +10,7 @@ import (
 	"cloud.google.com/go/spanner"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
 const (
@@ -36,7 +36,7 @@ type site struct {
 // newSite competes for the lock, and lets the workers wait for it. observe is told the lock's events.
 func newSite(db *spanner.Client, name string, observe func(spindle.Event), fail func(error)) (*site, error) {
 	s := &site{name: name, db: db, fail: fail}
-	s.lock = spindle.New(db, stage.Table, "queue",
+	s.lock = spindle.New(db, demokit.Table, "queue",
 		spindle.WithID(name),
 		spindle.WithLease(lease),
 		spindle.WithObserver(observe),

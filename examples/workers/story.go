@@ -11,7 +11,7 @@ import (
 	"cloud.google.com/go/spanner"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
 const (
@@ -26,17 +26,17 @@ const (
 
 // story stops the first site when half of the queue is done.
 type story struct {
-	*stage.Timeline
+	*demokit.Timeline
 	db       *spanner.Client
 	failures chan error
 	before   map[string]share
 }
 
 func tell(ctx context.Context) error {
-	s := &story{Timeline: stage.NewTimeline(), failures: make(chan error, 2*workers)}
-	s.Print(stage.Bold, "Two sites, east and west, share a queue of %d jobs. Each has %d workers, which", jobs, workers)
-	s.Print(stage.Bold, "work while their site holds the lock. Each # is one job done.\n")
-	database, err := stage.Open(ctx, jobsTable)
+	s := &story{Timeline: demokit.NewTimeline(), failures: make(chan error, 2*workers)}
+	s.Print(demokit.Bold, "Two sites, east and west, share a queue of %d jobs. Each has %d workers, which", jobs, workers)
+	s.Print(demokit.Bold, "work while their site holds the lock. Each # is one job done.\n")
+	database, err := demokit.Open(ctx, jobsTable)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func tell(ctx context.Context) error {
 		return err
 	}
 
-	s.Print(stage.Bold, "%*s"+columns, stage.Margin, "", "east", "west")
+	s.Print(demokit.Bold, "%*s"+columns, demokit.Margin, "", "east", "west")
 	elected := make(chan struct{})
 	east, err := s.open(database.Path, "east", sync.OnceFunc(func() { close(elected) }))
 	if err != nil {
@@ -93,14 +93,14 @@ func (s *story) play(ctx context.Context, east, west *site) error {
 	if err := s.watch(ctx, jobs/2); err != nil {
 		return err
 	}
-	s.Say("", stage.Bad, "stop east: first its workers, then the lock")
+	s.Say("", demokit.Bad, "stop east: first its workers, then the lock")
 	if err := east.stop(); err != nil {
 		return err
 	}
 	if err := s.watch(ctx, jobs); err != nil {
 		return err
 	}
-	s.Say("", stage.Plain, "the queue is empty")
+	s.Say("", demokit.Plain, "the queue is empty")
 	if err := west.stop(); err != nil {
 		return err
 	}
@@ -141,14 +141,14 @@ func (s *story) show(ctx context.Context) (int64, error) {
 		}
 		return "-"
 	}
-	s.Say("", stage.Plain, columns, bar("east"), bar("west"))
+	s.Say("", demokit.Plain, columns, bar("east"), bar("west"))
 	s.before = now
 	return now["east"].jobs + now["west"].jobs, nil
 }
 
 // observer shows when a site gets and loses the lock.
 func (s *story) observer(site string, elected func()) func(spindle.Event) {
-	say := func(style stage.Style, text string) {
+	say := func(style demokit.Style, text string) {
 		if site == "east" {
 			s.Say("", style, "%s", text)
 		} else {
@@ -158,13 +158,13 @@ func (s *story) observer(site string, elected func()) func(spindle.Event) {
 	return func(e spindle.Event) {
 		switch e.Kind {
 		case spindle.Elected:
-			say(stage.Good, "HOLDS the lock")
+			say(demokit.Good, "HOLDS the lock")
 			elected()
 		case spindle.Lost:
 			if errors.Is(e.Err, spindle.ErrExpired) || errors.Is(e.Err, spindle.ErrSuperseded) {
-				say(stage.Bad, "LOST the lock")
+				say(demokit.Bad, "LOST the lock")
 			} else {
-				say(stage.Plain, "gives it up")
+				say(demokit.Plain, "gives it up")
 			}
 		}
 	}
@@ -176,8 +176,8 @@ func (s *story) summarize(ctx context.Context) error {
 		return err
 	}
 	east, west := now["east"], now["west"]
-	s.Print(stage.Bold, "\nEast has done %d jobs and west %d, each job once.", east.jobs, west.jobs)
-	s.Print(stage.Bold, "West finished its first %.2fs after east had finished its last.", west.first.Sub(east.last).Seconds())
+	s.Print(demokit.Bold, "\nEast has done %d jobs and west %d, each job once.", east.jobs, west.jobs)
+	s.Print(demokit.Bold, "West finished its first %.2fs after east had finished its last.", west.first.Sub(east.last).Seconds())
 	if !west.first.After(east.last) {
 		return errors.New("both sites worked at the same time: please report it")
 	}

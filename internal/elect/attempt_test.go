@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -20,7 +20,7 @@ func TestAnAttemptThatHangsLeavesTimeForTheNext(t *testing.T) {
 	for of, most := range map[time.Duration]time.Duration{9 * time.Second: 4500 * time.Millisecond, 24 * time.Hour: 10 * time.Second} {
 		t.Run(of.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &memtable.Store{}
+				store := &memstore.Store{}
 				var mu sync.Mutex
 				longest := map[string]time.Duration{}
 				c := candidate("c", table.Via(func(ctx context.Context, step string, send func(context.Context, table.Store) error) error {

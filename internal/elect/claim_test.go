@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -37,7 +37,7 @@ func candidate(id string, store table.Store, names ...string) *Candidate {
 
 func TestAClaimOfOneLockForgetsNothingOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		step := candidate("a", store, "one").Try(t.Context(), All, lease/3)
 		require.NotNil(t, step.Term)
 		defer step.Term.End(nil)
@@ -63,7 +63,7 @@ func TestAClaimOfOneLockForgetsNothingOfAnother(t *testing.T) {
 // for ten leases begins a new row: else each outage of a long life would cost it time.
 func TestATermThatWasKeptForLongBeginsANewRow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		link := &memtable.Link{Store: &memtable.Store{}}
+		link := &memstore.Link{Store: &memstore.Store{}}
 		c := candidate("a", link, "one")
 		yields := func(beats int) time.Duration {
 			time.Sleep(3 * lease)

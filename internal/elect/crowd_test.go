@@ -14,7 +14,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -24,7 +24,7 @@ import (
 // crowd is candidates for one lock, all with the same lease.
 type crowd struct {
 	*fleet.Fleet
-	spanner  *memtable.Locking
+	spanner  *memstore.Locking
 	lease    time.Duration
 	machines []*fleet.Machine
 	elected  chan *fleet.Machine
@@ -39,7 +39,7 @@ func crowdOn(b *fleet.Fleet, n int, lease time.Duration) *crowd {
 
 // crowdOf has a lock for each candidate, by its number.
 func crowdOf(b *fleet.Fleet, n int, lease time.Duration, name func(int) string) *crowd {
-	c := &crowd{Fleet: b, spanner: memtable.NewLocking(b.Store), lease: lease, elected: make(chan *fleet.Machine, n+2), beats: map[time.Time]time.Time{}}
+	c := &crowd{Fleet: b, spanner: memstore.NewLocking(b.Store), lease: lease, elected: make(chan *fleet.Machine, n+2), beats: map[time.Time]time.Time{}}
 	b.Store.OnCommit = func(step string, at time.Time, _, after map[string]table.Row) {
 		if step == "confirm" || step == "heartbeat" {
 			c.mu.Lock()
@@ -176,7 +176,7 @@ func (d *dying) Transact(ctx context.Context, step string, fn func(context.Conte
 		_, err := fn(ctx, r)
 		if err == nil {
 			d.died.Store(true)
-			err = memtable.ErrDied
+			err = memstore.ErrDied
 		}
 		return nil, err
 	})

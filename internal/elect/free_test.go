@@ -13,21 +13,21 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // quick is a candidate that uses free rows, on a link of its own.
-func quick(id string, store table.Store) (*Candidate, *memtable.Link) {
-	link := &memtable.Link{Store: store}
+func quick(id string, store table.Store) (*Candidate, *memstore.Link) {
+	link := &memstore.Link{Store: store}
 	c := candidate(id, link, "lock")
 	c.FreeRows = true
 	return c, link
 }
 
 // given is a table with a lock that was released with a free row.
-func given(t *testing.T) *memtable.Store {
-	store := &memtable.Store{}
+func given(t *testing.T) *memstore.Store {
+	store := &memstore.Store{}
 	c, _ := quick("first", store)
 	step := c.Try(t.Context(), All, lease/3)
 	require.NotNil(t, step.Term)
@@ -36,7 +36,7 @@ func given(t *testing.T) *memtable.Store {
 }
 
 // isFree says that the lock can be claimed by its free row, and that nothing else is left of it.
-func isFree(t *testing.T, store *memtable.Store) {
+func isFree(t *testing.T, store *memstore.Store) {
 	t.Helper()
 	row := store.Rows()["lock"]
 	assert.Zero(t, row.Heartbeat)
@@ -78,12 +78,12 @@ func TestAWaiterTakesAReleasedLockInTwoRequests(t *testing.T) {
 }
 
 func TestALostMessageOfAClaimCostsNoLease(t *testing.T) {
-	for name, fault := range map[string]func(*memtable.Link){
-		"request lost": func(l *memtable.Link) { l.Lose(memtable.Once("claim"), nil) },
-		"reply lost":   func(l *memtable.Link) { l.Lose(nil, memtable.Once("claim")) },
-		"sent again":   func(l *memtable.Link) { l.Again(memtable.Once("claim")) },
-		"unavailable": func(l *memtable.Link) {
-			once := memtable.Once("claim")
+	for name, fault := range map[string]func(*memstore.Link){
+		"request lost": func(l *memstore.Link) { l.Lose(memstore.Once("claim"), nil) },
+		"reply lost":   func(l *memstore.Link) { l.Lose(nil, memstore.Once("claim")) },
+		"sent again":   func(l *memstore.Link) { l.Again(memstore.Once("claim")) },
+		"unavailable": func(l *memstore.Link) {
+			once := memstore.Once("claim")
 			l.Refuse(func(step string) error {
 				if once(step) {
 					return status.Error(codes.Unavailable, "try again")
@@ -91,16 +91,16 @@ func TestALostMessageOfAClaimCostsNoLease(t *testing.T) {
 				return nil
 			})
 		},
-		"reply lost, and the first read": func(l *memtable.Link) { l.Lose(memtable.Once("outcome"), memtable.Once("claim")) },
-		"answered late": func(l *memtable.Link) {
-			once := memtable.Once("claim")
+		"reply lost, and the first read": func(l *memstore.Link) { l.Lose(memstore.Once("outcome"), memstore.Once("claim")) },
+		"answered late": func(l *memstore.Link) {
+			once := memstore.Once("claim")
 			l.After(func(step string) {
 				if once(step) {
 					time.Sleep(lease / 5)
 				}
 			})
 		},
-		"reply lost, and a heartbeat": func(l *memtable.Link) { l.Lose(memtable.Once("heartbeat"), memtable.Once("claim")) },
+		"reply lost, and a heartbeat": func(l *memstore.Link) { l.Lose(memstore.Once("heartbeat"), memstore.Once("claim")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestAClaimThatIsAcknowledgedTooLateIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := given(t)
 		c, link := quick("a", store)
-		once := memtable.Once("claim")
+		once := memstore.Once("claim")
 		link.After(func(step string) {
 			if once(step) {
 				time.Sleep(Limit(lease))
@@ -210,16 +210,16 @@ func TestAClaimThatIsAcknowledgedTooLateIsGivenBack(t *testing.T) {
 
 // Whenever the caller stops waiting, nothing of its claim is left, and nothing comes of what is under way.
 func TestAClaimThatIsGivenUpLeavesTheLockFree(t *testing.T) {
-	for name, fault := range map[string]func(*memtable.Link){
-		"requests lost": func(l *memtable.Link) { l.Lose(func(step string) bool { return step == "claim" }, nil) },
-		"replies lost, and all reads": func(l *memtable.Link) {
-			l.Lose(memtable.Once("outcome"), func(step string) bool { return step == "claim" })
+	for name, fault := range map[string]func(*memstore.Link){
+		"requests lost": func(l *memstore.Link) { l.Lose(func(step string) bool { return step == "claim" }, nil) },
+		"replies lost, and all reads": func(l *memstore.Link) {
+			l.Lose(memstore.Once("outcome"), func(step string) bool { return step == "claim" })
 		},
-		"requests lost, and a retract": func(l *memtable.Link) {
-			l.Lose(func(step string) bool { return step == "claim" }, memtable.Once("retract"))
+		"requests lost, and a retract": func(l *memstore.Link) {
+			l.Lose(func(step string) bool { return step == "claim" }, memstore.Once("retract"))
 		},
-		"requests lost, and a retract's": func(l *memtable.Link) {
-			retract := memtable.Once("retract")
+		"requests lost, and a retract's": func(l *memstore.Link) {
+			retract := memstore.Once("retract")
 			l.Lose(func(step string) bool { return step == "claim" || retract(step) }, nil)
 		},
 	} {
@@ -263,7 +263,7 @@ func (r recording) Commit(ctx context.Context, step string, writes []table.Write
 func TestALockIsClaimedWhoseTokenSpannerRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, link := quick("a", given(t))
-		once := memtable.Once("claim")
+		once := memstore.Once("claim")
 		link.Refuse(func(step string) error {
 			if once(step) {
 				return status.Error(codes.FailedPrecondition, "Cannot write timestamps in the future")

@@ -12,13 +12,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 func TestCandidatesComeAtDifferentTimesToALeaseThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		holder := candidate("holder", store, "m").Try(t.Context(), All, lease/3)
 		require.NotNil(t, holder.Term)
 		defer holder.Term.End(nil)
@@ -73,8 +73,8 @@ func TestThoseWhoLoseClaimsSpreadMoreUntilSomebodyHoldsTheLock(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var widest time.Duration
 				for range 50 {
-					store := &memtable.Store{}
-					late := &memtable.Link{Store: store}
+					store := &memstore.Store{}
+					late := &memstore.Link{Store: store}
 					late.Refuse(func(step string) error {
 						if step == "claim" {
 							return table.ErrAborted
@@ -112,7 +112,7 @@ func TestALockWhoseLeaseRowCanNotBeReadStaysTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &memtable.Store{}
+				store := &memstore.Store{}
 				holder := candidate("holder", store, "m").Try(t.Context(), All, lease/3)
 				require.NotNil(t, holder.Term)
 				defer holder.Term.End(nil)
@@ -139,7 +139,7 @@ func TestALockWhoseLeaseRowCanNotBeReadStaysTaken(t *testing.T) {
 
 func TestAnAbortedClaimIsAnotherThatWasFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		aborting := &memtable.Link{Store: &memtable.Store{}}
+		aborting := &memstore.Link{Store: &memstore.Store{}}
 		aborting.Refuse(func(step string) error {
 			if step == "claim" {
 				return table.ErrAborted
@@ -189,7 +189,7 @@ func TestWhatIsAboutATransactionOrTheNetworkMayGoAwayByWaiting(t *testing.T) {
 }
 
 func TestALongLeaseDoesNotMakeACandidateSlow(t *testing.T) {
-	c := candidate("c", &memtable.Store{}, "one")
+	c := candidate("c", &memstore.Store{}, "one")
 	c.LeaseRecord.Lease = 24 * time.Hour
 	for range 1000 {
 		assert.LessOrEqual(t, c.spread(nil), time.Second)
@@ -198,7 +198,7 @@ func TestALongLeaseDoesNotMakeACandidateSlow(t *testing.T) {
 
 func TestARestAfterAnErrorThatIsKnownAtOnceIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := candidate("c", refusing{&memtable.Store{}, "confirm"}, "one")
+		c := candidate("c", refusing{&memstore.Store{}, "confirm"}, "one")
 		c.LeaseRecord.Lease = 24 * time.Hour
 		require.Error(t, c.Try(t.Context(), All, time.Hour).Err)
 		seen, err := c.Look(t.Context())

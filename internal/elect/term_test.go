@@ -12,13 +12,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 func TestATermThatHasEndedHasNothingLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		term := candidate("a", store, "m").Try(t.Context(), All, lease/3).Term
 		require.NotNil(t, term)
 		assert.Equal(t, lease-lease/100, term.Left())
@@ -39,7 +39,7 @@ func TestATermThatHasEndedHasNothingLeft(t *testing.T) {
 
 func TestATermEndsWhileAHeartbeatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		link := &memtable.Link{Store: &memtable.Store{}}
+		link := &memstore.Link{Store: &memstore.Store{}}
 		term := candidate("a", link, "m").Try(t.Context(), All, lease/3).Term
 		require.NotNil(t, term)
 		start := time.Now()
@@ -54,11 +54,11 @@ func TestATermEndsWhileAHeartbeatHangs(t *testing.T) {
 
 func TestAReleaseThatIsNotAnsweredIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
-		link := &memtable.Link{Store: store}
+		store := &memstore.Store{}
+		link := &memstore.Link{Store: store}
 		term := candidate("a", link, "m").Try(t.Context(), All, lease/3).Term
 		require.NotNil(t, term)
-		link.Lose(nil, memtable.Once("release"))
+		link.Lose(nil, memstore.Once("release"))
 		assert.NoError(t, term.Release(t.Context(), nil), "the first attempt did it")
 
 		term = candidate("a", link, "m").Try(t.Context(), All, lease/3).Term
@@ -70,7 +70,7 @@ func TestAReleaseThatIsNotAnsweredIsTriedAgain(t *testing.T) {
 
 func TestAReleaseAsksNothingOfATableThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		link := &memtable.Link{Store: &memtable.Store{}}
+		link := &memstore.Link{Store: &memstore.Store{}}
 		term := candidate("a", link, "m").Try(t.Context(), All, lease/3).Term
 		require.NotNil(t, term)
 		gone := status.Error(codes.NotFound, "Database not found: projects/p/instances/i/databases/d")

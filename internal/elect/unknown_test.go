@@ -13,14 +13,14 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 func TestClaimOfUnknownOutcome(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Machine("a")
-		a.Link.Lose(nil, memtable.Once("claim"))
+		a.Link.Lose(nil, memstore.Once("claim"))
 		b.Run(a)
 		b.Until(time.Minute, func() bool { return len(b.Store.Rows()) == 1 })
 		require.False(t, a.Has())
@@ -55,9 +55,9 @@ func TestClaimsThatAreNeverAnsweredKeepTheLockFromNobody(t *testing.T) {
 }
 
 func TestConfirmOfUnknownOutcomeIsToldByAHeartbeat(t *testing.T) {
-	for name, fault := range map[string]func(*memtable.Link){
-		"reply lost":   func(l *memtable.Link) { l.Lose(nil, memtable.Once("confirm")) },
-		"request lost": func(l *memtable.Link) { l.Lose(memtable.Once("confirm"), nil) },
+	for name, fault := range map[string]func(*memstore.Link){
+		"reply lost":   func(l *memstore.Link) { l.Lose(nil, memstore.Once("confirm")) },
+		"request lost": func(l *memstore.Link) { l.Lose(memstore.Once("confirm"), nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
@@ -77,7 +77,7 @@ func TestConfirmOfUnknownOutcomeIsToldByAHeartbeat(t *testing.T) {
 func TestReleaseOfUnknownOutcome(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a")
-		a.Link.Lose(nil, memtable.Once("release"))
+		a.Link.Lose(nil, memstore.Once("release"))
 		a.Stop()
 		assert.NoError(t, <-a.Done)
 		assert.Len(t, b.Store.Rows(), 1)
@@ -125,7 +125,7 @@ func TestACandidateThatCannotConfirmLeavesTheLockToOthers(t *testing.T) {
 func TestAConfirmationThatIsRunTwiceIsNotSupersededByItself(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Machine("a", spindle.WithLockDelay(time.Minute))
-		a.Link.Again(memtable.Once("confirm"))
+		a.Link.Again(memstore.Once("confirm"))
 		b.Run(a)
 		b.Until(fleet.Lease/10, a.Has)
 		assert.Equal(t, 1, a.Link.Counts()["claim"])

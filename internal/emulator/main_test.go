@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/spindle-lock/spindle/internal/trial"
+	"github.com/spindle-lock/spindle/internal/testcheck"
 )
 
 // childVariable makes this test binary a child process of its own tests.
@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(childVariable); role != "" {
 		child(role)
 	}
-	trial.Main(m)
+	testcheck.Main(m)
 }
 
 // child starts an emulator, prints its address, and when its input ends, ends

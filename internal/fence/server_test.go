@@ -22,10 +22,10 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/spindle-lock/spindle/internal/trial"
+	"github.com/spindle-lock/spindle/internal/testcheck"
 )
 
-func TestMain(m *testing.M) { trial.Main(m) }
+func TestMain(m *testing.M) { testcheck.Main(m) }
 
 // server is as much of Spanner as a fenced write needs: the keys of rows, whatever their table, that commits update, and
 // that reads find. Nothing is ever inserted or deleted but by the test.

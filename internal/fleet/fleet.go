@@ -16,7 +16,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -33,18 +33,18 @@ func Key(t spindle.Token) string { return table.LeaseKey(Name, table.Token(t)) }
 // Fleet is a table in memory and the machines on it.
 type Fleet struct {
 	T     *testing.T
-	Store *memtable.Store
+	Store *memstore.Store
 }
 
 // InVirtualTime runs f with an empty table.
 func InVirtualTime(t *testing.T, f func(*Fleet)) {
-	synctest.Test(t, func(t *testing.T) { f(&Fleet{T: t, Store: &memtable.Store{}}) })
+	synctest.Test(t, func(t *testing.T) { f(&Fleet{T: t, Store: &memstore.Store{}}) })
 }
 
 // Machine has one candidate.
 type Machine struct {
 	*spindle.Lock
-	Link  *memtable.Link
+	Link  *memstore.Link
 	Clock *Clock
 	Stop  context.CancelFunc
 	Done  chan error
@@ -58,7 +58,7 @@ func (f *Fleet) Machine(id string, opts ...spindle.Option) *Machine {
 
 // Named is Machine for another lock.
 func (f *Fleet) Named(name, id string, opts ...spindle.Option) *Machine {
-	m := &Machine{Link: &memtable.Link{Store: f.Store}, Clock: &Clock{}, Done: make(chan error, 1), Seen: &Events{}}
+	m := &Machine{Link: &memstore.Link{Store: f.Store}, Clock: &Clock{}, Done: make(chan error, 1), Seen: &Events{}}
 	seam := func(c *options.Config) { c.Store, c.Clock = m.Link, m.Clock }
 	m.Lock = spindle.New(nil, "locktable", name, append([]spindle.Option{seam, spindle.WithID(id),
 		spindle.WithLogger(slog.New(slog.DiscardHandler)), spindle.WithObserver(m.Seen.add)}, opts...)...)
@@ -190,7 +190,7 @@ func (l *Log) String() string {
 	return l.text.String()
 }
 
-// Refusing answers that step with err, for memtable.Link.
+// Refusing answers that step with err, for memstore.Link.
 func Refusing(step string, err error) func(string) error {
 	return func(s string) error {
 		if s == step {

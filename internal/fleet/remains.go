@@ -18,7 +18,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 )
 
 // Context is a caller's ctx that knows who waits for its end: each context that is derived from it, and each
@@ -161,15 +161,15 @@ func stacks(all bool) []byte {
 // Trouble is something that is wrong with a process's steps for a while.
 type Trouble struct {
 	Name  string
-	Begin func(*memtable.Link)
+	Begin func(*memstore.Link)
 }
 
 // Troubles are every sickness of each of the steps. Late is how late a slow step is.
 func Troubles(late time.Duration, steps ...string) []Trouble {
 	var all []Trouble
 	for _, step := range steps {
-		for _, how := range memtable.Sicknesses {
-			all = append(all, Trouble{fmt.Sprint(step, " ", how), func(l *memtable.Link) { l.Sicken(step, how, late) }})
+		for _, how := range memstore.Sicknesses {
+			all = append(all, Trouble{fmt.Sprint(step, " ", how), func(l *memstore.Link) { l.Sicken(step, how, late) }})
 		}
 	}
 	return all

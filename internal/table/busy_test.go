@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/spindletest"
 )
@@ -66,7 +66,7 @@ func each(t *testing.T, store table.Store) {
 func TestAQueryLeavesOutWhatIsSkipped(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		asked := &wire{}
-		tab, model := connect(t, db, spanner.ClientConfig{}, asked), &memtable.Store{}
+		tab, model := connect(t, db, spanner.ClientConfig{}, asked), &memstore.Store{}
 		each(t, tab.Store)
 		each(t, model)
 		want, _, err := model.Read(t.Context(), "list", table.Present, table.Keys{All: true, Busy: true})
@@ -143,7 +143,7 @@ func TestListsAndPruneHaveLowPriority(t *testing.T) {
 
 // A list of what is held has the locks that are named, with what they are, though they were released, and no other that was.
 func TestAListHasTheLocksThatAreNamed(t *testing.T) {
-	tab := table.Table{Store: &memtable.Store{}}
+	tab := table.Table{Store: &memstore.Store{}}
 	hold(t, tab, "held", time.Hour)
 	for _, name := range []string{"released", "other", "job"} {
 		require.NoError(t, tab.Release(t.Context(), hold(t, tab, name, time.Hour), name))
@@ -165,7 +165,7 @@ func TestAListHasTheLocksThatAreNamed(t *testing.T) {
 
 // What a lock is for is in its lease row, and in those of earlier versions as far as they tell. An older reader passes over it.
 func TestALockSaysWhatItIsFor(t *testing.T) {
-	tab := table.Table{Store: &memtable.Store{}}
+	tab := table.Table{Store: &memstore.Store{}}
 	for _, is := range []struct {
 		name string
 		p    table.LeaseRecord

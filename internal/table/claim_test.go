@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // between changes the table after a transaction has read it.
 type between struct {
-	*memtable.Store
+	*memstore.Store
 	change func()
 	runs   int
 }
@@ -31,7 +31,7 @@ func (b *between) Transact(ctx context.Context, step string, fn func(context.Con
 
 func TestAClaimThatIsAbortedHasBeenOvertaken(t *testing.T) {
 	ctx := t.Context()
-	store := &memtable.Store{}
+	store := &memstore.Store{}
 	overtaken := &between{Store: store}
 	mine := table.Table{Store: overtaken}
 	seen, err := mine.LookAtLeases(ctx, time.Now(), "m")
@@ -48,8 +48,8 @@ func TestAClaimThatIsAbortedHasBeenOvertaken(t *testing.T) {
 }
 
 // held returns a table in which m is held, with what its lease row says replaced.
-func held(t *testing.T, says string) (table.Table, *memtable.Store, table.Token) {
-	store := &memtable.Store{}
+func held(t *testing.T, says string) (table.Table, *memstore.Store, table.Token) {
+	store := &memstore.Store{}
 	tab := table.Table{Store: store}
 	seen, err := tab.LookAtLeases(t.Context(), time.Now(), "m")
 	require.NoError(t, err)
@@ -89,7 +89,7 @@ func TestHoldersAreThoseThatAreMeant(t *testing.T) {
 }
 
 func TestOnlyAnOwnBareClaimIsDisowned(t *testing.T) {
-	ctx, store := t.Context(), &memtable.Store{}
+	ctx, store := t.Context(), &memstore.Store{}
 	tab := table.Table{Store: store}
 	claim := func(id string) table.Observation {
 		seen, err := tab.LookAtLeases(ctx, time.Now(), "mylock")

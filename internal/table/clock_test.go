@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // counting counts reads.
 type counting struct {
-	*memtable.Store
+	*memstore.Store
 	reads int
 }
 
@@ -43,7 +43,7 @@ func TestWhatIsFoundDoesNotDependOnTheLocalClock(t *testing.T) {
 	for _, off := range []time.Duration{-25 * time.Hour, -13 * time.Hour, -11 * time.Hour, 0, 11 * time.Hour, 25 * time.Hour} {
 		t.Run(off.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &counting{Store: &memtable.Store{Ahead: func() time.Duration { return -off }}}
+				store := &counting{Store: &memstore.Store{Ahead: func() time.Duration { return -off }}}
 				reads := 1
 				if off < -12*time.Hour {
 					reads = 2

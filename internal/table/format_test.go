@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -42,7 +42,7 @@ func TestALeaseRowOfANewerVersionSaysSo(t *testing.T) {
 }
 
 func TestARecordOfANewerVersionSaysSo(t *testing.T) {
-	store := &memtable.Store{}
+	store := &memstore.Store{}
 	tab := table.Table{Store: store}
 	require.NoError(t, store.Commit(t.Context(), "newer", []table.Write{{Kind: table.Put, Name: "m!done", Set: []table.Cell{{Column: table.ColWriter, Value: `{"v":2,"done":["1","2"]}`}}}}))
 	_, _, err := tab.Done(t.Context(), table.Strong, "m")

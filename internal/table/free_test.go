@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -18,12 +18,12 @@ const freeLease = 10 * time.Second
 // ground is a table with locks that were released with free rows.
 type ground struct {
 	testing.TB
-	store *memtable.Store
+	store *memstore.Store
 	table.Table
 }
 
 func released(t testing.TB, names ...string) ground {
-	store := &memtable.Store{}
+	store := &memstore.Store{}
 	g := ground{t, store, table.Table{Store: store}}
 	for _, name := range names {
 		seen, err := g.LookAtLeases(t.Context(), time.Now(), name)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -16,7 +16,7 @@ import (
 // members: they may act on it still, and their fences hold.
 func TestAMemberFreesNothingOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		tab, name := table.Table{Store: store}, table.PartitionName("orders", "p")
 		own, other := join(t, tab, 0, "own", time.Minute), join(t, tab, 1, "other", time.Minute)
 		orphan := func(m table.LeaseRef) string {
@@ -55,7 +55,7 @@ func TestAClaimLongAfterItsLookGivesNothing(t *testing.T) {
 	} {
 		for after, free := range map[time.Duration]bool{55 * time.Minute: true, 2 * time.Hour: false} {
 			synctest.Test(t, func(t *testing.T) {
-				tab := table.Table{Store: &memtable.Store{}}
+				tab := table.Table{Store: &memstore.Store{}}
 				own, other := join(t, tab, 0, "own", 24*time.Hour), join(t, tab, 1, "other", 24*time.Hour)
 				look := func() table.Observation {
 					seen, err := tab.LookAtLeases(t.Context(), time.Now(), name)
@@ -81,7 +81,7 @@ func TestAClaimLongAfterItsLookGivesNothing(t *testing.T) {
 // A member whose heartbeat landed after the look is not evicted, and the others that are dead are.
 func TestAMemberThatWasHeardFromIsNotEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tab := table.Table{Store: &memtable.Store{}}
+		tab := table.Table{Store: &memstore.Store{}}
 		dead, alive := join(t, tab, 0, "dead", time.Second), join(t, tab, 1, "alive", time.Second)
 		time.Sleep(2 * time.Second)
 		s, err := tab.LookAtGroup(t.Context(), "orders", table.GroupQuery{Members: true})

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -62,7 +62,7 @@ func drop(t *testing.T, tab table.Table, names ...string) {
 // A partition is held, leaving, expired or free as its member is, whichever rows of the group are asked for.
 func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tab := table.Table{Store: &memtable.Store{}}
+		tab := table.Table{Store: &memstore.Store{}}
 		const lease = 10 * time.Second
 		dead := join(t, tab, 3, "dead", lease)
 		take(t, tab, dead, lease, "of-expired")
@@ -137,7 +137,7 @@ func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 // The row of a slot says for ever that a term is over, and what was seen of a partition counts for a lease.
 func TestRowsOfGroupsAreNotPruned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		tab := table.Table{Store: store}
 		m := join(t, tab, 0, "m", time.Second)
 		token := take(t, tab, m, time.Second, "a", "b")
@@ -153,7 +153,7 @@ func TestRowsOfGroupsAreNotPruned(t *testing.T) {
 // A holder that was asked to yield has a lease row without a heartbeat. It is no released lock's.
 func TestALockWhoseHolderWasAskedIsListedAsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tab := table.Table{Store: &memtable.Store{}}
+		tab := table.Table{Store: &memstore.Store{}}
 		token := hold(t, tab, "a", time.Second)
 		require.NoError(t, tab.Ask(t.Context(), table.ByPreference, "a", token))
 		for _, all := range []bool{true, false} {

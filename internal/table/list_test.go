@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -31,7 +31,7 @@ func hold(t *testing.T, tab table.Table, name string, lease time.Duration) table
 
 func TestEveryLockIsListedOnceWithItsState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tab := table.Table{Store: &memtable.Store{}}
+		tab := table.Table{Store: &memstore.Store{}}
 		hold(t, tab, "b", time.Second)
 		released := hold(t, tab, "c", time.Second)
 		require.NoError(t, tab.Release(t.Context(), released, "c"))

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -39,7 +39,7 @@ func prune(t *testing.T, tab table.Table, ages table.Ages) (names []string) {
 // Age counts from the release, however long the term was, and only rows of released locks go.
 func TestOnlyLocksThatWereReleasedLongAgoArePruned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		tab := table.Table{Store: store}
 		release(t, tab, "old")
 		require.NoError(t, store.Commit(t.Context(), "by hand", []table.Write{{Kind: table.Put, Name: "nightly!done", Set: []table.Cell{{Column: table.ColToken, Value: table.Now}}}}))
@@ -70,7 +70,7 @@ func TestOnlyLocksThatWereReleasedLongAgoArePruned(t *testing.T) {
 // However many rows there are, each is found, whatever page and batch it is in.
 func TestEveryOldLockOfALargeTableIsPruned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		tab := table.Table{Store: store}
 		const n, each = 100_000, 99 // two full pages
 		var writes []table.Write
@@ -92,7 +92,7 @@ func TestEveryOldLockOfALargeTableIsPruned(t *testing.T) {
 func TestPruneLeavesALockThatWasClaimedMeanwhile(t *testing.T) {
 	for _, again := range []string{"claimed", "held", "released"} {
 		synctest.Test(t, func(t *testing.T) {
-			store := &memtable.Store{}
+			store := &memstore.Store{}
 			tab := table.Table{Store: store}
 			release(t, tab, "a")
 			release(t, tab, "b")
@@ -140,7 +140,7 @@ func (c contended) Transact(ctx context.Context, step string, fn func(context.Co
 // A lock that others compete for does not keep the rest of its batch.
 func TestPruneGoesOnBesideALockThatIsContended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		tab := table.Table{Store: store}
 		for i := range 20 {
 			release(t, tab, fmt.Sprint(i))
@@ -159,7 +159,7 @@ func TestPruneGoesOnBesideALockThatIsContended(t *testing.T) {
 // The rows of a dead holder go when its lease has been over for long, and no other rows with them.
 func TestOnlyLocksThatExpiredLongAgoArePruned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		tab := table.Table{Store: store}
 		says := func(row, text string) {
 			t.Helper()
@@ -209,7 +209,7 @@ func TestOnlyLocksThatExpiredLongAgoArePruned(t *testing.T) {
 // Who was silent for all that time finds nothing of its term, whatever it sends, or sent long ago.
 func TestATermThatIsPrunedIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		tab := table.Table{Store: store}
 		held, claimed := hold(t, tab, "held", time.Second), claim(t, tab, "claimed")
 		time.Sleep(25 * time.Hour)
@@ -240,7 +240,7 @@ func TestATermThatIsPrunedIsOver(t *testing.T) {
 // A holder that is heard from, and a claim that is confirmed, while they are about to be pruned keep their rows.
 func TestPruneLeavesALockThatComesBackMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		tab := table.Table{Store: store}
 		beats, confirmed, taken := hold(t, tab, "beats", time.Second), claim(t, tab, "confirmed"), hold(t, tab, "taken", time.Second)
 		hold(t, tab, "silent", time.Second)
@@ -277,7 +277,7 @@ func TestPruneRefusesAgesThatAreNotSafe(t *testing.T) {
 // lock it would take the next claim for a proof that it did so itself.
 func TestALockThatWasBrokenIsPrunedAfterTheLongestLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tab := table.Table{Store: &memtable.Store{}}
+		tab := table.Table{Store: &memstore.Store{}}
 		token := hold(t, tab, "lock", time.Hour)
 		require.NoError(t, tab.Break(t.Context(), token, "lock"))
 		time.Sleep(time.Minute)
@@ -296,12 +296,12 @@ func TestALockThatWasBrokenIsPrunedAfterTheLongestLease(t *testing.T) {
 // A caller may stop between two batches, and nothing is read after an error.
 func TestPruneGoesOnlyAsFarAsItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		for i := range 500 {
 			release(t, table.Table{Store: store}, fmt.Sprint("lock", i))
 		}
 		time.Sleep(time.Hour)
-		link := &memtable.Link{Store: store}
+		link := &memstore.Link{Store: store}
 		tab := table.Table{Store: link}
 		next, stop := iter.Pull2(tab.Prunable(t.Context(), table.Ages{}))
 		seen, err, _ := next()
@@ -329,7 +329,7 @@ func TestPruneGoesOnlyAsFarAsItsCaller(t *testing.T) {
 // lock, to the next claim.
 func TestAReleasedLockWithALeaseRowIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		tab := table.Table{Store: store}
 		release(t, tab, "lock")
 		by := table.LeaseKey("lock", table.TokenAt(store.Rows()["lock"].Token))

@@ -7,14 +7,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // A record that can't be read is not taken for none: what was done would be done again.
 func TestARecordThatCanNotBeReadIsNotTakenForNone(t *testing.T) {
 	for _, says := range []string{"", "42", "{", "{}", "[]", "null", `""`, `{"done":""}`, `{"done":null}`, `{"done":42}`, `{"by":"host-1"}`} {
-		tab := table.Table{Store: &memtable.Store{}}
+		tab := table.Table{Store: &memstore.Store{}}
 		token := hold(t, tab, "nightly", time.Minute)
 		require.NoError(t, tab.Finish(t.Context(), token, "nightly", table.Due{Key: "42"}, "host-1"))
 		done, _, err := tab.Done(t.Context(), table.Strong, "nightly")

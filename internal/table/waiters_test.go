@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -39,7 +39,7 @@ func listed(t *testing.T, tab table.Table, prefix string, all bool) (lines []str
 // Whatever names are listed, each waiter is at the lock that it waits for, and is no lock itself.
 func TestWaitersAreListedWithTheirLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tab := table.Table{Store: &memtable.Store{}}
+		tab := table.Table{Store: &memstore.Store{}}
 		long := strings.Repeat("ü", table.MaxName/2)
 		for _, name := range []string{"a", "a/b", "held", "pool/slot/0001", "pool/slot/0002", long} {
 			hold(t, tab, name, time.Hour)
@@ -110,7 +110,7 @@ func (c *counted) Read(ctx context.Context, step string, bound table.Bound, keys
 // A long queue does not make the look at one lock dear.
 func TestOfALongQueueTheFirstAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &counted{Store: &memtable.Store{}}
+		store := &counted{Store: &memstore.Store{}}
 		tab := table.Table{Store: store}
 		hold(t, tab, "m", time.Hour)
 		var writes []table.Write
@@ -133,7 +133,7 @@ func TestOfALongQueueTheFirstAreRead(t *testing.T) {
 // A ticket that nobody has written for a day is one of a process that is gone; the others stay.
 func TestStaleTicketsAreThoseThatNobodyWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		tab := table.Table{Store: store}
 		stale := func() (n int) {
 			for deletes, err := range tab.StaleTickets(t.Context()) {

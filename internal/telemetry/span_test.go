@@ -15,7 +15,7 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
@@ -25,7 +25,7 @@ const lease = 10 * time.Second
 var errStopped = errors.New("stopped")
 
 // handOver is the life of a candidate that wins the lock at once, and hands it over.
-func handOver(link *memtable.Link, r *fleet.Reports) {
+func handOver(link *memstore.Link, r *fleet.Reports) {
 	ctx := context.Background()
 	w := telemetry.Scope{Meters: r.Meters, Tracers: r.Tracers, Table: "locktable", Locks: []string{"a"}, Loop: true}.Watch()
 	defer w.Close()
@@ -54,12 +54,12 @@ func handOver(link *memtable.Link, r *fleet.Reports) {
 // was released. Each span that began has ended, also if the term ended in between.
 func TestASpanSaysAtItsEndWhatCameOfIt(t *testing.T) {
 	no := status.Error(grpc.PermissionDenied, "no")
-	never := func(step string) func(*memtable.Link) {
-		return func(l *memtable.Link) { l.Refuse(fleet.Refusing(step, no)) }
+	never := func(step string) func(*memstore.Link) {
+		return func(l *memstore.Link) { l.Refuse(fleet.Refusing(step, no)) }
 	}
-	once := func(step string) func(*memtable.Link) {
-		return func(l *memtable.Link) {
-			first := memtable.Once(step)
+	once := func(step string) func(*memstore.Link) {
+		return func(l *memstore.Link) {
+			first := memstore.Once(step)
 			l.Refuse(func(s string) error {
 				if first(s) {
 					return no
@@ -68,9 +68,9 @@ func TestASpanSaysAtItsEndWhatCameOfIt(t *testing.T) {
 			})
 		}
 	}
-	after := func(step string, f func(*memtable.Link)) func(*memtable.Link) {
-		return func(l *memtable.Link) {
-			first := memtable.Once(step)
+	after := func(step string, f func(*memstore.Link)) func(*memstore.Link) {
+		return func(l *memstore.Link) {
+			first := memstore.Once(step)
 			l.After(func(s string) {
 				if first(s) {
 					f(l)
@@ -78,38 +78,38 @@ func TestASpanSaysAtItsEndWhatCameOfIt(t *testing.T) {
 			})
 		}
 	}
-	deleted := func(l *memtable.Link) {
-		for name := range l.Store.(*memtable.Store).Rows() {
+	deleted := func(l *memstore.Link) {
+		for name := range l.Store.(*memstore.Store).Rows() {
 			_ = l.Store.Commit(context.Background(), "operator", []table.Write{{Kind: table.Delete, Name: name}})
 		}
 	}
-	taken := func(l *memtable.Link) {
+	taken := func(l *memstore.Link) {
 		other := table.Table{Store: l.Store}
 		seen, _ := other.Observe(context.Background(), "a")
 		_, _ = other.Claim(context.Background(), "another", seen...)
 	}
 	const elected = "election elected [observe done claim done confirm done]"
 	for what, c := range map[string]struct {
-		fault func(*memtable.Link)
+		fault func(*memstore.Link)
 		spans []string
 		why   string // the handover failed
 	}{
-		"nothing fails":               {func(*memtable.Link) {}, []string{elected, "handover [announce done release done]"}, ""},
+		"nothing fails":               {func(*memstore.Link) {}, []string{elected, "handover [announce done release done]"}, ""},
 		"no look succeeds":            {never("observe"), []string{"observe failed!"}, ""},
 		"no claim succeeds":           {never("claim"), []string{"election failed! [observe done claim failed!]"}, ""},
 		"another was first":           {after("observe", taken), []string{"election overtaken [observe done claim overtaken]"}, ""},
 		"no confirmation succeeds":    {never("confirm"), []string{"election failed! [observe done claim done confirm failed! withdraw done]"}, ""},
 		"an announcement fails":       {once("announce"), []string{elected, "handover [announce failed! announce done release done]"}, ""},
 		"a release fails":             {once("release"), []string{elected, "handover [announce done release failed! release done]"}, ""},
-		"a release gets no answer":    {func(l *memtable.Link) { l.Lose(nil, memtable.Once("release")) }, []string{elected, "handover [announce done release failed! release superseded]"}, ""},
+		"a release gets no answer":    {func(l *memstore.Link) { l.Lose(nil, memstore.Once("release")) }, []string{elected, "handover [announce done release failed! release superseded]"}, ""},
 		"no release succeeds":         {never("release"), []string{elected, "handover! [announce done release failed!]"}, "not released"},
 		"the lock is lost meanwhile":  {after("announce", deleted), []string{elected, "handover! [announce done]"}, "superseded"},
-		"the term expires meanwhile":  {after("announce", (*memtable.Link).Cut), []string{elected, "handover! [announce done release failed!]", "heartbeat failed!"}, "not released"},
+		"the term expires meanwhile":  {after("announce", (*memstore.Link).Cut), []string{elected, "handover! [announce done release failed!]", "heartbeat failed!"}, "not released"},
 		"a heartbeat fails meanwhile": {once("heartbeat"), []string{elected, "handover [announce done release done]", "heartbeat failed!"}, ""},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r, l := fleet.NewReports(), &memtable.Link{Store: &memtable.Store{}}
+				r, l := fleet.NewReports(), &memstore.Link{Store: &memstore.Store{}}
 				c.fault(l)
 				handOver(l, r)
 				assert.Equal(t, c.spans, spans(r))

@@ -12,7 +12,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -42,7 +42,7 @@ func TestNothingIsKeptOfWhatIsOver(t *testing.T) {
 	s := Scope{Meters: provider, Table: "locktable", Locks: []string{"a", "b"}}
 	long := s.Watch()
 	for range 3 {
-		life(t, s, &memtable.Store{})
+		life(t, s, &memstore.Store{})
 		assert.Equal(t, 1, inUse())
 		assert.Len(t, long.meter.of, 2)
 	}
@@ -58,7 +58,7 @@ type uncountable struct {
 }
 
 func TestAProviderThatCanNotBeComparedIsUsed(t *testing.T) {
-	life(t, Scope{Meters: uncountable{MeterProvider: noop.NewMeterProvider()}, Table: "locktable", Locks: []string{"a"}}, &memtable.Store{})
+	life(t, Scope{Meters: uncountable{MeterProvider: noop.NewMeterProvider()}, Table: "locktable", Locks: []string{"a"}}, &memstore.Store{})
 	assert.Zero(t, inUse())
 }
 
@@ -68,14 +68,14 @@ func BenchmarkALife(b *testing.B) {
 			s := Scope{Meters: provider, Table: "locktable", Locks: []string{"a"}}
 			b.ReportAllocs()
 			for b.Loop() {
-				life(b, s, &memtable.Store{})
+				life(b, s, &memstore.Store{})
 			}
 		})
 	}
 	b.Run("none", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			c := elect.Candidate{Table: table.Table{Store: &memtable.Store{}}, Clock: elect.SystemClock{}, Names: []string{"a"}, ID: "me", LeaseRecord: table.LeaseRecord{Lease: time.Hour, ID: "me"}}
+			c := elect.Candidate{Table: table.Table{Store: &memstore.Store{}}, Clock: elect.SystemClock{}, Names: []string{"a"}, ID: "me", LeaseRecord: table.LeaseRecord{Lease: time.Hour, ID: "me"}}
 			step := c.Try(context.Background(), elect.All, time.Second)
 			require.NoError(b, step.Term.Release(context.Background(), context.Canceled))
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/trial"
+	"github.com/spindle-lock/spindle/internal/testcheck"
 )
 
 // wrote waits for a file that a program writes, and returns the number in it.
@@ -154,7 +154,7 @@ func TestWhatHasAllTheMarksIsKilled(t *testing.T) {
 // Another watchdog has the deadline of the one that was killed.
 func TestAnotherWatchdogKnowsTheDeadline(t *testing.T) {
 	acted := filepath.Join(t.TempDir(), "acted")
-	trial.NothingLeft(t, func() {
+	testcheck.NothingLeft(t, func() {
 		c, err := Start([]string{"sleep", "1000"}, os.Environ(), Apart, Watched(time.Now().Add(time.Hour), os.Environ(), watching, acted))
 		require.NoError(t, err)
 		c.Allow(time.Now().Add(2 * time.Second))
@@ -176,7 +176,7 @@ func TestAnotherWatchdogKnowsTheDeadline(t *testing.T) {
 // A watchdog that somebody has stopped goes on at the next deadline, and none is left of a program that has ended.
 func TestAWatchdogThatWasStoppedGoesOn(t *testing.T) {
 	acted := filepath.Join(t.TempDir(), "acted")
-	trial.NothingLeft(t, func() {
+	testcheck.NothingLeft(t, func() {
 		c, err := Start([]string{"sleep", "1000"}, os.Environ(), Apart, Watched(time.Now().Add(time.Hour), os.Environ(), watching, acted))
 		require.NoError(t, err)
 		dog := c.leash.dog.cmd.Process.Pid

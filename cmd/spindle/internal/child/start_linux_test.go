@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/trial"
+	"github.com/spindle-lock/spindle/internal/testcheck"
 )
 
 // watching is the first argument of a watchdog of these tests. What follows is a file, in which it writes that it acts.
@@ -51,7 +51,7 @@ func unable(t *testing.T) map[string]int {
 func TestAProgramThatCanNotBeRunLeavesNoProcess(t *testing.T) {
 	for path, code := range unable(t) {
 		acted := filepath.Join(t.TempDir(), "acted")
-		trial.NothingLeft(t, func() {
+		testcheck.NothingLeft(t, func() {
 			_, err := Start([]string{path}, os.Environ(), Watched(time.Now().Add(time.Hour), os.Environ(), watching, acted))
 			var unable *StartError
 			require.ErrorAs(t, err, &unable, path)
@@ -65,7 +65,7 @@ func TestAProgramThatCanNotBeRunLeavesNoProcess(t *testing.T) {
 func TestAWatchdogOutlivesAProgramThatCanNotBeRun(t *testing.T) {
 	for path := range unable(t) {
 		acted := filepath.Join(t.TempDir(), "acted")
-		trial.NothingLeft(t, func() {
+		testcheck.NothingLeft(t, func() {
 			dog, err := StartWatchdog(time.Now().Add(time.Hour), os.Environ(), []string{watching, acted})
 			require.NoError(t, err)
 			_, err = Start([]string{path}, os.Environ(), WatchedBy(dog))
@@ -82,7 +82,7 @@ func TestAWatchdogOutlivesAProgramThatCanNotBeRun(t *testing.T) {
 
 func TestAnOptionThatFailsLeavesNoWatchdog(t *testing.T) {
 	failing := func(*Child) error { return errors.New("it can't be had") }
-	trial.NothingLeft(t, func() {
+	testcheck.NothingLeft(t, func() {
 		_, err := Start([]string{"true"}, os.Environ(), Watched(time.Now().Add(time.Hour), os.Environ(), watching, "/dev/null"), failing)
 		assert.ErrorContains(t, err, "it can't be had")
 	})
@@ -91,7 +91,7 @@ func TestAnOptionThatFailsLeavesNoWatchdog(t *testing.T) {
 func TestAProgramThatHasEndedLeavesNothing(t *testing.T) {
 	acted := filepath.Join(t.TempDir(), "acted")
 	for program, code := range map[string]int{"exit 0": 0, "exit 3": 3, "kill -KILL $$": 137, "sleep 1000 & exit 4": 4} {
-		trial.NothingLeft(t, func() {
+		testcheck.NothingLeft(t, func() {
 			c, err := Start([]string{"sh", "-c", program}, os.Environ(), Watched(time.Now().Add(time.Hour), os.Environ(), watching, acted))
 			require.NoError(t, err)
 			<-c.Done()

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
-	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/demokit"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -53,7 +53,7 @@ opened the page.
 			if err := errors.Join(child.Supported(), checkIfGiven(o)); err != nil {
 				return err
 			}
-			stage.Play(func(ctx context.Context) error { return demonstrate(ctx, o, listen) })
+			demokit.Play(func(ctx context.Context) error { return demonstrate(ctx, o, listen) })
 			return nil
 		},
 	}
@@ -78,30 +78,30 @@ const (
 
 // demo is a story of three machines, told by somebody who only watches.
 type demo struct {
-	*stage.Story
+	*demokit.Story
 	*common
 	lock string
 	on   table.Table
 
-	machines []*stage.Child
-	works    *stage.Child // the machine whose program reported last
-	token    string       // under which token
-	marks    int          // how many reports of that token came
-	since    time.Time    // when the first of them came
+	machines []*demokit.Child
+	works    *demokit.Child // the machine whose program reported last
+	token    string         // under which token
+	marks    int            // how many reports of that token came
+	since    time.Time      // when the first of them came
 }
 
 func demonstrate(ctx context.Context, o *common, listen string) error {
-	d := &demo{Story: stage.NewStory(), common: o, lock: "backup"}
+	d := &demo{Story: demokit.NewStory(), common: o, lock: "backup"}
 	d.Hear = d.hear
-	d.Print(stage.Bold, "Three machines, and a program that has to run on exactly one of them.")
-	d.Print(stage.Plain, "If a machine falls silent, it keeps the lock for one lease: %v here.\n", demoLease)
+	d.Print(demokit.Bold, "Three machines, and a program that has to run on exactly one of them.")
+	d.Print(demokit.Plain, "If a machine falls silent, it keeps the lock for one lease: %v here.\n", demoLease)
 	if o.db == "" {
 		database, err := d.Open(ctx)
 		if err != nil {
 			return err
 		}
 		defer database.Close()
-		o.db, o.table = database.Path, stage.Table
+		o.db, o.table = database.Path, demokit.Table
 	} else {
 		d.lock = "spindle-demo-" + uuid.NewString()[:8]
 	}
@@ -127,7 +127,7 @@ func (d *demo) forget(db *connection) {
 }
 
 func (d *demo) play(ctx context.Context) error {
-	d.Say("", stage.Faint, "$ spindle exec --name %s --lease %v --restart -- sh -c '%s'", d.lock, demoLease, demoWork)
+	d.Say("", demokit.Faint, "$ spindle exec --name %s --lease %v --restart -- sh -c '%s'", d.lock, demoLease, demoWork)
 	for _, name := range []string{"A", "B", "C"} {
 		m, err := d.Start(ctx, name, "exec", "--quiet", "--db", d.db, "--table", d.table, "--name", d.lock,
 			"--id", name, "--value", "http://"+strings.ToLower(name)+":8080", "--lease", demoLease.String(), "--restart", "--", "sh", "-c", demoWork)
@@ -135,7 +135,7 @@ func (d *demo) play(ctx context.Context) error {
 			return err
 		}
 		d.machines = append(d.machines, m)
-		d.Say(name, stage.Plain, "competes for the lock: process %d", m.Pid())
+		d.Say(name, demokit.Plain, "competes for the lock: process %d", m.Pid())
 		if name == "A" { // so that the story is the same each time
 			if err := d.term(ctx, 1); err != nil {
 				return err
@@ -150,7 +150,7 @@ func (d *demo) play(ctx context.Context) error {
 	}
 	first := d.token
 
-	d.Say("", stage.Bad, "kill -9 %d: its program dies with it, and its lock will expire", d.works.Pid())
+	d.Say("", demokit.Bad, "kill -9 %d: its program dies with it, and its lock will expire", d.works.Pid())
 	crash, err := d.next(ctx, func() error { return d.works.Signal(syscall.SIGKILL) })
 	if err != nil {
 		return err
@@ -158,12 +158,12 @@ func (d *demo) play(ctx context.Context) error {
 	second := d.token
 
 	stopped := d.works
-	d.Say("", stage.Bad, "kill -STOP %d: its program goes on until the lease ends", stopped.Pid())
+	d.Say("", demokit.Bad, "kill -STOP %d: its program goes on until the lease ends", stopped.Pid())
 	pause, err := d.next(ctx, func() error { return stopped.Signal(stopSignal) })
 	if err != nil {
 		return err
 	}
-	d.Say("", stage.Bad, "kill -CONT %d: it has lost the lock, and competes again", stopped.Pid())
+	d.Say("", demokit.Bad, "kill -CONT %d: it has lost the lock, and competes again", stopped.Pid())
 	if err := stopped.Signal(continueSignal); err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (d *demo) play(ctx context.Context) error {
 	}
 	third := d.token
 
-	d.Say("", stage.Faint, "$ spindle release %s --token %s", d.lock, third)
+	d.Say("", demokit.Faint, "$ spindle release %s --token %s", d.lock, third)
 	broken, err := d.next(ctx, func() error { return d.breakIt(ctx) })
 	if err != nil {
 		return err
@@ -184,12 +184,12 @@ func (d *demo) play(ctx context.Context) error {
 		return err
 	}
 
-	d.Print(stage.Plain, "")
-	d.Print(stage.Bold, "Crash   the next machine works after %s", stage.InLeases(crash, demoLease))
-	d.Print(stage.Bold, "Pause   the next machine works after %s", stage.InLeases(pause, demoLease))
-	d.Print(stage.Bold, "Break   the next machine works after %s", stage.InLeases(broken, demoLease))
-	d.Print(stage.Bold, "Tokens  %s < %s\n      < %s < %s: they only grow", first, second, third, d.token)
-	d.Print(stage.Plain, "\nTo begin with a database of your own: spindle init --help")
+	d.Print(demokit.Plain, "")
+	d.Print(demokit.Bold, "Crash   the next machine works after %s", demokit.InLeases(crash, demoLease))
+	d.Print(demokit.Bold, "Pause   the next machine works after %s", demokit.InLeases(pause, demoLease))
+	d.Print(demokit.Bold, "Break   the next machine works after %s", demokit.InLeases(broken, demoLease))
+	d.Print(demokit.Bold, "Tokens  %s < %s\n      < %s < %s: they only grow", first, second, third, d.token)
+	d.Print(demokit.Plain, "\nTo begin with a database of your own: spindle init --help")
 	return nil
 }
 
@@ -218,16 +218,16 @@ func (d *demo) marksUntil(ctx context.Context, n int) error {
 }
 
 // hear is told what a machine's program says: its token, again and again.
-func (d *demo) hear(r stage.Report) error {
+func (d *demo) hear(r demokit.Report) error {
 	switch {
 	case r.Ended:
-		d.Say(r.Child.Name, stage.Plain, "has ended")
+		d.Say(r.Child.Name, demokit.Plain, "has ended")
 		return nil
 	case r.Line > d.token:
 		d.works, d.token, d.marks, d.since = r.Child, r.Line, 0, time.Now()
-		d.Say(r.Child.Name, stage.Good, "WORKS, token %s", r.Line)
+		d.Say(r.Child.Name, demokit.Good, "WORKS, token %s", r.Line)
 	case r.Line < d.token:
-		d.Say(r.Child.Name, stage.Bad, "still works, under token %s: it does not know yet", r.Line)
+		d.Say(r.Child.Name, demokit.Bad, "still works, under token %s: it does not know yet", r.Line)
 		return nil
 	}
 	d.marks++
@@ -240,10 +240,10 @@ func (d *demo) ls(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.Say("", stage.Faint, "$ spindle ls")
+	d.Say("", demokit.Faint, "$ spindle ls")
 	locks := columns{names: lockColumns}
 	for _, line := range locks.lines(&terminal{width: 80}, []entry{lockEntry(l)}) {
-		d.Print(stage.Plain, "  %s", line)
+		d.Print(demokit.Plain, "  %s", line)
 	}
 	return nil
 }
@@ -258,22 +258,22 @@ func (d *demo) breakIt(ctx context.Context) error {
 
 // goHome ends every machine that is left, those that wait first.
 func (d *demo) goHome(ctx context.Context) error {
-	d.Say("", stage.Plain, "the end: SIGTERM to all, to those that wait first")
-	waiting := slices.DeleteFunc(slices.Clone(d.machines), func(m *stage.Child) bool { return m == d.works || m.Gone() })
-	for _, machines := range [][]*stage.Child{waiting, {d.works}} {
+	d.Say("", demokit.Plain, "the end: SIGTERM to all, to those that wait first")
+	waiting := slices.DeleteFunc(slices.Clone(d.machines), func(m *demokit.Child) bool { return m == d.works || m.Gone() })
+	for _, machines := range [][]*demokit.Child{waiting, {d.works}} {
 		for _, m := range machines {
 			if err := m.Signal(syscall.SIGTERM); err != nil {
 				return err
 			}
 		}
-		alive := func(m *stage.Child) bool { return !m.Gone() }
+		alive := func(m *demokit.Child) bool { return !m.Gone() }
 		if err := d.Until(ctx, func() bool { return !slices.ContainsFunc(machines, alive) }); err != nil {
 			return err
 		}
 	}
 	l, err := d.on.ListOne(ctx, d.lock)
 	if err == nil {
-		d.Say("", stage.Plain, "%s is %s, and nobody wants it any more", d.lock, l.State())
+		d.Say("", demokit.Plain, "%s is %s, and nobody wants it any more", d.lock, l.State())
 	}
 	return err
 }

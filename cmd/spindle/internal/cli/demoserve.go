@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/serve"
-	"github.com/spindle-lock/spindle/internal/stage"
+	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
 // onAPage plays the story while a page shows it, and leaves the page open until ctx ends.
@@ -24,9 +24,9 @@ func (d *demo) onAPage(ctx context.Context, db *connection, listen string) error
 	answered := make(chan error, 1)
 	go func() { answered <- serve.Serve(watching, on, s.guarded(on.Addr(), server)) }()
 
-	d.Print(stage.Bold, "The page is at %s/?span=2m", address(on.Addr()))
+	d.Print(demokit.Bold, "The page is at %s/?span=2m", address(on.Addr()))
 	if terminalOn(os.Stdout).isTerminal {
-		d.Print(stage.Faint, "The story begins once it is open.\n")
+		d.Print(demokit.Faint, "The story begins once it is open.\n")
 		select {
 		case <-server.Opened():
 		case err := <-answered:
@@ -38,7 +38,7 @@ func (d *demo) onAPage(ctx context.Context, db *connection, listen string) error
 	if err := d.play(ctx); err != nil {
 		return d.explain(err)
 	}
-	d.Print(stage.Bold, "\nThe page stays until you press Ctrl+C: %s/?span=2m", address(on.Addr()))
+	d.Print(demokit.Bold, "\nThe page stays until you press Ctrl+C: %s/?span=2m", address(on.Addr()))
 	select {
 	case err := <-answered:
 		return err

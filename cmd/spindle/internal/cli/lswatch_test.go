@@ -13,20 +13,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // watched is a table with locks that are held, and ls --watch -o json --state held on it.
 type watched struct {
-	store *memtable.Store
+	store *memstore.Store
 	out   bytes.Buffer
 	ls    listing
 	names []string
 }
 
 func heldLocks(t *testing.T, n int) *watched {
-	w := &watched{store: &memtable.Store{}}
+	w := &watched{store: &memstore.Store{}}
 	w.ls = listing{common: &common{timeout: time.Second, db: "projects/p/instances/i/databases/d", table: "locktable"}, by: choice{"name", orderNames}, every: time.Second}
 	w.ls.f.json = true
 	w.ls.show.states.values = []table.State{table.Held}

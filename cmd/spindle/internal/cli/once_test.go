@@ -12,7 +12,7 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/execcmd"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -81,7 +81,7 @@ func (l *looks) Read(ctx context.Context, step string, bound table.Bound, keys t
 // The last holder may record the key until its lease row is gone, which is after the first two looks. So exec asks again
 // under the lock, with a strong read.
 func TestWhatIsRecordedWhileTheLockIsClaimedIsNotRunAgain(t *testing.T) {
-	store := &looks{Store: &memtable.Store{}}
+	store := &looks{Store: &memstore.Store{}}
 	x := &execution{lockCommand: lockCommand{common: &common{}, name: "job", id: "me", quiet: true}, lease: 10 * time.Second}
 	x.once = once{named: "2", already: 77}
 	x.candidate = elect.Candidate{Table: table.Table{Store: store}, Clock: elect.SystemClock{}, Names: []string{"job"}, ID: "me", LeaseRecord: table.LeaseRecord{Lease: x.lease}}
@@ -108,7 +108,7 @@ func TestWhatIsRecordedWhileTheLockIsClaimedIsNotRunAgain(t *testing.T) {
 func TestAProgramThatFailedElsewhereIsRunAgainAfterAPause(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			rows := table.Table{Store: &memtable.Store{}}
+			rows := table.Table{Store: &memstore.Store{}}
 			candidate := func(id string) elect.Candidate {
 				return elect.Candidate{Table: rows, Clock: elect.SystemClock{}, Names: []string{"job"}, ID: id, LeaseRecord: table.LeaseRecord{Lease: 10 * time.Second}}
 			}

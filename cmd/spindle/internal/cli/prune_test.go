@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -31,8 +31,8 @@ func slow(s table.Store, takes func(request int) time.Duration) table.Table {
 const releasedLocks = 1000
 
 // longReleased is a table of locks that were released.
-func longReleased(t *testing.T) *memtable.Store {
-	store := &memtable.Store{}
+func longReleased(t *testing.T) *memstore.Store {
+	store := &memstore.Store{}
 	var writes []table.Write
 	for i := range releasedLocks {
 		writes = append(writes, table.Write{Kind: table.Insert, Name: fmt.Sprintf("invoice-%04d", i),

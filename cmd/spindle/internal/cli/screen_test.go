@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -28,7 +28,7 @@ func (c *counting) Read(ctx context.Context, tag string, b table.Bound, k table.
 // What became of a few locks is looked up, and of many it is not: a read costs the same however many end.
 func TestTheScreenLooksUpFewLocksThatEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &counting{Store: &memtable.Store{}}
+		store := &counting{Store: &memstore.Store{}}
 		s := &screen{watching: &watching{common: &common{}}, on: table.Table{Store: store}}
 		tokens := map[string]table.Token{}
 		for i := range 100 {

@@ -17,9 +17,9 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/execcmd"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/guard"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
-	"github.com/spindle-lock/spindle/internal/trial"
+	"github.com/spindle-lock/spindle/internal/testcheck"
 )
 
 // The tests of this file start real processes, with their watchdogs, under locks of a table in memory.
@@ -33,7 +33,7 @@ func candidateOn(store table.Store, c lockCommand, lease time.Duration) elect.Ca
 }
 
 // runs runs exec with a program, and with the signals that come once the program has written a file.
-func runs(t *testing.T, store *memtable.Store, signal os.Signal, args ...string) execcmd.End {
+func runs(t *testing.T, store *memstore.Store, signal os.Signal, args ...string) execcmd.End {
 	x := &execution{lockCommand: lockCommandFor("job"), lease: 10 * time.Second, args: args}
 	x.found.lockCommand = &x.lockCommand
 	x.candidate = candidateOn(store, x.lockCommand, x.lease)
@@ -72,8 +72,8 @@ func TestNothingIsLeftOfAnExec(t *testing.T) {
 		"one that a signal ends":           {args: []string{"sh", "-c", "touch $READY; exec sleep 1000"}, signal: syscall.SIGTERM, code: 143},
 		"one that ends itself by a signal": {args: []string{"sh", "-c", "kill -KILL $$"}, code: 137},
 	} {
-		trial.NothingLeft(t, func() {
-			store := &memtable.Store{}
+		testcheck.NothingLeft(t, func() {
+			store := &memstore.Store{}
 			assert.Equal(t, r.code, runs(t, store, r.signal, r.args...).Code, name)
 			assert.True(t, store.Rows()["job"].Heartbeat.IsZero(), "%s: the lock is kept", name)
 		})
@@ -87,17 +87,17 @@ func TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted(t *testing.T) {
 	guards := func() *guarding {
 		return &guarding{lockCommand: lockCommandFor("service"), activate: "true", deactivate: "true", healthcheck: "true", renew: time.Second, confirm: 3}
 	}
-	trial.NothingLeft(t, func() {
+	testcheck.NothingLeft(t, func() {
 		g := guards()
 		g.healthcheck = long
 		assert.ErrorContains(t, g.Check(t.Context(), guard.Active), "can't be run")
 	})
-	trial.NothingLeft(t, func() {
+	testcheck.NothingLeft(t, func() {
 		g := guards()
 		g.deactivate = long
 		assert.ErrorContains(t, g.Deactivate(t.Context()), "can't be run")
 	})
-	trial.NothingLeft(t, func() {
+	testcheck.NothingLeft(t, func() {
 		g := guards()
 		g.deactivate = long
 		assert.ErrorContains(t, g.Activate(t.Context(), termOf(t, g.lockCommand)), "can't start the watchdog")
@@ -105,7 +105,7 @@ func TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	trial.NothingLeft(t, func() {
+	testcheck.NothingLeft(t, func() {
 		g := guards()
 		g.activate = long
 		assert.ErrorContains(t, g.Activate(ctx, termOf(t, g.lockCommand)), "can't be run")
@@ -116,7 +116,7 @@ func TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted(t *testing.T) {
 }
 
 func termOf(t *testing.T, c lockCommand) *elect.Term {
-	candidate := candidateOn(&memtable.Store{}, c, time.Minute)
+	candidate := candidateOn(&memstore.Store{}, c, time.Minute)
 	step := candidate.Try(t.Context(), elect.All, 0)
 	require.NotNil(t, step.Term, "%v", step.Err)
 	t.Cleanup(func() { step.Term.End(errors.New("the test is over")) })
@@ -125,7 +125,7 @@ func termOf(t *testing.T, c lockCommand) *elect.Term {
 
 func TestNothingIsLeftOfAGuard(t *testing.T) {
 	for activate, says := range map[string]string{"true": "is active", long: "could not be activated", "exit 3": "could not be activated"} {
-		trial.NothingLeft(t, func() {
+		testcheck.NothingLeft(t, func() {
 			g := &guarding{lockCommand: lockCommandFor("service"), activate: activate, deactivate: "true", renew: time.Second, confirm: 3}
 			ctx, stop := context.WithCancel(t.Context())
 			tell := func(format string, _ ...any) {
@@ -134,7 +134,7 @@ func TestNothingIsLeftOfAGuard(t *testing.T) {
 				}
 			}
 			(&guard.Guard{
-				Candidate: candidateOn(&memtable.Store{}, g.lockCommand, 3*g.renew), Service: g, Renew: g.renew, Confirm: g.confirm, Unhealthy: 1,
+				Candidate: candidateOn(&memstore.Store{}, g.lockCommand, 3*g.renew), Service: g, Renew: g.renew, Confirm: g.confirm, Unhealthy: 1,
 				Activation: time.Minute, Say: tell, Warn: tell, Seen: func(elect.Step) {},
 			}).Run(ctx)
 			assert.Nil(t, g.watchdog())

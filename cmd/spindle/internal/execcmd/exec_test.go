@@ -19,7 +19,7 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -111,7 +111,7 @@ func (p *program) Signal(s os.Signal) {
 type site struct {
 	t         *testing.T
 	candidate elect.Candidate
-	memtable.Link
+	memstore.Link
 	exec    Exec
 	signals chan os.Signal
 	key     string
@@ -134,7 +134,7 @@ type site struct {
 const long = time.Hour
 
 func newSite(t *testing.T, store table.Store, name string, change ...func(*site)) *site {
-	s := &site{t: t, Link: memtable.Link{Store: store}, signals: make(chan os.Signal, 16), began: make(chan *program, 16), done: make(chan struct{})}
+	s := &site{t: t, Link: memstore.Link{Store: store}, signals: make(chan os.Signal, 16), began: make(chan *program, 16), done: make(chan struct{})}
 	s.candidate = elect.Candidate{Table: table.Table{Store: &s.Link}, Clock: elect.SystemClock{}, Names: []string{"job"}, ID: name,
 		LeaseRecord: table.LeaseRecord{Lease: lease}}
 	say := func(f string, args ...any) {
@@ -225,13 +225,13 @@ func (s *site) Start(_ *elect.Term, until time.Time) (Program, error) {
 }
 
 // free reports whether the lock was released.
-func free(store *memtable.Store) bool {
+func free(store *memstore.Store) bool {
 	row, exists := store.Rows()["job"]
 	return exists && row.Heartbeat.IsZero() && row.Writer == ""
 }
 
 // takeAway releases the lock as spindle release does.
-func takeAway(t *testing.T, store *memtable.Store) {
+func takeAway(t *testing.T, store *memstore.Store) {
 	require.NoError(t, table.Table{Store: store}.Release(t.Context(), table.TokenAt(store.Rows()["job"].Token), "job"))
 }
 
@@ -261,7 +261,7 @@ func TestAProgramDoesNotStartOnceTheWaitIsOver(t *testing.T) {
 		for _, due := range []func(context.Context) (*End, error){nil, func(context.Context) (*End, error) { return nil, nil }} {
 			for range 20 { // which goroutine is first is left to chance
 				synctest.Test(t, func(t *testing.T) {
-					store := &memtable.Store{}
+					store := &memstore.Store{}
 					s := newSite(t, store, "a", waitsFor(time.Second))
 					if due != nil {
 						once(due)(s)
@@ -296,7 +296,7 @@ func TestAProgramDoesNotStartOnceTheWaitIsOver(t *testing.T) {
 func TestASignalAtTheEndOfTheWaitIsASignal(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
-			store := &memtable.Store{}
+			store := &memstore.Store{}
 			holder := newSite(t, store, "holder").start()
 			work := holder.running()
 			s := newSite(t, store, "a", waitsFor(time.Second))
@@ -315,7 +315,7 @@ func TestASignalAtTheEndOfTheWaitIsASignal(t *testing.T) {
 
 func TestTheWaitCountsWhatHasPassedOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		holder := newSite(t, store, "holder").start()
 		work := holder.running()
 		for _, waited := range []time.Duration{0, 4 * time.Second, 5 * time.Second, 6 * time.Second} {
@@ -337,7 +337,7 @@ func TestTheWaitCountsWhatHasPassedOfIt(t *testing.T) {
 func TestALockThatIsLostDuringAHandoverIsNotHandedOver(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			store := &memtable.Store{}
+			store := &memstore.Store{}
 			s := newSite(t, store, "a", func(s *site) {
 				s.exec.Handover, s.exec.Restart, s.candidate.LeaseRecord.AcceptsHandover, s.ignores = true, restart, true, true
 			}).start()
@@ -363,7 +363,7 @@ func TestALockThatIsLostDuringAHandoverIsNotHandedOver(t *testing.T) {
 
 func TestAHandoverLeavesTheLockToOthersAndCompetesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		handingOver := func(s *site) { s.exec.Handover, s.candidate.LeaseRecord.AcceptsHandover = true, true }
 		a := newSite(t, store, "a", handingOver).start()
 		first := a.running()
@@ -401,7 +401,7 @@ func TestWhileItAsksWhatIsDueExecNoticesALossAndASignal(t *testing.T) {
 	failing := func(context.Context) (*End, error) { return nil, errors.New("unavailable") }
 	for _, due := range []func(context.Context) (*End, error){unanswered, failing} {
 		synctest.Test(t, func(t *testing.T) {
-			store := &memtable.Store{}
+			store := &memstore.Store{}
 			s := newSite(t, store, "a", once(due)).start()
 			time.Sleep(time.Minute)
 			takeAway(t, store)
@@ -411,7 +411,7 @@ func TestWhileItAsksWhatIsDueExecNoticesALossAndASignal(t *testing.T) {
 			assert.Empty(t, s.ran)
 		})
 		synctest.Test(t, func(t *testing.T) {
-			store := &memtable.Store{}
+			store := &memstore.Store{}
 			s := newSite(t, store, "a", once(due)).start()
 			time.Sleep(time.Minute)
 			s.signals <- syscall.SIGTERM
@@ -426,7 +426,7 @@ func TestWhileItAsksWhatIsDueExecNoticesALossAndASignal(t *testing.T) {
 
 func TestWhatWasDoneMeanwhileIsNotRunAndNotRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		asked := 0
 		s := newSite(t, store, "a", once(func(context.Context) (*End, error) {
 			if asked++; asked < 3 {
@@ -444,8 +444,8 @@ func TestWhatWasDoneMeanwhileIsNotRunAndNotRecorded(t *testing.T) {
 // Each reply to the release is lost until the lease is over: what was recorded is not told as undone.
 func TestWhatIsRecordedIsDoneThoughNoReplySaysSo(t *testing.T) {
 	finish := func(step string) bool { return step == "finish" }
-	run := func(t *testing.T, request, reply func(string) bool) (End, *memtable.Store) {
-		store := &memtable.Store{}
+	run := func(t *testing.T, request, reply func(string) bool) (End, *memstore.Store) {
+		store := &memstore.Store{}
 		s := newSite(t, store, "a", once(func(context.Context) (*End, error) { return nil, nil })).start()
 		work := s.running()
 		s.Lose(request, reply)
@@ -469,7 +469,7 @@ func TestWhatIsRecordedIsDoneThoughNoReplySaysSo(t *testing.T) {
 func TestAProgramIsGoneBeforeTheNextOneStarts(t *testing.T) {
 	for _, cut := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			store := &memtable.Store{}
+			store := &memstore.Store{}
 			a := newSite(t, store, "a", func(s *site) { s.ignores, s.exec.Grace = true, time.Hour }).start()
 			first := a.running()
 			b := newSite(t, store, "b").start()
@@ -503,7 +503,7 @@ func TestAProgramThatCanNotBeStartedLeavesTheLock(t *testing.T) {
 		errors.New("no watchdog"): Failed,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			store := &memtable.Store{}
+			store := &memstore.Store{}
 			s := newSite(t, store, "a", func(s *site) { s.fails = err }).start()
 			assert.Equal(t, code, s.ends().Code)
 			assert.ErrorIs(t, s.end.Err, err)
@@ -516,7 +516,7 @@ func TestAProgramThatCanNotBeStartedLeavesTheLock(t *testing.T) {
 // run beside the next.
 func TestTheWatchdogKnowsUntilWhenTheLockIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		a := newSite(t, store, "a").start()
 		first := a.running()
 		b := newSite(t, store, "b").start()
@@ -538,7 +538,7 @@ func TestTheWatchdogKnowsUntilWhenTheLockIsHeld(t *testing.T) {
 // With --restart the others have their turn, and what can't be started at all is not tried again.
 func TestAProgramIsRunAgainAfterOthersHadTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		s := newSite(t, store, "a", func(s *site) { s.exec.Restart = true }).start()
 		first := s.running()
 		first.exit(3)
@@ -558,7 +558,7 @@ func TestAProgramIsRunAgainAfterOthersHadTheirTurn(t *testing.T) {
 // What a suspended machine finds when it goes on: no timer has noticed yet that the lease is over.
 func TestAProgramThatEndsAfterASuspensionHasLostTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		clock := &suspended{}
 		s := newSite(t, store, "a", func(s *site) { s.candidate.Clock = clock }).start()
 		work := s.running()
@@ -573,7 +573,7 @@ func TestAProgramThatEndsAfterASuspensionHasLostTheLock(t *testing.T) {
 func TestAProgramDoesNotStartUnderALockThatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &suspended{}
-		s := newSite(t, &memtable.Store{}, "a", func(s *site) {
+		s := newSite(t, &memstore.Store{}, "a", func(s *site) {
 			s.candidate.Clock, s.begins = clock, func() { clock.wall.Store(int64(time.Minute)) }
 		}).start()
 		assert.Equal(t, Lost, s.ends().Code)

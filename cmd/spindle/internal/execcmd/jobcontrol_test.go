@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 )
 
 // terminal is one at which exec is in the foreground or not, and is a job of a shell or not.
@@ -45,7 +45,7 @@ func on(t *terminal) func(*site) {
 func TestAProgramThatReadsGetsTheTerminalAndGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tty := &terminal{foreground: true, shell: time.Second}
-		s := newSite(t, &memtable.Store{}, "a", on(tty)).start()
+		s := newSite(t, &memstore.Store{}, "a", on(tty)).start()
 		work := s.running()
 		work.stop(syscall.SIGTTIN)
 		synctest.Wait()
@@ -70,7 +70,7 @@ func TestExecStopsWithItsProgram(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			tty := &terminal{foreground: r.had, shell: time.Second}
-			s := newSite(t, &memtable.Store{}, "a", on(tty)).start()
+			s := newSite(t, &memstore.Store{}, "a", on(tty)).start()
 			work := s.running()
 			if r.had {
 				work.stop(syscall.SIGTTIN)
@@ -96,7 +96,7 @@ func TestExecStopsWithItsProgram(t *testing.T) {
 
 func TestCtrlZIsForTheProgramAndForExecAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		tty := &terminal{foreground: true, shell: time.Second}
 		holder := newSite(t, store, "holder").start()
 		work := holder.running()
@@ -121,7 +121,7 @@ func TestCtrlZIsForTheProgramAndForExecAlone(t *testing.T) {
 // Where no shell would let exec go on, Ctrl-Z does nothing.
 func TestWithoutAShellNobodyIsStoppedByAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, &memtable.Store{}, "a", on(&terminal{foreground: true})).start()
+		s := newSite(t, &memstore.Store{}, "a", on(&terminal{foreground: true})).start()
 		work := s.running()
 		work.stop(syscall.SIGTSTP)
 		synctest.Wait()
@@ -136,7 +136,7 @@ func TestAKeyEndsExecWithItsProgram(t *testing.T) {
 	for code, again := range map[int]bool{130: false, 131: false, 143: true, 0: true} {
 		synctest.Test(t, func(t *testing.T) {
 			tty := &terminal{foreground: true, shell: time.Second}
-			s := newSite(t, &memtable.Store{}, "a", on(tty), func(s *site) { s.exec.Restart = true }).start()
+			s := newSite(t, &memstore.Store{}, "a", on(tty), func(s *site) { s.exec.Restart = true }).start()
 			work := s.running()
 			work.stop(syscall.SIGTTIN)
 			synctest.Wait()
@@ -158,7 +158,7 @@ func TestAKeyEndsExecWithItsProgram(t *testing.T) {
 func TestAProgramThatIsStoppedForALeaseGivesTheLockUp(t *testing.T) {
 	for _, tty := range []*terminal{nil, {foreground: false}} {
 		synctest.Test(t, func(t *testing.T) {
-			store := &memtable.Store{}
+			store := &memstore.Store{}
 			s := newSite(t, store, "a", func(s *site) {
 				if tty != nil {
 					on(tty)(s)
@@ -186,7 +186,7 @@ func TestAProgramThatIsStoppedForALeaseGivesTheLockUp(t *testing.T) {
 // A signal to end reaches a program that is stopped.
 func TestASignalLetsAProgramThatIsStoppedGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, &memtable.Store{}, "a", func(s *site) { s.ignores = true }).start()
+		s := newSite(t, &memstore.Store{}, "a", func(s *site) { s.ignores = true }).start()
 		work := s.running()
 		work.goesOn = func() { work.exit(9) }
 		work.stop(syscall.SIGSTOP)
@@ -201,7 +201,7 @@ func TestASignalLetsAProgramThatIsStoppedGoOn(t *testing.T) {
 func TestAProgramThatDoesNotEndInTimeIsKilled(t *testing.T) {
 	for _, handover := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			store := &memtable.Store{}
+			store := &memstore.Store{}
 			s := newSite(t, store, "a", func(s *site) {
 				s.ignores, s.exec.StopTimeout, s.exec.Handover = true, time.Minute, handover
 			}).start()
@@ -220,7 +220,7 @@ func TestAProgramThatDoesNotEndInTimeIsKilled(t *testing.T) {
 func TestAProgramHasAnotherWatchdogOrEnds(t *testing.T) {
 	for _, failed := range []error{nil, errors.New("too many processes")} {
 		synctest.Test(t, func(t *testing.T) {
-			store := &memtable.Store{}
+			store := &memstore.Store{}
 			s := newSite(t, store, "a").start()
 			work := s.running()
 			work.unwatches = failed

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -41,7 +41,7 @@ func noticing(o *heard) func(*site) {
 func TestALockThatIsReleasedIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o heard
-		s := newSite(t, &memtable.Store{}, "a", noticing(&o)).start()
+		s := newSite(t, &memstore.Store{}, "a", noticing(&o)).start()
 		s.running()
 		s.signals <- syscall.SIGTERM
 		s.ends()
@@ -53,7 +53,7 @@ func TestALockThatIsReleasedIsNotLost(t *testing.T) {
 func TestALossIsSaidOnceWhenTheProgramMustEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o heard
-		s := newSite(t, &memtable.Store{}, "a", noticing(&o), func(s *site) { s.ignores = true }).start()
+		s := newSite(t, &memstore.Store{}, "a", noticing(&o), func(s *site) { s.ignores = true }).start()
 		p := s.running()
 		s.Cut()
 		s.ends()
@@ -66,7 +66,7 @@ func TestALossIsSaidOnceWhenTheProgramMustEnd(t *testing.T) {
 func TestEachTermThatIsTakenAwayIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o heard
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		s := newSite(t, store, "a", noticing(&o), func(s *site) { s.exec.Restart = true }).start()
 		for range 2 {
 			s.running()
@@ -86,7 +86,7 @@ func TestEachTermThatIsTakenAwayIsLost(t *testing.T) {
 func TestALossThatTheReleaseFindsIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o heard
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		s := newSite(t, store, "a", noticing(&o)).start()
 		p := s.running()
 		gone := table.LeaseKey("job", table.TokenAt(store.Rows()["job"].Token))
@@ -118,7 +118,7 @@ func (j stuckJob) Start(t *elect.Term, until time.Time) (Program, error) {
 func TestAProgramThatOutlivesItsLockIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o heard
-		s := newSite(t, &memtable.Store{}, "a", noticing(&o), func(s *site) {
+		s := newSite(t, &memstore.Store{}, "a", noticing(&o), func(s *site) {
 			s.ignores = true
 			s.exec.Job = stuckJob{s}
 		})
@@ -150,7 +150,7 @@ func TestTheLoopAnswersWhileItWaitsAndWhileTheProgramRuns(t *testing.T) {
 				assert.Fail(t, "no answer")
 			}
 		}
-		store := &memtable.Store{}
+		store := &memstore.Store{}
 		other := newSite(t, store, "other").start()
 		other.running()
 		s := newSite(t, store, "a", func(s *site) { s.exec.Asks = asks }).start()

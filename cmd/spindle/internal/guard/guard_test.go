@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -31,7 +31,7 @@ const (
 // world is the machines, with one table, and who is active.
 type world struct {
 	t        *testing.T
-	store    memtable.Store
+	store    memstore.Store
 	mu       sync.Mutex
 	active   string
 	since    time.Time
@@ -69,7 +69,7 @@ func (w *world) who() string {
 // site is a machine: its guard, its way to the table, and its service.
 type site struct {
 	*world
-	memtable.Link // its way to the table
+	memstore.Link // its way to the table
 	name          string
 
 	faults      sync.Mutex
@@ -87,7 +87,7 @@ type site struct {
 }
 
 func (w *world) start(name string, change ...func(*Guard)) *site {
-	s := &site{world: w, Link: memtable.Link{Store: &w.store}, name: name, done: make(chan struct{})}
+	s := &site{world: w, Link: memstore.Link{Store: &w.store}, name: name, done: make(chan struct{})}
 	say := func(f string, args ...any) {
 		w.t.Logf("%v %s: %s", time.Now().Format("15:04:05.000"), name, fmt.Sprintf(f, args...))
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -23,7 +23,7 @@ import (
 type desk struct {
 	*testing.T
 	*Server
-	store *memtable.Store
+	store *memstore.Store
 	reads *counted
 }
 
@@ -42,7 +42,7 @@ func (c *counted) Read(ctx context.Context, step string, bound table.Bound, keys
 }
 
 func newDesk(t *testing.T, c Config) *desk {
-	store := &memtable.Store{}
+	store := &memstore.Store{}
 	reads := &counted{Store: store}
 	c.Locks, c.Table, c.Every, c.Timeout = table.Table{Store: reads}, "locktable", time.Second, 5*time.Minute
 	return &desk{t, New(c), store, reads}

@@ -1,6 +1,6 @@
-// Package stage is what the examples and the command's demonstration need besides locks: an emulator to run on, and
+// Package demokit is what the examples and the command's demonstration need besides locks: an emulator to run on, and
 // stories about child processes on a timeline. Don't copy anything from here into a program of your own.
-package stage
+package demokit
 
 import (
 	"context"

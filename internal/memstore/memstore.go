@@ -1,8 +1,8 @@
-// Package memtable is a lock table in memory, with Spanner's semantics as far as the protocol relies
+// Package memstore is a lock table in memory, with Spanner's semantics as far as the protocol relies
 // on them: strong reads with a timestamp, commit timestamps that grow, serializable transactions, and
 // commits that are all or nothing. It is for tests in virtual time, which no emulator knows of. Locking
 // adds the time that messages, locks and commits take.
-package memtable
+package memstore
 
 import (
 	"context"

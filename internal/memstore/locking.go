@@ -1,4 +1,4 @@
-package memtable
+package memstore
 
 import (
 	"context"

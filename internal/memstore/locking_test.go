@@ -1,4 +1,4 @@
-package memtable_test
+package memstore_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/memtable"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -21,9 +21,9 @@ const (
 	refusal = 200 * time.Microsecond
 )
 
-func onModel(t *testing.T, pessimistic bool, f func(t *testing.T, s *memtable.Locking)) {
+func onModel(t *testing.T, pessimistic bool, f func(t *testing.T, s *memstore.Locking)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memtable.NewLocking(&memtable.Store{})
+		s := memstore.NewLocking(&memstore.Store{})
 		s.Pessimistic = pessimistic
 		insert(t, s.Store, "a")
 		insert(t, s.Store, "b")
@@ -75,7 +75,7 @@ func names(names ...string) table.Keys { return table.Keys{Names: names} }
 
 func TestWhatTheStepsTakeAlone(t *testing.T) {
 	for _, pessimistic := range []bool{false, true} {
-		onModel(t, pessimistic, func(t *testing.T, s *memtable.Locking) {
+		onModel(t, pessimistic, func(t *testing.T, s *memstore.Locking) {
 			read := timed(func() error { _, _, err := s.Read(context.Background(), "", table.Present, names("a")); return err })
 			assert.Equal(t, outcome{2 * way, nil}, <-read)
 			assert.Equal(t, outcome{2*way + paxos, nil}, <-commits(s, "a"))
@@ -88,7 +88,7 @@ func TestWhatTheStepsTakeAlone(t *testing.T) {
 }
 
 func TestCommitsOfOneRowWaitInTheOrderInWhichTheyCame(t *testing.T) {
-	onModel(t, false, func(t *testing.T, s *memtable.Locking) {
+	onModel(t, false, func(t *testing.T, s *memstore.Locking) {
 		var same []<-chan outcome
 		for range 3 {
 			same = append(same, commits(s, "a"))
@@ -103,7 +103,7 @@ func TestCommitsOfOneRowWaitInTheOrderInWhichTheyCame(t *testing.T) {
 }
 
 func TestSnapshotsWaitForNobody(t *testing.T) {
-	onModel(t, true, func(t *testing.T, s *memtable.Locking) {
+	onModel(t, true, func(t *testing.T, s *memstore.Locking) {
 		txn := transacts(s, names("a"), "a", time.Second)
 		time.Sleep(100 * time.Millisecond)
 		read := timed(func() error { _, _, err := s.Read(context.Background(), "", table.Strong, names("a")); return err })
@@ -113,7 +113,7 @@ func TestSnapshotsWaitForNobody(t *testing.T) {
 }
 
 func TestAnOptimisticTransactionHasNoLocksBeforeItsCommit(t *testing.T) {
-	onModel(t, false, func(t *testing.T, s *memtable.Locking) {
+	onModel(t, false, func(t *testing.T, s *memstore.Locking) {
 		txn := transacts(s, names("a"), "a", time.Second)
 		time.Sleep(100 * time.Millisecond)
 		assert.Equal(t, outcome{2*way + paxos, nil}, <-commits(s, "a"))
@@ -124,7 +124,7 @@ func TestAnOptimisticTransactionHasNoLocksBeforeItsCommit(t *testing.T) {
 }
 
 func TestOptimisticTransactionsThatOnlyReadTheSameDoNotConflict(t *testing.T) {
-	onModel(t, false, func(t *testing.T, s *memtable.Locking) {
+	onModel(t, false, func(t *testing.T, s *memstore.Locking) {
 		insert(t, s.Store, "c")
 		x, y := transacts(s, names("c"), "a", 0), transacts(s, names("c"), "b", 0)
 		assert.Equal(t, outcome{4*way + paxos, nil}, <-x)
@@ -133,7 +133,7 @@ func TestOptimisticTransactionsThatOnlyReadTheSameDoNotConflict(t *testing.T) {
 }
 
 func TestAPessimisticTransactionLocksWhatItReadGapsIncluded(t *testing.T) {
-	onModel(t, true, func(t *testing.T, s *memtable.Locking) {
+	onModel(t, true, func(t *testing.T, s *memstore.Locking) {
 		txn := transacts(s, table.Keys{Ranges: []table.Range{{From: "b", To: "c"}}}, "b", time.Second)
 		time.Sleep(100 * time.Millisecond)
 		gap := timed(func() error {
@@ -146,7 +146,7 @@ func TestAPessimisticTransactionLocksWhatItReadGapsIncluded(t *testing.T) {
 }
 
 func TestOfTwoPessimisticTransactionsThatWaitForEachOtherOneIsAborted(t *testing.T) {
-	onModel(t, true, func(t *testing.T, s *memtable.Locking) {
+	onModel(t, true, func(t *testing.T, s *memstore.Locking) {
 		x, y := transacts(s, names("a"), "b", time.Second), transacts(s, names("b"), "a", 2*time.Second)
 		assert.ErrorIs(t, (<-y).err, table.ErrAborted)
 		first := <-x
@@ -157,12 +157,12 @@ func TestOfTwoPessimisticTransactionsThatWaitForEachOtherOneIsAborted(t *testing
 
 func TestLocksOfAClientThatDiedLastTenSeconds(t *testing.T) {
 	for _, pessimistic := range []bool{false, true} {
-		onModel(t, pessimistic, func(t *testing.T, s *memtable.Locking) {
+		onModel(t, pessimistic, func(t *testing.T, s *memstore.Locking) {
 			_, err := s.Transact(context.Background(), "txn", func(ctx context.Context, r table.Reader) ([]table.Write, error) {
 				_, _ = r.Read(ctx, names("a"))
-				return nil, memtable.ErrDied
+				return nil, memstore.ErrDied
 			})
-			require.ErrorIs(t, err, memtable.ErrDied)
+			require.ErrorIs(t, err, memstore.ErrDied)
 			next := <-commits(s, "a")
 			assert.NoError(t, next.err)
 			if pessimistic {
@@ -175,13 +175,13 @@ func TestLocksOfAClientThatDiedLastTenSeconds(t *testing.T) {
 }
 
 func TestAnIdlePessimisticTransactionIsAborted(t *testing.T) {
-	onModel(t, true, func(t *testing.T, s *memtable.Locking) {
+	onModel(t, true, func(t *testing.T, s *memstore.Locking) {
 		assert.ErrorIs(t, (<-transacts(s, names("a"), "a", 11*time.Second)).err, table.ErrAborted)
 	})
 }
 
 func TestWhoGivesUpWaitingLeavesTheQueue(t *testing.T) {
-	onModel(t, true, func(t *testing.T, s *memtable.Locking) {
+	onModel(t, true, func(t *testing.T, s *memstore.Locking) {
 		txn := transacts(s, names("a"), "a", time.Second)
 		time.Sleep(100 * time.Millisecond)
 		gaveUp := timed(func() error {

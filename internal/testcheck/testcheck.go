@@ -1,5 +1,5 @@
-// Package trial is what the tests of several packages and modules have in common.
-package trial
+// Package testcheck is what the tests of several packages and modules have in common.
+package testcheck
 
 import (
 	"context"
