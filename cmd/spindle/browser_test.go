@@ -448,7 +448,7 @@ func TestBrowserAMembersPartitionsAreFoldedAway(t *testing.T) {
 	require.NoError(t, err)
 	token, err := locks.Claim(t.Context(), "one", seen...)
 	require.NoError(t, err)
-	record := table.LeaseRecord{Lease: time.Hour, ID: "one", Plan: "1/0123456789abcdef"}
+	record := table.LeaseRecord{Lease: time.Hour, ID: "one", ListDigest: "1/0123456789abcdef"}
 	require.NoError(t, locks.Confirm(t.Context(), token, record, name))
 	member := table.LeaseRef{Name: name, Token: token}
 	var free []table.Observation

@@ -248,13 +248,13 @@ func (a *assigning) assignMany(pool, open, room []int) {
 	}
 }
 
-// assignPairs takes, of all pairs of an entry and a member in the order of their ranks, the first that fit. The order is
+// assignPairs takes, of all pairs of an entry and a member in their slot order, the first that fit. The order is
 // found some pairs at a time: most of them come too late.
 func (a *assigning) assignPairs(pool, open, room []int) {
 	pairs := make([]pair, 0, len(pool)*len(open))
 	for _, to := range open {
 		for _, i := range pool {
-			pairs = append(pairs, pair{rank(a.members[to].Slot, a.entries[i].hash), int32(i), int32(to)})
+			pairs = append(pairs, pair{slotOrder(a.members[to].Slot, a.entries[i].hash), int32(i), int32(to)})
 		}
 	}
 	for left := len(pool); left > 0; {
@@ -272,18 +272,18 @@ func (a *assigning) assignPairs(pool, open, room []int) {
 	}
 }
 
-// rank is where an entry comes in the order of a slot.
-func rank(slot int, entry uint64) uint64 { return mix(mix(uint64(slot+1)*golden) ^ entry) }
+// slotOrder is where an entry comes in the order of a slot.
+func slotOrder(slot int, entry uint64) uint64 { return mix(mix(uint64(slot+1)*golden) ^ entry) }
 
 // A pair is an entry and a member that may be assigned to it.
 type pair struct {
-	rank      uint64
+	order     uint64
 	entry, to int32
 }
 
 func (a pair) compare(b pair) int {
-	if a.rank != b.rank {
-		return cmp.Compare(a.rank, b.rank)
+	if a.order != b.order {
+		return cmp.Compare(a.order, b.order)
 	}
 	return cmp.Or(cmp.Compare(a.entry, b.entry), cmp.Compare(a.to, b.to))
 }

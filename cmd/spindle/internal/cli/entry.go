@@ -20,14 +20,14 @@ type entry struct {
 	last    string // the same of a wide table
 	prose   bool   // the tail is not cut, but goes on in the next line
 	below   string // what is below it
-	order   rank
+	order   sortKeys
 	mark    string // what must not change if nothing happened to it
 	json    any    // the same for scripts
 	trouble error
 }
 
-// A rank has what else entries are sorted by.
-type rank struct {
+// A sortKeys has what else entries are sorted by.
+type sortKeys struct {
 	holder  string
 	since   time.Time // zero: it has none
 	beat    time.Time
@@ -43,11 +43,11 @@ var (
 
 func lockEntry(l table.Listing) entry {
 	return entry{name: l.Name, cells: cells(l), more: []string{orNone(waiting(l)), orNone(lastDone(l)), orNone(show(l.Holder()))}, state: l.State(),
-		tail: joined("  ", whose(l), waiting(l)), last: orNone(valueOf(l)), below: doneLine(l), order: rankOf(l), mark: markOf(l), json: jsonOf(l), trouble: l.Unreadable}
+		tail: joined("  ", whose(l), waiting(l)), last: orNone(valueOf(l)), below: doneLine(l), order: sortKeysOf(l), mark: markOf(l), json: jsonOf(l), trouble: l.Unreadable}
 }
 
-func rankOf(l table.Listing) rank {
-	r := rank{holder: l.Holder(), beat: l.Heartbeat, waiting: len(l.Waiters), longest: l.LongestWait()}
+func sortKeysOf(l table.Listing) sortKeys {
+	r := sortKeys{holder: l.Holder(), beat: l.Heartbeat, waiting: len(l.Waiters), longest: l.LongestWait()}
 	if l.Token != 0 {
 		r.since = l.Since()
 	}

@@ -134,7 +134,7 @@ func (g *group) sum() string {
 // entry is the whole group on one line: as old as its oldest member, and as late as its latest.
 func (g *group) entry() entry {
 	since, beat, lease := "-", "-", "-"
-	var order rank
+	var order sortKeys
 	var oldest table.Token
 	var late, longest time.Duration
 	for _, l := range g.members {
@@ -143,7 +143,7 @@ func (g *group) entry() entry {
 			oldest = min(cmp.Or(oldest, began), began)
 			late, longest = max(late, l.At.Sub(l.Heartbeat)), max(longest, l.LeaseRecord.Lease)
 			since, beat, lease = short(l.At.Sub(oldest.Time())), short(late), longest.String()
-			order = rank{since: oldest.Time(), beat: l.At.Add(-late), lease: longest}
+			order = sortKeys{since: oldest.Time(), beat: l.At.Add(-late), lease: longest}
 		}
 	}
 	sum := "group: " + g.sum()
@@ -188,7 +188,7 @@ func (g *group) memberEntries() (all []entry) {
 		c := cells(l)
 		c[0] = slotOf(l.Name)
 		all = append(all, entry{name: l.Name, cells: append(c, fmt.Sprint(len(has[l.Name]))), more: []string{orNone(show(l.Holder()))}, state: l.State(),
-			tail: whose(l), last: orNone(valueOf(l)), below: names(has[l.Name]), order: rankOf(l), json: jsonOf(l), trouble: l.Unreadable})
+			tail: whose(l), last: orNone(valueOf(l)), below: names(has[l.Name]), order: sortKeysOf(l), json: jsonOf(l), trouble: l.Unreadable})
 	}
 	return all
 }
@@ -201,7 +201,7 @@ func (g *group) partitionEntries() (all []entry) {
 			slot = slotOf(l.Member.Name)
 		}
 		all = append(all, entry{name: l.Name, cells: []string{show(partitionOf(l)), c[1], c[2], c[3]}, more: []string{orNone(slot)}, state: l.State(),
-			tail: joined("  ", slot, show(l.Holder())), last: orNone(show(l.Holder())), order: rankOf(l), json: jsonOf(l), trouble: l.Unreadable})
+			tail: joined("  ", slot, show(l.Holder())), last: orNone(show(l.Holder())), order: sortKeysOf(l), json: jsonOf(l), trouble: l.Unreadable})
 	}
 	return all
 }

@@ -138,7 +138,7 @@ func (x *terminal) text() string { return strings.Join(x.lines(), "\n") }
 func (x *terminal) names() (names []string, chosen string) {
 	for _, line := range x.lines() {
 		fields := strings.Fields(strings.TrimPrefix(line, "> "))
-		if len(fields) < 2 || ranks[table.State(fields[0])] == 0 && fields[0] != "expired" || strings.HasSuffix(fields[0], ":") {
+		if len(fields) < 2 || urgencies[table.State(fields[0])] == 0 && fields[0] != "expired" || strings.HasSuffix(fields[0], ":") {
 			continue
 		}
 		names = append(names, fields[1])

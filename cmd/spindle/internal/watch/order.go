@@ -21,20 +21,20 @@ const (
 
 func (o order) String() string { return [...]string{"trouble", "name", "age", "holder"}[o] }
 
-// ranks begin with what an operator must see first.
-var ranks = map[table.State]int{
+// urgencies begin with what an operator must see first.
+var urgencies = map[table.State]int{
 	table.Expired: 0, table.Orphaned: 1, table.Unreadable: 2, table.Unconfirmed: 3, Partial: 4,
 	table.Leaving: 6, table.Free: 7, table.Held: 8, table.Released: 9,
 }
 
-const rankLate = 5
+const urgencyLate = 5
 
-// rank is small for a row in trouble. A free lock has a row because somebody waits for it.
-func (r *Row) rank() int {
+// urgency is small for a row in trouble. A free lock has a row because somebody waits for it.
+func (r *Row) urgency() int {
 	if r.late() {
-		return rankLate
+		return urgencyLate
 	}
-	return ranks[r.State]
+	return urgencies[r.State]
 }
 
 // late reports whether a holder is about to lose its lock: less than a third of its lease is left.
@@ -44,7 +44,7 @@ func (r *Row) late() bool { return r.State == table.Held && !r.Group && r.Left*3
 func (o order) compare(a, b *Row) int {
 	switch o {
 	case byTrouble:
-		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.urgency(), b.urgency()), cmp.Compare(a.Name, b.Name))
 	case byAge:
 		return cmp.Or(cmp.Compare(b.Age, a.Age), cmp.Compare(a.Name, b.Name))
 	case byHolder:

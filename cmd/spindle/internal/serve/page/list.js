@@ -25,8 +25,8 @@ function wanted(q) {
 const collator = new Intl.Collator("en", {numeric: true});
 const byName = (a, b) => collator.compare(a.name, b.name);
 
-// rank puts first what somebody should look at.
-function rank(lock, at) {
+// urgency puts first what somebody should look at.
+function urgency(lock, at) {
   if (damaged(lock) || missing(lock)) return 0;
   if (lock.state === "expired") return 1;
   if (late(lock, at)) return 2;
@@ -36,7 +36,7 @@ function rank(lock, at) {
 const columns = {
   name: ["Lock", byName],
   holder: ["Holder", (a, b) => collator.compare(a.holder, b.holder)],
-  state: ["Lease", (a, b, at) => rank(a, at) - rank(b, at)],
+  state: ["Lease", (a, b, at) => urgency(a, at) - urgency(b, at)],
   changes: ["Changes", (a, b) => b.changes - a.changes],
 };
 
