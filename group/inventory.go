@@ -243,7 +243,7 @@ type assignment struct {
 	said  bool // that its work returned early
 }
 
-// good reports whether the partition may be acted on, by anybody's reading of the clock.
+// valid reports whether the partition may be acted on, by anybody's reading of the clock.
 func (a *assignment) valid() bool {
 	return a.ctx.Err() == nil && a.in.lease.Held() && a.in.looks.left() > 0
 }

@@ -12,7 +12,7 @@ const (
 	spanGo        = "internal/telemetry/span.go"
 )
 
-// What the fence records, what the steps on the table find, and what spans say.
+// What the fence guarantees, what the steps on the table find, and what spans say.
 var fenceMutants = slices.Concat(fencedMutants, foundMutants, spanMutants)
 
 var fencedMutants = of("./internal/fence",

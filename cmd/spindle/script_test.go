@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"spindle": func() { os.Exit(cli.Main(os.Args[1:])) }})
 }
 
-// gracePeriod is how long a script waits for anything.
+// patience is how long a script waits for anything.
 const patience = 30 * time.Second
 
 // budget is how long a script may take. What runs still then is made to say where it is, and is killed: a process that
