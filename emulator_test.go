@@ -468,7 +468,7 @@ func (r *refusing) SendMsg(m any) error {
 	return r.ClientStream.SendMsg(m)
 }
 
-func TestAnErrorOfAClaimIsSaidWithItsMend(t *testing.T) {
+func TestAnErrorOfAClaimIsSaidWithItsHint(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		denied := status.Error(codes.PermissionDenied, "missing spanner.databases.beginOrRollbackReadWriteTransaction")
 		client := connect(t, db, refusingReads("spindle-claim", denied))

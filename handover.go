@@ -89,13 +89,13 @@ func (l *Lock) StepDown(ctx context.Context) error {
 }
 
 func (l *Lock) awaitStepDown(ctx context.Context, s *stepDown) error {
-	told, late := s.canceled, (<-chan time.Time)(nil)
+	canceled, late := s.canceled, (<-chan time.Time)(nil)
 	for {
 		select {
 		case <-s.over:
 			return s.err
-		case <-told:
-			told = nil
+		case <-canceled:
+			canceled = nil
 			limit := l.config.Clock.Timer(l.config.Lease)
 			defer limit.Stop()
 			late = limit.C

@@ -262,7 +262,7 @@ func TestALeaderFunctionGivesTheLockUpByReturning(t *testing.T) {
 	})
 }
 
-func TestARequestIsObeyed(t *testing.T) {
+func TestARequestIsAccepted(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a", spindle.WithHandover())
 		c := b.Start("c", spindle.WithHandover())
@@ -717,8 +717,8 @@ func TestAHandoverAtAStopIsBounded(t *testing.T) {
 	})
 }
 
-// Requests and names of successors are hints: a candidate that can't send them does not look less often.
-func TestHintsThatAreLostDelayNobody(t *testing.T) {
+// Requests and names of successors are signals: a candidate that can't send them does not look less often.
+func TestSignalsThatAreLostDelayNobody(t *testing.T) {
 	for range 10 {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 			a := b.Start("a", spindle.WithHandover(), spindle.WithPriority(1))

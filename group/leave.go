@@ -88,7 +88,7 @@ func (t *term) revokeTerm(reason error) {
 	t.releases.sooner(t.m.config.Clock, t.m.config.Lease/50)
 }
 
-// mark announces that the member leaves. What fails is a hint that the others don't get.
+// mark announces that the member leaves. What fails is a signal that the others don't get.
 func (t *term) mark() {
 	t.leave.marked, t.leave.pending = true, true
 	t.exec.do(t.m.config.Lease/5, func(ctx context.Context) error {

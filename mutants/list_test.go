@@ -169,7 +169,7 @@ var mutants = []mutant{
 	one("equal priorities that ask", "equals do not ask", preferenceGo,
 		"s.LeaseRecord.Rank <= c.LeaseRecord.Rank", "s.LeaseRecord.Rank < c.LeaseRecord.Rank"),
 	one("StepDown that returns before the release", "step down", handoverGo,
-		"\t\t\ttold = nil\n", "\t\t\treturn nil\n"),
+		"\t\t\tcanceled = nil\n", "\t\t\treturn nil\n"),
 	one("holder that goes on after its announcement", "leaving ends", handoverGo,
 		"\ts.why = ErrSteppedDown\n", "\tif s.why = ErrSteppedDown; announce {\n\t\tclose(s.canceled)\n\t\treturn\n\t}\n"),
 	one("requests accepted by everybody", "asked for", runGo,

@@ -182,7 +182,7 @@ var (
 		one("a preference that asks before it is known to be well", "TestAPreferredCandidateGetsTheLock", preferenceGo,
 			"c.Clock.Now().Since(p.well) < known*c.LeaseRecord.Lease", "c.Clock.Now().Since(p.well) < 0"),
 		one("StepDown that returns before the release", "TestALeaderThatStepsDownWorksUntilItsFollowersKnow", handoverGo,
-			"\t\t\ttold = nil\n", "\t\t\treturn nil\n"),
+			"\t\t\tcanceled = nil\n", "\t\t\treturn nil\n"),
 		one("work that is told to stop when Run's ctx ends, in spite of handover", "TestALeaderThatHandsOverWorksOnWhenRunEnds", electGo,
 			"return c.begin(running, token", "return c.begin(ctx, token"),
 		one("a low priority without a priority delay for others", "TestAPriorityDelaysLowerOnes", historyGo,

@@ -97,11 +97,11 @@ func (c *Candidate) confirm(ctx context.Context, token table.Token, names []stri
 			return sent, err
 		case !errors.Is(err, table.ErrAborted):
 			sent = c.Clock.Now()
-			told := c.try(running, heartbeat)
-			if told == nil {
+			answer := c.try(running, heartbeat)
+			if answer == nil {
 				return sent, nil
 			}
-			if First(told) && First(err) {
+			if First(answer) && First(err) {
 				return sent, err
 			}
 		}

@@ -46,14 +46,14 @@ func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Insta
 		if err == nil {
 			err = errLate
 		} else {
-			won, beat, told := c.told(running, claim)
+			won, beat, answer := c.resolve(running, claim)
 			switch {
 			case won:
 				return beat, nil
-			case First(told):
+			case First(answer):
 				return sent, fmt.Errorf("claim: %w: %w", table.ErrChanged, err)
-			case Lasting(told):
-				return sent, fmt.Errorf("claim: its outcome is not known: %w", told)
+			case Lasting(answer):
+				return sent, fmt.Errorf("claim: its outcome is not known: %w", answer)
 			}
 		}
 		if !late() {
@@ -66,9 +66,9 @@ func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Insta
 	}
 }
 
-// told finds out whether a claim has won: a heartbeat was acknowledged then, which was sent at beat. An error for which First
+// resolve finds out whether a claim has won: a heartbeat was acknowledged then, which was sent at beat. An error for which First
 // is true says that it is lost. With any other, or none, the claim is open, or nothing is known.
-func (c *Candidate) told(ctx context.Context, claim table.FreeClaim) (won bool, beat Instant, err error) {
+func (c *Candidate) resolve(ctx context.Context, claim table.FreeClaim) (won bool, beat Instant, err error) {
 	switch outcome, err := c.outcome(ctx, claim); {
 	case err != nil || outcome == table.Open:
 		return false, beat, err

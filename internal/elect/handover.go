@@ -138,7 +138,7 @@ func (c *Candidate) signal(ctx context.Context, seen []LockView, pause time.Dura
 func (c *Candidate) succeed(ctx context.Context, seen []LockView) {
 	for _, s := range seen {
 		if _, named := s.Successor(); s.Leaving() && !named && c.LeaseRecord.Rank == 0 && c.coolDownLeft() <= 0 {
-			// What fails is only a hint that the others don't get.
+			// What fails is only a signal that the others don't get.
 			_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Succeed(ctx, c.ID, s.Name, s.Token) })
 		}
 	}

@@ -110,7 +110,7 @@ func TestALeaseRecordIsOfOneToken(t *testing.T) {
 	assert.Nil(t, h.leaseRecordOf(tokenOne))
 }
 
-func TestALapsedLockIsToldFromOneThatWasGivenBack(t *testing.T) {
+func TestALockThatWasNotReleasedIsToldFromOneThatWas(t *testing.T) {
 	r, p := rules{lease: lease}, &table.LeaseRecord{Lease: lease}
 	for _, c := range []struct {
 		seen        []table.Observation
