@@ -194,7 +194,7 @@ func TestALockSaysWhatItIsFor(t *testing.T) {
 
 // A list without released locks has left their own rows out: a lease row that somebody's fault has left behind is no orphan.
 func TestAReleasedLockWithALeaseRowIsReleased(t *testing.T) {
-	store := &memtable.Store{}
+	store := &memstore.Store{}
 	at := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	var writes []table.Write
 	for _, name := range []string{"released", table.LeaseKey("released", table.TokenAt(at)), table.LeaseKey("lost", table.TokenAt(at))} {

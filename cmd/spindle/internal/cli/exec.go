@@ -209,7 +209,7 @@ func (x *execution) run(ctx context.Context) error {
 		Asks: x.reports.asks, Notices: execcmd.Notices{Ending: x.reports.ending, Lost: x.reports.lost, Stuck: x.reports.runsOn},
 	}
 	if t := child.OpenTerminal(); t != nil {
-		e.Terminal = terminal{t}
+		e.Terminal = controlling{t}
 	}
 	x.reports.compete()
 	if end := e.Run(ctx); end != (execcmd.End{}) {
@@ -231,10 +231,10 @@ func (x *execution) prepare(ctx context.Context, db *connection) error {
 	return x.verify(ctx, db.client())
 }
 
-// terminal is the one that exec is controlled by. What exec says is read before it is stopped.
-type terminal struct{ *child.Terminal }
+// controlling is the terminal that exec is controlled by. What exec says is read before it is stopped.
+type controlling struct{ *child.Terminal }
 
-func (t terminal) Suspend() bool {
+func (t controlling) Suspend() bool {
 	stderr.flush()
 	return t.Terminal.Suspend()
 }
