@@ -257,10 +257,10 @@ func (w *world) checkLeaving(p *process, token table.Token) {
 	w.violate("leaving ends", "%s holds %d still, %v after its announcement", p.name, token, time.Since(announced))
 }
 
-// checkOthersFirst is within a claim.
+// checkOthersFirst is within a claim. One that was sent before the term was given up may land after all.
 func (w *world) checkOthersFirst() {
 	p := w.actor
-	if p.gave == 0 || w.tokens[len(w.tokens)-1] > p.gave || p.jumped.After(p.gaveAt) {
+	if p.gave == 0 || w.tokens[len(w.tokens)-1] > p.gave || p.jumped.After(p.gaveAt) || w.sent.Before(p.gaveAt) {
 		return
 	}
 	since, rest := p.gaveAt, p.lease()

@@ -158,10 +158,10 @@ func (p *process) rpc(ctx context.Context, step string, replayed bool, land func
 	sent := time.Now()
 	answer := make(chan reply, 2)
 	if f.request >= 0 {
-		time.AfterFunc(f.request, func() { p.w.land(p, step, f, land, answer) })
+		time.AfterFunc(f.request, func() { p.w.land(p, step, sent, f, land, answer) })
 	}
 	for _, later := range f.again {
-		time.AfterFunc(later, func() { p.w.land(p, step+" again", fate{reply: -1}, land, nil) })
+		time.AfterFunc(later, func() { p.w.land(p, step+" again", sent, fate{reply: -1}, land, nil) })
 	}
 	if f.refused > 0 {
 		time.AfterFunc(f.refused, func() { answer <- reply{err: errUnavailable} })
@@ -271,9 +271,9 @@ func (w *world) cut(p *process, f *fate, d *dice) {
 }
 
 // land is the arrival of a request at Spanner.
-func (w *world) land(p *process, step string, f fate, apply func() reply, answer chan<- reply) {
+func (w *world) land(p *process, step string, sent time.Time, f fate, apply func() reply, answer chan<- reply) {
 	w.mu.Lock()
-	w.actor, w.committed = p, time.Time{}
+	w.actor, w.sent, w.committed = p, sent, time.Time{}
 	var r reply
 	if f.abort && isTransaction(step) {
 		r.err = table.ErrAborted

@@ -57,6 +57,7 @@ type world struct {
 	closed   bool      // no new processes
 
 	actor      *process               // whose request is landing; nil: the operator's
+	sent       time.Time              // when that was
 	committed  time.Time              // its commit timestamp
 	newest     table.Token            // of all claims
 	claimants  map[table.Token]string // their ids
