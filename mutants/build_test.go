@@ -21,6 +21,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // All mutants are built at once: to link each with the client of Spanner would take longer than all tests of them. A
@@ -137,6 +138,7 @@ func run(t *testing.T, dir, pkg string, number int, args ...string) (string, err
 	limited := []string{"-c", `ulimit -v 8000000; exec "$@"`, "sh", filepath.Join(dir, name+".test")} // a mutant may allocate without an end
 	run := exec.Command("sh", append(limited, args...)...)
 	run.Dir = source
+	run.WaitDelay = 5 * time.Second // what a mutant leaves behind may have its output for ever
 	run.Env = append(os.Environ(), fmt.Sprintf("%s=%d", running, number), "GOMAXPROCS=1", "GOGC=400")
 	var out head
 	run.Stdout, run.Stderr = &out, &out
