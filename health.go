@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+
+	"github.com/spindle-lock/spindle/internal/elect"
 )
 
 // Health returns nil as long as this Lock competes for the lock or keeps it. The last success of a follower is a look at
@@ -27,8 +29,10 @@ func (l *Lock) Health() error {
 	what := "no look at the lock, or claim of it, has succeeded"
 	if v.term != nil {
 		what, age = "no heartbeat was acknowledged", v.term.Silence()
-		if hung := v.stepDown.hung(l.config.Clock); hung > age {
-			what, age = "the leader function was to stop and has not returned", hung
+		if v.canceled != (elect.Instant{}) {
+			if hung := l.config.Clock.Now().Ran(v.canceled); hung > age {
+				what, age = "the leader function was to stop and has not returned", hung
+			}
 		}
 	}
 	if err := l.pulse.Check(l.config.Clock, l.config.Lease, age, what); err != nil {

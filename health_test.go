@@ -125,7 +125,38 @@ func TestAShortLeaseIsPatientForTenSeconds(t *testing.T) {
 	})
 }
 
+// hangingLog is a log whose reader stands still.
+type hangingLog struct {
+	slog.Handler
+	hang <-chan struct{}
+}
+
+func (h hangingLog) Handle(ctx context.Context, r slog.Record) error {
+	<-h.hang
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h hangingLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h hangingLog) WithAttrs(attrs []slog.Attr) slog.Handler { return h }
+
 // A loop that stands still with the lock in its hands is what no look can tell.
+func TestALeaderWhoseLoopStandsStillIsUnhealthy(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		hang := make(chan struct{})
+		a := b.Start("a", spindle.WithLogger(slog.New(hangingLog{slog.DiscardHandler, hang})))
+		time.Sleep(3*fleet.Lease - time.Second)
+		require.NoError(t, a.Health())
+		require.False(t, a.Has(), "it says that it was elected, and sends no heartbeat")
+		time.Sleep(fleet.Lease)
+		require.ErrorContains(t, a.Health(), "no heartbeat was acknowledged since")
+		close(hang)
+		b.Until(fleet.Lease, a.Has)
+		require.NoError(t, a.Health())
+		b.End(a)
+	})
+}
+
 func TestALeaderWhoseHeartbeatHangsIsUnhealthy(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a")
@@ -139,7 +170,7 @@ func TestALeaderWhoseHeartbeatHangsIsUnhealthy(t *testing.T) {
 		require.False(t, a.Has())
 		require.NoError(t, a.Health())
 		time.Sleep(2 * fleet.Lease)
-		require.ErrorContains(t, a.Health(), "no heartbeat was acknowledged since")
+		require.ErrorContains(t, a.Health(), "the last heartbeat of the term that ended has not returned")
 		a.Link.After(nil)
 		close(hang)
 		b.Until(fleet.Lease, a.Has)

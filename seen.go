@@ -6,20 +6,22 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // view is what the loop knows of the lock. It does not change: the loop shows a newer one.
 type view struct {
-	term     *elect.Term       // this Lock's own, or nil
-	stepDown *stepDown         // how the term is given up
-	leaving  bool              // that was announced
-	other    table.Observation // another holder; no lease record: none is known
-	looked   elect.Instant     // when the look that showed it began
-	next     chan struct{}     // closed once there is a newer view
+	term     *elect.Term        // this Lock's own, or nil
+	events   *loop.Inbox[event] // of the term
+	leaving  bool               // that was announced
+	canceled elect.Instant      // when the work's context was, or zero
+	other    table.Observation  // another holder; no lease record: none is known
+	looked   elect.Instant      // when the look that showed it began
+	next     chan struct{}      // closed once there is a newer view
 }
 
-// show makes v what everybody sees. Only the loop calls it, and, while that keeps a term, elector.say.
+// show makes v what everybody sees. Only the loop calls it.
 func (l *Lock) show(v view) {
 	v.next = make(chan struct{})
 	if before := l.view.Swap(&v); before != nil {

@@ -12,18 +12,12 @@ import (
 // leave is that a term is being given up: by its caller, or as the member is of no use. The others are told by an
 // announcement, and by a plan without this member.
 type leave struct {
-	why        error           // nil: it goes on
-	marked     bool            // an announcement was sent
-	announcing <-chan struct{} // closed once a handover's announcement has ended; nil: there was none
-	pending    bool            // releases wait for the others to know
-	limit      alarm           // until when work is waited for, of a member that does not see the group
-}
-
-// await waits for an announcement to end, as it does when the context of the term has ended.
-func (l *leave) await() {
-	if l.announcing != nil {
-		<-l.announcing
-	}
+	why       error         // nil: it goes on
+	marked    bool          // an announcement was sent
+	applied   chan struct{} // closed once a handover's announcement is in the table,
+	announced chan struct{} // and once it has ended
+	pending   bool          // releases wait for the others to know
+	limit     alarm         // until when work is waited for, of a member that does not see the group
 }
 
 func stopped(ctx context.Context) error {
@@ -40,12 +34,9 @@ func (t *term) stop(ctx context.Context) {
 	t.m.log.Info("leaving", "slot", t.own.Name, "token", t.own.Token)
 	t.m.emit(spindle.Leaving, elect.Event{Token: t.own.Token})
 	t.reports.Leaving(t.lease.Context())
-	done, applied := make(chan struct{}), make(chan struct{})
-	t.leave.marked, t.leave.announcing = true, done
-	go func() {
-		defer close(done)
-		t.lease.Announce(t.lease.Context(), func() { close(applied) })
-	}()
+	applied, announced := make(chan struct{}), make(chan struct{})
+	t.leave.marked, t.leave.applied, t.leave.announced = true, applied, announced
+	t.lease.Announce()
 	t.exec.do(t.m.config.Lease, func(ctx context.Context) error {
 		select {
 		case <-applied:
@@ -60,7 +51,7 @@ func (t *term) stop(ctx context.Context) {
 	})
 	t.exec.do(2*t.m.config.Lease, func(ctx context.Context) error {
 		select {
-		case <-done:
+		case <-announced:
 		case <-ctx.Done():
 		}
 		return nil

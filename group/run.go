@@ -96,14 +96,6 @@ func (m *member) run(ctx context.Context) (err error) {
 func (m *member) serve(ctx context.Context, lease *elect.Term) (ending, error) {
 	t := newTerm(ctx, m, lease)
 	t.reports = m.watch.Elected(lease)
-	lease.Jeopardy = func(err error) {
-		m.log.Warn("jeopardy: a heartbeat failed", "token", t.own.Token, "left", lease.Left().Round(time.Millisecond), "err", err)
-		m.emit(spindle.Jeopardy, elect.Event{Token: t.own.Token, Err: m.wrap("hold", err), Deadline: m.deadline(lease)})
-	}
-	lease.Safe = func() {
-		m.log.Info("safe: a heartbeat was acknowledged again", "token", t.own.Token)
-		m.emit(spindle.Safe, elect.Event{Token: t.own.Token, Deadline: m.deadline(lease)})
-	}
 	m.log.Info("joined", "slot", t.own.Name, "token", t.own.Token)
 	m.emit(spindle.Elected, elect.Event{Token: t.own.Token, Deadline: m.deadline(lease)})
 	return t.run(ctx)

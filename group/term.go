@@ -16,7 +16,8 @@ import (
 // for what Has looks at. Requests run beside it.
 type term struct {
 	m       *member
-	lease   *elect.Term
+	lease   *elect.Keeper
+	lost    chan error // has room for one: why the lease has ended
 	reports *telemetry.Term
 	own     table.LeaseRef // the member's lock, and the token
 
@@ -42,8 +43,9 @@ type term struct {
 func newTerm(ctx context.Context, m *member, lease *elect.Term) *term {
 	name, clock := lease.Names()[0], m.config.Clock
 	part, _ := table.PartOf(name)
-	t := &term{m: m, lease: lease, own: table.LeaseRef{Name: name, Token: lease.Token()}, exec: newExecutor(context.WithoutCancel(ctx), m),
+	t := &term{m: m, lost: make(chan error, 1), own: table.LeaseRef{Name: name, Token: lease.Token()}, exec: newExecutor(context.WithoutCancel(ctx), m),
 		trial: m.fitness.trial, reconciling: map[*entry]bool{}}
+	t.lease = &elect.Keeper{Term: lease, Interval: m.config.Heartbeat, Notify: t.notify}
 	t.planning = planning{list: m.list, lease: m.config.Lease, delay: m.config.InitialDelay, slot: part.Slot, token: t.own.Token}
 	now := clock.Now()
 	t.began, t.acked = now, now
@@ -69,13 +71,7 @@ func (t *term) soon(d time.Duration) { t.looks.next.sooner(t.m.config.Clock, d) 
 // run keeps the term until it is lost, or is given up and all work has returned. It says how the term ended; an error says
 // that a stop could not be completed.
 func (t *term) run(ctx context.Context) (ending, error) {
-	stop, beat := make(chan struct{}), make(chan error, 1)
-	go func() { beat <- t.lease.Renew(t.m.config.Heartbeat, stop) }()
-	lastBeat := func() error { // may take as long as a request that hangs
-		t.m.report(nil)
-		close(stop)
-		return <-beat
-	}
+	t.lease.Start()
 	defer t.looks.readDeadline.Stop()
 	defer t.exec.cancel()
 	if !t.m.config.Handover { // at once, even if this goroutine is busy
@@ -91,7 +87,8 @@ func (t *term) run(ctx context.Context) (ending, error) {
 		}
 		wake.Reset(t.due())
 		select {
-		case reason := <-beat:
+		case reason := <-t.lost:
+			_ = t.lastBeat() // which has to say the same
 			return t.end(reason), nil
 		case <-t.over(ctx):
 			if ctx.Err() != nil {
@@ -101,14 +98,14 @@ func (t *term) run(ctx context.Context) (ending, error) {
 				t.giveUp(reason)
 				continue
 			}
-			_ = lastBeat()
+			_ = t.lastBeat()
 			return t.end(context.Cause(t.lease.Context())), nil
 		case <-t.m.gracePeriod:
 			if t.collect(); !t.m.inventory.works(t, false) { // both: it was in time, or the term has begun only now
 				t.revokeTerm(context.Cause(ctx))
 				continue
 			}
-			_ = lastBeat()
+			_ = t.lastBeat()
 			return t.end(stopped(ctx)), nil // awaitWork says what has not returned
 		case <-ended: // which the next round takes in
 		case <-t.m.wake:
@@ -119,15 +116,40 @@ func (t *term) run(ctx context.Context) (ending, error) {
 		case <-wake.C: // after whatever else has happened by now
 		}
 		if t.leave.limit.left(t.m.config.Clock) <= 0 {
-			_ = lastBeat()
+			_ = t.lastBeat()
 			return t.end(t.leave.why), nil
 		}
 		t.goOn()
 	}
-	if reason := lastBeat(); reason != nil {
+	if reason := t.lastBeat(); reason != nil {
 		return t.end(reason), nil
 	}
 	return t.releaseSlot(ctx)
+}
+
+// notify takes in what happens to the member's lock, from other goroutines.
+func (t *term) notify(e elect.TermEvent) {
+	m, token := t.m, t.own.Token
+	switch e.What {
+	case elect.InJeopardy:
+		m.log.Warn("jeopardy: a heartbeat failed", "token", token, "left", t.lease.Left().Round(time.Millisecond), "err", e.Err)
+		m.emit(spindle.Jeopardy, elect.Event{Token: token, Err: m.wrap("hold", e.Err), Deadline: m.deadline(t.lease.Term)})
+	case elect.Safe:
+		m.log.Info("safe: a heartbeat was acknowledged again", "token", token)
+		m.emit(spindle.Safe, elect.Event{Token: token, Deadline: m.deadline(t.lease.Term)})
+	case elect.Marked:
+		close(t.leave.applied)
+	case elect.Announced:
+		close(t.leave.announced)
+	case elect.Lost:
+		t.lost <- e.Err
+	}
+}
+
+// lastBeat ends the heartbeats. It may take as long as a request that hangs.
+func (t *term) lastBeat() error {
+	t.m.report(nil)
+	return t.lease.Stop()
 }
 
 // finished reports whether everything can be given up at once: the member leaves, and all its work has returned.
@@ -239,7 +261,6 @@ func (t *term) ending() ending {
 // close ends what the term has under way.
 func (t *term) close(reason error) {
 	t.revokeTerm(reason)
-	t.leave.await()
 	t.exec.cancel()
 	t.m.inventory.termEnded(reason)
 	t.m.report(nil)

@@ -19,10 +19,10 @@ import (
 type held struct {
 	*contender
 	term   *elect.Term
+	keeper *elect.Keeper
 	lost   chan struct{}
 	over   context.Context         // ends when it is lost, or begins to be given back: its cause says which
 	end    context.CancelCauseFunc // of over
-	kept   chan struct{}           // closed when no heartbeat is sent any more
 	left   atomic.Bool             // it is given back
 	late   atomic.Bool             // that took too long: it is left to expire
 	seen   *telemetry.Term
@@ -33,38 +33,27 @@ var errGivenBack = errors.New("it was given back")
 
 func (s *contender) keep(t *elect.Term, w *telemetry.Watch) *held {
 	s.log(t).Debug("acquired")
-	h := &held{contender: s, term: t, lost: make(chan struct{}), kept: make(chan struct{}), seen: w.Elected(t)}
+	h := &held{contender: s, term: t, lost: make(chan struct{}), seen: w.Elected(t)}
 	h.over, h.end = context.WithCancelCause(t.Context())
-	context.AfterFunc(t.Context(), func() {
-		cause := context.Cause(t.Context())
-		if errors.Is(cause, errGivenBack) {
-			return
-		}
-		h.seen.Over(telemetry.ReasonOf(cause, telemetry.Expired))
-		if !h.late.Load() {
-			s.log(t).Warn("lost", "reason", cause)
-			close(h.lost)
-			s.config.Clock.AfterFunc(s.config.Lease, h.overdue)
-		}
-	})
-	go func() {
-		defer close(h.kept)
-		if reason := t.Renew(s.config.Heartbeat, h.over.Done()); reason != nil {
-			t.End(reason)
-		}
-	}()
+	h.keeper = &elect.Keeper{Term: t, Interval: s.config.Heartbeat, Notify: h.notify}
+	h.keeper.Start()
 	return h
 }
 
-// isLost reports whether it was lost, and its turn in this process goes on.
-func (h *held) isLost() bool {
-	select {
-	case <-h.lost:
-		return !h.left.Load()
-	default:
-		return false
+func (h *held) notify(e elect.TermEvent) {
+	if e.What != elect.Lost {
+		return
+	}
+	h.seen.Over(telemetry.ReasonOf(e.Err, telemetry.Expired))
+	if !h.late.Load() {
+		h.log(h.term).Warn("lost", "reason", e.Err)
+		close(h.lost)
+		h.config.Clock.AfterFunc(h.config.Lease, h.overdue)
 	}
 }
+
+// isLost reports whether it was lost, and its turn in this process goes on.
+func (h *held) isLost() bool { return !h.left.Load() && h.term.Over().Err() != nil }
 
 // overdue is a lease after the loss: work whose ctx has ended by it has had the time to unlock.
 func (h *held) overdue() {
@@ -113,17 +102,18 @@ const (
 func (h *held) giveBack(ctx context.Context, done table.Due) error {
 	ctx, cancel := h.last(ctx)
 	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- h.keeper.Stop() }()
 	select {
-	case <-h.kept:
+	case reason := <-stopped:
+		if reason != nil {
+			return fmt.Errorf("%w: lost before: %w", ErrNotHeld, reason)
+		}
 	case <-ctx.Done(): // a heartbeat hangs
 		h.late.Store(true)
 		h.log(h.term).Warn("left to expire", "reason", ctx.Err())
-		go func() { <-h.kept; h.term.End(errGivenBack); h.seen.Over(telemetry.Released) }()
+		go func() { <-stopped; h.term.End(errGivenBack); h.seen.Over(telemetry.Released) }()
 		return fmt.Errorf("%w: left to expire", ctx.Err())
-	}
-	if !h.term.Held() {
-		h.term.End(elect.ErrExpired) // unless it has ended for another reason
-		return fmt.Errorf("%w: lost before: %w", ErrNotHeld, context.Cause(h.term.Context()))
 	}
 	err := h.release(ctx, h.term, done)
 	h.seen.Over(telemetry.ReasonOf(err, telemetry.Released))

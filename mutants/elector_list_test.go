@@ -35,7 +35,7 @@ var electorMutants = of(".",
 		"attempt, cancel := context.WithTimeout(ctx, elect.Attempt(lease))", "attempt, cancel := context.WithCancel(ctx)"),
 
 	// What was said is exact.
-	one("a refused release is a loss", "TestAReleaseThatWasSentAgainIsNoLoss", termGo,
+	one("a refused release is a loss", "TestAReleaseThatWasSentAgainIsNoLoss", releaseGo,
 		" && t.released(ctx):", " && false:"),
 	one("a lock that was broken was released", "TestAReleaseAfterTheLockWasBrokenIsALoss", brokenGo,
 		" || TokenAt(byName[name+brokenSuffix].Token) >= token {", " {"),

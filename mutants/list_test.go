@@ -24,10 +24,14 @@ const (
 	electGo     = "internal/elect/claim.go"
 	clockGo     = "internal/elect/clock.go"
 	termGo      = "internal/elect/term.go"
+	keepGo      = "internal/elect/keep.go"
+	releaseGo   = "internal/elect/release.go"
+	announceGo  = "internal/elect/announce.go"
 	runGo       = "run.go"
+	leadGo      = "lead.go"
 	linkGo      = "simulation/link_test.go"
 
-	handoverGo      = "handover.go"
+	leadershipGo    = "leadership.go"
 	electHandoverGo = "internal/elect/handover.go"
 	tableHandoverGo = "internal/table/handover.go"
 	preferenceGo    = "internal/elect/preference.go"
@@ -114,27 +118,29 @@ var mutants = []mutant{
 
 	// The holder.
 	one("deadline counted from the reply", "one holder", termGo,
-		"\tt.acknowledged.Store(&sent)\n\tt.last", "\tsent = t.clock.Now()\n\tt.acknowledged.Store(&sent)\n\tt.last"),
+		"\tnow := t.clock.Now()\n\textended = ", "\tnow := t.clock.Now()\n\tsent = now\n\textended = "),
 	one("no allowance for the rate of the clock", "one holder", termGo,
 		"return lease - lease/100 }", "return lease }"),
 	one("wall clock only", "one holder", clockGo,
 		"max(i.Wall-start.Wall, i.Mono-start.Mono)", "i.Wall-start.Wall"),
 	one("monotonic clock only", "one holder", clockGo,
 		"max(i.Wall-start.Wall, i.Mono-start.Mono)", "i.Mono-start.Mono"),
-	one("failed heartbeat counted as acknowledged", "one holder", termGo,
-		"\tcase err != nil:\n\t\tt.endanger(err)", "\tcase errors.Is(err, context.Canceled):\n\t\tt.endanger(err)"),
-	one("term revived after its end", "no revival", termGo,
-		"if t.Left() <= 0 || !t.deadline.Stop() {", "if t.deadline.Stop(); false {"),
-	{"held while it is released", "one holder", []edit{
-		{runGo, "\te.show(view{})\n\te.last", "\te.last"},
-		{termGo, "\tt.acknowledged.Store(nil)\n", ""},
+	one("failed heartbeat counted as acknowledged", "one holder", keepGo,
+		"\tif err != nil {\n\t\tif k.endanger() {", "\tif errors.Is(err, context.Canceled) {\n\t\tif k.endanger() {"),
+	{"term revived after its end", "no revival", []edit{
+		{termGo, "func() { t.End(ErrExpired) }", "func() { t.cancelWork(ErrExpired) }"},
+		{termGo, "if t.left(s, now) <= 0 || !t.deadline.Stop() {", "if t.deadline.Stop(); false {"},
 	}},
-	one("work not told of the end", "ctx ends", termGo,
-		"\tt.deadline.Stop()\n\tt.end(reason)\n", "\tt.deadline.Stop()\n"),
-	one("release before the leader function has returned", "work first", runGo,
-		"\t\tdefer close(s.returned)\n", "\t\tclose(s.returned)\n"),
-	one("next term does not wait for the leader function", "one leader function", runGo,
-		"\t\t\te.candidate.Yield(t, true, \"\") // who took it away wants another\n\t\t}\n\t\treturn e.awaitWork(s.returned)\n", "\t\t\te.candidate.Yield(t, true, \"\")\n\t\t}\n\t\treturn nil\n"),
+	{"held while it is released", "one holder", []edit{
+		{leadGo, "\tl.show(view{})\n", ""},
+		{termGo, "\tif t.advance(ended) {\n", "\tif t.advance(draining) {\n"},
+	}},
+	one("work told of the end late", "ctx ends", termGo,
+		"t.work, t.cancelWork = context.WithCancelCause(t.over)", "t.work, t.cancelWork = context.WithCancelCause(ctx)\n\tcontext.AfterFunc(t.over, func() { time.AfterFunc(2*t.lease, func() { t.cancelWork(context.Cause(t.over)) }) })"),
+	one("release before the leader function has returned", "work first", leadGo,
+		"\tl.config.Lead(l.keeper.Context(), l.keeper.Token())\n", "\tl.events.Put(event{what: returned})\n\tl.config.Lead(l.keeper.Context(), l.keeper.Token())\n"),
+	one("next term does not wait for the leader function", "one leader function", leadershipGo,
+		"\tif l.idle {\n\t\treturn l.end(concede)", "\tif true {\n\t\treturn l.end(concede)"),
 
 	// Handovers.
 	one("announcement without the lease row check", "rows", tableHandoverGo,
@@ -148,30 +154,28 @@ var mutants = []mutant{
 	}},
 	one("request that names the lock", "rows", tableHandoverGo,
 		"Write{Kind: Update, Name: LeaseKey(name, token), Set: []Cell{{string(r), nil}}}", "Write{Kind: Update, Name: name, Set: []Cell{{string(r), nil}}}"),
-	{"release of a handover before the work has returned", "work first", []edit{
-		{handoverGo, "\te.awaitReturn(s.returned, s.over, \"the leader function was told to stop and has not returned: the lock stays held until it does\")\n", ""},
-		{runGo, "\te.lost(t, s.why)\n\tif err := e.awaitWork(s.returned); err != nil {\n", "\te.lost(t, s.why)\n\tif err := error(nil); err != nil {\n"},
-	}},
+	one("release of a handover before the work has returned", "work first", leadershipGo,
+		"\tif l.idle {\n\t\treturn l.end(cancelWork, release)", "\tif true {\n\t\treturn l.end(cancelWork, release)"),
 	one("who stepped down may claim at once", "others first", electHandoverGo,
 		"c.yielded, c.coolingSince, c.coolDown = t.token, c.Clock.Now(), c.LeaseRecord.Lease\n", "c.yielded, c.coolingSince, c.coolDown = t.token, c.Clock.Now(), 0\n"),
 	one("who does not know of its release may claim at once", "others first", electHandoverGo,
 		"\tif released {\n\t\tc.coolDown /= 3\n", "\tif c.coolDown /= 3; !released {\n\t\tc.coolDown = 0\n"),
-	one("holder that goes without waiting for its followers", "works on", electHandoverGo,
-		"\t\t\tt.linger(ctx, t.lease/3+t.clock.Now().Since(sent))\n", "\t\t\t_ = sent\n"),
+	one("holder that goes without waiting for its followers", "works on", announceGo,
+		"\t\t\tk.linger(ctx, k.lease/3+k.clock.Now().Since(sent))\n", "\t\t\t_ = sent\n"),
 	one("followers that ignore the announcement", "handover gap", stepGo,
 		", wait+c.spread(seen), c.watch(seen))", ", wait+c.spread(seen))"),
 	one("work that is told to stop when Run's ctx ends, in spite of handover", "works on", electGo,
 		"return c.begin(running, token", "return c.begin(ctx, token"),
-	one("handover that nobody is waited for at the end of Run", "works on", handoverGo,
-		"\tif !e.config.Handover {\n\t\tdefer context", "\tif true {\n\t\tdefer context"),
+	one("handover that nobody is waited for at the end of Run", "works on", leadershipGo,
+		"e.what == runEnded && !l.handover {", "e.what == runEnded {"),
 	one("holder that ignores no preference", "preference ends", preferenceGo,
 		"\tp.spurned = false\n\treturn p.ignoring\n", "\tp.spurned = false\n\treturn 0 * p.ignoring\n"),
 	one("equal priorities that ask", "equals do not ask", preferenceGo,
 		"s.LeaseRecord.Rank <= c.LeaseRecord.Rank", "s.LeaseRecord.Rank < c.LeaseRecord.Rank"),
-	one("StepDown that returns before the release", "step down", handoverGo,
-		"\t\t\tcanceled = nil\n", "\t\t\treturn nil\n"),
-	one("holder that goes on after its announcement", "leaving ends", handoverGo,
-		"\ts.why = ErrSteppedDown\n", "\tif s.why = ErrSteppedDown; announce {\n\t\tclose(s.canceled)\n\t\treturn\n\t}\n"),
-	one("requests accepted by everybody", "asked for", runGo,
-		"\tif e.config.Handover {\n\t\tothers.Go(func() { e.watchRequests", "\tif true {\n\t\tothers.Go(func() { e.watchRequests"),
+	one("StepDown that returns before the release", "step down", leadGo,
+		"\tl.keeper.CancelWork(cause)\n", "\tl.keeper.CancelWork(cause)\n\tl.answer(nil)\n"),
+	one("holder that goes on after its announcement", "leaving ends", leadershipGo,
+		"e.what == announced || e.what == returned || ", "e.what == returned || "),
+	one("requests accepted by everybody", "asked for", leadGo,
+		"\tif l.config.Handover {\n\t\tl.keeper.Watch", "\tif true {\n\t\tl.keeper.Watch"),
 }

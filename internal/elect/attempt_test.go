@@ -35,13 +35,15 @@ func TestAnAttemptThatHangsLeavesTimeForTheNext(t *testing.T) {
 				c.LeaseRecord.AcceptsHandover = true
 				step := c.Try(t.Context(), All, 0)
 				require.NotNil(t, step.Term)
-				stop, kept := make(chan struct{}), make(chan error, 1)
-				go func() { kept <- step.Term.Renew(of/10, stop) }()
+				happened := make(chan TermEvent, 100)
+				k := &Keeper{Term: step.Term, Interval: of / 10, Notify: func(e TermEvent) { happened <- e }}
+				k.Start()
 				require.NoError(t, table.Table{Store: store}.Ask(t.Context(), table.ByOperator, "m", step.Term.Token()))
-				require.NotEmpty(t, step.Term.Requested(t.Context()))
-				step.Term.Announce(t.Context(), nil)
-				close(stop)
-				require.NoError(t, <-kept)
+				k.WatchRequests()
+				await(happened, Requested)
+				k.Announce()
+				await(happened, Announced)
+				require.NoError(t, k.Stop())
 				require.NoError(t, step.Term.Release(t.Context(), nil))
 				for step, limit := range longest {
 					assert.LessOrEqual(t, limit, most, step)
@@ -52,5 +54,14 @@ func TestAnAttemptThatHangsLeavesTimeForTheNext(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// await waits for something to happen.
+func await(happened <-chan TermEvent, what TermEventKind) TermEvent {
+	for {
+		if e := <-happened; e.What == what {
+			return e
+		}
 	}
 }

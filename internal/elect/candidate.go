@@ -95,7 +95,7 @@ func (c *Candidate) comeBack() {
 	if t.kept() >= 10*t.lease {
 		c.expired = 0
 	}
-	if !errors.Is(context.Cause(t.ctx), ErrExpired) || !t.jeopardy.Load() {
+	if !errors.Is(context.Cause(t.work), ErrExpired) || !t.inJeopardy() {
 		return
 	}
 	c.unkept = t.token

@@ -69,18 +69,17 @@ func TestATermThatWasKeptForLongBeginsANewRow(t *testing.T) {
 			time.Sleep(3 * lease)
 			step := c.Try(t.Context(), All, lease/3)
 			require.NotNil(t, step.Term, "%v", step.Err)
+			k := keeper(step.Term)
 			for range beats {
 				time.Sleep(lease / 3)
-				_, err := step.Term.Beat(lease / 3)
-				require.NoError(t, err)
+				require.NoError(t, k.beat())
 			}
 			link.Refuse(func(string) error { return errors.New("away") })
-			_, err := step.Term.Beat(lease / 3)
-			require.NoError(t, err)
+			require.NoError(t, k.beat())
 			time.Sleep(lease)
 			require.False(t, step.Term.Held())
 			link.Refuse(nil)
-			_, err = c.Look(t.Context())
+			_, err := c.Look(t.Context())
 			require.NoError(t, err)
 			return c.yieldFor
 		}

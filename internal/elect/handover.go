@@ -2,93 +2,11 @@ package elect
 
 import (
 	"context"
-	"errors"
 	"math"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/table"
 )
-
-// Announce tells the followers that the term is about to end, and returns when those that look as often as they
-// should have seen it: a third of the lease and a round trip later. From then on they look so often that the
-// release is found at once. It returns before that if ctx ends or the term is over, if the announcement does not
-// get through for a third of the lease, and, if heartbeats don't either, while there is time to stop the work.
-//
-// It calls heard, unless that is nil, once the announcement is in the table.
-//
-// There is no way back: an announcement that comes late would mark a term that goes on.
-func (t *Term) Announce(ctx context.Context, heard func()) {
-	limited, cancel := context.WithTimeout(ctx, t.lease/3)
-	defer cancel()
-	retry := Backoff{Max: t.lease / 10}
-	for limited.Err() == nil && !t.pressed() {
-		sent := t.clock.Now()
-		attempt, done := context.WithTimeout(limited, longestAttempt)
-		err := t.table.Announce(attempt, t.token, t.names...)
-		done()
-		switch {
-		case err == nil:
-			if heard != nil {
-				heard()
-			}
-			t.linger(ctx, t.lease/3+t.clock.Now().Since(sent))
-			return
-		case errors.Is(err, table.ErrSuperseded):
-			return // which the next heartbeat is told too
-		}
-		Sleep(limited, t.clock, retry.Pause(t.clock))
-	}
-}
-
-// linger waits, but not into the time that is needed to stop.
-func (t *Term) linger(ctx context.Context, d time.Duration) {
-	began := t.clock.Now()
-	for ctx.Err() == nil && !t.pressed() {
-		left := d - t.clock.Now().Since(began)
-		if left <= 0 {
-			return
-		}
-		Sleep(ctx, t.clock, min(left, max(t.spare(), t.lease/50)))
-	}
-}
-
-// pressed reports whether heartbeats fail and the time that is left is needed to stop in.
-func (t *Term) pressed() bool { return t.jeopardy.Load() && t.spare() <= 0 }
-
-// spare is the time that is left, less a sixth of the lease.
-func (t *Term) spare() time.Duration { return t.Left() - t.lease/6 }
-
-// CancelWork ends the term's context, and nothing else: the lock stays held until the work has returned.
-func (t *Term) CancelWork(reason error) { t.end(reason) }
-
-// Requested waits for a request to hand the lock over that the holder is to accept, for which it looks once a lease.
-// It returns "" if ctx ends before: the term's context, or one within it.
-func (t *Term) Requested(ctx context.Context) table.Request {
-	for {
-		Sleep(ctx, t.clock, Jitter(t.clock, t.lease))
-		if ctx.Err() != nil {
-			return ""
-		}
-		if by, _ := t.asked(ctx); by != "" { // what fails is asked again
-			return by
-		}
-	}
-}
-
-func (t *Term) asked(ctx context.Context) (table.Request, error) {
-	ctx, cancel := context.WithTimeout(ctx, min(t.lease/3, longestAttempt))
-	defer cancel()
-	operator, preference, err := t.table.Asked(ctx, t.names[0], t.token)
-	switch {
-	case err != nil:
-		return "", err
-	case operator:
-		return table.ByOperator, nil
-	case preference && t.clock.Now().Since(t.began) >= t.ignoreFor:
-		return table.ByPreference, nil
-	}
-	return "", nil
-}
 
 // Yield makes the candidate leave the lock, of a term that it gave up, to others: until another holds it, or
 // a third of a lease has passed since it was released, or a lease, if it is not known to be released. Asked is

@@ -16,6 +16,11 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
+// keeper keeps a term as far as a test says so.
+func keeper(t *Term) *Keeper {
+	return &Keeper{Term: t, Interval: t.lease / 3, Notify: func(TermEvent) {}, ctx: t.Context()}
+}
+
 func TestATermThatHasEndedHasNothingLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
@@ -29,8 +34,7 @@ func TestATermThatHasEndedHasNothingLeft(t *testing.T) {
 		assert.False(t, term.Held())
 		assert.ErrorIs(t, context.Cause(term.Context()), ErrExpired)
 		start := time.Now()
-		_, err := term.Beat(lease / 3)
-		assert.ErrorIs(t, err, ErrExpired)
+		assert.ErrorIs(t, keeper(term).beat(), ErrExpired)
 		assert.Error(t, term.Release(t.Context(), nil), "it is left to expire")
 		assert.Zero(t, time.Since(start))
 		assert.NotZero(t, store.Rows()["m"].Heartbeat)
@@ -44,11 +48,14 @@ func TestATermEndsWhileAHeartbeatHangs(t *testing.T) {
 		require.NotNil(t, term)
 		start := time.Now()
 		link.Cut()
-		go func() { _ = term.Renew(lease/3, nil) }()
-		<-term.Context().Done()
+		lost := make(chan TermEvent, 10)
+		k := &Keeper{Term: term, Interval: lease / 3, Notify: func(e TermEvent) { lost <- e }}
+		k.Start()
+		assert.ErrorIs(t, await(lost, Lost).Err, ErrExpired)
+		assert.ErrorIs(t, context.Cause(term.Context()), ErrExpired)
 		assert.Equal(t, lease-lease/100, time.Since(start))
 		assert.False(t, term.Held())
-		time.Sleep(lease)
+		assert.ErrorIs(t, k.Stop(), ErrExpired)
 	})
 }
 

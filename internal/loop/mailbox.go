@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"sync"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
@@ -10,11 +9,8 @@ import (
 // Mailbox hands events to an observer in their order, in a goroutine of its own. Put never blocks. The nil Mailbox is
 // that of nobody.
 type Mailbox struct {
-	mu     sync.Mutex
-	events []elect.Event
-	closed bool
-	wake   chan struct{} // has room for one: something changed
-	done   chan struct{}
+	*Inbox[elect.Event]
+	done chan struct{}
 }
 
 // NewMailbox starts to deliver, if there is somebody to deliver to.
@@ -22,7 +18,7 @@ func NewMailbox(observe func(elect.Event)) *Mailbox {
 	if observe == nil {
 		return nil
 	}
-	m := &Mailbox{wake: make(chan struct{}, 1), done: make(chan struct{})}
+	m := &Mailbox{NewInbox[elect.Event](), make(chan struct{})}
 	go m.deliver(observe)
 	return m
 }
@@ -33,7 +29,7 @@ func (m *Mailbox) Put(kind int, at time.Time, e elect.Event) {
 		return
 	}
 	e.Kind, e.At = kind, at
-	m.change(func() { m.events = append(m.events, e) })
+	m.Inbox.Put(e)
 }
 
 // Drain ends the goroutine once everything was delivered, and waits for that, but for no longer than a lease. Then it
@@ -42,7 +38,7 @@ func (m *Mailbox) Drain(lease time.Duration, clock elect.Clock) (<-chan struct{}
 	if m == nil {
 		return nil, nil
 	}
-	m.change(func() { m.closed = true })
+	m.Close()
 	giveUp := clock.Timer(lease)
 	defer giveUp.Stop()
 	select {
@@ -53,27 +49,12 @@ func (m *Mailbox) Drain(lease time.Duration, clock elect.Clock) (<-chan struct{}
 	}
 }
 
-func (m *Mailbox) change(f func()) {
-	m.mu.Lock()
-	f()
-	m.mu.Unlock()
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
-}
-
 func (m *Mailbox) deliver(observe func(elect.Event)) {
 	defer close(m.done)
-	for range m.wake {
-		m.mu.Lock()
-		events, closed := m.events, m.closed
-		m.events = nil
-		m.mu.Unlock()
-		for _, e := range events {
+	for range m.Ready() {
+		if e, ok := m.Next(); ok {
 			observe(e)
-		}
-		if closed {
+		} else if m.Closed() {
 			return
 		}
 	}

@@ -36,13 +36,17 @@ func handOver(link *memstore.Link, r *fleet.Reports) {
 		return
 	}
 	term := w.Elected(step.Term)
-	stop, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- step.Term.Renew(lease/10, stop) }()
+	announced := make(chan struct{})
+	k := &elect.Keeper{Term: step.Term, Interval: lease / 10, Notify: func(e elect.TermEvent) {
+		if e.What == elect.Announced {
+			close(announced)
+		}
+	}}
+	k.Start()
 	term.Leaving(ctx)
-	step.Term.Announce(step.Term.Context(), nil)
-	close(stop)
-	if lost := <-ended; lost != nil {
-		step.Term.End(lost)
+	k.Announce()
+	<-announced
+	if lost := k.Stop(); lost != nil {
 		term.Over(telemetry.ReasonOf(lost, telemetry.Stopped))
 		return
 	}

@@ -285,11 +285,15 @@ func (x *execution) Begin(t *elect.Term) {
 	x.say("holding %s, token %v", x.name, t.Token())
 	x.reports.acquired(t)
 	x.reports.does(true, "holding %s, token %v: %s runs", x.name, t.Token(), x.args[0])
-	t.Jeopardy = func(err error) {
-		x.complain("jeopardy: %s is still held, but only for %s unless a heartbeat gets through: %v", x.name, short(t.Left()), err)
-	}
-	t.Safe = func() { x.relieve("safe: heartbeats for %s get through again", x.name) }
 }
+
+// Jeopardy implements execcmd.Job.
+func (x *execution) Jeopardy(t *elect.Term, err error) {
+	x.complain("jeopardy: %s is still held, but only for %s unless a heartbeat gets through: %v", x.name, short(t.Left()), err)
+}
+
+// Safe implements execcmd.Job.
+func (x *execution) Safe() { x.relieve("safe: heartbeats for %s get through again", x.name) }
 
 // Over implements execcmd.Job.
 func (x *execution) Over() {

@@ -21,6 +21,9 @@ type Job interface {
 	// Begin is called when the lock is held, before the first heartbeat; Over once the lock is released or lost.
 	Begin(t *elect.Term)
 	Over()
+	// Jeopardy says that a heartbeat of the term has failed; Safe, that one was acknowledged again.
+	Jeopardy(t *elect.Term, err error)
+	Safe()
 	// Start starts the program. It must be gone at that time, even if this process is stopped or killed, unless its Allow
 	// gives it more. What no attempt can start is a child.StartError.
 	Start(t *elect.Term, until time.Time) (Program, error)
@@ -115,7 +118,7 @@ type runner struct {
 	*Exec
 	m      machine
 	ctx    context.Context
-	events chan event
+	events chan event // of the wait for the lock
 
 	trouble error     // why the last look failed
 	wait    *wait     // while exec competes, or nil
@@ -134,6 +137,8 @@ func (r *runner) await() (all []event) {
 		all = append(all, got(s))
 	case <-r.wait.ends():
 	case last = <-r.events:
+	case <-r.term.happens():
+		last, _ = r.term.events.Next()
 	case <-r.program.ends():
 		if s := r.interrupted(); s != nil {
 			all = append(all, got(s))
@@ -169,7 +174,7 @@ func got(s os.Signal) event {
 func (r *runner) receive(e event) {
 	switch e.what {
 	case elected:
-		r.term, r.began = hold(e.term), time.Now()
+		r.term, r.began = hold(e.term, r.lease()/3), time.Now()
 		r.wait = r.wait.end()
 	case withdrawn, unable:
 		r.wait = r.wait.end()
@@ -207,7 +212,7 @@ func (r *runner) do(a action) event {
 	case start:
 		return r.start()
 	case watchRequests:
-		r.watchRequests()
+		r.term.WatchRequests()
 	case announce:
 		r.announce(a.signal)
 	case pass:

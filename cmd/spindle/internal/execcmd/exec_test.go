@@ -207,9 +207,11 @@ func (s *site) Begin(t *elect.Term) {
 		s.begins()
 	}
 }
-func (s *site) Over()                   { s.over++ }
-func (s *site) Done() table.Due         { return table.Due{Key: s.key} }
-func (s *site) Explain(err error) error { return err }
+func (s *site) Over()                       { s.over++ }
+func (s *site) Jeopardy(*elect.Term, error) {}
+func (s *site) Safe()                       {}
+func (s *site) Done() table.Due             { return table.Due{Key: s.key} }
+func (s *site) Explain(err error) error     { return err }
 
 func (s *site) Start(_ *elect.Term, until time.Time) (Program, error) {
 	if s.fails != nil {

@@ -75,6 +75,8 @@ const (
 	unfit                 // the program must end though the lock is held: err
 	overstayed            // the program was told to end, and had all the time that exec gives it
 	exited                // the program ended, and its group is gone: code
+	jeopardy              // a heartbeat has failed: err
+	safe                  // a heartbeat was acknowledged again
 	lost                  // the lock is not held any more: err
 	released              // the lock
 	notReleased           // the lock: err

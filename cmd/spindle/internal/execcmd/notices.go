@@ -29,6 +29,10 @@ func (r *runner) notice(e event) {
 		if r.Notices.Ending != nil {
 			r.Notices.Ending(e.signal)
 		}
+	case jeopardy:
+		r.Job.Jeopardy(r.term.Term, e.err)
+	case safe:
+		r.Job.Safe()
 	case late, overdue:
 		r.noticeLoss(r.term, errLate)
 	case lost, unfit:

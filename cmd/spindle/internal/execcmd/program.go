@@ -144,17 +144,20 @@ func (r *runner) limit() {
 
 // check asks whether the program is still to be run, until that is known or the term is over.
 func (r *runner) check() {
-	r.during(func(h *holding) event {
+	h := r.term
+	h.all.Go(func() {
 		clock, retry := r.Candidate.Clock, elect.Backoff{Max: r.lease() / 3}
 		for told := false; ; told = true {
 			end, err := r.Job.Due(h.ctx)
 			switch {
 			case h.ctx.Err() != nil:
-				return event{}
+				return
 			case end != nil:
-				return event{what: foundBy(end), end: *end}
+				h.events.Put(event{what: foundBy(end), end: *end})
+				return
 			case err == nil:
-				return event{what: due}
+				h.events.Put(event{what: due})
+				return
 			case !told:
 				r.Warn("%s is not started yet: %v", r.Program, r.Job.Explain(err))
 			}

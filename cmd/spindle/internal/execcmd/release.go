@@ -1,83 +1,62 @@
 package execcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // holding is a term, and what goes on during it.
 type holding struct {
-	*elect.Term
-	kept bool            // by heartbeats: it did not come too late
-	ctx  context.Context // of what else goes on
-	quit context.CancelFunc
-	left chan struct{}  // closed when nothing is to go on any more
-	all  sync.WaitGroup // of all that goes on
+	*elect.Keeper
+	kept   bool // by heartbeats: it did not come too late
+	events *loop.Inbox[event]
+	ctx    context.Context // of what else goes on
+	quit   context.CancelFunc
+	all    sync.WaitGroup // of that
 }
 
-func hold(t *elect.Term) *holding {
-	h := &holding{Term: t, left: make(chan struct{})}
+func hold(t *elect.Term, interval time.Duration) *holding {
+	h := &holding{events: loop.NewInbox[event]()}
+	h.Keeper = &elect.Keeper{Term: t, Interval: interval, Notify: h.notify}
 	h.ctx, h.quit = context.WithCancel(t.Context())
 	return h
 }
 
-// cause is why the term is over.
-func (h *holding) cause() error {
-	if cause := context.Cause(h.Context()); cause != nil {
-		return cause
+// notify takes in what happens to the term.
+func (h *holding) notify(e elect.TermEvent) {
+	kinds := map[elect.TermEventKind]happening{elect.InJeopardy: jeopardy, elect.Safe: safe, elect.Lost: lost, elect.Requested: requested, elect.Announced: announced}
+	if what, known := kinds[e.What]; known {
+		h.events.Put(event{what: what, err: e.Err, by: e.By})
 	}
-	return elect.ErrExpired // the machine was suspended, and no timer has noticed yet
 }
 
-// during lets something go on during the term, which ends with an event unless that is nothing.
-func (r *runner) during(f func(*holding) event) {
-	h := r.term
-	h.all.Go(func() {
-		e := f(h)
-		if e.what == nothing {
-			return
-		}
-		select {
-		case r.events <- e:
-		case <-h.left:
-		}
-	})
+// happens has a value when something has happened. It is for nil too.
+func (h *holding) happens() <-chan struct{} {
+	if h == nil {
+		return nil
+	}
+	return h.events.Ready()
+}
+
+// cause is why the term is over.
+func (h *holding) cause() error {
+	return cmp.Or(context.Cause(h.Over()), elect.ErrExpired) // the machine was suspended, and no timer has noticed yet
 }
 
 // keep keeps the lock with heartbeats, and notices when it is lost.
 func (r *runner) keep() {
 	r.term.kept = true
 	r.Job.Begin(r.term.Term)
-	r.during(func(h *holding) event {
-		if reason := h.Renew(r.lease()/3, h.left); reason != nil {
-			h.End(reason)
-		}
-		return event{}
-	})
-	r.during(func(h *holding) event {
-		select {
-		case <-h.Context().Done():
-			return event{what: lost, err: h.cause()}
-		case <-h.left:
-			return event{}
-		}
-	})
-}
-
-// watchRequests looks for a request to hand the lock over.
-func (r *runner) watchRequests() {
-	r.during(func(h *holding) event {
-		if by := h.Requested(h.ctx); by != "" {
-			return event{what: requested, by: by}
-		}
-		return event{}
-	})
+	r.term.Start()
 }
 
 // announce tells the other candidates that the lock will be released.
@@ -87,10 +66,7 @@ func (r *runner) announce(s os.Signal) {
 	} else {
 		r.Say("leaving %s: %s gets %v when the other candidates know", r.name(), r.Program, s)
 	}
-	r.during(func(h *holding) event {
-		h.Announce(h.ctx, nil)
-		return event{what: announced}
-	})
+	r.term.Announce()
 }
 
 // leave ends what goes on during the term.
@@ -98,8 +74,10 @@ func (r *runner) leave() *holding {
 	h := r.term
 	r.term = nil
 	h.quit()
-	close(h.left)
 	h.all.Wait()
+	if h.kept {
+		_ = h.Stop() // Held says the same
+	}
 	return h
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -54,11 +55,9 @@ type Guard struct {
 	Asks     <-chan struct{} // received from for as long as the loop runs, so that others know that it does; or nil
 
 	m      machine
-	events chan message
+	events *loop.Inbox[message]
 
-	term     *elect.Term        // or nil
-	unkeep   context.CancelFunc // ends its renewing
-	kept     chan struct{}      // closed when that has ended
+	term     *elect.Keeper      // or nil
 	role     atomic.Value       // whose health check is run before heartbeats; "": none
 	command  context.CancelFunc // ends the command that was run last
 	finished chan struct{}      // closed when that has ended
@@ -67,7 +66,6 @@ type Guard struct {
 	last     State              // that the observer knows
 	withdraw context.CancelFunc // ends competing
 	asked    table.Request      // to hand over the present term
-	over     chan struct{}      // closed when Run ends
 	all      sync.WaitGroup
 }
 
@@ -101,38 +99,35 @@ func Pause(renew time.Duration) time.Duration { return renew / 2 }
 
 // Run guards the service until ctx ends. It returns once the service is inactive and the lock is given up.
 func (g *Guard) Run(ctx context.Context) {
-	g.events = make(chan message, 8)
-	g.over = make(chan struct{})
+	g.events = loop.NewInbox[message]()
+	g.m.handover = g.Handover
 	if g.Observer == nil {
 		g.Observer = nobody{}
 	}
 	defer g.all.Wait()
-	defer close(g.over)
-	asked := ctx.Done()
-	for m := (message{event: started}); ; {
+	stop := ctx.Done()
+	for m := (message{event: started}); ; m = g.await(stop) {
+		if m.event == stopAsked {
+			stop = nil
+		}
 		for _, a := range g.handle(m) {
 			if a == end {
 				return
 			}
 			g.do(a)
 		}
-		if m = g.await(asked); asked != nil && m.event == stopAsked {
-			asked = nil
-			if g.Handover && g.m.service == active {
-				g.announce(g.term, m)
-				m = g.await(nil)
-			}
-		}
 	}
 }
 
 // await waits for the next event.
-func (g *Guard) await(asked <-chan struct{}) message {
+func (g *Guard) await(stop <-chan struct{}) message {
 	for {
 		select {
-		case m := <-g.events:
-			return m
-		case <-asked:
+		case <-g.events.Ready():
+			if m, ok := g.events.Next(); ok {
+				return m
+			}
+		case <-stop:
 			return message{event: stopAsked}
 		case <-g.Asks:
 		}
@@ -146,27 +141,11 @@ func (g *Guard) handle(m message) []action {
 		g.begin(m.term)
 		g.Say("holding the lock, token %d", m.term.Token())
 		g.Observer.Elected(m.term)
-	case confirmed:
-		if m.term != g.term {
+	case confirmed, unhealthy, lockLost, requested, announced:
+		if g.term == nil || m.term != g.term.Term {
 			return nil
 		}
-	case unhealthy:
-		if m.term != g.term {
-			return nil
-		}
-		g.Warn("the health check failed: %v", m.err)
-	case lockLost:
-		if m.term != g.term {
-			return nil
-		}
-		g.Warn("the lock is lost: %v", m.err)
-		g.Observer.Lost(m.err)
-		g.leave()
-	case handedOver:
-		if m.term != g.term {
-			return nil
-		}
-		g.asked = m.asked
+		g.learn(m)
 	case activated, notActivated, deactivated, notDeactivated:
 		if m.command != g.number {
 			return nil
@@ -188,6 +167,21 @@ func (g *Guard) handle(m message) []action {
 	return actions
 }
 
+// learn takes in what happened to the term.
+func (g *Guard) learn(m message) {
+	switch m.event {
+	case unhealthy:
+		g.Warn("the health check failed: %v", m.err)
+	case requested:
+		g.Say("asked to hand the lock over")
+		g.asked = m.asked
+	case lockLost:
+		g.Warn("the lock is lost: %v", m.err)
+		g.Observer.Lost(m.err)
+		g.leave()
+	}
+}
+
 func (g *Guard) report(m message) {
 	switch m.event {
 	case activated:
@@ -204,9 +198,9 @@ func (g *Guard) report(m message) {
 func (g *Guard) do(a action) {
 	switch a {
 	case activate:
-		t := g.term
+		t := g.term.Term
 		if g.Handover {
-			g.start(func() { g.watchRequests(t) })
+			g.term.WatchRequests()
 		}
 		g.run(g.Activation, 0, activated, notActivated, func(ctx context.Context) error { return g.Service.Activate(ctx, t) })
 	case deactivate:
@@ -215,6 +209,8 @@ func (g *Guard) do(a action) {
 			pause = Pause(g.Renew)
 		}
 		g.run(g.deactivation(), pause, deactivated, notDeactivated, g.Service.Deactivate)
+	case announce:
+		g.term.Announce()
 	case compete:
 		g.compete(0)
 	case competeLater:
@@ -223,11 +219,11 @@ func (g *Guard) do(a action) {
 		g.withdraw()
 	case wait:
 		g.Say("its last holder may still be active: waiting %v", g.confirmation())
-		t := g.term
-		timer := g.Candidate.Clock.AfterFunc(g.confirmation(), func() { g.send(context.Background(), message{event: confirmed, term: t}) })
+		t := g.term.Term
+		timer := g.Candidate.Clock.AfterFunc(g.confirmation(), func() { g.events.Put(message{event: confirmed, term: t}) })
 		context.AfterFunc(t.Context(), func() { timer.Stop() })
 	case release:
-		t := g.term
+		t := g.term.Term
 		g.leave()
 		err := t.Release(context.Background(), errGivenUp)
 		if err != nil {
@@ -239,7 +235,7 @@ func (g *Guard) do(a action) {
 			g.Candidate.Yield(t, err == nil, g.asked)
 		}
 	case abandon:
-		t := g.term
+		t := g.term.Term
 		g.leave()
 		t.End(errGivenUp)
 		g.Say("left the lock to expire")
@@ -248,69 +244,56 @@ func (g *Guard) do(a action) {
 
 var errGivenUp = errors.New("given up")
 
-// begin keeps a term with heartbeats, and sends a message when it ends.
+// begin keeps a term with heartbeats, and checks the service before them.
 func (g *Guard) begin(t *elect.Term) {
-	ctx, cancel := context.WithCancel(context.Background())
-	g.term, g.unkeep, g.kept, g.asked = t, cancel, make(chan struct{}), ""
-	kept := g.kept
-	g.start(func() { defer close(kept); g.keep(ctx, t) })
-	context.AfterFunc(t.Context(), func() {
-		g.send(context.Background(), message{event: lockLost, term: t, err: context.Cause(t.Context())})
-	})
+	c := &checkup{Guard: g, term: t, checked: g.Candidate.Clock.Now()}
+	g.term, g.asked = &elect.Keeper{Term: t, Interval: g.Renew, Notify: func(e elect.TermEvent) { g.notify(t, e) }, Before: c.before}, ""
+	g.term.Start()
 }
 
-// watchRequests hands the lock over if another asks for that. It is for a settled lock: any other would be left to expire.
-func (g *Guard) watchRequests(t *elect.Term) {
-	if by := t.Requested(t.Context()); by != "" {
-		g.Say("asked to hand the lock over")
-		g.announce(t, message{event: handedOver, term: t, asked: by})
+// notify takes in what happens to a term.
+func (g *Guard) notify(t *elect.Term, e elect.TermEvent) {
+	switch e.What {
+	case elect.Beat:
+		g.Service.Extended()
+	case elect.Lost:
+		g.events.Put(message{event: lockLost, term: t, err: e.Err})
+	case elect.Requested:
+		g.events.Put(message{event: requested, term: t, asked: e.By})
+	case elect.Announced:
+		g.events.Put(message{event: announced, term: t})
 	}
-}
-
-// announce tells the other machines that the term is about to end, and sends the message when they know. The
-// service stays active until then.
-func (g *Guard) announce(t *elect.Term, then message) {
-	g.start(func() {
-		t.Announce(t.Context(), nil)
-		g.send(context.Background(), then)
-	})
 }
 
 // leave stops the heartbeats. Messages about the term don't matter any more.
 func (g *Guard) leave() {
+	_ = g.term.Stop() // a release says the same
 	g.term = nil
-	g.unkeep()
-	<-g.kept
 	g.Observer.Over()
 }
 
-// keep sends heartbeats, and checks the service before them.
-func (g *Guard) keep(ctx context.Context, t *elect.Term) {
-	clock := g.Candidate.Clock
-	checked := clock.Now()
-	var sick sickness
-	for pause := g.Renew; ; {
-		elect.Sleep(ctx, clock, pause)
-		if ctx.Err() != nil {
-			return
-		}
-		// A heartbeat that is tried again needs no new check.
-		if role, _ := g.role.Load().(Role); role != "" && clock.Now().Since(checked) >= g.Renew/2 {
-			err := g.check(ctx, role, max(t.Left()/2, 0)) // the other half is for the heartbeat
-			checked = clock.Now()
-			if n := sick.count(role, err); n >= g.Unhealthy {
-				g.send(ctx, message{event: unhealthy, term: t, err: err})
-			} else if n > 0 && ctx.Err() == nil {
-				g.Warn("the health check failed, %d of %d times: %v", n, g.Unhealthy, err)
-			}
-		}
-		next, err := t.Beat(g.Renew)
-		if err != nil {
-			t.End(err)
-			return
-		}
-		g.Service.Extended()
-		pause = next
+// checkup checks the service before heartbeats of a term.
+type checkup struct {
+	*Guard
+	term    *elect.Term
+	checked elect.Instant
+	sick    sickness
+}
+
+func (c *checkup) before(ctx context.Context) {
+	role, _ := c.role.Load().(Role)
+	if role == "" || c.Candidate.Clock.Now().Since(c.checked) < c.Renew/2 { // a heartbeat that is tried again needs no new check
+		return
+	}
+	err := c.check(ctx, role, max(c.term.Left()/2, 0)) // the other half is for the heartbeat
+	c.checked = c.Candidate.Clock.Now()
+	if ctx.Err() != nil {
+		return
+	}
+	if n := c.sick.count(role, err); n >= c.Unhealthy {
+		c.events.Put(message{event: unhealthy, term: c.term, err: err})
+	} else if n > 0 {
+		c.Warn("the health check failed, %d of %d times: %v", n, c.Unhealthy, err)
 	}
 }
 
@@ -361,7 +344,7 @@ func (g *Guard) run(limit, pause time.Duration, done, failed event, do func(cont
 			}
 		}
 		close(finished)
-		g.send(context.Background(), m)
+		g.events.Put(m)
 	})
 }
 
@@ -395,17 +378,17 @@ func (g *Guard) compete(pause time.Duration) {
 			step := g.Candidate.Try(ctx, elect.All, min(g.Renew, g.lease()/3))
 			switch {
 			case step.Term != nil && step.Seen[0].NotReleased:
-				g.send(context.Background(), message{event: electedDead, term: step.Term})
+				g.events.Put(message{event: electedDead, term: step.Term})
 				return
 			case step.Term != nil:
-				g.send(context.Background(), message{event: electedFree, term: step.Term})
+				g.events.Put(message{event: electedFree, term: step.Term})
 				return
 			case ctx.Err() == nil:
 				g.Seen(step)
 			}
 			pause = step.Pause
 		}
-		g.send(context.Background(), message{event: withdrawn})
+		g.events.Put(message{event: withdrawn})
 	})
 }
 
@@ -420,12 +403,4 @@ func (g *Guard) tellHealth(err error) {
 func (g *Guard) start(f func()) {
 	g.all.Add(1)
 	go func() { defer g.all.Done(); f() }()
-}
-
-func (g *Guard) send(ctx context.Context, m message) {
-	select {
-	case g.events <- m:
-	case <-ctx.Done():
-	case <-g.over:
-	}
 }

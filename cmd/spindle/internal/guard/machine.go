@@ -40,7 +40,8 @@ const (
 	lockLost             // the lock is not held any more
 	withdrawn            // this machine does not compete for the lock any more, and does not hold it
 	stopAsked            // the guard must end
-	handedOver           // the lock is to be given up, which was announced
+	requested            // another machine asks for the lock
+	announced            // the other machines know that the lock will be given up
 )
 
 // An action is something to be done.
@@ -52,6 +53,7 @@ const (
 	compete             // for the lock
 	competeLater        // once others have had their turn
 	withdraw            // stop competing
+	announce            // that the lock will be given up: the service stays active meanwhile
 	wait                // until the former holder must have deactivated, then it is confirmed
 	release             // the lock: another may activate at once
 	abandon             // the lock, to expire: another must wait before it activates
@@ -62,17 +64,24 @@ const (
 // active, under a settled lock; and a lock is only released if the service is known to be inactive everywhere,
 // because the next holder then does not wait.
 type machine struct {
-	service  service
-	lock     holding
-	failed   bool // something does not work here, so it gives the lock up
-	stopping bool
+	handover   bool // the end of a service that is active is announced first
+	service    service
+	lock       holding
+	failed     bool // something does not work here, so it gives the lock up
+	stopping   bool
+	announcing bool
 }
 
 // on says what to do, in this order.
 func (m *machine) on(e event) []action {
 	switch e {
-	case started, stopAsked:
-		m.stopping = m.stopping || e == stopAsked
+	case started:
+		return m.turnOff()
+	case stopAsked:
+		m.stopping = true
+		if m.handover && m.service == active {
+			return m.announce()
+		}
 		return m.turnOff()
 	case electedDead, electedFree:
 		m.lock = settled
@@ -95,10 +104,12 @@ func (m *machine) on(e event) []action {
 	case unhealthy:
 		m.failed = true
 		return m.turnOff()
-	case handedOver:
-		if m.lock != settled {
-			return nil
+	case requested:
+		if m.service != activating && m.service != active {
+			return nil // it gives the lock up anyway
 		}
+		return m.announce()
+	case announced:
 		return m.turnOff()
 	case activated:
 		if m.service == activating {
@@ -118,16 +129,26 @@ func (m *machine) on(e event) []action {
 		if m.lock == none {
 			return []action{deactivate}
 		}
-		m.lock = none
+		m.leave()
 		return []action{abandon, deactivate}
 	case lockLost:
-		m.lock = none
+		m.leave()
 		return m.turnOff()
 	case withdrawn:
 		return []action{end}
 	}
 	return nil
 }
+
+func (m *machine) announce() []action {
+	if m.announcing || m.lock != settled {
+		return nil
+	}
+	m.announcing = true
+	return []action{announce}
+}
+
+func (m *machine) leave() { m.lock, m.announcing = none, false }
 
 func (m *machine) turnOn() []action {
 	m.service = activating
@@ -158,7 +179,7 @@ func (m *machine) giveUp() []action {
 	case unsettled:
 		actions = append(actions, abandon)
 	}
-	m.lock = none
+	m.leave()
 	switch {
 	case m.stopping:
 		actions = append(actions, end)

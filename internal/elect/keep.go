@@ -1,0 +1,158 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// TermEvent is something that happened to a term.
+type TermEvent struct {
+	What TermEventKind
+	Err  error         // of InJeopardy, Lost
+	By   table.Request // of Requested
+}
+
+// TermEventKind says what a TermEvent is about.
+type TermEventKind int
+
+const (
+	InJeopardy TermEventKind = iota // a heartbeat was not acknowledged, and the one before it was
+	Safe                            // a heartbeat was acknowledged again
+	Beat                            // a heartbeat was sent, acknowledged or not, and the term goes on
+	Lost                            // the term has ended
+	Requested                       // another process asks for the locks
+	Marked                          // the announcement is in the table
+	Announced                       // the followers have seen the announcement, or are not waited for any longer
+)
+
+// Keeper keeps a term for its owner, who is free for other things meanwhile: it sends heartbeats, looks for requests, and
+// announces that the term is about to end. All methods but Start are for the owner's goroutine.
+type Keeper struct {
+	*Term
+	Interval time.Duration         // between two heartbeats
+	Notify   func(TermEvent)       // is called from other goroutines, and must not block
+	Before   func(context.Context) // if not nil, is called before heartbeats: its ctx ends when the term does, or at Stop
+
+	ctx     context.Context // of all that goes on
+	quit    context.CancelFunc
+	left    chan struct{} // closed when no further heartbeat is to be sent
+	all     sync.WaitGroup
+	unwatch func() bool
+	retry   Backoff
+}
+
+// Start begins to send heartbeats.
+func (k *Keeper) Start() {
+	k.ctx, k.quit = context.WithCancel(k.Context())
+	k.left = make(chan struct{})
+	k.retry.Max = k.lease / 10
+	k.unwatch = context.AfterFunc(k.over, func() { k.Notify(TermEvent{What: Lost, Err: context.Cause(k.over)}) })
+	k.all.Go(k.renew)
+}
+
+// WatchRequests looks for requests until there is one, or the work's context ends.
+func (k *Keeper) WatchRequests() {
+	k.all.Go(func() {
+		if by := k.requested(k.ctx); by != "" {
+			k.Notify(TermEvent{What: Requested, By: by})
+		}
+	})
+}
+
+// Announce tells the followers that the term is about to end. It does not wait for that: Announced follows, unless the work's
+// context ends before.
+func (k *Keeper) Announce() {
+	k.all.Go(func() {
+		k.announce(k.ctx)
+		k.Notify(TermEvent{What: Announced})
+	})
+}
+
+// Stop ends everything that goes on, and waits for it: for a heartbeat that is under way, say. It returns nil if the term is
+// still held, of whose end Notify is not called then. Otherwise it returns why the term has ended.
+func (k *Keeper) Stop() error {
+	k.quit()
+	close(k.left)
+	k.all.Wait()
+	if !k.Held() {
+		k.End(ErrExpired) // unless it has ended for another reason: no timer ran on a machine that was suspended
+		return context.Cause(k.over)
+	}
+	k.unwatch()
+	return nil
+}
+
+// renew sends heartbeats until the term has ended, or the owner stops it.
+func (k *Keeper) renew() {
+	next := k.clock.Timer(k.untilBeat(k.Interval))
+	defer next.Stop()
+	for {
+		select {
+		case <-k.left:
+			return
+		case <-k.over.Done():
+			return
+		case <-next.C:
+		}
+		if k.Before != nil {
+			k.Before(k.ctx)
+		}
+		if err := k.beat(); err != nil {
+			k.End(err)
+			return
+		}
+		k.Notify(TermEvent{What: Beat})
+		next.Reset(k.pause())
+	}
+}
+
+// beat sends one heartbeat. It fails only if the term is over. An attempt is given half of the time that is left, so that
+// there is a next one.
+func (k *Keeper) beat() error {
+	sent := k.clock.Now()
+	left := k.Left()
+	if left <= 0 {
+		return ErrExpired
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), min(left, max(left/2, k.lease/50), longestAttempt))
+	defer cancel()
+	err := k.table.Heartbeat(ctx, k.token, k.names...)
+	if errors.Is(err, table.ErrSuperseded) {
+		return err
+	}
+	if err != nil {
+		if k.endanger() {
+			k.Notify(TermEvent{What: InJeopardy, Err: fmt.Errorf("heartbeat: %w", err)})
+		}
+		return nil
+	}
+	was, extended := k.extend(sent)
+	if !extended {
+		return ErrExpired
+	}
+	if was {
+		k.retry.Reset()
+		k.Notify(TermEvent{What: Safe})
+	}
+	return nil
+}
+
+// pause is the time until the next heartbeat.
+func (k *Keeper) pause() time.Duration {
+	if k.inJeopardy() {
+		return min(k.retry.Pause(k.clock), max(k.Left()/2, time.Millisecond))
+	}
+	return k.untilBeat(k.Interval)
+}
+
+// untilBeat is the time until the next heartbeat, which is counted from when the last one was sent. It is a
+// twentieth more or less at random, since locks that were elected together would go on to beat together.
+func (t *Term) untilBeat(interval time.Duration) time.Duration {
+	interval += t.clock.Random(interval/10+1) - interval/20
+	return max(min(interval, t.lease-t.lease/10)-t.clock.Now().Since(t.standing.Load().acknowledged), 0)
+}

@@ -1,0 +1,101 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Release ends the term and frees its locks, trying until ctx ends or they would expire anyway. It fails
+// with table.ErrSuperseded if the term was over before.
+func (t *Term) Release(ctx context.Context, reason error) error {
+	return t.giveBack(ctx, reason, func(ctx context.Context) error { return t.free(ctx, t.names...) })
+}
+
+// Finish is Release of a term's only lock, in the commit that records due as done under it, by id.
+func (t *Term) Finish(ctx context.Context, reason error, due table.Due, id string) error {
+	return t.giveBack(ctx, reason, func(ctx context.Context) error {
+		if t.freeRows {
+			return t.table.FinishFree(ctx, t.token, t.lease, t.names[0], due, id)
+		}
+		return t.table.Finish(ctx, t.token, t.names[0], due, id)
+	})
+}
+
+// free is one attempt to free names.
+func (t *Term) free(ctx context.Context, names ...string) error {
+	if t.freeRows {
+		return t.table.ReleaseFree(ctx, t.token, t.lease, names...)
+	}
+	return t.table.Release(ctx, t.token, names...)
+}
+
+// Recorded reports whether key is known to have been recorded as done under the term.
+func (t *Term) Recorded(ctx context.Context, key string) bool {
+	ctx, cancel := context.WithTimeout(ctx, Attempt(t.lease))
+	defer cancel()
+	last, _, err := t.table.Done(ctx, table.Strong, t.names[0])
+	return err == nil && last.Token == t.token && last.Key == key
+}
+
+// giveBack tries until ctx ends or the locks would expire anyway. If it is refused, as the token is not valid any more, an
+// earlier attempt may have been applied whose reply was lost: below this one, as the client sends such a commit again by
+// itself.
+func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Context) error) error {
+	last, left := t.standing.Load(), t.Left()
+	t.End(reason)
+	ctx, cancel := context.WithTimeout(ctx, max(left, 0))
+	defer cancel()
+	err := Insist(ctx, t.clock, t.lease, free)
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, table.ErrSuperseded):
+		return fmt.Errorf("release: %w: left to expire", err)
+	case t.left(last, t.clock.Now()) > 0 && t.released(ctx):
+		return nil
+	}
+	t.releaseRest(ctx)
+	return err
+}
+
+// Insist makes attempts at a step until one succeeds, ctx ends, or the token is not valid any more.
+func Insist(ctx context.Context, clock Clock, lease time.Duration, free func(context.Context) error) error {
+	for retry := (Backoff{Max: lease / 10}); ; {
+		attempt, cancel := context.WithTimeout(ctx, min(lease/3, longestAttempt))
+		err := free(attempt)
+		cancel()
+		if err == nil || errors.Is(err, table.ErrSuperseded) {
+			return err
+		}
+		Sleep(ctx, clock, retry.Pause(clock))
+		if ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// released reports whether the locks were given back by this term, which is over, and its lease was not when that was found.
+func (t *Term) released(ctx context.Context) (yes bool) {
+	_ = Insist(ctx, t.clock, t.lease, func(ctx context.Context) (err error) {
+		yes, err = t.table.GivenBack(ctx, t.token, t.reclaims, t.names...)
+		if Lasting(err) { // there is no table any more, say
+			return nil
+		}
+		return err
+	})
+	return yes
+}
+
+// releaseRest frees those of several locks that are still held under the token. What fails expires.
+func (t *Term) releaseRest(ctx context.Context) {
+	if len(t.names) == 1 {
+		return
+	}
+	for _, name := range t.names {
+		_ = t.free(ctx, name)
+	}
+}

@@ -1,0 +1,65 @@
+package loop
+
+import "sync"
+
+// Inbox holds events for one goroutine, in their order. Put never blocks, and may be called from any goroutine.
+type Inbox[E any] struct {
+	mu     sync.Mutex
+	events []E
+	closed bool
+	ready  chan struct{} // has room for one: there are events, or it was closed
+}
+
+// NewInbox returns an empty Inbox.
+func NewInbox[E any]() *Inbox[E] { return &Inbox[E]{ready: make(chan struct{}, 1)} }
+
+// Put adds an event, and reports whether it will be received: the Inbox is not closed.
+func (i *Inbox[E]) Put(e E) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.closed {
+		return false
+	}
+	i.events = append(i.events, e)
+	i.wake()
+	return true
+}
+
+// Ready has a value when Next has something to return, or the Inbox was closed. It may have one when it is empty.
+func (i *Inbox[E]) Ready() <-chan struct{} { return i.ready }
+
+// Next returns the oldest event, if there is one.
+func (i *Inbox[E]) Next() (e E, ok bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(i.events) == 0 {
+		return e, false
+	}
+	e, i.events = i.events[0], i.events[1:]
+	if len(i.events) > 0 || i.closed {
+		i.wake()
+	}
+	return e, true
+}
+
+// Close makes further events be refused. Those that have come before stay.
+func (i *Inbox[E]) Close() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.closed = true
+	i.wake()
+}
+
+// Closed reports whether it was closed.
+func (i *Inbox[E]) Closed() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.closed
+}
+
+func (i *Inbox[E]) wake() {
+	select {
+	case i.ready <- struct{}{}:
+	default:
+	}
+}

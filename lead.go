@@ -1,0 +1,316 @@
+package spindle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/loop"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/telemetry"
+)
+
+// leader runs one term: what its machine says, over time. It belongs to the loop's goroutine; others put events into its
+// inbox.
+type leader struct {
+	*elector
+	ctx      context.Context // Run's
+	machine  leadership
+	keeper   *elect.Keeper
+	events   *loop.Inbox[event]
+	worked   chan struct{} // closed once the work has returned
+	reports  *telemetry.Term
+	answers  []chan<- error // to calls of StepDown that wait
+	outcome  *error         // of all calls of StepDown, once it is known
+	reminder *time.Timer    // of work that has not returned
+	waited   time.Duration  // for it, when the reminder goes off
+	err      error          // of a stop that could not be completed
+}
+
+// lead keeps a term until it is over, and its work has returned. Its error says that a stop could not be completed.
+func (e *elector) lead(ctx context.Context, t *elect.Term) error {
+	if ctx.Err() != nil {
+		return notLost(e.release(ctx, t, context.Cause(ctx)))
+	}
+	l := &leader{elector: e, ctx: ctx, events: loop.NewInbox[event](), worked: make(chan struct{})}
+	l.machine = leadership{handover: e.config.Handover, stepDownOnReturn: e.config.StepDownOnReturn, idle: e.config.Lead == nil}
+	l.keeper = &elect.Keeper{Term: t, Interval: e.config.Heartbeat, Notify: l.notify}
+	l.reminder = e.config.Clock.Timer(e.config.Lease)
+	l.reminder.Stop()
+	defer l.reminder.Stop()
+	l.begin()
+	l.run()
+	l.events.Close()
+	l.receive() // calls of StepDown that came too late
+	return l.err
+}
+
+// notify puts what happens to the term into the inbox.
+func (l *leader) notify(e elect.TermEvent) {
+	kinds := map[elect.TermEventKind]happening{elect.InJeopardy: jeopardy, elect.Safe: safe, elect.Lost: termEnded, elect.Requested: requested, elect.Announced: announced}
+	if what, known := kinds[e.What]; known {
+		l.events.Put(event{what: what, err: e.Err, by: e.By})
+	}
+}
+
+func (l *leader) begin() {
+	t := l.keeper.Term
+	l.reports = l.watch.Elected(t)
+	l.show(view{term: t, events: l.events})
+	l.log.Info("elected", "token", t.Token())
+	l.emit(Elected, elect.Event{Token: t.Token(), Deadline: l.deadline()})
+	l.keeper.Start()
+	if l.config.Handover {
+		l.keeper.WatchRequests()
+	}
+	if l.config.Lead != nil {
+		go l.work()
+	}
+}
+
+// work calls the leader function.
+func (l *leader) work() {
+	defer func() {
+		close(l.worked)
+		l.events.Put(event{what: returned})
+	}()
+	l.config.Lead(l.keeper.Context(), l.keeper.Token())
+}
+
+func (l *leader) run() {
+	ended := l.ctx.Done()
+	for l.machine.phase != over {
+		var late <-chan struct{}
+		if l.machine.phase >= draining {
+			late = l.gracePeriod
+		}
+		select {
+		case <-l.events.Ready():
+			l.receive()
+		case <-ended:
+			ended = nil
+			l.handle(event{what: runEnded})
+		case <-late:
+			l.receive() // both: it was in time
+			l.handle(event{what: timeIsUp})
+		case <-l.reminder.C:
+			l.remind()
+		}
+	}
+}
+
+func (l *leader) receive() {
+	for {
+		e, ok := l.events.Next()
+		if !ok {
+			return
+		}
+		l.handle(e)
+	}
+}
+
+// handle notes an event, and does what the machine makes of it.
+func (l *leader) handle(e event) {
+	if l.machine.phase < lost {
+		l.report(e)
+	}
+	if e.what == asked {
+		l.answers = append(l.answers, e.answer)
+	}
+	for _, a := range l.machine.on(e) {
+		l.do(a, e)
+	}
+	switch {
+	case l.outcome != nil:
+		l.answer(*l.outcome)
+	case l.waited > l.config.Lease:
+		l.answer(l.hung())
+	}
+}
+
+func (l *leader) report(e event) {
+	token := l.keeper.Token()
+	switch e.what {
+	case jeopardy:
+		l.log.Warn("jeopardy: a heartbeat failed", "token", token, "left", rounded(l.keeper.Left()), "err", e.err)
+		l.emit(Jeopardy, elect.Event{Token: token, Err: l.wrap("hold", e.err), Deadline: l.deadline()})
+	case safe:
+		l.log.Info("safe: a heartbeat was acknowledged again", "token", token)
+		l.emit(Safe, elect.Event{Token: token, Deadline: l.deadline()})
+	case requested:
+		l.log.Info("asked to hand the lock over", "token", token, "by", byWhom[e.by])
+	}
+}
+
+var byWhom = map[table.Request]string{table.ByOperator: "request", table.ByPreference: "a candidate of higher priority"}
+
+func (l *leader) do(a action, e event) {
+	switch a {
+	case warnIdle:
+		if l.keeper.Over().Err() != nil {
+			return // as it should: the event of the loss comes after this one
+		}
+		l.log.Warn("the leader function has returned, and its term goes on: nobody works under the lock", "token", l.keeper.Token())
+	case announce:
+		l.announce()
+	case cancelWork:
+		l.cancelWork()
+	case release:
+		l.releaseLock()
+	case expire:
+		l.leaveToExpire()
+	case concede:
+		l.concede(e.err)
+	case abandon:
+		l.abandon()
+	}
+}
+
+func (l *leader) deadline() time.Time {
+	return l.config.Clock.Now().Time().Add(l.keeper.Left())
+}
+
+func (l *leader) announce() {
+	t := l.keeper.Term
+	l.show(view{term: t, events: l.events, leaving: true})
+	l.log.Info("leaving", "token", t.Token())
+	l.emit(Leaving, elect.Event{Token: t.Token()})
+	l.reports.Leaving(t.Context())
+	l.keeper.Announce()
+}
+
+func (l *leader) cancelWork() {
+	cause := error(ErrSteppedDown)
+	if l.ctx.Err() != nil {
+		cause = context.Cause(l.ctx)
+	}
+	l.keeper.CancelWork(cause)
+	if l.machine.phase != draining {
+		return // there is no work to wait for
+	}
+	v := *l.view.Load()
+	v.canceled = l.config.Clock.Now()
+	l.show(v)
+	l.remindIn(l.config.Lease)
+}
+
+// why is the reason of a term that is given up.
+func (l *leader) why() error {
+	if l.ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrStopped, context.Cause(l.ctx))
+	}
+	return ErrSteppedDown
+}
+
+// releaseLock releases the lock, unless it was lost by now.
+func (l *leader) releaseLock() {
+	if reason := l.keeper.Stop(); reason != nil {
+		l.lose(reason)
+		return
+	}
+	why := l.why()
+	l.termOver(why)
+	err := l.release(l.ctx, l.keeper.Term, why)
+	l.outcome = &err
+	if l.ctx.Err() != nil {
+		l.err = notLost(err)
+		return
+	}
+	l.candidate.Yield(l.keeper.Term, err == nil, l.machine.by)
+}
+
+// leaveToExpire is for work that does not return.
+func (l *leader) leaveToExpire() {
+	why := l.why()
+	if reason := l.keeper.Stop(); reason != nil {
+		why = reason
+	}
+	l.termOver(why)
+	l.keeper.End(why)
+	l.abandon()
+	l.outcome = &l.err
+}
+
+// concede takes in that the lock is lost.
+func (l *leader) concede(reason error) {
+	l.lose(reason)
+	l.pulse.Fail(errHangs)
+	_ = l.keeper.Stop() // says the same
+	l.pulse.Fail(nil)
+	if l.machine.phase == lost {
+		l.pulse.Fail(errOverdue)
+		l.remindIn(l.config.Lease)
+	}
+}
+
+func (l *leader) lose(reason error) {
+	l.termOver(reason)
+	l.outcome = &reason
+	if errors.Is(reason, ErrSuperseded) {
+		l.candidate.Yield(l.keeper.Term, true, "") // who took it away wants another
+	}
+}
+
+var (
+	errHangs   = errors.New("the last heartbeat of the term that ended has not returned")
+	errOverdue = errors.New("the leader function has not returned since its term ended, and this candidate waits for it")
+)
+
+// abandon gives the wait for the work up.
+func (l *leader) abandon() {
+	l.pulse.Fail(errOverdue)
+	l.overdue = append(l.overdue, l.worked)
+	l.err = loop.Overdue("the leader function", l.config.Lease)
+}
+
+// termOver publishes that the term is over: to HasLock and Seen, the log, the observer and telemetry.
+func (l *leader) termOver(reason error) {
+	token := l.keeper.Token()
+	l.pulse.Beat(l.config.Clock.Now())
+	l.show(view{})
+	l.last = token
+	level, given := slog.LevelWarn, telemetry.Stopped
+	switch {
+	case errors.Is(reason, ErrSteppedDown):
+		level, given = slog.LevelInfo, telemetry.SteppedDown
+	case errors.Is(reason, ErrStopped):
+		level = slog.LevelInfo
+	}
+	l.log.Log(context.Background(), level, "lost", "token", token, "reason", reason)
+	l.emit(Lost, elect.Event{Token: token, Err: reason})
+	l.reports.Over(telemetry.ReasonOf(reason, given))
+}
+
+// answer answers the calls of StepDown that wait.
+func (l *leader) answer(err error) {
+	for _, a := range l.answers {
+		a <- err
+	}
+	l.answers = nil
+}
+
+func (l *leader) remindIn(d time.Duration) {
+	l.waited = d
+	l.reminder.Reset(d)
+}
+
+// remind says that the work has not returned: nobody else can lead, or this candidate can't, meanwhile.
+func (l *leader) remind() {
+	why := "the leader function was told to stop and has not returned: the lock stays held until it does"
+	if l.machine.phase == lost {
+		why = "the leader function has not returned since its term ended: this candidate does not compete until it does"
+	}
+	l.log.Warn(why, "waited", rounded(l.waited))
+	l.remindIn(2 * l.waited)
+	l.answer(l.hung())
+}
+
+// rounded is a duration for people.
+func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
+
+func (l *leader) hung() error {
+	return fmt.Errorf("the leader function has not returned within a lease (%v) of being told to stop: the lock is still held, and will be released once it has", l.config.Lease)
+}
