@@ -7,6 +7,8 @@ import "slices"
 const (
 	childGo        = "cmd/spindle/internal/child/child.go"
 	childWatchGo   = "cmd/spindle/internal/child/watch.go"
+	childLeashGo   = "cmd/spindle/internal/child/leash.go"
+	childDogGo     = "cmd/spindle/internal/child/watchdog.go"
 	childOrphansGo = "cmd/spindle/internal/child/orphans_linux.go"
 	execJobGo      = "cmd/spindle/internal/execcmd/jobcontrol.go"
 	execDeadlineGo = "cmd/spindle/internal/execcmd/deadlines.go"
@@ -42,8 +44,16 @@ var (
 			"\tif !v.strange() {", "\tif true {"),
 		one("what left the group lives on", "TestWhatHasLeftTheGroupEndsWithTheProgram", childGo,
 			"if c.whole {\n\t\t\tc.strays", "if false {\n\t\t\tc.strays"),
+		one("the end of a program kills other children", "TestTheEndOfAProgramSparesOtherChildren", childOrphansGo,
+			" || family.pids[pid] {", " {"),
 		one("one mark is enough", "TestWhatHasAllTheMarksIsKilled", childOrphansGo,
 			"for _, e := range entries {", "for _, e := range entries[:1] {"),
+		one("another watchdog has a deadline of its own", "TestAnotherWatchdogKnowsTheDeadline", childLeashGo,
+			"l.again(*l.dog.until.Load())", "l.again(time.Now().Add(time.Minute))"),
+		one("another watchdog does not know the program", "TestAnotherWatchdogKnowsTheDeadline", childLeashGo,
+			"\tdog.watch(c.Pid())\n", ""),
+		one("a stopped watchdog misses the deadline", "TestAWatchdogThatWasStoppedGoesOn", childDogGo,
+			"\t\tgoOn(w.cmd.Process) // or", "\t\t// or"),
 	)
 
 	execMutants = of("./cmd/spindle/internal/execcmd",

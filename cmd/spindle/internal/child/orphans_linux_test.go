@@ -26,6 +26,18 @@ func wrote(t *testing.T, path string) (n int) {
 	return n
 }
 
+// ends waits for the end of a child that has little time left.
+func ends(t *testing.T, c *Child) {
+	t.Helper()
+	select {
+	case <-c.Done():
+	case <-time.After(10 * time.Second):
+		c.Kill()
+		<-c.Done()
+		require.Fail(t, "the program lives on")
+	}
+}
+
 // stray is a program that leaves a process outside its group, and ends.
 func stray(path string) []string {
 	return []string{"sh", "-c", "setsid sh -c 'echo $$ >" + path + "; exec sleep 1000' & while ! [ -s " + path + " ]; do sleep 0.01; done"}
@@ -53,16 +65,20 @@ func TestWhatHasLeftTheGroupEndsWithTheProgram(t *testing.T) {
 	}
 }
 
-// What another child leaves behind is not the program's, whose end kills nothing else that this process has started.
+// The end of a program kills nothing else that this process has started, not even what it started after the program.
 func TestTheEndOfAProgramSparesOtherChildren(t *testing.T) {
 	dir := t.TempDir()
+	program := stray(dir + "/stray")
+	program[2] += "; while ! [ -e " + dir + "/go ]; do sleep 0.01; done"
+	c, err := Start(program, os.Environ(), Apart, Whole)
+	require.NoError(t, err)
+	wrote(t, dir+"/stray")
 	other, err := Start([]string{"sh", "-c", "echo $$ >" + dir + "/other; exec sleep 1000"}, os.Environ(), Apart)
 	require.NoError(t, err)
 	n := wrote(t, dir+"/other")
-	c, err := Start(stray(dir+"/stray"), os.Environ(), Apart, Whole)
-	require.NoError(t, err)
-	<-c.Done()
-	assert.NotEmpty(t, born(n))
+	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o600))
+	ends(t, c)
+	assert.Equal(t, "S", stateOf(t, n), "it was killed")
 	assert.Equal(t, 1, c.Strays())
 	other.Kill()
 	<-other.Done()
@@ -164,7 +180,7 @@ func TestAnotherWatchdogKnowsTheDeadline(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, another)
 		began := time.Now()
-		<-c.Done()
+		ends(t, c)
 		assert.Less(t, time.Since(began), 5*time.Second)
 		assert.Equal(t, 128+int(syscall.SIGKILL), c.Code())
 		another, err = c.Rewatch()
@@ -182,7 +198,7 @@ func TestAWatchdogThatWasStoppedGoesOn(t *testing.T) {
 		dog := c.leash.dog.cmd.Process.Pid
 		require.NoError(t, syscall.Kill(dog, syscall.SIGSTOP))
 		c.Allow(time.Now().Add(100 * time.Millisecond))
-		<-c.Done()
+		ends(t, c)
 		assert.Equal(t, 128+int(syscall.SIGKILL), c.Code())
 
 		c, err = Start([]string{"sleep", "1000"}, os.Environ(), Apart, Watched(time.Now().Add(time.Hour), os.Environ(), watching, acted))
