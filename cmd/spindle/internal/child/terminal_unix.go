@@ -97,8 +97,8 @@ func (t *Terminal) TakeBack(killed bool) {
 	}
 }
 
-// Suspend stops the group of this process, as Ctrl-Z does, and returns when it goes on. It reports whether it was stopped:
-// a group that nobody would let go on is not (orphaned process groups, setpgid(2)).
+// Suspend takes the terminal back and stops the group of this process, as Ctrl-Z does. It returns when the group goes on. It
+// reports whether the group was stopped: one that nobody would let go on is not (orphaned process groups, setpgid(2)).
 func (t *Terminal) Suspend() bool {
 	t.TakeBack(false)
 	resumed := make(chan os.Signal, 1)

@@ -50,7 +50,6 @@ func (r *runner) handleStop() {
 // before, unless exec goes on in the background.
 func (r *runner) suspend() bool {
 	had := r.Terminal.Lent()
-	r.Terminal.TakeBack(false)
 	r.Warn("%s is stopped: if it does not go on within %v, %s is lost and it is killed", r.Program, r.term.Left().Round(100*time.Millisecond), r.name())
 	if !r.Terminal.Suspend() {
 		return false

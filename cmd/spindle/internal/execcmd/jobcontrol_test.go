@@ -32,6 +32,7 @@ func (t *terminal) Lend(int) bool           { t.lent.Store(t.foreground); return
 func (t *terminal) TakeBack(killed bool)    { t.lent.Store(false); t.killed = killed }
 
 func (t *terminal) Suspend() bool {
+	t.TakeBack(false)
 	t.suspended++
 	time.Sleep(t.shell)
 	return t.shell > 0
