@@ -128,6 +128,9 @@ func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
 	}
 	weight := func(i int) int { return a.members[i].Weight }
 	a.level(total, in, kept, quota, weight)
+	if len(full) == len(in) {
+		return
+	}
 	left := total
 	for _, i := range in {
 		if a.members[i].Trial && !trial {
