@@ -43,22 +43,27 @@ func escapeLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// escapingJSON writes JSON that is harmless on a terminal and means the same. Its encoder leaves some control
-// characters as they are; they can only be in strings.
-type escapingJSON struct{ io.Writer }
+// escaping writes JSON or YAML that is harmless on a terminal and means the same. Their encoders leave some characters as they
+// are that a terminal does not show; they can only be in strings with quotes.
+type escaping struct {
+	io.Writer
+	wide string // the format of a rune above 0xffff, or "" if it is two of UTF-16
+}
 
 // Write implements io.Writer.
-func (w escapingJSON) Write(p []byte) (int, error) {
+func (w escaping) Write(p []byte) (int, error) {
 	var b strings.Builder
 	for _, r := range string(p) {
 		switch {
 		case r == '\n' || strconv.IsGraphic(r):
 			b.WriteRune(r)
-		case r > 0xffff:
+		case r <= 0xffff:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		case w.wide != "":
+			fmt.Fprintf(&b, w.wide, r)
+		default:
 			high, low := utf16.EncodeRune(r)
 			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
 		}
 	}
 	if _, err := io.WriteString(w.Writer, b.String()); err != nil {

@@ -33,7 +33,7 @@ const stamp = "2006-01-02T15:04:05.000Z"
 
 func (j *journal) log(level slog.Level, text string, about ...slog.Attr) {
 	if j.format.json {
-		handler := slog.NewJSONHandler(escapingJSON{j.out}, nil)
+		handler := slog.NewJSONHandler(escaping{Writer: j.out}, nil)
 		slog.New(handler).LogAttrs(context.Background(), level, text, about...)
 		return
 	}

@@ -152,7 +152,7 @@ func jsonOf(l table.Listing) lockJSON {
 func seconds(from, to time.Time) float64 { return float64(to.UnixMicro()-from.UnixMicro()) / 1e6 }
 
 func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(escapingJSON{w})
+	e := json.NewEncoder(escaping{Writer: w})
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"regexp"
 	"strconv"
@@ -28,7 +27,7 @@ func printYAML(w io.Writer, v any) error {
 	if _, err := io.WriteString(w, "---\n"); err != nil {
 		return err
 	}
-	out := yaml.NewEncoder(escapingYAML{w})
+	out := yaml.NewEncoder(escaping{w, `\U%08x`})
 	out.SetIndent(2)
 	return errors.Join(out.Encode(node), out.Close())
 }
@@ -88,26 +87,4 @@ func number(n json.Number) *yaml.Node {
 		tag = "!!float"
 	}
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: n.String()}
-}
-
-// escapingYAML writes YAML that is harmless on a terminal and means the same. What is escaped is in strings with quotes.
-type escapingYAML struct{ io.Writer }
-
-// Write implements io.Writer.
-func (w escapingYAML) Write(p []byte) (int, error) {
-	var b strings.Builder
-	for _, r := range string(p) {
-		switch {
-		case r == '\n' || strconv.IsGraphic(r):
-			b.WriteRune(r)
-		case r > 0xffff:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	if _, err := io.WriteString(w.Writer, b.String()); err != nil {
-		return 0, err
-	}
-	return len(p), nil
 }
