@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -121,9 +119,8 @@ func (o *common) examine(ctx context.Context, deadline time.Duration, expected [
 		return doctor.Report{}, err
 	}
 	defer db.Close()
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal does not wait for the rows to be deleted
+	ctx, stop := untilInterrupted(ctx)
+	defer stop() // a second signal does not wait for the rows to be deleted
 	ctx, cancel := context.WithTimeoutCause(ctx, deadline, fmt.Errorf("--deadline %v has passed", deadline))
 	defer cancel()
 	late := time.AfterFunc(longRun, func() {

@@ -31,6 +31,13 @@ func untilEnded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
+// untilInterrupted returns a ctx that ends at SIGTERM or SIGINT. A second one then ends this process at once.
+func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
 // outliveReaders lets this process go on when its output has no reader any more. The signal is caught and not ignored:
 // programs inherit what is ignored.
 func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

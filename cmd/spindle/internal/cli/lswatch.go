@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"time"
 
 	"google.golang.org/api/option"
@@ -22,9 +20,8 @@ func (ls *listing) follow(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupted(ctx)
 	defer stop()
-	context.AfterFunc(ctx, stop)
 	stderr.timed = true
 	return ls.repeat(ctx, terminalOn(os.Stdout), db.audibly(ls.common))
 }

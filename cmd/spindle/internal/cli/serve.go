@@ -6,8 +6,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -109,9 +107,8 @@ func (s *serving) run(ctx context.Context) error {
 		return err
 	}
 	defer on.Close()
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupted(ctx)
 	defer stop()
-	context.AfterFunc(ctx, stop)
 	stderr.timed = true
 	outliveReaders()
 	server := s.server(db, excluded)

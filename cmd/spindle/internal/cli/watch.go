@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -134,9 +132,8 @@ func (w *watching) run(ctx context.Context) error {
 	if !w.plain && !w.f.json && p.atTerminal() {
 		return w.draw(ctx, db)
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupted(ctx)
 	defer stop()
-	context.AfterFunc(ctx, stop)
 	looks := make(chan look)
 	go w.follow(ctx, db.locks(), looks)
 	return w.print(ctx, p, looks)
