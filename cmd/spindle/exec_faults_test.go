@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -17,12 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/spindle-lock/spindle/ddl"
-	"github.com/spindle-lock/spindle/internal/emulator"
 )
 
 var execFaults = flag.Int("exec-faults", 8, "how many runs of exec have a fault, at an instant that is drawn")
@@ -104,17 +99,7 @@ func (r *run) code() int {
 // Whatever is killed or stopped around it: exec ends with the code that says what happened, nothing of it survives, and the
 // next one has the lock when nothing works under it any more.
 func TestNothingSurvivesWhateverHappensAroundExec(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs the emulator: run without -short")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	e, err := emulator.Shared(ctx)
-	require.NoError(t, err)
-	dialect := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
-	path, err := e.CreateDatabase(ctx, dialect, ddl.Statement(dialect, "locktable"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = e.DropDatabase(context.Background(), path) })
+	e, path := newDatabase(t)
 
 	const byKill, byTerm, lost = 137, 143, 76
 	faults := []struct {

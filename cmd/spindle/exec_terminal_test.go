@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -17,13 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/spindle-lock/spindle/ddl"
-	"github.com/spindle-lock/spindle/internal/emulator"
 )
 
 // A shell is an interactive bash at a terminal of its own, in which somebody types.
@@ -40,14 +35,7 @@ type shell struct {
 }
 
 func newShell(t *testing.T) *shell {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	e, err := emulator.Shared(ctx)
-	require.NoError(t, err)
-	dialect := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
-	path, err := e.CreateDatabase(ctx, dialect, ddl.Statement(dialect, "locktable"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = e.DropDatabase(context.Background(), path) })
+	e, path := newDatabase(t)
 
 	s := &shell{t: t, dir: t.TempDir(), moved: make(chan struct{}, 1), ended: make(chan struct{})}
 	s.bash = exec.Command("bash", "--norc", "--noprofile", "-i")

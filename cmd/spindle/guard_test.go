@@ -4,7 +4,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,11 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/ddl"
-	"github.com/spindle-lock/spindle/internal/emulator"
 	"github.com/spindle-lock/spindle/internal/network"
 )
 
@@ -159,23 +155,18 @@ func TestGuardedServicesAreNeverActiveOnTwoMachines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the emulator: run without -short")
 	}
-	e, err := emulator.Shared(t.Context())
-	require.NoError(t, err)
 	// Not t.Parallel, which would run as many as there are processors: they mostly wait.
 	var pairs sync.WaitGroup
 	for pair := range 4 {
 		pairs.Go(func() {
-			t.Run(fmt.Sprint(pair), func(t *testing.T) { guardPair(t, e, uint64(pair)) })
+			t.Run(fmt.Sprint(pair), func(t *testing.T) { guardPair(t, uint64(pair)) })
 		})
 	}
 	pairs.Wait()
 }
 
-func guardPair(t *testing.T, e *emulator.Emulator, seed uint64) {
-	dialect := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
-	path, err := e.CreateDatabase(t.Context(), dialect, ddl.Statement(dialect, "locktable"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = e.DropDatabase(context.Background(), path) })
+func guardPair(t *testing.T, seed uint64) {
+	e, path := newDatabase(t)
 	dir := t.TempDir()
 	for file, text := range map[string]string{"on.sh": turnOn, "off.sh": turnOff, "health.sh": health} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))

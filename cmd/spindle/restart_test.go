@@ -11,13 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	sessions "cloud.google.com/go/spanner/apiv1"
 	"cloud.google.com/go/spanner/apiv1/spannerpb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/ddl"
 	"github.com/spindle-lock/spindle/internal/emulator"
 	"github.com/spindle-lock/spindle/internal/network"
 )
@@ -31,8 +29,6 @@ type world struct {
 	path     string
 }
 
-const dialect = databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
-
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	if testing.Short() {
@@ -40,7 +36,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{t: t, dir: t.TempDir(), emulator: startEmulator(t)}
 	var err error
-	w.path, err = w.emulator.CreateDatabase(t.Context(), dialect, ddl.Statement(dialect, "locktable"))
+	w.path, err = w.emulator.CreateDatabase(t.Context(), dialect, lockTable)
 	require.NoError(t, err)
 	w.link, err = network.NewLink(w.emulator.Addr())
 	require.NoError(t, err)
@@ -74,7 +70,7 @@ func (w *world) remake() {
 
 func (w *world) create() {
 	w.t.Helper()
-	require.NoError(w.t, w.emulator.CreateDatabaseAgain(w.t.Context(), w.path, dialect, ddl.Statement(dialect, "locktable")))
+	require.NoError(w.t, w.emulator.CreateDatabaseAgain(w.t.Context(), w.path, dialect, lockTable))
 }
 
 // run starts the command, whose output is in the file of that name.

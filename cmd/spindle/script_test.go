@@ -22,7 +22,6 @@ import (
 	"unicode"
 
 	"cloud.google.com/go/spanner"
-	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"google.golang.org/api/option"
@@ -31,10 +30,8 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/cli"
-	"github.com/spindle-lock/spindle/ddl"
 	"github.com/spindle-lock/spindle/group"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/emulator"
 	"github.com/spindle-lock/spindle/internal/network"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -94,18 +91,7 @@ func TestScripts(t *testing.T) {
 type proxyKey struct{}
 
 func setUp(env *testscript.Env) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	e, err := emulator.Shared(ctx)
-	if err != nil {
-		return err
-	}
-	dialect := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
-	path, err := e.CreateDatabase(ctx, dialect, ddl.Statement(dialect, "locktable"))
-	if err != nil {
-		return err
-	}
-	env.Defer(func() { _ = e.DropDatabase(context.Background(), path) })
+	e, path := newDatabase(env.T().(testing.TB))
 	p, err := network.NewLink(e.Addr())
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"net"
 	"os"
 	"os/exec"
@@ -14,12 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/spindle-lock/spindle/ddl"
-	"github.com/spindle-lock/spindle/internal/emulator"
 )
 
 // notified is what a unit of Type=notify has told systemd.
@@ -32,15 +27,7 @@ type notified struct {
 // unit starts a command as systemd does.
 func unit(t *testing.T, dir string, args ...string) (*exec.Cmd, *notified) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs the emulator: run without -short")
-	}
-	e, err := emulator.Shared(t.Context())
-	require.NoError(t, err)
-	dialect := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
-	path, err := e.CreateDatabase(t.Context(), dialect, ddl.Statement(dialect, "locktable"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = e.DropDatabase(context.Background(), path) })
+	e, path := newDatabase(t)
 	short, err := os.MkdirTemp("", "notify") // t.TempDir may be too long for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(short) })

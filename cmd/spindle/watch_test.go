@@ -3,20 +3,16 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"cloud.google.com/go/spanner"
-	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/hinshun/vt10x"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/ddl"
-	"github.com/spindle-lock/spindle/internal/emulator"
 	"github.com/spindle-lock/spindle/internal/network"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -30,22 +26,12 @@ type store struct {
 }
 
 func newStore(t *testing.T) *store {
-	if testing.Short() {
-		t.Skip("needs the emulator: run without -short")
-	}
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	e, err := emulator.Shared(ctx)
-	require.NoError(t, err)
-	dialect := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
-	path, err := e.CreateDatabase(ctx, dialect, ddl.Statement(dialect, "locktable"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = e.DropDatabase(context.Background(), path) })
+	e, path := newDatabase(t)
 	link, err := network.NewLink(e.Addr())
 	require.NoError(t, err)
 	t.Cleanup(link.Close)
-	db, err := spanner.NewClientWithConfig(ctx, path, spanner.ClientConfig{DisableNativeMetrics: true}, e.ClientOptions()...)
+	db, err := spanner.NewClientWithConfig(t.Context(), path, spanner.ClientConfig{DisableNativeMetrics: true}, e.ClientOptions()...)
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	return &store{table.Table{Store: table.Spanner{DB: db, Table: "locktable"}}, link, t,

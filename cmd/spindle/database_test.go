@@ -1,0 +1,33 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/emulator"
+)
+
+const dialect = databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
+
+var lockTable = ddl.Statement(dialect, "locktable")
+
+// newDatabase returns the path of a database with a lock table, in the emulator that all tests share.
+func newDatabase(t testing.TB) (e *emulator.Emulator, path string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	e, err := emulator.Shared(ctx)
+	require.NoError(t, err)
+	path, err = e.CreateDatabase(ctx, dialect, lockTable)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = e.DropDatabase(context.Background(), path) })
+	return e, path
+}
