@@ -6,10 +6,21 @@ import (
 
 const (
 	tokenWidth = 16
-	leastName  = 8 // columns for a name: with fewer, each entry is a card
+	leastName  = 8 // columns for a name: with fewer, each row is a card
 )
 
-// columns lays entries out, each cell under the name of its column. The last column has the tails.
+// A row is one thing in a table, for people.
+type row struct {
+	cells []string // what it is, its state, and other columns
+	more  []string // further columns of a wide table
+	style style    // of the state
+	tail  string   // what comes last, and may be long
+	last  string   // the same of a wide table
+	prose bool     // the tail is not cut, but goes on in the next line
+	below string   // what is below it
+}
+
+// columns lays rows out, each cell under the name of its column. The last column has the tails.
 type columns struct {
 	names []string
 	bare  bool // without the line of headings
@@ -22,29 +33,29 @@ type columns struct {
 	cards   bool
 }
 
-// lines lays out the entries: on one line each if the width allows that for all of them, on two otherwise, and as cards of several
-// lines if even the columns don't fit. Entries of a later call are laid out as the first ones.
-func (c *columns) lines(p *terminal, all []entry) []string {
-	rows := make([][]string, len(all))
-	for i, e := range all {
-		if rows[i] = e.cells; c.wide {
-			rows[i] = append(rows[i][:len(rows[i]):len(rows[i])], e.more...)
+// lines lays out thr rows: on one line each if the width allows that for all of them, on two otherwise, and as cards of several
+// lines if even the columns don't fit. Rows of a later call are laid out as the first ones.
+func (c *columns) lines(p *terminal, all []row) []string {
+	cells := make([][]string, len(all))
+	for i, r := range all {
+		if cells[i] = r.cells; c.wide {
+			cells[i] = append(cells[i][:len(cells[i]):len(cells[i])], r.more...)
 		}
 	}
-	c.measure(p, rows, all)
+	c.measure(p, cells, all)
 	var lines []string
 	if !c.begun && !c.bare && !c.cards {
 		lines = append(lines, c.heading(p))
 	}
 	c.begun = true
-	for i, e := range all {
+	for i, r := range all {
 		if c.cards {
-			lines = append(lines, c.card(p, rows[i], e)...)
+			lines = append(lines, c.card(p, cells[i], r)...)
 		} else {
-			lines = append(lines, c.line(p, rows[i], e)...)
+			lines = append(lines, c.line(p, cells[i], r)...)
 		}
-		if e.below != "" && !c.wide {
-			for _, line := range wrap(e.below, width(p)-2) {
+		if r.below != "" && !c.wide {
+			for _, line := range wrap(r.below, p.readableWidth()-2) {
 				lines = append(lines, "  "+line)
 			}
 		}
@@ -54,22 +65,22 @@ func (c *columns) lines(p *terminal, all []entry) []string {
 
 func (c *columns) headings() []string { return c.names[:len(c.names)-1] }
 
-func (c *columns) tail(e entry) string {
+func (c *columns) tail(r row) string {
 	if c.wide {
-		return e.last
+		return r.last
 	}
-	return e.tail
+	return r.tail
 }
 
 // measure finds the widths of the columns, and whether all is on one line.
-func (c *columns) measure(p *terminal, rows [][]string, all []entry) {
+func (c *columns) measure(p *terminal, cells [][]string, all []row) {
 	if !c.begun {
 		c.widths = make([]int, len(c.headings()))
 		if !c.bare {
-			rows = append([][]string{c.headings()}, rows...)
+			cells = append([][]string{c.headings()}, cells...)
 		}
 	}
-	for _, row := range rows {
+	for _, row := range cells {
 		for i, cell := range row {
 			if i > 0 || !c.begun || c.oneLine || c.whole {
 				c.widths[i] = max(c.widths[i], length(cell))
@@ -83,8 +94,8 @@ func (c *columns) measure(p *terminal, rows [][]string, all []entry) {
 	for _, w := range c.widths[1:] {
 		rest += 2 + w
 	}
-	for _, e := range all {
-		tail = max(tail, length(c.tail(e)))
+	for _, r := range all {
+		tail = max(tail, length(c.tail(r)))
 	}
 	c.oneLine = p.width == 0 || c.wide || c.widths[0]+rest+2+tail <= p.width
 	c.cards = !c.oneLine && min(c.widths[0], leastName)+rest > p.width
@@ -109,42 +120,42 @@ func (c *columns) heading(p *terminal) string {
 	return b.String()
 }
 
-// line is an entry under the columns, with its tail behind or below them.
-func (c *columns) line(p *terminal, row []string, e entry) []string {
+// line is a row under the columns, with its tail behind or below them.
+func (c *columns) line(p *terminal, cells []string, r row) []string {
 	var b strings.Builder
-	for i, cell := range row {
+	for i, cell := range cells {
 		text := fit(cell, c.widths[i])
-		if i < len(row)-1 {
+		if i < len(cells)-1 {
 			text = pad(text, c.widths[i]+2)
 		}
 		switch i {
 		case 0:
 			text = p.paint(bold, text)
 		case 1:
-			text = p.paint(styles[e.state], text)
+			text = p.paint(r.style, text)
 		}
 		b.WriteString(text)
 	}
-	tail := c.tail(e)
+	tail := c.tail(r)
 	if tail == "" {
 		return []string{b.String()}
 	}
 	if !c.oneLine {
-		return append([]string{b.String()}, c.beneath(tail, e, p)...)
+		return append([]string{b.String()}, c.beneath(tail, r, p)...)
 	}
-	last := len(row) - 1
-	return []string{b.String() + pad("", c.widths[last]+2-length(fit(row[last], c.widths[last]))) + tail}
+	last := len(cells) - 1
+	return []string{b.String() + pad("", c.widths[last]+2-length(fit(cells[last], c.widths[last]))) + tail}
 }
 
-// card is an entry on a terminal that is too narrow for the columns.
-func (c *columns) card(p *terminal, row []string, e entry) []string {
-	lines := []string{p.paint(bold, c.cut(row[0], p.width)), "  " + p.paint(styles[e.state], row[1])}
+// card is a row on a terminal that is too narrow for the columns.
+func (c *columns) card(p *terminal, cells []string, r row) []string {
+	lines := []string{p.paint(bold, c.cut(cells[0], p.width)), "  " + p.paint(r.style, cells[1])}
 	facts := ""
 	for i, title := range c.headings() {
-		if i < 2 || row[i] == "-" {
+		if i < 2 || cells[i] == "-" {
 			continue
 		}
-		fact := strings.ToLower(title) + " " + row[i]
+		fact := strings.ToLower(title) + " " + cells[i]
 		if facts != "" && length(facts)+2+length(fact) > p.width-2 {
 			lines = append(lines, indented(facts, p.width)...)
 			facts = ""
@@ -154,15 +165,15 @@ func (c *columns) card(p *terminal, row []string, e entry) []string {
 	if facts != "" {
 		lines = append(lines, indented(facts, p.width)...)
 	}
-	if tail := c.tail(e); tail != "" {
-		lines = append(lines, c.beneath(tail, e, p)...)
+	if tail := c.tail(r); tail != "" {
+		lines = append(lines, c.beneath(tail, r, p)...)
 	}
 	return lines
 }
 
-// beneath is the tail of an entry on lines of its own.
-func (c *columns) beneath(tail string, e entry, p *terminal) []string {
-	if e.prose {
+// beneath is the tail of a row on lines of its own.
+func (c *columns) beneath(tail string, r row, p *terminal) []string {
+	if r.prose {
 		return indented(tail, p.width)
 	}
 	return []string{"  " + c.cut(tail, p.width-2)}

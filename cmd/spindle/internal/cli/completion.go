@@ -20,7 +20,7 @@ const atTab = time.Second
 type completer func(ctx context.Context, t table.Table, begun string) ([]cobra.Completion, error)
 
 // fromTable asks the table. It says nothing of what goes wrong: a message would be in the middle of a command line.
-func (o *common) fromTable(c *cobra.Command, begun string, ask completer) ([]cobra.Completion, cobra.ShellCompDirective) {
+func fromTable(o *common, c *cobra.Command, begun string, ask completer) ([]cobra.Completion, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp
 	if fromEnvironment(c.Flags()) != nil || o.check() != nil {
 		return nil, directive
@@ -59,20 +59,19 @@ func offer(all []cobra.Completion, name, about string) []cobra.Completion {
 	return append(all, cobra.CompletionWithDesc(name, show(about)))
 }
 
-// complete completes a command's only argument to the name of a lock, or of a group.
-func (o *common) complete(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return o.fromTable(c, begun, lockNames(false))
-}
+// completeLocks completes a command's only argument to the name of a lock, or of a group.
+func completeLocks(o *common) cobra.CompletionFunc { return onlyArgument(o, lockNames(false)) }
 
 // completeGroups completes a command's only argument to the name of a group.
-func (o *common) completeGroups(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+func completeGroups(o *common) cobra.CompletionFunc { return onlyArgument(o, groupNames) }
+
+func onlyArgument(o *common, ask completer) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return fromTable(o, c, begun, ask)
 	}
-	return o.fromTable(c, begun, groupNames)
 }
 
 // lockNames are the names of locks and groups that are in use, or with idle of all.
@@ -159,10 +158,10 @@ func holding(ctx context.Context, t table.Table, name string) (all []table.Listi
 }
 
 // completeFlags completes the values of flags: a flag of a name means the same in every command.
-func (o *common) completeFlags(root *cobra.Command) {
+func completeFlags(o *common, root *cobra.Command) {
 	ask := func(of func(lock string) completer) cobra.CompletionFunc {
 		return func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return o.fromTable(c, begun, of(strings.Join(args, "")))
+			return fromTable(o, c, begun, of(strings.Join(args, "")))
 		}
 	}
 	always := func(c completer) func(string) completer { return func(string) completer { return c } }
@@ -185,12 +184,12 @@ func (o *common) completeFlags(root *cobra.Command) {
 				complete = special
 			}
 			switch v := f.Value.(type) {
-			case *format:
-				complete = words(v.all()...)
-			case *choice:
-				complete = words(v.of...)
-			case *choices:
-				complete = v.complete
+			case interface{ Words() []string }:
+				complete = words(v.Words()...)
+			case interface {
+				Complete(string) []cobra.Completion
+			}:
+				complete = inList(v.Complete)
 			}
 			if complete != nil {
 				_ = c.RegisterFlagCompletionFunc(f.Name, complete) // fails only if it has one of its own
@@ -199,17 +198,12 @@ func (o *common) completeFlags(root *cobra.Command) {
 	})
 }
 
-func words(all ...string) cobra.CompletionFunc {
-	return cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp)
+func inList(complete func(begun string) []cobra.Completion) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return complete(begun), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
 }
 
-// complete completes the last word of the list to one that is not in it yet.
-func (c *choices) complete(_ *cobra.Command, _ []string, begun string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
-	before := begun[:strings.LastIndexByte(begun, ',')+1]
-	for _, s := range c.of {
-		if !strings.Contains(","+before, ","+string(s)+",") {
-			found = append(found, before+string(s))
-		}
-	}
-	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+func words(all ...string) cobra.CompletionFunc {
+	return cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp)
 }

@@ -82,6 +82,9 @@ func (o *common) withTable(ctx context.Context, do func(context.Context, table.T
 	return o.explain(do(ctx, db.audibly(o)))
 }
 
+// Explain is for execcmd.
+func (o *common) Explain(err error) error { return o.explain(err) }
+
 // explain adds what to do about it to an error of the database.
 func (o *common) explain(err error) error {
 	var e *exit

@@ -96,7 +96,7 @@ func demonstrate(ctx context.Context, o *common, listen string) error {
 	d.Print(demokit.Bold, "Three machines, and a program that has to run on exactly one of them.")
 	d.Print(demokit.Plain, "If a machine falls silent, it keeps the lock for one lease: %v here.\n", demoLease)
 	if o.db == "" {
-		database, err := d.Open(ctx)
+		database, err := d.Story.Open(ctx)
 		if err != nil {
 			return err
 		}
@@ -242,7 +242,7 @@ func (d *demo) ls(ctx context.Context) error {
 	}
 	d.Say("", demokit.Faint, "$ spindle ls")
 	locks := columns{names: lockColumns}
-	for _, line := range locks.lines(&terminal{width: 80}, []entry{lockEntry(l)}) {
+	for _, line := range locks.lines(&terminal{width: 80}, []row{lockEntry(l).row}) {
 		d.Print(demokit.Plain, "  %s", line)
 	}
 	return nil

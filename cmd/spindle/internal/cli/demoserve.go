@@ -24,7 +24,7 @@ func (d *demo) onAPage(ctx context.Context, db *connection, listen string) error
 	answered := make(chan error, 1)
 	go func() { answered <- serve.Serve(watching, on, s.guarded(on.Addr(), server)) }()
 
-	d.Print(demokit.Bold, "The page is at %s/?span=2m", address(on.Addr()))
+	d.Print(demokit.Bold, "The page is at %s/?span=2m", urlOf(on.Addr()))
 	if terminalOn(os.Stdout).isTerminal {
 		d.Print(demokit.Faint, "The story begins once it is open.\n")
 		select {
@@ -38,7 +38,7 @@ func (d *demo) onAPage(ctx context.Context, db *connection, listen string) error
 	if err := d.play(ctx); err != nil {
 		return d.explain(err)
 	}
-	d.Print(demokit.Bold, "\nThe page stays until you press Ctrl+C: %s/?span=2m", address(on.Addr()))
+	d.Print(demokit.Bold, "\nThe page stays until you press Ctrl+C: %s/?span=2m", urlOf(on.Addr()))
 	select {
 	case err := <-answered:
 		return err

@@ -72,7 +72,7 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			report, err := o.examine(c.Context(), deadline, names)
+			report, err := examine(c.Context(), o, deadline, names)
 			if report.Checks != nil {
 				if f.objects() {
 					if err := f.print(os.Stdout, report); err != nil {
@@ -113,7 +113,7 @@ func (w *fleet) print(f format) error {
 // longRun is how long doctor takes if all is well, with some to spare.
 const longRun = 5 * time.Second
 
-func (o *common) examine(ctx context.Context, deadline time.Duration, expected []string) (doctor.Report, error) {
+func examine(ctx context.Context, o *common, deadline time.Duration, expected []string) (doctor.Report, error) {
 	db, err := o.open(option.WithGRPCConnectionPool(1))
 	if err != nil {
 		return doctor.Report{}, err
@@ -182,7 +182,6 @@ func printReport(p *terminal, r doctor.Report, commitPrice, readPrice float64) {
 const (
 	verdictWidth = len("not checked") + 2
 	checkWidth   = len("commit timestamps") + 2
-	readable     = 110
 )
 
 // printCheck fills the lines beside the verdict and the name, or below them if there is no room.

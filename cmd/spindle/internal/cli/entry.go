@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,18 +11,22 @@ import (
 
 // An entry is one thing in a list: a lock, say.
 type entry struct {
-	name    string   // by which the list is sorted
-	cells   []string // for people: what it is, its state, and other columns
-	more    []string // further columns of a wide table
+	name    string // by which the list is sorted
+	row            // for people
 	state   table.State
-	tail    string // what comes last, and may be long
-	last    string // the same of a wide table
-	prose   bool   // the tail is not cut, but goes on in the next line
-	below   string // what is below it
 	order   sortKeys
 	mark    string // what must not change if nothing happened to it
 	json    any    // the same for scripts
 	trouble error
+}
+
+// rows are the entries for people.
+func rows(all []entry) []row {
+	rows := make([]row, len(all))
+	for i, e := range all {
+		rows[i] = e.row
+	}
+	return rows
 }
 
 // A sortKeys has what else entries are sorted by.
@@ -42,8 +45,16 @@ var (
 )
 
 func lockEntry(l table.Listing) entry {
-	return entry{name: l.Name, cells: cells(l), more: []string{orNone(waiting(l)), orNone(lastDone(l)), orNone(show(l.Holder()))}, state: l.State(),
-		tail: joined("  ", whose(l), waiting(l)), last: orNone(valueOf(l)), below: doneLine(l), order: sortKeysOf(l), mark: markOf(l), json: jsonOf(l), trouble: l.Unreadable}
+	e := entryOf(l)
+	e.mark = markOf(l)
+	e.row = row{cells: cells(l), more: []string{orNone(waiting(l)), orNone(lastDone(l)), orNone(show(l.Holder()))}, style: styles[l.State()],
+		tail: joined("  ", whose(l), waiting(l)), last: orNone(valueOf(l)), below: doneLine(l)}
+	return e
+}
+
+// entryOf is the entry of a lock, without what people see.
+func entryOf(l table.Listing) entry {
+	return entry{name: l.Name, state: l.State(), order: sortKeysOf(l), json: jsonOf(l), trouble: l.Unreadable}
 }
 
 func sortKeysOf(l table.Listing) sortKeys {
@@ -76,11 +87,6 @@ func valueOf(l table.Listing) string {
 
 // whose is the holder of a lock and what it published.
 func whose(l table.Listing) string { return joined("  ", show(l.Holder()), valueOf(l)) }
-
-// joined puts a separator between the texts that are not empty.
-func joined(separator string, texts ...string) string {
-	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), separator)
-}
 
 // cells are the columns of a lock for people, without its holder and value.
 func cells(l table.Listing) []string {

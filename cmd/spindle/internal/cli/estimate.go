@@ -125,7 +125,7 @@ func (w *fleet) estimate() estimate {
 
 func (e estimate) print(p *terminal) {
 	line := func(format string, args ...any) {
-		for _, text := range wrap(fmt.Sprintf(format, args...), width(p)) {
+		for _, text := range wrap(fmt.Sprintf(format, args...), p.readableWidth()) {
 			fmt.Fprintln(p, text)
 		}
 	}

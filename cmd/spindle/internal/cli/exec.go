@@ -311,6 +311,3 @@ func (x *execution) Start(t *elect.Term, until time.Time) (execcmd.Program, erro
 
 // Done implements execcmd.Job.
 func (x *execution) Done() table.Due { return x.due() }
-
-// Explain implements execcmd.Job.
-func (x *execution) Explain(err error) error { return x.explain(err) }

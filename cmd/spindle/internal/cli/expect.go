@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -27,19 +26,6 @@ func checkExpected(names []string) ([]string, error) {
 		}
 	}
 	return once, nil
-}
-
-// expectedLocks reads the locks, in the order in which they were named.
-func expectedLocks(ctx context.Context, t table.Table, names []string) ([]table.Listing, error) {
-	var found []table.Listing
-	for _, name := range names {
-		l, err := oneLock(ctx, t, name)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, l)
-	}
-	return found, nil
 }
 
 // leaderless names the locks that nobody leads, and says why: "" if there is none. A lock that can't be read has a holder, as

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -72,4 +73,30 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 		}
 	})
 	return errors.Join(wrong...)
+}
+
+func commands(c *cobra.Command, do func(*cobra.Command)) {
+	do(c)
+	for _, sub := range c.Commands() {
+		commands(sub, do)
+	}
+}
+
+const commonCodes = `
+Exit codes:
+  0    done
+  1    it failed; the message says why
+  2    the command line is wrong`
+
+// exactly wants n arguments, and says what they are if there are more or fewer.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0 && n > 0:
+			return fmt.Errorf("%s needs %s", c.Name(), what)
+		case len(args) != n:
+			return fmt.Errorf("%s takes %s: got %q", c.Name(), what, args)
+		}
+		return nil
+	}
 }

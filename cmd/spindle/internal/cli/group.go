@@ -8,12 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/watch"
 	"github.com/spindle-lock/spindle/internal/table"
 )
-
-// partial is the state of a group some of whose partitions nobody has.
-const partial = watch.Partial
 
 // A group is its members and partitions at one instant.
 type group struct {
@@ -106,13 +102,6 @@ func (g *group) state() table.State {
 	return table.Released
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // sum says how many members and partitions there are, and what is wrong with them.
 func (g *group) sum() string {
 	text := count(countHeld(g.members), "member") + ", " + count(len(g.partitions), "partition")
@@ -147,8 +136,9 @@ func (g *group) entry() entry {
 		}
 	}
 	sum := "group: " + g.sum()
-	return entry{name: g.prefix, cells: []string{show(g.prefix), string(g.state()), "-", since, beat, lease}, more: []string{"-", "-", "-"}, state: g.state(),
-		tail: sum, last: sum, prose: true, order: order, mark: sum + string(g.state()), json: g.json()}
+	return entry{name: g.prefix, state: g.state(), order: order, mark: sum + string(g.state()), json: g.json(),
+		row: row{cells: []string{show(g.prefix), string(g.state()), "-", since, beat, lease}, more: []string{"-", "-", "-"}, style: styles[g.state()],
+			tail: sum, last: sum, prose: true}}
 }
 
 type groupJSON struct {
@@ -187,8 +177,10 @@ func (g *group) memberEntries() (all []entry) {
 	for _, l := range g.members {
 		c := cells(l)
 		c[0] = slotOf(l.Name)
-		all = append(all, entry{name: l.Name, cells: append(c, fmt.Sprint(len(has[l.Name]))), more: []string{orNone(show(l.Holder()))}, state: l.State(),
-			tail: whose(l), last: orNone(valueOf(l)), below: names(has[l.Name]), order: sortKeysOf(l), json: jsonOf(l), trouble: l.Unreadable})
+		e := entryOf(l)
+		e.row = row{cells: append(c, fmt.Sprint(len(has[l.Name]))), more: []string{orNone(show(l.Holder()))}, style: styles[l.State()],
+			tail: whose(l), last: orNone(valueOf(l)), below: names(has[l.Name])}
+		all = append(all, e)
 	}
 	return all
 }
@@ -200,8 +192,10 @@ func (g *group) partitionEntries() (all []entry) {
 		if l.Member.Name != "" && l.State() != table.Released {
 			slot = slotOf(l.Member.Name)
 		}
-		all = append(all, entry{name: l.Name, cells: []string{show(partitionOf(l)), c[1], c[2], c[3]}, more: []string{orNone(slot)}, state: l.State(),
-			tail: joined("  ", slot, show(l.Holder())), last: orNone(show(l.Holder())), order: sortKeysOf(l), json: jsonOf(l), trouble: l.Unreadable})
+		e := entryOf(l)
+		e.row = row{cells: []string{show(partitionOf(l)), c[1], c[2], c[3]}, more: []string{orNone(slot)}, style: styles[l.State()],
+			tail: joined("  ", slot, show(l.Holder())), last: orNone(show(l.Holder()))}
+		all = append(all, e)
 	}
 	return all
 }
@@ -214,3 +208,6 @@ func names(partitions []string) string {
 	}
 	return strings.Join(shown, ", ")
 }
+
+// isPartition reports whether l is a partition of a group, and not only a lock with such a name.
+func isPartition(l table.Listing) bool { return l.IsPart() && partitionOf(l) != "" }

@@ -50,7 +50,7 @@ Exit codes:
 		Example: `  spindle handover nightly
   spindle handover nightly --token 1763645616123456 --wait 1m`,
 		Args:              exactly(1, "the name of one lock"),
-		ValidArgsFunction: o.complete,
+		ValidArgsFunction: completeLocks(o),
 		RunE: func(c *cobra.Command, args []string) error {
 			if h.token < 0 || h.wait < 0 {
 				return misuse("--token %d, --wait %v: must not be negative", h.token, h.wait)
@@ -120,7 +120,7 @@ func (h *handover) request(ctx context.Context, db *connection, leader spindle.L
 }
 
 // handoverAction is the same on the screen of watch.
-func (o *common) handoverAction(db *connection) watch.Action {
+func handoverAction(o *common, db *connection) watch.Action {
 	ask := func(ctx context.Context, name string, token table.Token) (watch.Question, error) {
 		h := &handover{common: o, name: name, token: int64(token)}
 		leader, err := h.asks(ctx, db, db.locks())

@@ -86,7 +86,7 @@ func newLs(o *common) *cobra.Command {
 			}
 			return nil
 		},
-		ValidArgsFunction: o.complete,
+		ValidArgsFunction: completeLocks(o),
 		RunE: func(c *cobra.Command, args []string) error {
 			ls.show.prefix = strings.Join(args, "")
 			if err := ls.check(c); err != nil {
@@ -200,9 +200,9 @@ func (ls *listing) open(p *terminal, found []table.Listing) error {
 		return &exit{code: nobodyThere}
 	}
 	g := groups[0]
-	tables := !ls.f.objects() && ls.f.kind != asName
+	tables := !ls.f.objects() && !ls.f.is(asName)
 	if tables && !ls.bare {
-		for _, line := range wrap(fmt.Sprintf("%s is %s: %s", show(g.prefix), g.state(), g.sum()), width(p)) {
+		for _, line := range wrap(fmt.Sprintf("%s is %s: %s", show(g.prefix), g.state(), g.sum()), p.readableWidth()) {
 			fmt.Fprintln(p, p.paint(styles[g.state()], line))
 		}
 		fmt.Fprintln(p)
@@ -221,7 +221,7 @@ func (ls *listing) open(p *terminal, found []table.Listing) error {
 }
 
 func (ls *listing) columns(narrow, wide []string) *columns {
-	if ls.f.kind == asWide {
+	if ls.f.is(asWide) {
 		return &columns{names: wide, bare: ls.bare, whole: true, wide: true}
 	}
 	return &columns{names: narrow, bare: ls.bare, whole: ls.whole}
@@ -240,7 +240,7 @@ func (ls *listing) write(to *terminal, s *columns, all []entry) error {
 			}
 		}
 		return out.Flush()
-	case ls.f.kind == asName:
+	case ls.f.is(asName):
 		for _, e := range all {
 			fmt.Fprintln(&p, show(e.name))
 		}
@@ -248,7 +248,7 @@ func (ls *listing) write(to *terminal, s *columns, all []entry) error {
 	case len(all) == 0:
 		return nil
 	}
-	for _, line := range s.lines(&p, all) {
+	for _, line := range s.lines(&p, rows(all)) {
 		fmt.Fprintln(&p, line)
 	}
 	if err := out.Flush(); err != nil {

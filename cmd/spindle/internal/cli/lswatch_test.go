@@ -28,7 +28,7 @@ type watched struct {
 func heldLocks(t *testing.T, n int) *watched {
 	w := &watched{store: &memstore.Store{}}
 	w.ls = listing{common: &common{timeout: time.Second, db: "projects/p/instances/i/databases/d", table: "locktable"}, by: choice{"name", orderNames}, every: time.Second}
-	w.ls.f.json = true
+	require.NoError(t, w.ls.f.Set("json"))
 	w.ls.show.states.values = []table.State{table.Held}
 	for i := range n {
 		w.names = append(w.names, fmt.Sprintf("lock-%02d", i))

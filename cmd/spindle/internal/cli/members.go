@@ -38,13 +38,13 @@ Exit codes:
   spindle members orders --partitions
   spindle members orders -o json | jq -r '.members[] | "\(.id) \(.partitions | length)"'`,
 		Args:              exactly(1, "the name of one group"),
-		ValidArgsFunction: o.completeGroups,
+		ValidArgsFunction: completeGroups(o),
 		RunE: func(c *cobra.Command, args []string) error {
 			name, err := groupNamed(args[0])
 			if err != nil {
 				return err
 			}
-			v, err := o.members(c.Context(), name)
+			v, err := askMembers(c.Context(), o, name)
 			if err != nil {
 				return err
 			}
@@ -64,7 +64,7 @@ Exit codes:
 	return c
 }
 
-func (o *common) members(ctx context.Context, name string) (groups.View, error) {
+func askMembers(ctx context.Context, o *common, name string) (groups.View, error) {
 	db, err := o.open(option.WithGRPCConnectionPool(1))
 	if err != nil {
 		return groups.View{}, err
@@ -97,32 +97,33 @@ func printMembers(p *terminal, name string, v groups.View, partitions bool) {
 	if len(lists) > 1 {
 		titles = append(titles, "LIST")
 	}
-	for _, line := range wrap(fmt.Sprintf("Group %s has %s and %s", show(name), count(len(v.Members), "member"), count(all, "partition")), width(p)) {
+	for _, line := range wrap(fmt.Sprintf("Group %s has %s and %s", show(name), count(len(v.Members), "member"), count(all, "partition")), p.readableWidth()) {
 		fmt.Fprintln(p, line)
 	}
-	var entries []entry
+	var rows []row
 	for _, m := range v.Members {
-		e := entry{state: table.Held, tail: show(m.ID)}
+		state := table.Held
 		if m.Leaving {
-			e.state = table.Leaving
+			state = table.Leaving
 		}
+		r := row{style: styles[state], tail: show(m.ID)}
 		if m.Value != "" {
-			e.tail += "  " + show(m.Value)
+			r.tail += "  " + show(m.Value)
 		}
 		if partitions {
-			e.below = names(m.Partitions)
+			r.below = names(m.Partitions)
 		}
-		e.cells = []string{fmt.Sprintf("%04d", m.Slot), string(e.state), m.Token.String(), short(v.At.Sub(m.Since)), short(v.At.Sub(m.Heartbeat)),
+		r.cells = []string{fmt.Sprintf("%04d", m.Slot), string(state), m.Token.String(), short(v.At.Sub(m.Since)), short(v.At.Sub(m.Heartbeat)),
 			m.Lease.String(), fmt.Sprint(len(m.Partitions))}
 		if len(lists) > 1 {
-			e.cells = append(e.cells, lists[m.List])
+			r.cells = append(r.cells, lists[m.List])
 		}
-		entries = append(entries, e)
+		rows = append(rows, r)
 	}
-	if len(entries) > 0 {
+	if len(rows) > 0 {
 		fmt.Fprintln(p)
 		slots := columns{names: append(titles, "ID AND VALUE")}
-		for _, line := range slots.lines(p, entries) {
+		for _, line := range slots.lines(p, rows) {
 			fmt.Fprintln(p, line)
 		}
 	}
@@ -133,7 +134,7 @@ func printMembers(p *terminal, name string, v groups.View, partitions bool) {
 			nobody = fmt.Sprintf("Nobody has %d of the partitions: %s and %d more, which --partitions names", len(v.Unassigned), names(some), more)
 		}
 		fmt.Fprintln(p)
-		for _, line := range wrap(nobody, width(p)) {
+		for _, line := range wrap(nobody, p.readableWidth()) {
 			fmt.Fprintln(p, p.paint(amber, line))
 		}
 	}
@@ -171,12 +172,4 @@ func viewOf(name string, v groups.View) viewJSON {
 			v.At.Sub(m.Heartbeat).Seconds(), m.Lease.Seconds(), m.Leaving, m.List, sorted(m.Partitions)})
 	}
 	return j
-}
-
-// width is that of text which people read.
-func width(p *terminal) int {
-	if p.width == 0 {
-		return readable
-	}
-	return min(p.width, readable)
 }

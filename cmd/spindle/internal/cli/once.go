@@ -215,23 +215,3 @@ func (x *execution) Due(ctx context.Context) (*execcmd.End, error) {
 	}
 	return nil, err
 }
-
-// doneLine says what was done last under a lock, if that is so.
-func doneLine(l table.Listing) string {
-	switch {
-	case l.Undone != nil:
-		return l.Undone.Error()
-	case l.Done.Key == "":
-		return ""
-	}
-	return "last done: " + show(l.Done.Key) + ", " + whenDone(l.Done, l.At)
-}
-
-// whenDone says when something was done, and by whom.
-func whenDone(d table.Done, now time.Time) string {
-	by := "somebody"
-	if d.By != "" {
-		by = show(d.By)
-	}
-	return ago(now.Sub(d.At)) + ", by " + by
-}

@@ -58,13 +58,6 @@ func TestALateRunIsToldWhichOffsetHasItsOwnDate(t *testing.T) {
 	}
 }
 
-func TestADurationIsWrittenAsPeopleGiveIt(t *testing.T) {
-	for want, d := range map[string]time.Duration{"24h": day, "1h30m": 90 * time.Minute, "12h7m30s": 12*time.Hour + 450*time.Second,
-		"10m": 10 * time.Minute, "1h0m10s": time.Hour + 10*time.Second, "0s": 0, "40s": 40 * time.Second} {
-		assert.Equal(t, want, brief(d))
-	}
-}
-
 // looks are those at what was done last: how they are bound.
 type looks struct {
 	table.Store

@@ -2,12 +2,8 @@ package cli
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // orders are what a list can be sorted by. What an operator looks for is first: the longest, the most, the worst.
@@ -27,11 +23,6 @@ var orders = map[string]func(a, b entry) int{
 
 var orderNames = []string{"name", "state", "holder", "age", "beat", "lease", "waiting"}
 
-// states are those that a list can be chosen by, the worst first.
-var states = []table.State{table.Unreadable, table.Orphaned, table.Expired, partial, table.Unconfirmed, table.Leaving, table.Held, table.Released, table.Free}
-
-func concern(s table.State) int { return slices.Index(states, s) }
-
 // last puts what does not have something behind what has it.
 func last(without, other bool) int {
 	switch {
@@ -50,61 +41,6 @@ func sorted(all []entry, by string, reverse bool) []entry {
 	slices.SortStableFunc(all, orders[by])
 	if reverse {
 		slices.Reverse(all)
-	}
-	return all
-}
-
-// A choice is a flag whose values are words of a list.
-type choice struct {
-	value string
-	of    []string
-}
-
-// String implements pflag.Value.
-func (c *choice) String() string { return c.value }
-
-// Type implements pflag.Value.
-func (c *choice) Type() string { return "choice" }
-
-// Set implements pflag.Value.
-func (c *choice) Set(s string) error {
-	if !slices.Contains(c.of, s) {
-		return fmt.Errorf("want %s", oneOf(c.of))
-	}
-	c.value = s
-	return nil
-}
-
-func oneOf(words []string) string {
-	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
-}
-
-// choices is a flag whose value is a list of such words.
-type choices struct {
-	values []table.State
-	of     []table.State
-}
-
-// String implements pflag.Value.
-func (c *choices) String() string { return strings.Join(texts(c.values), ",") }
-
-// Type implements pflag.Value.
-func (c *choices) Type() string { return "choices" }
-
-// Set implements pflag.Value.
-func (c *choices) Set(s string) error {
-	for word := range strings.SplitSeq(s, ",") {
-		if !slices.Contains(c.of, table.State(word)) {
-			return fmt.Errorf("there is no state %q: want %s", word, oneOf(texts(c.of)))
-		}
-		c.values = append(c.values, table.State(word))
-	}
-	return nil
-}
-
-func texts(states []table.State) (all []string) {
-	for _, s := range states {
-		all = append(all, string(s))
 	}
 	return all
 }

@@ -11,24 +11,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
-	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
-
-// complaints are the messages on the standard error while f runs, each a line.
-func complaints(f func()) []string {
-	var out bytes.Buffer
-	before := stderr
-	stderr = &journal{out: &out, format: format{json: true}}
-	defer func() { stderr = before }()
-	f()
-	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-}
-
-var away = status.Error(codes.Unavailable, "the database is away")
 
 // An outage of hours is one line, however many looks fail, and its end another.
 func TestAnOutageIsTwoLinesInWatch(t *testing.T) {
@@ -85,32 +70,4 @@ func TestALookThatHangsIsSaidInWatch(t *testing.T) {
 		assert.Contains(t, said[1], "the locks are read again")
 		assert.Contains(t, said[2], "no answer from Spanner for 2s; what was printed is of 00:01:42Z")
 	})
-}
-
-// A candidate that waits through an outage says so once, and once that it is over. Each holder is named once.
-func TestAnOutageIsTwoLinesOfACandidate(t *testing.T) {
-	view := func(token table.Token) []elect.LockView {
-		return []elect.LockView{{Observation: table.Observation{Name: "job", Exists: true, Heartbeat: at(101), Token: token, Writer: "a"}, FreeIn: time.Second}}
-	}
-	n := narrator{lockCommand: &lockCommand{common: &common{}, name: "job"}}
-	said := complaints(func() {
-		for range 2 {
-			for range 100 {
-				n.report(elect.Step{Err: away})
-			}
-			for range 100 {
-				n.report(elect.Step{Seen: view(7)})
-			}
-		}
-		n.report(elect.Step{Err: away})
-		n.report(elect.Step{Err: status.Error(codes.PermissionDenied, "no")})
-		n.report(elect.Step{Seen: view(8)})
-	})
-	const trouble, over = "can't compete for job, will try again", "competing for job again"
-	want := []string{trouble, over, "held by a, token 7", trouble, over, trouble, trouble, over, "held by a, token 8"}
-	if assert.Len(t, said, len(want), "%q", said) {
-		for i := range want {
-			assert.Contains(t, said[i], want[i])
-		}
-	}
 }

@@ -16,7 +16,7 @@ import (
 func TestNobodyWaitsForTheReaderOfMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, out := io.Pipe()
-		j := &journal{out: out, format: format{text: "text"}}
+		j := newJournal(out)
 		attach := j.detach()
 		for n := range 3 * room {
 			j.log(0, fmt.Sprint("message ", n))
@@ -47,7 +47,7 @@ func TestNobodyWaitsForTheReaderOfMessages(t *testing.T) {
 func TestAProcessEndsThoughNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, out := io.Pipe()
-		j := &journal{out: out, format: format{text: "text"}}
+		j := newJournal(out)
 		attach := j.detach()
 		j.log(0, "first")
 		began := time.Now()

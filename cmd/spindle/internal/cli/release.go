@@ -47,7 +47,7 @@ Release asks before it acts, unless --yes is given.
 		Example: `  spindle ls
   spindle release nightly --token 1763645616123456`,
 		Args:              exactly(1, "the name of one lock"),
-		ValidArgsFunction: o.complete,
+		ValidArgsFunction: completeLocks(o),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := table.CheckKey(args[0]); err != nil {
 				return misuse("%w", err)
@@ -107,9 +107,6 @@ func breakable(l table.Listing, token table.Token) error {
 	}
 	return nil
 }
-
-// isPartition reports whether l is a partition of a group, and not only a lock with such a name.
-func isPartition(l table.Listing) bool { return l.IsPart() && partitionOf(l) != "" }
 
 // instead is what to do about a partition that can't be released alone.
 func instead(l table.Listing) string {
@@ -183,7 +180,7 @@ func breakLock(ctx context.Context, o *common, t table.Table, l table.Listing, t
 }
 
 // releaseAction is the same on the screen of watch. The token is that of the term which is on the screen.
-func (o *common) releaseAction(t table.Table) watch.Action {
+func releaseAction(o *common, t table.Table) watch.Action {
 	ask := func(ctx context.Context, name string, token table.Token) (watch.Question, error) {
 		ctx, cancel := context.WithTimeout(ctx, o.timeout)
 		defer cancel()

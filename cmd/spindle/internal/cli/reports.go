@@ -103,7 +103,7 @@ func (r *reports) begin(lock *lockCommand, c *elect.Candidate) error {
 		r.close = probe.Serve(on, r.probe.Handler())
 		r.hooks.Failed = func(k hooks.Kind) { r.probe.HookFailed(string(k)) }
 		c.Table.Store = r.counting(c.Table.Store)
-		lock.say("%s: /livez, /readyz and /metrics are at %s", lock.name, address(on.Addr()))
+		lock.say("%s: /livez, /readyz and /metrics are at %s", lock.name, urlOf(on.Addr()))
 	}
 	r.unit = systemd.Begin(r.asks)
 	return nil

@@ -10,57 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/execcmd"
 	"github.com/spindle-lock/spindle/internal/subprocess"
 )
 
-// The exit codes. Exec has its program's too.
-const (
-	failed       = 1 // it could not be done
-	misused      = 2 // the command line is wrong
-	statusFree   = 3 // status: nobody holds it
-	statusElse   = 4 // status: another holds it
-	nobodyThere  = 3 // members: no member was heard from; ls: there is no such group
-	doctorFailed = 3 // doctor: something does not hold
-	nobodyLeads  = 3 // handover: nobody holds it
-	unsupported  = 4 // handover: its holder does not accept requests
-	notTakenOver = 5 // handover: nobody else has taken it over
-
-	notInTime = execcmd.NotInTime // exec: not acquired in time
-	lost      = execcmd.Lost      // exec: the lock was lost
-)
-
-// An exit is an error with an exit code. One without an error is silent.
-type exit struct {
-	code int
-	err  error
-}
-
-func (e *exit) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
-	}
-	return e.err.Error()
-}
-
-func (e *exit) Unwrap() error { return e.err }
-
-func misuse(format string, args ...any) error {
-	return &exit{misused, fmt.Errorf(format, args...)}
-}
-
 // Main runs the command line, and returns the exit code.
 func Main(args []string) int {
-	switch {
-	case len(args) > 0 && args[0] == watchdogCommand:
-		return runWatchdog(args[1:])
-	case len(args) > 0 && args[0] == hookCommand:
-		runDetached(args[1:])
-		return 0
-	case len(args) > 0 && args[0] == child.Behind:
-		child.Pass(args[1:])
-		return child.CannotRun
+	if code, is := beside(args); is {
+		return code
 	}
 	_, args = subprocess.Orders(args) // a machine of the demonstration ends with it
 	root := newRoot()
@@ -87,17 +43,10 @@ func Main(args []string) int {
 		}
 	}
 	stderr.log(slog.LevelError, err.Error())
-	if code == misused && !stderr.format.json {
+	if code == misused && !stderr.format.objects() {
 		fmt.Fprintf(os.Stderr, "Try: %s --help\n", c.CommandPath())
 	}
 	return code
-}
-
-func commands(c *cobra.Command, do func(*cobra.Command)) {
-	do(c)
-	for _, sub := range c.Commands() {
-		commands(sub, do)
-	}
 }
 
 const rootHelp = `Spindle runs a program on exactly one machine, and shows who holds which lock.
@@ -121,12 +70,6 @@ To begin:
 Most flags can also be set in the environment: the help of each command names
 the variables. A flag on the command line wins. To use a running emulator
 instead of Cloud Spanner, set SPANNER_EMULATOR_HOST to its host:port.`
-
-const commonCodes = `
-Exit codes:
-  0    done
-  1    it failed; the message says why
-  2    the command line is wrong`
 
 func newRoot() *cobra.Command {
 	o := &common{}
@@ -158,7 +101,7 @@ func newRoot() *cobra.Command {
 	root.Flags().Bool("version", false, "print the version")
 	o.flags(root.PersistentFlags())
 	root.AddCommand(newInit(o), newDoctor(o), newExec(o), newGuard(o), newLs(o), newWatch(o), newStatus(o), newMembers(o), newServe(o), newHandover(o), newRelease(o), newPrune(o), newDemo(o), newVersion(), newSchema(), newMan())
-	o.completeFlags(root)
+	completeFlags(o, root)
 	commands(root, func(c *cobra.Command) {
 		c.Flags().SortFlags = false
 		nameVariables(c.LocalFlags())
@@ -174,17 +117,4 @@ func unknown(c *cobra.Command, arg string) error {
 		hint = ": did you mean " + strings.Join(s, " or ") + "?"
 	}
 	return misuse("unknown command %q%s", arg, hint)
-}
-
-// exactly wants n arguments, and says what they are if there are more or fewer.
-func exactly(n int, what string) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		switch {
-		case len(args) == 0 && n > 0:
-			return fmt.Errorf("%s needs %s", c.Name(), what)
-		case len(args) != n:
-			return fmt.Errorf("%s takes %s: got %q", c.Name(), what, args)
-		}
-		return nil
-	}
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +24,7 @@ func (w *watching) draw(ctx context.Context, db *connection) error {
 	t := &watch.Table{
 		Title: "spindle watch  " + w.what() + w.table + " in " + w.db, None: "There are no locks in the table.",
 		Read: s.read, Fatal: mistaken, Every: w.every, Limit: min(w.timeout, longestRead),
-		Actions: []watch.Action{w.handoverAction(db), w.releaseAction(on)},
+		Actions: []watch.Action{handoverAction(w.common, db), releaseAction(w.common, on)},
 	}
 	if w.name == "" {
 		t.Released = s.released
@@ -173,12 +172,7 @@ func (g *group) columns(width int) string {
 	in := &group{prefix: g.prefix, partitions: g.partitions,
 		members: slices.DeleteFunc(slices.Clone(g.members), func(l table.Listing) bool { return l.State() == table.Released })}
 	page := &terminal{width: width}
-	lines := (&columns{names: memberColumns}).lines(page, in.memberEntries())
-	lines = append(append(lines, ""), (&columns{names: partitionColumns}).lines(page, in.partitionEntries())...)
+	lines := (&columns{names: memberColumns}).lines(page, rows(in.memberEntries()))
+	lines = append(append(lines, ""), (&columns{names: partitionColumns}).lines(page, rows(in.partitionEntries()))...)
 	return strings.Join(lines, "\n")
-}
-
-// atTerminal reports whether somebody can look at a screen, and press keys.
-func (t *terminal) atTerminal() bool {
-	return t.isTerminal && terminalOn(os.Stdin).isTerminal && os.Getenv("TERM") != "dumb"
 }

@@ -86,3 +86,36 @@ func TestOnlyAMistakeEndsTheScreen(t *testing.T) {
 	assert.False(t, mistaken(o.explain(fmt.Errorf("read: %w", context.DeadlineExceeded))))
 	assert.True(t, mistaken(o.explain(fmt.Errorf("no such table"))))
 }
+
+// A group is one row, and its members and partitions are what Enter shows. They are rows if only the group is watched.
+func TestAGroupOnTheScreenIsOneRow(t *testing.T) {
+	a, b := memberOf(0, "a", at(100), at(103)), memberOf(1, "b", at(101), at(98))
+	b.At = at(103)
+	_, groups := gather([]table.Listing{a, b, memberOf(2, "", at(50), time.Time{}), partitionWith(a, "17", at(102)), freeSince("orders/partition/18", at(102))}, "")
+	all := (&screen{watching: &watching{}}).rows(look{groups: groups})
+	require.Len(t, all, 1)
+	assert.Equal(t, partial, all[0].State)
+	assert.Equal(t, "2 members, 2 partitions, 1 without a holder", all[0].Note)
+	text := all[0].Detail(80)
+	assert.Contains(t, text, "orders/ is partial: 2 members, 2 partitions, 1 without a holder\n\nSLOT ")
+	assert.Regexp(t, "\n0000 +held .* 1 +a\n  17\n", text)
+	assert.Regexp(t, "\n18 +released", text)
+	only := (&screen{watching: &watching{group: "orders"}}).rows(look{groups: groups})
+	assert.Len(t, only, 3)
+	assert.Equal(t, "orders/member/0000", only[1].Name)
+}
+
+// A row has what ls shows, as of the read.
+func TestARowOfTheScreenIsOfItsRead(t *testing.T) {
+	l := held("nightly", "web\n7", at(100), at(103), 10*time.Second)
+	l.At = at(107)
+	r := lockRow(l)
+	assert.Equal(t, []any{"nightly", table.Held, `$'web\n7'`, "7.0s", 6 * time.Second, "6.0s"}, []any{r.Label, r.State, r.Holder, r.Since, r.Left, r.Ends})
+	assert.Equal(t, sentence(l), r.Detail(80))
+	l.At = at(115)
+	r = lockRow(l)
+	assert.Equal(t, []any{table.Expired, "2.0s"}, []any{r.State, r.Ends})
+	r = lockRow(freeSince("nightly", at(100)))
+	assert.Equal(t, table.Released, r.State)
+	assert.Zero(t, r.Token, "it is no term's")
+}

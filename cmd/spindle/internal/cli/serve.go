@@ -117,7 +117,7 @@ func (s *serving) run(ctx context.Context) error {
 	if err := server.Look(ctx); err != nil && !passing(err) {
 		return s.explain(err) // probably a mistake
 	}
-	fmt.Printf("%s in %s is shown at %s\n", s.table, s.db, address(on.Addr()))
+	fmt.Printf("%s in %s is shown at %s\n", s.table, s.db, urlOf(on.Addr()))
 	go server.Watch(ctx)
 	return <-answered
 }
@@ -191,13 +191,4 @@ func listenOn(address string) (net.Listener, error) {
 func local(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()
-}
-
-// address is where a browser on this machine finds the page.
-func address(addr net.Addr) string {
-	host, port, _ := net.SplitHostPort(addr.String())
-	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
-		host = "localhost"
-	}
-	return "http://" + net.JoinHostPort(host, port)
 }

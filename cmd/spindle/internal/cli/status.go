@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,7 +57,7 @@ Exit codes:
 			}
 			return exactly(1, "the name of one lock")(c, args)
 		},
-		ValidArgsFunction: o.complete,
+		ValidArgsFunction: completeLocks(o),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case len(expected) == 0:
@@ -108,7 +106,7 @@ func (a *answer) one(ctx context.Context, t table.Table, name string) error {
 	switch {
 	case a.quiet:
 	case a.f.objects():
-		err = a.f.print(os.Stdout, statusJSON{jsonOf(l), waitersOf(l)})
+		err = a.f.print(os.Stdout, statusOf(l))
 	default:
 		p := terminalOn(os.Stdout)
 		_, err = fmt.Fprintln(p, fold(p, sentence(l)+waiterLines(l)))
@@ -140,7 +138,7 @@ func (a *answer) expected(ctx context.Context, t table.Table, names []string) er
 	case a.quiet:
 	case a.f.objects():
 		for _, l := range found {
-			if err := a.f.print(os.Stdout, statusJSON{jsonOf(l), waitersOf(l)}); err != nil {
+			if err := a.f.print(os.Stdout, statusOf(l)); err != nil {
 				return err
 			}
 		}
@@ -167,81 +165,6 @@ func (a *answer) expected(ctx context.Context, t table.Table, names []string) er
 	return nil
 }
 
-// oneLock reads what there is of a lock. It fails if the name is that of a group.
-func oneLock(ctx context.Context, t table.Table, name string) (table.Listing, error) {
-	l, err := t.ListOne(ctx, name)
-	if err == nil && l.State() == table.Free {
-		err = noGroup(ctx, t, name)
-	}
-	return l, err
-}
-
-// noGroup fails if the name is that of a group: it is not free because no lock has it.
-func noGroup(ctx context.Context, t table.Table, arg string) error {
-	name, err := groupNamed(arg)
-	if err != nil {
-		return nil // of no group
-	}
-	r, err := t.LookAtGroup(ctx, name, table.GroupQuery{Members: true})
-	if err != nil || len(r.Members) == 0 {
-		return err
-	}
-	return misuse("%[1]s is a group, and not a lock: see spindle members %[1]s, or the status of one of its locks, such as %[2]s", show(name), slices.Min(slices.Collect(maps.Keys(r.Members))))
-}
-
 func isHolder(holder, id string) bool {
 	return holder == id || strings.HasSuffix(id, "/") && strings.HasPrefix(holder, id)
-}
-
-// sentence describes a lock in a few lines.
-func sentence(l table.Listing) string {
-	text := standing(l)
-	if done := doneLine(l); done != "" {
-		text += "\n  " + done
-	}
-	return text
-}
-
-// standing says whether a lock is held.
-func standing(l table.Listing) string {
-	name, token := show(l.Name), l.Token
-	age, since := ago(l.At.Sub(l.Heartbeat)), ago(l.At.Sub(l.Since()))
-	switch l.State() {
-	case table.Held, table.Leaving:
-		s := fmt.Sprintf("%s is held by %s", name, show(l.Holder()))
-		if l.Leaving() {
-			s += ", who is leaving: it will be released once the work has ended"
-		}
-		s += fmt.Sprintf("\n  token %v, for %s; last heartbeat %s, lease %v", token, short(l.At.Sub(l.Since())), age, l.LeaseRecord.Lease)
-		if l.LeaseRecord.Value != "" {
-			s += "\n  value " + show(l.LeaseRecord.Value)
-		}
-		return s + with(l)
-	case table.Expired:
-		return fmt.Sprintf("%s is free: the lease of %s has expired\n  token %v; last heartbeat %s, lease %v", name, show(l.Holder()), token, age, l.LeaseRecord.Lease) + with(l)
-	case table.Released:
-		if l.Member.Name != "" {
-			// Its slot may have had other terms since.
-			return fmt.Sprintf("%s is free: the term of its member, %s, ended at least %s", name, show(l.Member.Name), since)
-		}
-		return fmt.Sprintf("%s is free: it was released %s", name, since)
-	case table.Unconfirmed:
-		return fmt.Sprintf("%s is not held: %s claimed it %s, and may not act yet\n  token %v", name, show(l.Holder()), age, token) + with(l)
-	case table.Orphaned:
-		if l.Adrift {
-			return fmt.Sprintf("%s is not held: somebody deleted the row of its member, %s; it is free once that one's lease has passed", name, show(l.Member.Name))
-		}
-		return fmt.Sprintf("%s is not held: somebody deleted its row; it is free once its last holder's lease has passed", name)
-	case table.Unreadable:
-		return fmt.Sprintf("%s is taken by %s, token %v", name, show(l.Holder()), token)
-	}
-	return fmt.Sprintf("%s is free: nobody has claimed it yet, or its row was pruned", name)
-}
-
-// with says which member a partition is held with.
-func with(l table.Listing) string {
-	if l.Member.Name == "" {
-		return ""
-	}
-	return "\n  it has the heartbeats of its member, " + show(l.Member.Name)
 }

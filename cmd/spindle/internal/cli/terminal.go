@@ -5,8 +5,6 @@ import (
 	"os"
 
 	"golang.org/x/term"
-
-	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // A style is how text looks on a terminal that has colours.
@@ -20,11 +18,6 @@ const (
 	bold  style = "\x1b[1m"
 	faint style = "\x1b[2m"
 )
-
-var styles = map[table.State]style{
-	table.Held: green, table.Leaving: amber, table.Expired: red, table.Released: faint, table.Unconfirmed: amber,
-	table.Orphaned: red, table.Unreadable: red, table.Free: faint,
-}
 
 // terminal is where the output goes: a terminal, with its colours and size, or a file.
 type terminal struct {
@@ -57,4 +50,20 @@ func (t *terminal) paint(s style, text string) string {
 		return text
 	}
 	return string(s) + text + "\x1b[0m"
+}
+
+// readableWidth is the width of text that people read.
+func (t *terminal) readableWidth() int {
+	if t.width == 0 {
+		return readable
+	}
+	return min(t.width, readable)
+}
+
+// readable is how wide text is at most that people read.
+const readable = 110
+
+// atTerminal reports whether somebody can look at a screen, and press keys.
+func (t *terminal) atTerminal() bool {
+	return t.isTerminal && terminalOn(os.Stdin).isTerminal && os.Getenv("TERM") != "dumb"
 }

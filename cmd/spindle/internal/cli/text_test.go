@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -50,18 +48,4 @@ func TestATextIsFoldedForATerminalOnly(t *testing.T) {
 	assert.Equal(t, text, fold(&terminal{}, text))
 	assert.Equal(t, text, fold(&terminal{width: 80}, text))
 	assert.Equal(t, "nightly is held by\nweb-1\n  token\n  1763645616123456,\n  for 2.0s\n", fold(&terminal{width: 20}, text))
-}
-
-func TestADurationIsWhatAPersonUnderstands(t *testing.T) {
-	const day = 24 * time.Hour
-	for d, want := range map[time.Duration]string{
-		400 * time.Millisecond: "0.4s", 12 * time.Second: "12s", 185 * time.Second: "3m05s", 130 * time.Minute: "2h10m",
-		5*day + 3*time.Hour: "5d03h", 729 * day: "729d00h", 770 * day: "2y040d", 99 * 365 * day: "99y000d",
-		math.MaxInt64: ">100y", -time.Second: "0s", -time.Hour: "future", math.MinInt64: "future",
-	} {
-		assert.Equal(t, want, short(d))
-	}
-	assert.Equal(t, "3m05s ago", ago(185*time.Second))
-	assert.Equal(t, "more than 100 years ago, by its timestamp", ago(math.MaxInt64))
-	assert.Equal(t, "in the future, by its timestamp", ago(math.MinInt64))
 }

@@ -69,6 +69,8 @@ type statusJSON struct {
 	Waiters []waiterJSON `json:"waiters,omitempty"`
 }
 
+func statusOf(l table.Listing) statusJSON { return statusJSON{jsonOf(l), waitersOf(l)} }
+
 func waitersOf(l table.Listing) (all []waiterJSON) {
 	for i, w := range l.Waiters {
 		since := w.Time.Time()

@@ -74,7 +74,7 @@ func newWatch(o *common) *cobra.Command {
 			}
 			return nil
 		},
-		ValidArgsFunction: o.complete,
+		ValidArgsFunction: completeLocks(o),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				if err := table.CheckKey(args[0]); err != nil {
@@ -129,7 +129,7 @@ func (w *watching) run(ctx context.Context) error {
 	defer db.Close()
 	stderr.timed = true
 	p := terminalOn(os.Stdout)
-	if !w.plain && !w.f.json && p.atTerminal() {
+	if !w.plain && !w.f.objects() && p.atTerminal() {
 		return w.draw(ctx, db)
 	}
 	ctx, stop := untilInterrupted(ctx)
@@ -225,7 +225,7 @@ func (w *watching) print(ctx context.Context, p *terminal, looks <-chan look) er
 }
 
 func (w *watching) line(p *terminal, c change) error {
-	if w.f.json {
+	if w.f.objects() {
 		return printJSON(p, c.JSON)
 	}
 	_, err := fmt.Fprintf(p, "%s  %s  %s\n", c.At.UTC().Format(stamp), p.paint(bold, show(c.Name)), p.paint(styles[c.State], c.Text))

@@ -10,28 +10,6 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-func at(s float64) time.Time { return time.Unix(0, 0).Add(time.Duration(s * float64(time.Second))) }
-
-func held(name, holder string, token, heartbeat time.Time, lease time.Duration) table.Listing {
-	return table.Listing{Observation: table.Observation{Name: name, At: heartbeat, Exists: true, Heartbeat: heartbeat,
-		Token: table.TokenAt(token), Writer: holder, LeaseRecord: &table.LeaseRecord{Lease: lease}}}
-}
-
-// A row has what ls shows, as of the read.
-func TestARowOfTheScreenIsOfItsRead(t *testing.T) {
-	l := held("nightly", "web\n7", at(100), at(103), 10*time.Second)
-	l.At = at(107)
-	r := lockRow(l)
-	assert.Equal(t, []any{"nightly", table.Held, `$'web\n7'`, "7.0s", 6 * time.Second, "6.0s"}, []any{r.Label, r.State, r.Holder, r.Since, r.Left, r.Ends})
-	assert.Equal(t, sentence(l), r.Detail(80))
-	l.At = at(115)
-	r = lockRow(l)
-	assert.Equal(t, []any{table.Expired, "2.0s"}, []any{r.State, r.Ends})
-	r = lockRow(freeSince("nightly", at(100)))
-	assert.Equal(t, table.Released, r.State)
-	assert.Zero(t, r.Token, "it is no term's")
-}
-
 // What is said of looks that leave released locks out is not more than they know.
 func TestChangesOfLooksWithoutReleasedLocks(t *testing.T) {
 	var s story
@@ -106,35 +84,4 @@ func TestWatchTellsNothingOfThoseWhoWait(t *testing.T) {
 	assert.Equal(t, []string{"y held by w, token 100000000"}, next(x, held("y", "w", at(100), at(101), time.Second)))
 	assert.Equal(t, []string{"y gone: its row was pruned, or somebody deleted it"}, next(x, free))
 	assert.Empty(t, next(x))
-}
-
-func TestWaitersAreListedForPeople(t *testing.T) {
-	l := table.Listing{Observation: table.Observation{Name: "m", At: at(100)}}
-	assert.Empty(t, waiterLines(l)+waiting(l))
-	l.Waiters = []table.Ticket{{ID: "a\nb", Time: table.TokenAt(at(70))}, {Time: table.TokenAt(at(99)), Set: true}, {ID: "c", Time: table.TokenAt(at(101)), Key: "42"}}
-	assert.Equal(t, `
-  3 wait for it:
-    1. $'a\nb', for 30s
-    2. somebody, for 1.0s, and for other locks too
-    3. c, for 0s, to do 42`, waiterLines(l))
-	assert.Equal(t, "3 waiting, 30s the longest", waiting(l))
-	for range 9 {
-		l.Waiters = append(l.Waiters, table.Ticket{ID: "d", Time: table.TokenAt(at(99))})
-	}
-	assert.Contains(t, waiterLines(l), "\n     1. $'a")
-	assert.Contains(t, waiterLines(l), "\n    10. d, for 1.0s\n    and 2 more")
-	l.Cut = true
-	assert.Contains(t, waiterLines(l), "  at least 12 wait for it:")
-	assert.Contains(t, waiterLines(l), "\n    and at least 2 more")
-}
-
-func TestColumnsFitItsWidth(t *testing.T) {
-	long := held("a-lock-with-a-name-that-is-much-too-long-for-a-line", "host.example.com/4711/0c3f7c6e-8f0e-4e0b-9d57-1f4b7a4f2f11", at(1.7e9), at(1.7e9+1), 10*time.Second)
-	for _, width := range []int{60, 80, 200} {
-		for _, line := range (&columns{names: lockColumns}).lines(&terminal{width: width}, []entry{lockEntry(long)}) {
-			assert.LessOrEqual(t, length(line), width, line)
-		}
-	}
-	assert.Len(t, (&columns{names: lockColumns}).lines(&terminal{width: 80}, []entry{lockEntry(long)}), 3)
-	assert.Len(t, (&columns{names: lockColumns}).lines(&terminal{}, []entry{lockEntry(long)}), 2)
 }

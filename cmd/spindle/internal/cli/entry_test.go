@@ -7,14 +7,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-
-	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// named are entries of locks that are held for as many seconds as their number.
-func named(names ...string) (all []entry) {
+// named are rows of locks that are held for as many seconds as their number.
+func named(names ...string) (all []row) {
 	for i, name := range names {
-		all = append(all, lockEntry(held(name, "web-"+fmt.Sprint(i)+"/4711/0d1cbf0e-1111-2222-3333-444455556666", at(1763645616-float64(i)), at(1763645618), 10*time.Second)))
+		all = append(all, lockEntry(held(name, "web-"+fmt.Sprint(i)+"/4711/0d1cbf0e-1111-2222-3333-444455556666", at(1763645616-float64(i)), at(1763645618), 10*time.Second)).row)
 	}
 	return all
 }
@@ -63,7 +61,7 @@ func TestAWideListHasOneLineForEachLock(t *testing.T) {
 	l := held("nightly", "web-1", at(100), at(102), 10*time.Second)
 	l.LeaseRecord.Value = "http://web-1"
 	l.Done.Key, l.Done.At, l.Done.By = "42", at(90), "web-2"
-	lines := (&columns{names: wideColumns, whole: true, wide: true}).lines(&terminal{width: 80}, []entry{lockEntry(l)})
+	lines := (&columns{names: wideColumns, whole: true, wide: true}).lines(&terminal{width: 80}, []row{lockEntry(l).row})
 	assert.Len(t, lines, 2)
 	assert.Equal(t, strings.Fields("LOCK STATE TOKEN SINCE BEAT LEASE WAITING LAST DONE HOLDER VALUE"), strings.Fields(lines[0]))
 	for _, want := range []string{"nightly", "42, ", "web-1   http://web-1"} {
@@ -83,28 +81,13 @@ func TestLaterLinesBelongUnderTheSameColumns(t *testing.T) {
 	}
 }
 
-// An operator looks for the worst, the oldest, the longest.
-func TestWhatAnOperatorLooksForIsFirst(t *testing.T) {
-	a := held("a", "zoe", at(50), at(102), 3*time.Second)
-	b := held("b", "", at(70), at(80), 10*time.Second) // expired
-	b.At = at(103)
-	c := held("c", "adam", at(60), at(101), 5*time.Second)
-	c.Waiters = []table.Ticket{{Time: table.TokenAt(at(100))}}
-	free := table.Listing{Observation: table.Observation{Name: "d", At: at(103)}}
-	for by, want := range map[string]string{"name": "abcd", "state": "bacd", "holder": "cabd", "age": "acbd", "beat": "bcad", "lease": "bcad", "waiting": "cabd"} {
-		entries := func() []entry { return []entry{lockEntry(a), lockEntry(b), lockEntry(c), lockEntry(free)} }
-		got, back := "", ""
-		for _, e := range sorted(entries(), by, false) {
-			got += e.name
+func TestColumnsFitItsWidth(t *testing.T) {
+	long := held("a-lock-with-a-name-that-is-much-too-long-for-a-line", "host.example.com/4711/0c3f7c6e-8f0e-4e0b-9d57-1f4b7a4f2f11", at(1.7e9), at(1.7e9+1), 10*time.Second)
+	for _, width := range []int{60, 80, 200} {
+		for _, line := range (&columns{names: lockColumns}).lines(&terminal{width: width}, []row{lockEntry(long).row}) {
+			assert.LessOrEqual(t, length(line), width, line)
 		}
-		for _, e := range sorted(entries(), by, true) {
-			back = e.name + back
-		}
-		assert.Equal(t, want, got, by)
-		assert.Equal(t, want, back, "%s, the other way round", by)
 	}
-	assert.Len(t, orderNames, len(orders))
-	for _, s := range []table.State{table.Free, table.Held, table.Leaving, table.Expired, table.Released, table.Unconfirmed, table.Orphaned, table.Unreadable, partial} {
-		assert.Contains(t, states, s, "each state can be chosen")
-	}
+	assert.Len(t, (&columns{names: lockColumns}).lines(&terminal{width: 80}, []row{lockEntry(long).row}), 3)
+	assert.Len(t, (&columns{names: lockColumns}).lines(&terminal{}, []row{lockEntry(long).row}), 2)
 }
