@@ -38,8 +38,9 @@ import (
 //	}
 const running = "SPINDLE_MUTANT" // number of a mutant, from 1 on
 
-var packages = []string{".", "./cmd/spindle/internal/child", "./cmd/spindle/internal/cli", "./cmd/spindle/internal/execcmd", "./cmd/spindle/internal/guard",
-	"./cmd/spindle/internal/hooks", "./cmd/spindle/internal/probe", "./cmd/spindle/internal/serve", "./cmd/spindle/internal/systemd", "./cmd/spindle/internal/watch",
+var packages = []string{".", "./cmd/spindle/internal/child", "./cmd/spindle/internal/compete", "./cmd/spindle/internal/execcmd", "./cmd/spindle/internal/guard",
+	"./cmd/spindle/internal/hooks", "./cmd/spindle/internal/operate", "./cmd/spindle/internal/probe", "./cmd/spindle/internal/serve", "./cmd/spindle/internal/systemd",
+	"./cmd/spindle/internal/watch", "./cmd/spindle/internal/watchcmd",
 	"./doctor", "./group", "./internal/elect", "./internal/fair", "./internal/fence", "./internal/plan", "./internal/repeat", "./internal/table", "./internal/telemetry", "./lock", "./simulation"}
 
 // all are the mutants of all lists. The number of a mutant is its place here, from 1 on.

@@ -5,33 +5,33 @@ package mutants
 import "slices"
 
 const (
-	childGo        = "cmd/spindle/internal/child/child.go"
-	childWatchGo   = "cmd/spindle/internal/child/watch.go"
-	childLeashGo   = "cmd/spindle/internal/child/leash.go"
-	childDogGo     = "cmd/spindle/internal/child/watchdog.go"
-	childOrphansGo = "cmd/spindle/internal/child/orphans_linux.go"
-	execJobGo      = "cmd/spindle/internal/execcmd/jobcontrol.go"
-	execDeadlineGo = "cmd/spindle/internal/execcmd/deadlines.go"
-	execGo         = "cmd/spindle/internal/execcmd/exec.go"
-	execMachineGo  = "cmd/spindle/internal/execcmd/machine.go"
-	execAcquireGo  = "cmd/spindle/internal/execcmd/acquire.go"
-	execProgramGo  = "cmd/spindle/internal/execcmd/program.go"
-	execReleaseGo  = "cmd/spindle/internal/execcmd/release.go"
-	guardGo        = "cmd/spindle/internal/guard/guard.go"
-	guardMachineGo = "cmd/spindle/internal/guard/machine.go"
-	serveHTTPGo    = "cmd/spindle/internal/serve/http.go"
-	serveHistoryGo = "cmd/spindle/internal/serve/history.go"
-	serveMetricsGo = "cmd/spindle/internal/serve/metrics.go"
-	cliGuardGo     = "cmd/spindle/internal/cli/guard.go"
-	cliFolderGo    = "cmd/spindle/internal/cli/folder.go"
-	execNoticesGo  = "cmd/spindle/internal/execcmd/notices.go"
-	hooksGo        = "cmd/spindle/internal/hooks/hooks.go"
-	probeGo        = "cmd/spindle/internal/probe/probe.go"
-	systemdGo      = "cmd/spindle/internal/systemd/systemd.go"
-	cliPruneGo     = "cmd/spindle/internal/cli/prune.go"
-	cliWatchGo     = "cmd/spindle/internal/cli/watch.go"
-	doctorReadsGo  = "doctor/reads.go"
-	doctorProbesGo = "doctor/probes.go"
+	childGo         = "cmd/spindle/internal/child/child.go"
+	childWatchGo    = "cmd/spindle/internal/child/watch.go"
+	childLeashGo    = "cmd/spindle/internal/child/leash.go"
+	childDogGo      = "cmd/spindle/internal/child/watchdog.go"
+	childOrphansGo  = "cmd/spindle/internal/child/orphans_linux.go"
+	execJobGo       = "cmd/spindle/internal/execcmd/jobcontrol.go"
+	execDeadlineGo  = "cmd/spindle/internal/execcmd/deadlines.go"
+	execGo          = "cmd/spindle/internal/execcmd/exec.go"
+	execMachineGo   = "cmd/spindle/internal/execcmd/machine.go"
+	execAcquireGo   = "cmd/spindle/internal/execcmd/acquire.go"
+	execProgramGo   = "cmd/spindle/internal/execcmd/program.go"
+	execReleaseGo   = "cmd/spindle/internal/execcmd/release.go"
+	guardGo         = "cmd/spindle/internal/guard/guard.go"
+	guardMachineGo  = "cmd/spindle/internal/guard/machine.go"
+	serveHTTPGo     = "cmd/spindle/internal/serve/http.go"
+	serveHistoryGo  = "cmd/spindle/internal/serve/history.go"
+	serveMetricsGo  = "cmd/spindle/internal/serve/metrics.go"
+	competeGuardGo  = "cmd/spindle/internal/compete/guard.go"
+	competeFolderGo = "cmd/spindle/internal/compete/folder.go"
+	execNoticesGo   = "cmd/spindle/internal/execcmd/notices.go"
+	hooksGo         = "cmd/spindle/internal/hooks/hooks.go"
+	probeGo         = "cmd/spindle/internal/probe/probe.go"
+	systemdGo       = "cmd/spindle/internal/systemd/systemd.go"
+	operatePruneGo  = "cmd/spindle/internal/operate/prune.go"
+	watchcmdGo      = "cmd/spindle/internal/watchcmd/watch.go"
+	doctorReadsGo   = "doctor/reads.go"
+	doctorProbesGo  = "doctor/probes.go"
 )
 
 var (
@@ -154,19 +154,25 @@ var (
 			"if s.stale() != nil {\n\t\tall.add(descUp", "if !s.looked.IsZero() && s.stale() != nil {\n\t\tall.add(descUp"),
 	)
 
-	cliMutants = of("./cmd/spindle/internal/cli",
-		one("watch complains at every look that fails", "TestAnOutageIsTwoLinesInWatch", cliWatchGo,
+	watchcmdMutants = of("./cmd/spindle/internal/watchcmd",
+		one("watch complains at every look that fails", "TestAnOutageIsTwoLinesInWatch", watchcmdGo,
 			"\t\tif !failing {\n", "\t\tif true {\n"),
-		one("watch says nothing of a look that hangs", "TestALookThatHangsIsSaidInWatch", cliWatchGo,
+		one("watch says nothing of a look that hangs", "TestALookThatHangsIsSaidInWatch", watchcmdGo,
 			"case <-late.C:\n", "case <-late.C:\n\t\t\tcontinue\n"),
-		one("the timeout of prune is for all requests", "TestALargeTableIsPrunedThroughASlowProxy", cliPruneGo,
-			"\tt = patient(t, o.timeout)\n", "\tt = patient(t, o.timeout)\n\tctx, cancel := context.WithTimeout(ctx, o.timeout)\n\tdefer cancel()\n"),
-		one("a request of prune without a timeout", "TestARequestOfPruneThatIsNotAnsweredEndsIt", cliPruneGo,
-			"\tt = patient(t, o.timeout)\n", ""),
-		one("a lock file in a folder that others can write to", "TestNoOtherUserHasAHandInTheFolderOfTheLockFile", cliFolderGo,
+	)
+
+	operateMutants = of("./cmd/spindle/internal/operate",
+		one("the timeout of prune is for all requests", "TestALargeTableIsPrunedThroughASlowProxy", operatePruneGo,
+			"\tt = patient(t, o.Timeout)\n", "\tt = patient(t, o.Timeout)\n\tctx, cancel := context.WithTimeout(ctx, o.Timeout)\n\tdefer cancel()\n"),
+		one("a request of prune without a timeout", "TestARequestOfPruneThatIsNotAnsweredEndsIt", operatePruneGo,
+			"\tt = patient(t, o.Timeout)\n", ""),
+	)
+
+	competeMutants = of("./cmd/spindle/internal/compete",
+		one("a lock file in a folder that others can write to", "TestNoOtherUserHasAHandInTheFolderOfTheLockFile", competeFolderGo,
 			"&0o022 != 0", "&0o002 != 0"),
-		one("a lock file in another user's folder", "TestNoOtherUserHasAHandInTheFolderOfTheLockFile", cliFolderGo, "case owner(info) != a.uid:", "case false:"),
-		one("a guard that leaves its watchdog", "TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted", cliGuardGo,
+		one("a lock file in another user's folder", "TestNoOtherUserHasAHandInTheFolderOfTheLockFile", competeFolderGo, "case owner(info) != a.uid:", "case false:"),
+		one("a guard that leaves its watchdog", "TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted", competeGuardGo,
 			"if dog := g.watchdog(); dog != nil {", "if dog := g.watchdog(); dog != nil && g.failures < 0 {"),
 	)
 
@@ -181,6 +187,6 @@ var (
 			"case worst > 0:\n\t\treturn \"\", broken(\"a strong", "case worst > time.Second:\n\t\treturn \"\", broken(\"a strong"),
 	)
 
-	commandMutants = slices.Concat(childMutants, execMutants, guardMutants, hooksMutants, probeMutants, systemdMutants, serveMutants, cliMutants, doctorMutants,
-		watchMutants)
+	commandMutants = slices.Concat(childMutants, execMutants, guardMutants, hooksMutants, probeMutants, systemdMutants, serveMutants, competeMutants, operateMutants, doctorMutants,
+		watchcmdMutants, watchMutants)
 )

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 )
 
 func newMan() *cobra.Command {
@@ -21,9 +23,9 @@ it is missing. Their text is the help. It asks no database.
 
 The pages have the date that SOURCE_DATE_EPOCH says, in seconds since 1970, or
 else the date of the commit.
-` + commonCodes,
+` + flags.CommonCodes,
 		Example: "  spindle man /usr/local/share/man/man1",
-		Args:    exactly(1, "the name of one directory"),
+		Args:    flags.Exactly(1, "the name of one directory"),
 		RunE:    func(_ *cobra.Command, args []string) error { return writeMan(args[0]) },
 	}
 }
@@ -44,7 +46,7 @@ func writeMan(dir string) error {
 // and stays as it is.
 func forMan(root *cobra.Command) *cobra.Command {
 	root.DisableAutoGenTag = true
-	commands(root, func(c *cobra.Command) {
+	flags.Commands(root, func(c *cobra.Command) {
 		c.DisableAutoGenTag = true
 		c.Long = markdown(c.Long)
 		c.Flags().VisitAll(plainUsage)

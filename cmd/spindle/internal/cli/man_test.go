@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 )
 
 // Each command has a page with what its help says, which man renders without a warning.
@@ -18,7 +20,7 @@ func TestEachCommandHasAManPage(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1763645616")
 	require.NoError(t, writeMan(dir))
 	man, err := exec.LookPath("man")
-	commands(newRoot(), func(c *cobra.Command) {
+	flags.Commands(newRoot(), func(c *cobra.Command) {
 		if c.Hidden {
 			return
 		}

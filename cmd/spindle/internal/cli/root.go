@@ -10,23 +10,34 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/compete"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/demo"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/inspect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/operate"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/servecmd"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/watchcmd"
 	"github.com/spindle-lock/spindle/internal/subprocess"
 )
 
 // Main runs the command line, and returns the exit code.
 func Main(args []string) int {
-	if code, is := beside(args); is {
+	if code, is := compete.Beside(args); is {
 		return code
 	}
 	_, args = subprocess.Orders(args) // a machine of the demonstration ends with it
 	root := newRoot()
 	root.SetArgs(args)
 	// What fails before a command runs is a mistake on the command line.
-	code := misused
-	commands(root, func(c *cobra.Command) {
+	code := exit.Misused
+	flags.Commands(root, func(c *cobra.Command) {
 		if run := c.RunE; run != nil {
 			c.RunE = func(c *cobra.Command, args []string) error {
-				code = failed
+				code = exit.Failed
 				return run(c, args)
 			}
 		}
@@ -35,15 +46,15 @@ func Main(args []string) int {
 	if err == nil {
 		return 0
 	}
-	var e *exit
+	var e *exit.Error
 	if errors.As(err, &e) {
-		code = e.code
-		if e.err == nil {
+		code = e.Code
+		if e.Err == nil {
 			return code
 		}
 	}
-	stderr.log(slog.LevelError, err.Error())
-	if code == misused && !stderr.format.objects() {
+	terminal.Stderr.Log(slog.LevelError, err.Error())
+	if code == exit.Misused && !terminal.Stderr.Format.Objects() {
 		fmt.Fprintf(os.Stderr, "Try: %s --help\n", c.CommandPath())
 	}
 	return code
@@ -72,15 +83,15 @@ the variables. A flag on the command line wins. To use a running emulator
 instead of Cloud Spanner, set SPANNER_EMULATOR_HOST to its host:port.`
 
 func newRoot() *cobra.Command {
-	o := &common{}
+	o := &connect.Database{}
 	root := &cobra.Command{
 		Use:               "spindle",
 		Short:             "Run a program on exactly one machine, and see who holds what",
-		Long:              rootHelp + "\n" + commonCodes + "\nSome commands have more: see their help.",
+		Long:              rootHelp + "\n" + flags.CommonCodes + "\nSome commands have more: see their help.",
 		Version:           versionOf(buildInfo()).String(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
-		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return fromEnvironment(c.Flags()) },
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return flags.FromEnvironment(c.Flags()) },
 		Args:              cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -93,18 +104,18 @@ func newRoot() *cobra.Command {
 		if c == root && c.Flags().NArg() > 0 { // a mistyped command, whose flags the root does not have
 			return unknown(c, c.Flags().Arg(0))
 		}
-		return invalid(err, onCommandLine)
+		return flags.Invalid(err, flags.OnCommandLine)
 	})
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 "))
 	root.SuggestionsMinimumDistance = 2
 	root.SetVersionTemplate("{{.Version}}")
 	root.Flags().Bool("version", false, "print the version")
-	o.flags(root.PersistentFlags())
-	root.AddCommand(newInit(o), newDoctor(o), newExec(o), newGuard(o), newLs(o), newWatch(o), newStatus(o), newMembers(o), newServe(o), newHandover(o), newRelease(o), newPrune(o), newDemo(o), newVersion(), newSchema(), newMan())
-	completeFlags(o, root)
-	commands(root, func(c *cobra.Command) {
+	o.Flags(root.PersistentFlags())
+	root.AddCommand(operate.NewInit(o), operate.NewDoctor(o), compete.NewExec(o), compete.NewGuard(o), inspect.NewLs(o), watchcmd.NewWatch(o), inspect.NewStatus(o), inspect.NewMembers(o), servecmd.NewServe(o), operate.NewHandover(o), operate.NewRelease(o), operate.NewPrune(o), demo.NewDemo(o), newVersion(), newSchema(), newMan())
+	complete.Flags(o, root)
+	flags.Commands(root, func(c *cobra.Command) {
 		c.Flags().SortFlags = false
-		nameVariables(c.LocalFlags())
+		flags.NameVariables(c.LocalFlags())
 		c.InitDefaultHelpFlag()
 		c.Flags().Lookup("help").Usage = "show this"
 	})
@@ -116,5 +127,5 @@ func unknown(c *cobra.Command, arg string) error {
 	if s := c.SuggestionsFor(arg); len(s) > 0 {
 		hint = ": did you mean " + strings.Join(s, " or ") + "?"
 	}
-	return misuse("unknown command %q%s", arg, hint)
+	return exit.Misuse("unknown command %q%s", arg, hint)
 }

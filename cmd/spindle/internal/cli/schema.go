@@ -1,6 +1,10 @@
 package cli
 
 import (
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -32,7 +36,7 @@ The schema has a version, which spindle version -o json says, too. The first
 number changes if a key goes, or means something else, and the second if a key
 comes. Programs should ignore keys that they don't know. The schema of a version
 knows all its keys, and allows no others.
-` + commonCodes,
+` + flags.CommonCodes,
 		Example: `  spindle schema >spindle.json
   spindle schema ls | jq -r '."$defs".lock.properties | keys[]'`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -86,7 +90,7 @@ func schemaCommands() (names []string) {
 // schemaFor is the schema of what one command prints.
 func schemaFor(command string) ([]byte, error) {
 	if !slices.Contains(schemaCommands(), command) {
-		return nil, misuse("there is no schema of %q: want %s", command, oneOf(schemaCommands()))
+		return nil, exit.Misuse("there is no schema of %q: want %s", command, terminal.OneOf(schemaCommands()))
 	}
 	s := readSchema()
 	s.ID += "/" + command

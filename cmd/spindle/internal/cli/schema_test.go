@@ -16,19 +16,24 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/inspect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/operate"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/watchcmd"
 	"github.com/spindle-lock/spindle/doctor"
 )
 
 // printed has the types of what each command prints.
 var printed = map[string][]any{
-	"ls":       {lockJSON{}, groupJSON{}},
-	"status":   {statusJSON{}},
-	"watch":    {lockJSON{}, moveJSON{}},
-	"members":  {viewJSON{}},
-	"doctor":   {doctor.Report{}, estimate{}},
-	"handover": {handoverJSON{}},
-	"release":  {releaseJSON{}},
-	"prune":    {prunedJSON{}, prunableJSON{}},
+	"ls":       {describe.LockJSON{}, describe.GroupJSON{}},
+	"status":   {describe.StatusJSON{}},
+	"watch":    {describe.LockJSON{}, watchcmd.MoveJSON{}},
+	"members":  {inspect.MembersJSON{}},
+	"doctor":   {doctor.Report{}, operate.Estimate{}},
+	"handover": {operate.HandoverJSON{}},
+	"release":  {operate.ReleaseJSON{}},
+	"prune":    {operate.PrunedJSON{}, operate.PrunableJSON{}},
 	"version":  {versionJSON{}},
 }
 
@@ -75,7 +80,7 @@ func TestTheSchemaKnowsEachKeyOfTheOutputAndNoOther(t *testing.T) {
 // Every command that has --output has a schema, and its types are in the test above.
 func TestEachCommandWithObjectsHasASchema(t *testing.T) {
 	var with []string
-	commands(newRoot(), func(c *cobra.Command) {
+	flags.Commands(newRoot(), func(c *cobra.Command) {
 		if c.LocalFlags().Lookup("output") != nil {
 			with = append(with, c.Name())
 		}

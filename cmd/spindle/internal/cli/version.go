@@ -8,29 +8,32 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
 func newVersion() *cobra.Command {
-	var f format
+	var f terminal.Format
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Say which spindle this is",
 		Long: `Version says which version of spindle this is, of which commit, and by which Go
 it was built. It asks no database. -o json also has the version of the schema of
 what commands print: see spindle schema.
-` + commonCodes,
+` + flags.CommonCodes,
 		Example: "  spindle version\n  spindle version -o json | jq -r .version",
-		Args:    exactly(0, "no arguments"),
+		Args:    flags.Exactly(0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			v := versionOf(buildInfo())
-			if f.objects() {
-				return f.print(os.Stdout, v)
+			if f.Objects() {
+				return f.Print(os.Stdout, v)
 			}
 			_, err := fmt.Print(v)
 			return err
 		},
 	}
-	f.flag(c.Flags(), asYAML)
+	f.Flag(c.Flags(), terminal.AsYAML)
 	return c
 }
 

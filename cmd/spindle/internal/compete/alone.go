@@ -1,0 +1,60 @@
+package compete
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/internal/elect"
+)
+
+// alone waits until no other guard, and no watchdog of a dead guard, takes care of the same service on this machine.
+// Services are the same if the lock, the command that deactivates and the directory are.
+func (g *guarding) alone(ctx context.Context) error {
+	path, err := g.lockFilePath()
+	if err != nil {
+		g.cantTell(err)
+		return nil
+	}
+	for told := false; ; told = true {
+		g.lockFile, err = child.NewLockFile(path)
+		if !errors.Is(err, child.ErrBusy) {
+			if err != nil {
+				g.cantTell(err)
+			}
+			return nil
+		}
+		if !told {
+			g.reports.does(false, "waiting: another guard on this machine, or the watchdog of a dead one, takes care of this service")
+			g.complain("%s: waiting: another guard on this machine, or the watchdog of a dead one, takes care of this service", g.name)
+		}
+		elect.Sleep(ctx, elect.SystemClock{}, min(g.renew/4, 100*time.Millisecond))
+		if ctx.Err() != nil {
+			g.say("%s: told to end while waiting for another guard or watchdog of the service", g.name)
+			return &exit.Error{} // success: there is nothing to deactivate
+		}
+	}
+}
+
+func (g *guarding) cantTell(err error) {
+	g.complain("%s: can't tell whether another guard of this service runs here: %v", g.name, err)
+}
+
+// lockFilePath is the file that stands for the service.
+func (g *guarding) lockFilePath() (string, error) {
+	dir, err := thisAccount().folder()
+	if err != nil {
+		return "", err
+	}
+	host, _ := os.Hostname()
+	work, _ := os.Getwd()
+	what := sha256.Sum256([]byte(strings.Join([]string{host, work, g.Path, g.Table, g.name, g.deactivate}, "\x00")))
+	return filepath.Join(dir, fmt.Sprintf("guard-%x", what[:8])), nil
+}

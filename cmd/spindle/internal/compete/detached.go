@@ -1,0 +1,58 @@
+package compete
+
+import (
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/hooks"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+)
+
+// hookCommand is the first argument of a process that runs the --on-stuck of a watchdog. A watchdog has no time for it: it
+// ends once the service is inactive, and a guard may be waiting for that.
+const hookCommand = "__hook"
+
+// detachHook runs --on-stuck, in a process of its own.
+func (g *guarding) detachHook(why error) {
+	token, limit, command := g.stuckHook[0], g.stuckHook[1], g.stuckHook[2]
+	if command == "" {
+		return
+	}
+	self, err := os.Executable()
+	if runtime.GOOS == "linux" {
+		self, err = "/proc/self/exe", nil // which stays the same if the file is replaced
+	}
+	if err == nil {
+		c := exec.Command(self, hookCommand, g.name, g.id, limit, command)
+		c.Args[0] = os.Args[0]
+		c.Env = append(g.environment(0), tokenVariable+"="+token, reasonVariable+"="+reasonText(why))
+		c.Stdout, c.Stderr = os.Stderr, os.Stderr
+		ownSession(c)
+		err = c.Start()
+		if err == nil {
+			go func() { _ = c.Wait() }() // it says itself what went wrong
+		}
+	}
+	if err != nil {
+		g.complain("%s: --%s could not be started: %v", g.name, hooks.Stuck, err)
+	}
+}
+
+// runDetached is the work of that process.
+func runDetached(args []string) {
+	_ = terminal.Stderr.Format.Set(os.Getenv(watchdogFormat))
+	_ = os.Unsetenv(watchdogFormat)
+	terminal.Stderr.Timed = true
+	exit.OutliveReaders()
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	r := reports{lock: &lockCommand{name: args[0], id: args[1]}}
+	h := hooks.Hooks{Commands: map[hooks.Kind]string{hooks.Stuck: args[3]}, Warn: r.warn}
+	h.Limit, _ = time.ParseDuration(args[2])
+	h.Run(hooks.Stuck, os.Environ)
+	h.Wait(nil)
+}

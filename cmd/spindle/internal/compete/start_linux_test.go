@@ -1,0 +1,144 @@
+package compete
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/execcmd"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/guard"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/memstore"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testcheck"
+)
+
+// The tests of this file start real processes, with their watchdogs, under locks of a table in memory.
+
+func lockCommandFor(name string) lockCommand {
+	return lockCommand{Database: &connect.Database{Path: "projects/p/instances/i/databases/d", Table: "locktable", Timeout: time.Second}, name: name, id: "me", quiet: true}
+}
+
+func candidateOn(store table.Store, c lockCommand, lease time.Duration) elect.Candidate {
+	return elect.Candidate{Table: table.Table{Store: store}, Clock: elect.SystemClock{}, Names: []string{c.name}, ID: c.id, LeaseRecord: table.LeaseRecord{Lease: lease}}
+}
+
+// runs runs exec with a program, and with the signals that come once the program has written a file.
+func runs(t *testing.T, store *memstore.Store, signal os.Signal, args ...string) execcmd.End {
+	x := &execution{lockCommand: lockCommandFor("job"), lease: 10 * time.Second, args: args}
+	x.found.lockCommand = &x.lockCommand
+	x.candidate = candidateOn(store, x.lockCommand, x.lease)
+	signals := make(chan os.Signal, 1)
+	ready := filepath.Join(t.TempDir(), "ready")
+	t.Setenv("READY", ready)
+	if signal != nil {
+		go func() {
+			for _, err := os.Stat(ready); err != nil; _, err = os.Stat(ready) {
+				time.Sleep(time.Millisecond)
+			}
+			signals <- signal
+		}()
+	}
+	e := execcmd.Exec{Candidate: &x.candidate, Job: x, Program: args[0], Signals: signals, Say: x.say, Warn: x.complain}
+	return e.Run(t.Context())
+}
+
+func TestNothingIsLeftOfAnExec(t *testing.T) {
+	notes := filepath.Join(t.TempDir(), "notes")
+	require.NoError(t, os.WriteFile(notes, []byte("not a program"), 0o600))
+	garbage := filepath.Join(t.TempDir(), "garbage")
+	require.NoError(t, os.WriteFile(garbage, []byte("\x00\x01"), 0o700))
+	for name, r := range map[string]struct {
+		args   []string
+		signal os.Signal
+		code   int
+	}{
+		"a program that is missing":        {args: []string{filepath.Join(t.TempDir(), "missing")}, code: child.NotFound},
+		"one that is no program":           {args: []string{notes}, code: child.CannotRun},
+		"one that the kernel can't read":   {args: []string{garbage}, code: child.CannotRun},
+		"one with too long an argument":    {args: []string{"true", strings.Repeat("x", 1<<18)}, code: child.CannotRun},
+		"one that succeeds":                {args: []string{"true"}},
+		"one that fails":                   {args: []string{"sh", "-c", "exit 3"}, code: 3},
+		"one that leaves another":          {args: []string{"sh", "-c", "sleep 1000 & exit 4"}, code: 4},
+		"one that a signal ends":           {args: []string{"sh", "-c", "touch $READY; exec sleep 1000"}, signal: syscall.SIGTERM, code: 143},
+		"one that ends itself by a signal": {args: []string{"sh", "-c", "kill -KILL $$"}, code: 137},
+	} {
+		testcheck.NothingLeft(t, func() {
+			store := &memstore.Store{}
+			assert.Equal(t, r.code, runs(t, store, r.signal, r.args...).Code, name)
+			assert.True(t, store.Rows()["job"].Heartbeat.IsZero(), "%s: the lock is kept", name)
+		})
+	}
+}
+
+// long is more than one argument of a program may be, so what has it can't be started.
+var long = "true " + strings.Repeat("x", 1<<18)
+
+func TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted(t *testing.T) {
+	guards := func() *guarding {
+		return &guarding{lockCommand: lockCommandFor("service"), activate: "true", deactivate: "true", healthcheck: "true", renew: time.Second, confirm: 3}
+	}
+	testcheck.NothingLeft(t, func() {
+		g := guards()
+		g.healthcheck = long
+		assert.ErrorContains(t, g.Check(t.Context(), guard.Active), "can't be run")
+	})
+	testcheck.NothingLeft(t, func() {
+		g := guards()
+		g.deactivate = long
+		assert.ErrorContains(t, g.Deactivate(t.Context()), "can't be run")
+	})
+	testcheck.NothingLeft(t, func() {
+		g := guards()
+		g.deactivate = long
+		assert.ErrorContains(t, g.Activate(t.Context(), termOf(t, g.lockCommand)), "can't start the watchdog")
+		assert.Nil(t, g.watchdog())
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	testcheck.NothingLeft(t, func() {
+		g := guards()
+		g.activate = long
+		assert.ErrorContains(t, g.Activate(ctx, termOf(t, g.lockCommand)), "can't be run")
+		assert.NotNil(t, g.watchdog(), "the service may be active")
+		assert.NoError(t, g.Deactivate(ctx))
+		assert.Nil(t, g.watchdog())
+	})
+}
+
+func termOf(t *testing.T, c lockCommand) *elect.Term {
+	candidate := candidateOn(&memstore.Store{}, c, time.Minute)
+	step := candidate.Try(t.Context(), elect.All, 0)
+	require.NotNil(t, step.Term, "%v", step.Err)
+	t.Cleanup(func() { step.Term.End(errors.New("the test is over")) })
+	return step.Term
+}
+
+func TestNothingIsLeftOfAGuard(t *testing.T) {
+	for activate, says := range map[string]string{"true": "is active", long: "could not be activated", "exit 3": "could not be activated"} {
+		testcheck.NothingLeft(t, func() {
+			g := &guarding{lockCommand: lockCommandFor("service"), activate: activate, deactivate: "true", renew: time.Second, confirm: 3}
+			ctx, stop := context.WithCancel(t.Context())
+			tell := func(format string, _ ...any) {
+				if strings.Contains(format, says) {
+					stop()
+				}
+			}
+			(&guard.Guard{
+				Candidate: candidateOn(&memstore.Store{}, g.lockCommand, 3*g.renew), Service: g, Renew: g.renew, Confirm: g.confirm, Unhealthy: 1,
+				Activation: time.Minute, Say: tell, Warn: tell, Seen: func(elect.Step) {},
+			}).Run(ctx)
+			assert.Nil(t, g.watchdog())
+		})
+	}
+}

@@ -1,0 +1,60 @@
+package compete
+
+import (
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/hooks"
+	"github.com/spindle-lock/spindle/internal/elect"
+)
+
+// While its service may be active, a guard has a watchdog. Only the watchdog deactivates the service: when guard tells
+// it to, when guard is dead, or when guard has let its deadline pass. So no two processes deactivate at once, and a
+// deactivation goes on whatever happens to guard.
+
+// arm starts the watchdog.
+func (g *guarding) arm(t *elect.Term) (*child.Watchdog, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	args := []string{watchdogCommand, "guard", g.Path, g.Table, g.name, g.id, g.renew.String(), strconv.Itoa(g.confirm), g.deactivate,
+		t.Token().String(), g.reports.limit.String(), g.reports.hooks.Commands[hooks.Stuck]}
+	var files []*os.File
+	if g.lockFile != nil {
+		files = append(files, g.lockFile.File)
+	}
+	dog, err := child.StartWatchdog(until(t), g.watchdogEnvironment(), args, files...)
+	if err != nil {
+		return nil, err
+	}
+	g.term, g.dog = t, dog
+	return dog, nil
+}
+
+// Extended implements guard.Service.
+func (g *guarding) Extended() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.dog != nil {
+		g.dog.Allow(until(g.term))
+	}
+}
+
+// until is when a term is lost, unless it is extended. It is early if this process is stopped meanwhile.
+func until(t *elect.Term) time.Time {
+	now := time.Now()
+	return now.Add(t.Left())
+}
+
+func (g *guarding) watchdog() *child.Watchdog {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.dog
+}
+
+func (g *guarding) disarm() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.term, g.dog = nil, nil
+}

@@ -1,0 +1,214 @@
+// Package complete completes words of a command line with what is in the lock table.
+package complete
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/api/option"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// atTab is how long somebody waits who has pressed the tab key. What is not known by then is not completed.
+const atTab = time.Second
+
+// A completer returns what a word can be completed to, of what is in the table.
+type completer func(ctx context.Context, t table.Table, begun string) ([]cobra.Completion, error)
+
+// fromTable asks the table. It says nothing of what goes wrong: a message would be in the middle of a command line.
+func fromTable(o *connect.Database, c *cobra.Command, begun string, ask completer) ([]cobra.Completion, cobra.ShellCompDirective) {
+	const directive = cobra.ShellCompDirectiveNoFileComp
+	if flags.FromEnvironment(c.Flags()) != nil || o.Check() != nil {
+		return nil, directive
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), atTab)
+	defer cancel()
+	answer := make(chan []cobra.Completion, 1)
+	go func() { // a client may wait for credentials, whatever its ctx
+		db, err := o.Open(option.WithGRPCConnectionPool(1))
+		if err != nil {
+			answer <- nil
+			return
+		}
+		found, err := ask(ctx, db.Locks(), begun)
+		if err != nil {
+			found = nil
+		}
+		answer <- found
+	}()
+	select {
+	case found := <-answer:
+		if len(found) == 1 && strings.Contains(found[0], "/\t") { // a group, whose members come next
+			return found, directive | cobra.ShellCompDirectiveNoSpace
+		}
+		return found, directive
+	case <-ctx.Done():
+		return nil, directive
+	}
+}
+
+// offer adds a name to the completions, unless a shell would read it as something else.
+func offer(all []cobra.Completion, name, about string) []cobra.Completion {
+	if name == "" || terminal.Show(name) != name {
+		return all
+	}
+	return append(all, cobra.CompletionWithDesc(name, terminal.Show(about)))
+}
+
+// Locks completes a command's only argument to the name of a lock, or of a group.
+func Locks(o *connect.Database) cobra.CompletionFunc { return onlyArgument(o, lockNames(false)) }
+
+// Groups completes a command's only argument to the name of a group.
+func Groups(o *connect.Database) cobra.CompletionFunc { return onlyArgument(o, groupNames) }
+
+func onlyArgument(o *connect.Database, ask completer) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return fromTable(o, c, begun, ask)
+	}
+}
+
+// lockNames are the names of locks and groups that are in use, or with idle of all.
+func lockNames(idle bool) completer {
+	return func(ctx context.Context, t table.Table, begun string) (names []cobra.Completion, err error) {
+		all, _, err := t.List(ctx, begun, idle)
+		locks, groups := describe.Gather(all, begun)
+		for _, l := range locks {
+			names = offer(names, l.Name, string(l.State()))
+		}
+		for _, g := range groups {
+			if g.Prefix != begun {
+				names = offer(names, g.Prefix, string(g.State()))
+				continue
+			}
+			for _, l := range slices.Concat(g.Members, g.Partitions) {
+				names = offer(names, l.Name, string(l.State()))
+			}
+		}
+		return names, err
+	}
+}
+
+func groupNames(ctx context.Context, t table.Table, begun string) (names []cobra.Completion, err error) {
+	all, _, err := t.List(ctx, table.GroupPrefix(begun)[:len(table.GroupPrefix(begun))-1], false)
+	_, groups := describe.Gather(all, "")
+	for _, g := range groups {
+		if name := g.JSON().Group; strings.HasPrefix(name, begun) {
+			names = offer(names, name, g.Sum())
+		}
+	}
+	return names, err
+}
+
+// listed completes the last name of a list with commas.
+func listed(ask completer) completer {
+	return func(ctx context.Context, t table.Table, begun string) ([]cobra.Completion, error) {
+		before := begun[:strings.LastIndexByte(begun, ',')+1]
+		found, err := ask(ctx, t, begun[len(before):])
+		for i := range found {
+			found[i] = before + found[i]
+		}
+		return found, err
+	}
+}
+
+// holders are the ids of the holders of a lock, or of all.
+func holders(name string) completer {
+	return func(ctx context.Context, t table.Table, begun string) (ids []cobra.Completion, err error) {
+		all, err := holding(ctx, t, name)
+		for _, l := range all {
+			if id := l.Holder(); strings.HasPrefix(id, begun) {
+				ids = offer(ids, id, l.Name)
+			}
+		}
+		return ids, err
+	}
+}
+
+// tokens are the tokens of a lock, or of all.
+func tokens(name string) completer {
+	return func(ctx context.Context, t table.Table, begun string) (found []cobra.Completion, err error) {
+		all, err := holding(ctx, t, name)
+		for _, l := range all {
+			if token := l.Token.String(); strings.HasPrefix(token, begun) {
+				found = offer(found, token, terminal.Join(", ", l.Name, l.Holder()))
+			}
+		}
+		return found, err
+	}
+}
+
+func holding(ctx context.Context, t table.Table, name string) (all []table.Listing, err error) {
+	if name != "" {
+		var l table.Listing
+		l, err = t.ListOne(ctx, name)
+		all = []table.Listing{l}
+	} else {
+		all, _, err = t.List(ctx, "", false)
+	}
+	return slices.DeleteFunc(all, func(l table.Listing) bool {
+		return describe.IsPartition(l) || l.Holder() == "" || l.State() == table.Released || l.State() == table.Free
+	}), err
+}
+
+// Flags completes the values of flags: a flag of a name means the same in every command.
+func Flags(o *connect.Database, root *cobra.Command) {
+	ask := func(of func(lock string) completer) cobra.CompletionFunc {
+		return func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return fromTable(o, c, begun, of(strings.Join(args, "")))
+		}
+	}
+	always := func(c completer) func(string) completer { return func(string) completer { return c } }
+	known := map[string]cobra.CompletionFunc{
+		"name":    ask(always(lockNames(true))), // to be taken again
+		"prefix":  ask(always(lockNames(true))),
+		"expect":  ask(always(listed(lockNames(true)))),
+		"group":   ask(always(groupNames)),
+		"token":   ask(tokens),
+		"dialect": words("googlesql", "postgresql"),
+	}
+	flags.Commands(root, func(c *cobra.Command) {
+		own := map[string]cobra.CompletionFunc{}
+		if c.Name() == "status" { // elsewhere, --id is a new one
+			own["id"] = ask(holders)
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			complete := known[f.Name]
+			if special, is := own[f.Name]; is {
+				complete = special
+			}
+			switch v := f.Value.(type) {
+			case interface{ Words() []string }:
+				complete = words(v.Words()...)
+			case interface {
+				Complete(string) []cobra.Completion
+			}:
+				complete = inList(v.Complete)
+			}
+			if complete != nil {
+				_ = c.RegisterFlagCompletionFunc(f.Name, complete) // fails only if it has one of its own
+			}
+		})
+	})
+}
+
+func inList(complete func(begun string) []cobra.Completion) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return complete(begun), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+}
+
+func words(all ...string) cobra.CompletionFunc {
+	return cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp)
+}

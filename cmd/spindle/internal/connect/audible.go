@@ -1,0 +1,35 @@
+package connect
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// quiet is how long the database may be silent until a command says that it waits.
+const quiet = 3 * time.Second
+
+// Audible says that it waits if the database has not answered for a while, until it is called back.
+func (o *Database) Audible() (answered func()) {
+	if o.Timeout <= quiet {
+		return func() {}
+	}
+	t := time.AfterFunc(quiet, func() {
+		terminal.Complain("no answer from the database yet: waiting for it, for %v at most (--timeout)", o.Timeout)
+	})
+	return func() { t.Stop() }
+}
+
+// Audibly is the table of a command that does one thing: the first of its calls that takes long says so.
+func (c *Connection) Audibly(o *Database) table.Table {
+	var said sync.Once
+	return table.Table{Store: table.Via(func(ctx context.Context, step string, do func(context.Context, table.Store) error) error {
+		answered := func() {}
+		said.Do(func() { answered = o.Audible() })
+		defer answered()
+		return c.call(ctx, step, do)
+	})}
+}

@@ -1,0 +1,131 @@
+// Package connect is a command's way to its database.
+//
+//   - connect.go: the flags that name the database, and what to do about its errors
+//   - connection.go: a client, and another one if that has lost its session
+//   - audible.go: who waits for the database says so
+package connect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/spf13/pflag"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc/codes"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Database has the flags of every command that uses the database.
+type Database struct {
+	Path    string
+	Table   string
+	Timeout time.Duration
+
+	FlagSet *pflag.FlagSet // of these
+}
+
+// Flags adds the flags, and those of the messages.
+func (o *Database) Flags(f *pflag.FlagSet) {
+	o.FlagSet = f
+	f.StringVar(&o.Path, "db", "", "the database's `path`, projects/P/instances/I/databases/D")
+	f.StringVar(&o.Table, "table", "locktable", "the lock `table`")
+	f.DurationVar(&o.Timeout, "timeout", 20*time.Second, "how long to wait for the database")
+	terminal.Stderr.Flag(f)
+}
+
+// DatabasePath matches the path of a database.
+var DatabasePath = regexp.MustCompile(`^projects/[^/]+/instances/[^/]+/databases/[^/]+$`)
+
+// Check says what is wrong with the flags.
+func (o *Database) Check() error {
+	switch {
+	case o.Path == "":
+		return exit.Misuse(`no database given: use --db or SPINDLE_DB, such as
+  export SPINDLE_DB=projects/P/instances/I/databases/D
+An emulator needs SPANNER_EMULATOR_HOST=host:port as well. "spindle demo" needs neither.`)
+	case !DatabasePath.MatchString(o.Path):
+		return exit.Misuse("--db %q is not the path of a database: want projects/P/instances/I/databases/D, in full", o.Path)
+	case o.Timeout <= 0:
+		return exit.Misuse("--timeout %v: must be positive", o.Timeout)
+	}
+	if err := table.CheckTable(o.Table); err != nil {
+		return exit.Misuse("--table: %w", err)
+	}
+	return nil
+}
+
+// Open connects to the database.
+func (o *Database) Open(opts ...option.ClientOption) (*Connection, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	opts = append(opts, option.WithUserAgent("spindle"))
+	dial := func() (*spanner.Client, error) {
+		return spanner.NewClientWithConfig(context.Background(), o.Path, spanner.ClientConfig{DisableNativeMetrics: true}, opts...)
+	}
+	db, err := dial()
+	if err != nil {
+		return nil, o.Explain(err)
+	}
+	return &Connection{table: o.Table, dial: dial, db: db}, nil
+}
+
+// WithTable runs a short task on the table.
+func (o *Database) WithTable(ctx context.Context, do func(context.Context, table.Table) error) error {
+	db, err := o.Open(option.WithGRPCConnectionPool(1))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	return o.Explain(do(ctx, db.Audibly(o)))
+}
+
+// Explain adds what to do about it to an error of the database.
+func (o *Database) Explain(err error) error {
+	var e *exit.Error
+	var schema *ddl.SchemaError
+	if err == nil || errors.As(err, &e) {
+		return err
+	}
+	hint := ""
+	text := err.Error()
+	switch code := spanner.ErrCode(err); {
+	case errors.As(err, &schema):
+		return fmt.Errorf("table %s in %s is not a lock table: %s: spindle init creates it if it is missing, and spindle init --print shows the schema it must have",
+			schema.Table, o.Path, strings.Join(schema.Problems, "; "))
+	case strings.Contains(text, "default credentials"):
+		hint = "gcloud auth application-default login gives you credentials; an emulator needs SPANNER_EMULATOR_HOST"
+	case code == codes.NotFound && strings.Contains(text, "Table not found"):
+		hint = "is --table right? spindle init creates the table"
+	case table.DatabaseMissing(err):
+		hint = "is --db right? gcloud spanner databases list shows what exists"
+		if os.Getenv("SPANNER_EMULATOR_HOST") != "" {
+			hint = "is --db right? On an emulator, spindle init --create makes it"
+		}
+	case code == codes.InvalidArgument || code == codes.FailedPrecondition:
+		hint = "is it a lock table? spindle init says what is wrong with it"
+	case code == codes.PermissionDenied || code == codes.Unauthenticated:
+		hint = "spindle init --print lists the roles that are needed"
+	case code == codes.DeadlineExceeded || code == codes.Unavailable || errors.Is(err, context.DeadlineExceeded):
+		hint = "the database can't be reached"
+		if host := os.Getenv("SPANNER_EMULATOR_HOST"); host != "" {
+			hint += ": does an emulator run at SPANNER_EMULATOR_HOST=" + host + "?"
+		}
+	}
+	if hint == "" {
+		return err
+	}
+	return fmt.Errorf("%w\n  %s", err, hint)
+}

@@ -1,0 +1,286 @@
+// Package demo has the command demo: a story of three machines.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/servecmd"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/demokit"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// NewDemo returns the command demo.
+func NewDemo(o *connect.Database) *cobra.Command {
+	var listen string
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Show elections and failovers on an emulator that it starts",
+		Long: `Demo tells the whole story in a quarter of a minute. A program has to run on
+exactly one of three machines. One of them is killed, one is stopped, and an
+operator breaks the lock of the third.
+
+It starts a Cloud Spanner emulator, and leaves nothing running. It finds the
+emulator of "gcloud components install cloud-spanner-emulator", or Docker. If
+SPANNER_EMULATOR_HOST is set, it makes a database of its own there. SPINDLE_DB
+is for the other commands: demo does not read it. Only --db on the command line
+makes it play in a database of yours, which must have the lock table. It removes
+its lock at the end.
+
+With --serve it also shows the page of spindle serve, which stays open after the
+story until you press Ctrl+C. On a terminal, the story begins once you have
+opened the page.
+` + flags.CommonCodes + "\n  130  it was interrupted",
+		Example: "  spindle demo\n  spindle demo --serve",
+		Args:    flags.Exactly(0, "no arguments"),
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			given := c.Flags().Changed("db")
+			err := flags.FromEnvironment(c.Flags())
+			if !given {
+				o.Path = "" // many shells export the database of production
+			}
+			return err
+		},
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := errors.Join(child.Supported(), checkIfGiven(o)); err != nil {
+				return err
+			}
+			demokit.Play(func(ctx context.Context) error { return demonstrate(ctx, o, listen) })
+			return nil
+		},
+	}
+	c.Flags().StringVar(&listen, "serve", "", "show the page on this `address`")
+	c.Flags().Lookup("serve").NoOptDefVal = servecmd.DefaultListen
+	return c
+}
+
+func checkIfGiven(o *connect.Database) error {
+	if o.Path == "" {
+		return nil
+	}
+	return o.Check()
+}
+
+const (
+	demoLease = 2 * time.Second
+
+	// demoWork is what each machine runs.
+	demoWork = `while echo "$SPINDLE_TOKEN"; do sleep 0.25; done`
+)
+
+// demo is a story of three machines, told by somebody who only watches.
+type demo struct {
+	*demokit.Story
+	*connect.Database
+	lock string
+	on   table.Table
+
+	machines []*demokit.Child
+	works    *demokit.Child // the machine whose program reported last
+	token    string         // under which token
+	marks    int            // how many reports of that token came
+	since    time.Time      // when the first of them came
+}
+
+func demonstrate(ctx context.Context, o *connect.Database, listen string) error {
+	d := &demo{Story: demokit.NewStory(), Database: o, lock: "backup"}
+	d.Hear = d.hear
+	d.Print(demokit.Bold, "Three machines, and a program that has to run on exactly one of them.")
+	d.Print(demokit.Plain, "If a machine falls silent, it keeps the lock for one lease: %v here.\n", demoLease)
+	if o.Path == "" {
+		database, err := d.Story.Open(ctx)
+		if err != nil {
+			return err
+		}
+		defer database.Close()
+		o.Path, o.Table = database.Path, demokit.Table
+	} else {
+		d.lock = "spindle-demo-" + uuid.NewString()[:8]
+	}
+	db, err := o.Open(spindle.ClientOptions(demoLease)...)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	d.on = db.Locks()
+	defer d.forget(db)
+	defer d.End()
+	if listen == "" {
+		return d.Explain(d.play(ctx))
+	}
+	return d.onAPage(ctx, db, listen)
+}
+
+// forget removes the lock from a table that others use, unless somebody holds it.
+func (d *demo) forget(db *connect.Connection) {
+	if l, err := d.on.ListOne(context.Background(), d.lock); err == nil && l.State() == table.Released {
+		_, _ = db.Client().Apply(context.Background(), []*spanner.Mutation{spanner.Delete(d.Table, spanner.Key{d.lock})})
+	}
+}
+
+func (d *demo) play(ctx context.Context) error {
+	d.Say("", demokit.Faint, "$ spindle exec --name %s --lease %v --restart -- sh -c '%s'", d.lock, demoLease, demoWork)
+	for _, name := range []string{"A", "B", "C"} {
+		m, err := d.Start(ctx, name, "exec", "--quiet", "--db", d.Path, "--table", d.Table, "--name", d.lock,
+			"--id", name, "--value", "http://"+strings.ToLower(name)+":8080", "--lease", demoLease.String(), "--restart", "--", "sh", "-c", demoWork)
+		if err != nil {
+			return err
+		}
+		d.machines = append(d.machines, m)
+		d.Say(name, demokit.Plain, "competes for the lock: process %d", m.Pid())
+		if name == "A" { // so that the story is the same each time
+			if err := d.term(ctx, 1); err != nil {
+				return err
+			}
+		}
+	}
+	if err := d.marksUntil(ctx, 6); err != nil {
+		return err
+	}
+	if err := d.ls(ctx); err != nil {
+		return err
+	}
+	first := d.token
+
+	d.Say("", demokit.Bad, "kill -9 %d: its program dies with it, and its lock will expire", d.works.Pid())
+	crash, err := d.next(ctx, func() error { return d.works.Signal(syscall.SIGKILL) })
+	if err != nil {
+		return err
+	}
+	second := d.token
+
+	stopped := d.works
+	d.Say("", demokit.Bad, "kill -STOP %d: its program goes on until the lease ends", stopped.Pid())
+	pause, err := d.next(ctx, func() error { return stopped.Signal(stopSignal) })
+	if err != nil {
+		return err
+	}
+	d.Say("", demokit.Bad, "kill -CONT %d: it has lost the lock, and competes again", stopped.Pid())
+	if err := stopped.Signal(continueSignal); err != nil {
+		return err
+	}
+	if err := d.marksUntil(ctx, d.marks+4); err != nil {
+		return err
+	}
+	third := d.token
+
+	d.Say("", demokit.Faint, "$ spindle release %s --token %s", d.lock, third)
+	broken, err := d.next(ctx, func() error { return d.breakIt(ctx) })
+	if err != nil {
+		return err
+	}
+	if err := d.ls(ctx); err != nil {
+		return err
+	}
+	if err := d.goHome(ctx); err != nil {
+		return err
+	}
+
+	d.Print(demokit.Plain, "")
+	d.Print(demokit.Bold, "Crash   the next machine works after %s", demokit.InLeases(crash, demoLease))
+	d.Print(demokit.Bold, "Pause   the next machine works after %s", demokit.InLeases(pause, demoLease))
+	d.Print(demokit.Bold, "Break   the next machine works after %s", demokit.InLeases(broken, demoLease))
+	d.Print(demokit.Bold, "Tokens  %s < %s\n      < %s < %s: they only grow", first, second, third, d.token)
+	d.Print(demokit.Plain, "\nTo begin with a database of your own: spindle init --help")
+	return nil
+}
+
+// next does something to the machine that works or to its lock, and returns how long it took until a machine
+// worked under the next token.
+func (d *demo) next(ctx context.Context, do func() error) (time.Duration, error) {
+	at := time.Now()
+	if err := do(); err != nil {
+		return 0, err
+	}
+	err := d.term(ctx, 5)
+	return d.since.Sub(at), err
+}
+
+// term waits for a machine to work under a new token.
+func (d *demo) term(ctx context.Context, marks int) error {
+	old := d.token
+	if err := d.Until(ctx, func() bool { return d.token != old }); err != nil {
+		return err
+	}
+	return d.marksUntil(ctx, marks)
+}
+
+func (d *demo) marksUntil(ctx context.Context, n int) error {
+	return d.Until(ctx, func() bool { return d.marks >= n })
+}
+
+// hear is told what a machine's program says: its token, again and again.
+func (d *demo) hear(r demokit.Report) error {
+	switch {
+	case r.Ended:
+		d.Say(r.Child.Name, demokit.Plain, "has ended")
+		return nil
+	case r.Line > d.token:
+		d.works, d.token, d.marks, d.since = r.Child, r.Line, 0, time.Now()
+		d.Say(r.Child.Name, demokit.Good, "WORKS, token %s", r.Line)
+	case r.Line < d.token:
+		d.Say(r.Child.Name, demokit.Bad, "still works, under token %s: it does not know yet", r.Line)
+		return nil
+	}
+	d.marks++
+	d.Mark(r.Child.Name, "works", "*")
+	return nil
+}
+
+func (d *demo) ls(ctx context.Context) error {
+	l, err := d.on.ListOne(ctx, d.lock)
+	if err != nil {
+		return err
+	}
+	d.Say("", demokit.Faint, "$ spindle ls")
+	locks := terminal.Columns{Names: describe.LockColumns}
+	for _, line := range locks.Lines(&terminal.Terminal{Width: 80}, []terminal.Row{describe.LockEntry(l).Row}) {
+		d.Print(demokit.Plain, "  %s", line)
+	}
+	return nil
+}
+
+func (d *demo) breakIt(ctx context.Context) error {
+	var token table.Token
+	if _, err := fmt.Sscan(d.token, &token); err != nil {
+		return err
+	}
+	return d.on.Release(ctx, token, d.lock)
+}
+
+// goHome ends every machine that is left, those that wait first.
+func (d *demo) goHome(ctx context.Context) error {
+	d.Say("", demokit.Plain, "the end: SIGTERM to all, to those that wait first")
+	waiting := slices.DeleteFunc(slices.Clone(d.machines), func(m *demokit.Child) bool { return m == d.works || m.Gone() })
+	for _, machines := range [][]*demokit.Child{waiting, {d.works}} {
+		for _, m := range machines {
+			if err := m.Signal(syscall.SIGTERM); err != nil {
+				return err
+			}
+		}
+		alive := func(m *demokit.Child) bool { return !m.Gone() }
+		if err := d.Until(ctx, func() bool { return !slices.ContainsFunc(machines, alive) }); err != nil {
+			return err
+		}
+	}
+	l, err := d.on.ListOne(ctx, d.lock)
+	if err == nil {
+		d.Say("", demokit.Plain, "%s is %s, and nobody wants it any more", d.lock, l.State())
+	}
+	return err
+}

@@ -1,0 +1,117 @@
+// Package describe says what is known of a lock or a group, to people and to programs.
+//
+//   - sentence.go: a lock in a few lines; waiters.go: who waits for it
+//   - lockjson.go: a lock for programs
+//   - entry.go: a lock in a list; group.go: a group, its members and partitions in one
+//   - state.go: the states, and which is worse
+//   - read.go: one lock from the table; expect.go: locks that should have a holder
+package describe
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// An Entry is one thing in a list: a lock, say.
+type Entry struct {
+	Name         string // by which the list is sorted
+	terminal.Row        // for people
+	State        table.State
+	Order        SortKeys
+	Mark         string // what must not change if nothing happened to it
+	Object       any    // the same for scripts
+	Trouble      error
+}
+
+// Rows are the entries for people.
+func Rows(all []Entry) []terminal.Row {
+	rows := make([]terminal.Row, len(all))
+	for i, e := range all {
+		rows[i] = e.Row
+	}
+	return rows
+}
+
+// A SortKeys has what else entries are sorted by.
+type SortKeys struct {
+	Holder  string
+	Since   time.Time // zero: it has none
+	Beat    time.Time
+	Lease   time.Duration
+	Waiting int
+	Longest time.Duration
+}
+
+// The headings of lists of locks.
+var (
+	LockColumns = []string{"LOCK", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HOLDER AND VALUE"}
+	WideColumns = []string{"LOCK", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "WAITING", "LAST DONE", "HOLDER", "VALUE"}
+)
+
+// LockEntry is a lock in a list.
+func LockEntry(l table.Listing) Entry {
+	e := entryOf(l)
+	e.Mark = markOf(l)
+	e.Row = terminal.Row{Cells: cells(l), More: []string{orNone(Waiting(l)), orNone(lastDone(l)), orNone(terminal.Show(l.Holder()))}, Style: Styles[l.State()],
+		Tail: terminal.Join("  ", whose(l), Waiting(l)), Last: orNone(valueOf(l)), Below: DoneLine(l)}
+	return e
+}
+
+// entryOf is the entry of a lock, without what people see.
+func entryOf(l table.Listing) Entry {
+	return Entry{Name: l.Name, State: l.State(), Order: sortKeysOf(l), Object: JSONOf(l), Trouble: l.Unreadable}
+}
+
+func sortKeysOf(l table.Listing) SortKeys {
+	r := SortKeys{Holder: l.Holder(), Beat: l.Heartbeat, Waiting: len(l.Waiters), Longest: l.LongestWait()}
+	if l.Token != 0 {
+		r.Since = l.Since()
+	}
+	if l.LeaseRecord != nil {
+		r.Lease = l.LeaseRecord.Lease
+	}
+	return r
+}
+
+// markOf has no heartbeat and no waiters: these change all the time.
+func markOf(l table.Listing) string {
+	return fmt.Sprint(l.State(), l.Token, l.Holder(), valueOf(l), l.Done.Key, l.Done.At.UnixMicro(), l.Unreadable, l.Undone)
+}
+
+func orNone(s string) string { return cmp.Or(s, "-") }
+
+func lastDone(l table.Listing) string { return strings.TrimPrefix(DoneLine(l), "last done: ") }
+
+// valueOf is what the holder of a lock published.
+func valueOf(l table.Listing) string {
+	if l.LeaseRecord == nil {
+		return ""
+	}
+	return terminal.Show(l.LeaseRecord.Value)
+}
+
+// whose is the holder of a lock and what it published.
+func whose(l table.Listing) string { return terminal.Join("  ", terminal.Show(l.Holder()), valueOf(l)) }
+
+// cells are the columns of a lock for people, without its holder and value.
+func cells(l table.Listing) []string {
+	since, beat, lease, token := "-", "-", "-", "-"
+	if l.Token != 0 {
+		token, since = l.Token.String(), terminal.Short(l.At.Sub(l.Since()))
+	}
+	if l.State() == table.Released {
+		token = "-" // it is no term's
+	}
+	if !l.Heartbeat.IsZero() {
+		beat = terminal.Short(l.At.Sub(l.Heartbeat))
+	}
+	if l.LeaseRecord != nil {
+		lease = l.LeaseRecord.Lease.String()
+	}
+	return []string{terminal.Show(l.Name), string(l.State()), token, since, beat, lease}
+}

@@ -1,0 +1,237 @@
+package describe
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// A Group is its members and partitions at one instant.
+type Group struct {
+	Prefix     string          // what their locks' names begin with
+	Members    []table.Listing // of all slots that were ever in use
+	Partitions []table.Listing
+}
+
+// Gather takes the groups out of the locks, if the prefix is of all that a group has. What else there is comes first.
+func Gather(found []table.Listing, prefix string) (locks []table.Listing, groups []*Group) {
+	for _, l := range found {
+		part, _ := table.PartOf(l.Name)
+		of := table.GroupPrefix(part.Group)
+		if !l.IsPart() || !strings.HasPrefix(of, prefix) {
+			locks = append(locks, l)
+			continue
+		}
+		if len(groups) == 0 || groups[len(groups)-1].Prefix != of {
+			groups = append(groups, &Group{Prefix: of}) // they come in the order of their names
+		}
+		g := groups[len(groups)-1]
+		if part.Partition == "" {
+			g.Members = append(g.Members, l)
+		} else {
+			g.Partitions = append(g.Partitions, l)
+		}
+	}
+	for _, g := range groups {
+		slices.SortStableFunc(g.Partitions, func(a, b table.Listing) int { return ByNumber(partitionOf(a), partitionOf(b)) })
+	}
+	return locks, groups
+}
+
+// ByNumber orders names as people do: 9 before 10.
+func ByNumber(a, b string) int {
+	if strings.Trim(a+b, "0123456789") == "" {
+		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	}
+	return cmp.Compare(a, b)
+}
+
+func partitionOf(l table.Listing) string {
+	part, _ := table.PartOf(l.Name)
+	return part.Partition
+}
+
+func slotOf(name string) string { return name[len(name)-4:] }
+
+// CountHeld returns how many locks are held.
+func CountHeld(all []table.Listing) (n int) {
+	for _, l := range all {
+		if l.IsHeld() {
+			n++
+		}
+	}
+	return n
+}
+
+// nobody is how many partitions no member has.
+func (g *Group) nobody() int { return len(g.Partitions) - CountHeld(g.Partitions) }
+
+// has are the partitions of each member, by the name of its lock.
+func (g *Group) has() map[string][]string {
+	has := map[string][]string{}
+	for _, l := range g.Partitions {
+		if l.IsHeld() {
+			has[l.Member.Name] = append(has[l.Member.Name], partitionOf(l))
+		}
+	}
+	return has
+}
+
+// State is the worst that is to be said of its locks: it is held if all partitions are.
+func (g *Group) State() table.State {
+	states := map[table.State]bool{}
+	for _, l := range slices.Concat(g.Members, g.Partitions) {
+		states[l.State()] = true
+	}
+	switch here := CountHeld(g.Members); {
+	case states[table.Unreadable]:
+		return table.Unreadable
+	case states[table.Orphaned]:
+		return table.Orphaned
+	case here > 0 && g.nobody() == 0:
+		return table.Held
+	case here > 0 || CountHeld(g.Partitions) > 0:
+		return Partial
+	case states[table.Expired]:
+		return table.Expired
+	}
+	return table.Released
+}
+
+// Sum says how many members and partitions there are, and what is wrong with them.
+func (g *Group) Sum() string {
+	text := terminal.Count(CountHeld(g.Members), "member") + ", " + terminal.Count(len(g.Partitions), "partition")
+	if n := g.nobody(); n > 0 {
+		text += fmt.Sprintf(", %d without a holder", n)
+	}
+	states := map[table.State]int{}
+	for _, l := range g.Members {
+		states[l.State()]++
+	}
+	for _, s := range []table.State{table.Leaving, table.Expired} {
+		if states[s] > 0 {
+			text += fmt.Sprintf(", %s %s", terminal.Count(states[s], "member"), s)
+		}
+	}
+	return text
+}
+
+// Entry is the whole group on one line: as old as its oldest member, and as late as its latest.
+func (g *Group) Entry() Entry {
+	since, beat, lease := "-", "-", "-"
+	var order SortKeys
+	var oldest table.Token
+	var late, longest time.Duration
+	for _, l := range g.Members {
+		if l.IsHeld() {
+			began := cmp.Or(l.LeaseRecord.Since, l.Token)
+			oldest = min(cmp.Or(oldest, began), began)
+			late, longest = max(late, l.At.Sub(l.Heartbeat)), max(longest, l.LeaseRecord.Lease)
+			since, beat, lease = terminal.Short(l.At.Sub(oldest.Time())), terminal.Short(late), longest.String()
+			order = SortKeys{Since: oldest.Time(), Beat: l.At.Add(-late), Lease: longest}
+		}
+	}
+	sum := "group: " + g.Sum()
+	return Entry{Name: g.Prefix, State: g.State(), Order: order, Mark: sum + string(g.State()), Object: g.JSON(),
+		Row: terminal.Row{Cells: []string{terminal.Show(g.Prefix), string(g.State()), "-", since, beat, lease}, More: []string{"-", "-", "-"}, Style: Styles[g.State()],
+			Tail: sum, Last: sum, Prose: true}}
+}
+
+// GroupJSON is a group as scripts see it.
+type GroupJSON struct {
+	Name          string    `json:"name"`
+	State         string    `json:"state"`
+	Group         string    `json:"group"`
+	Members       int       `json:"members"`
+	Partitions    int       `json:"partitions"`
+	WithoutHolder int       `json:"without_holder"`
+	At            time.Time `json:"at"`
+}
+
+// JSON returns the group for scripts.
+func (g *Group) JSON() GroupJSON {
+	first := slices.Concat(g.Members, g.Partitions)[0]
+	part, _ := table.PartOf(first.Name)
+	return GroupJSON{g.Prefix, string(g.State()), part.Group, CountHeld(g.Members), len(g.Partitions), g.nobody(), first.At.UTC()}
+}
+
+// GroupNamed takes a group's name, or what ls shows of it.
+func GroupNamed(arg string) (string, error) {
+	name := arg
+	if prefix, ok := strings.CutSuffix(arg, "/"); ok {
+		if raw, err := url.PathUnescape(prefix); err == nil {
+			name = raw
+		}
+	}
+	if err := table.CheckGroup(name); err != nil {
+		return "", exit.Misuse("%w", err)
+	}
+	return name, nil
+}
+
+// MemberEntries are the members of a group, with their partitions' number and, to a list of them, names.
+func (g *Group) MemberEntries() (all []Entry) {
+	has := g.has()
+	for _, l := range g.Members {
+		c := cells(l)
+		c[0] = slotOf(l.Name)
+		e := entryOf(l)
+		e.Row = terminal.Row{Cells: append(c, fmt.Sprint(len(has[l.Name]))), More: []string{orNone(terminal.Show(l.Holder()))}, Style: Styles[l.State()],
+			Tail: whose(l), Last: orNone(valueOf(l)), Below: Names(has[l.Name])}
+		all = append(all, e)
+	}
+	return all
+}
+
+// PartitionEntries are the partitions of a group, with their holders.
+func (g *Group) PartitionEntries() (all []Entry) {
+	for _, l := range g.Partitions {
+		c := cells(l)
+		slot := ""
+		if l.Member.Name != "" && l.State() != table.Released {
+			slot = slotOf(l.Member.Name)
+		}
+		e := entryOf(l)
+		e.Row = terminal.Row{Cells: []string{terminal.Show(partitionOf(l)), c[1], c[2], c[3]}, More: []string{orNone(slot)}, Style: Styles[l.State()],
+			Tail: terminal.Join("  ", slot, terminal.Show(l.Holder())), Last: orNone(terminal.Show(l.Holder()))}
+		all = append(all, e)
+	}
+	return all
+}
+
+// Names are the names of partitions, in the order of people.
+func Names(partitions []string) string {
+	shown := make([]string, len(partitions))
+	for i, p := range slices.SortedFunc(slices.Values(partitions), ByNumber) {
+		shown[i] = terminal.Show(p)
+	}
+	return strings.Join(shown, ", ")
+}
+
+// IsPartition reports whether l is a partition of a group, and not only a lock with such a name.
+func IsPartition(l table.Listing) bool { return l.IsPart() && partitionOf(l) != "" }
+
+// Columns are the members and partitions of a group that are in use, as ls --group lists them.
+func (g *Group) Columns(width int) string {
+	in := &Group{Prefix: g.Prefix, Partitions: g.Partitions,
+		Members: slices.DeleteFunc(slices.Clone(g.Members), func(l table.Listing) bool { return l.State() == table.Released })}
+	page := &terminal.Terminal{Width: width}
+	lines := (&terminal.Columns{Names: MemberColumns}).Lines(page, Rows(in.MemberEntries()))
+	lines = append(append(lines, ""), (&terminal.Columns{Names: PartitionColumns}).Lines(page, Rows(in.PartitionEntries()))...)
+	return strings.Join(lines, "\n")
+}
+
+// The headings of lists of members and partitions.
+var (
+	MemberColumns    = []string{"SLOT", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HAS", "ID AND VALUE"}
+	WideMembers      = []string{"SLOT", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HAS", "ID", "VALUE"}
+	PartitionColumns = []string{"PARTITION", "STATE", "TOKEN", "SINCE", "SLOT AND HOLDER"}
+	WidePartitions   = []string{"PARTITION", "STATE", "TOKEN", "SINCE", "SLOT", "HOLDER"}
+)

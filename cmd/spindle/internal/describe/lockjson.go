@@ -1,0 +1,71 @@
+package describe
+
+import (
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// LockJSON is a lock as scripts see it.
+type LockJSON struct {
+	Name         string     `json:"name"`
+	State        string     `json:"state"`
+	Holder       string     `json:"holder,omitempty"`
+	Value        string     `json:"value,omitempty"`
+	Token        string     `json:"token,omitempty"` // a string, as some languages lose digits of JSON numbers
+	Since        *time.Time `json:"since,omitempty"`
+	Heartbeat    *time.Time `json:"heartbeat,omitempty"`
+	AgeSeconds   *float64   `json:"heartbeat_age_seconds,omitempty"`
+	LeaseSeconds float64    `json:"lease_seconds,omitempty"`
+	At           time.Time  `json:"at"`
+	Problem      string     `json:"problem,omitempty"`
+	Done         string     `json:"done,omitempty"` // the key of what was done last
+	DoneBy       string     `json:"done_by,omitempty"`
+	DoneAt       *time.Time `json:"done_at,omitempty"`
+	DoneAge      *float64   `json:"done_age_seconds,omitempty"`
+	Waiting      int        `json:"waiting,omitempty"`          // how many wait for it
+	WaitingMore  bool       `json:"waiting_at_least,omitempty"` // and more may
+	LongestWait  *float64   `json:"longest_wait_seconds,omitempty"`
+	Group        string     `json:"group,omitempty"` // that it is a part of
+	Partition    string     `json:"partition,omitempty"`
+	Member       string     `json:"member,omitempty"` // of a partition: the lock of who has it, or had it last
+}
+
+// JSONOf returns a lock for scripts.
+func JSONOf(l table.Listing) LockJSON {
+	j := LockJSON{Name: l.Name, State: string(l.State()), Holder: l.Holder(), At: l.At.UTC()}
+	if l.Token != 0 {
+		since := l.Since().UTC()
+		j.Token, j.Since = l.Token.String(), &since
+	}
+	if l.State() == table.Released {
+		j.Token = "" // it is no term's
+	}
+	if !l.Heartbeat.IsZero() {
+		heartbeat, age := l.Heartbeat.UTC(), seconds(l.Heartbeat, l.At)
+		j.Heartbeat, j.AgeSeconds = &heartbeat, &age
+	}
+	if l.LeaseRecord != nil {
+		j.Value, j.LeaseSeconds = l.LeaseRecord.Value, l.LeaseRecord.Lease.Seconds()
+	}
+	if l.Unreadable != nil {
+		j.Problem = l.Unreadable.Error()
+	} else if l.Undone != nil {
+		j.Problem = l.Undone.Error()
+	}
+	if l.Done.Key != "" {
+		at, age := l.Done.At.UTC(), seconds(l.Done.At, l.At)
+		j.Done, j.DoneBy, j.DoneAt, j.DoneAge = l.Done.Key, l.Done.By, &at, &age
+	}
+	if len(l.Waiters) > 0 {
+		longest := l.LongestWait().Seconds()
+		j.Waiting, j.WaitingMore, j.LongestWait = len(l.Waiters), l.Cut, &longest
+	}
+	if part, _ := table.PartOf(l.Name); l.IsPart() {
+		j.Group, j.Partition, j.Member = part.Group, part.Partition, l.Member.Name
+	}
+	return j
+}
+
+// seconds is the time from one instant to another, also if that is more than a time.Duration can be.
+func seconds(from, to time.Time) float64 { return float64(to.UnixMicro()-from.UnixMicro()) / 1e6 }

@@ -1,0 +1,46 @@
+package describe
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// OneLock reads what there is of a lock. It fails if the name is that of a group.
+func OneLock(ctx context.Context, t table.Table, name string) (table.Listing, error) {
+	l, err := t.ListOne(ctx, name)
+	if err == nil && l.State() == table.Free {
+		err = noGroup(ctx, t, name)
+	}
+	return l, err
+}
+
+// noGroup fails if the name is that of a group: it is not free because no lock has it.
+func noGroup(ctx context.Context, t table.Table, arg string) error {
+	name, err := GroupNamed(arg)
+	if err != nil {
+		return nil // of no group
+	}
+	r, err := t.LookAtGroup(ctx, name, table.GroupQuery{Members: true})
+	if err != nil || len(r.Members) == 0 {
+		return err
+	}
+	return exit.Misuse("%[1]s is a group, and not a lock: see spindle members %[1]s, or the status of one of its locks, such as %[2]s", terminal.Show(name), slices.Min(slices.Collect(maps.Keys(r.Members))))
+}
+
+// ExpectedLocks reads the locks, in the order in which they were named.
+func ExpectedLocks(ctx context.Context, t table.Table, names []string) ([]table.Listing, error) {
+	var found []table.Listing
+	for _, name := range names {
+		l, err := OneLock(ctx, t, name)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, l)
+	}
+	return found, nil
+}

@@ -1,0 +1,77 @@
+package inspect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// A choice is a flag whose values are words of a list.
+type choice struct {
+	value string
+	of    []string
+}
+
+// Words are its possible values.
+func (c *choice) Words() []string { return c.of }
+
+// String implements pflag.Value.
+func (c *choice) String() string { return c.value }
+
+// Type implements pflag.Value.
+func (c *choice) Type() string { return "choice" }
+
+// Set implements pflag.Value.
+func (c *choice) Set(s string) error {
+	if !slices.Contains(c.of, s) {
+		return fmt.Errorf("want %s", terminal.OneOf(c.of))
+	}
+	c.value = s
+	return nil
+}
+
+// choices is a flag whose value is a list of such words.
+type choices struct {
+	values []table.State
+	of     []table.State
+}
+
+// String implements pflag.Value.
+func (c *choices) String() string { return strings.Join(texts(c.values), ",") }
+
+// Type implements pflag.Value.
+func (c *choices) Type() string { return "choices" }
+
+// Set implements pflag.Value.
+func (c *choices) Set(s string) error {
+	for word := range strings.SplitSeq(s, ",") {
+		if !slices.Contains(c.of, table.State(word)) {
+			return fmt.Errorf("there is no state %q: want %s", word, terminal.OneOf(texts(c.of)))
+		}
+		c.values = append(c.values, table.State(word))
+	}
+	return nil
+}
+
+func texts(states []table.State) (all []string) {
+	for _, s := range states {
+		all = append(all, string(s))
+	}
+	return all
+}
+
+// Complete completes the last word of the list to one that is not in it yet.
+func (c *choices) Complete(begun string) (found []cobra.Completion) {
+	before := begun[:strings.LastIndexByte(begun, ',')+1]
+	for _, s := range c.of {
+		if !strings.Contains(","+before, ","+string(s)+",") {
+			found = append(found, before+string(s))
+		}
+	}
+	return found
+}

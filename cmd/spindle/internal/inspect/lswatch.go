@@ -1,0 +1,133 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"google.golang.org/api/option"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// follow prints the list, and then what changes, until a signal comes.
+func (ls *listing) follow(ctx context.Context) error {
+	db, err := ls.Database.Open(option.WithGRPCConnectionPool(1))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	ctx, stop := exit.UntilInterrupted(ctx)
+	defer stop()
+	terminal.Stderr.Timed = true
+	return ls.repeat(ctx, terminal.On(os.Stdout), db.Audibly(ls.Database))
+}
+
+// repeat looks again and again. The first look has to succeed: a failure is probably a mistake, and not one that passes.
+func (ls *listing) repeat(ctx context.Context, p *terminal.Terminal, t table.Table) error {
+	s := ls.columns(describe.LockColumns, describe.WideColumns)
+	var before map[string]describe.Entry
+	failing := false
+	for {
+		all, gone, err := ls.look(ctx, t, before)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && before == nil:
+			return ls.Explain(err)
+		case err != nil && !failing:
+			terminal.Complain("can't read the locks, will try again: %v", ls.Explain(err))
+		case err == nil && failing:
+			terminal.Complain("the locks can be read again")
+		}
+		if failing = err != nil; !failing {
+			if before == nil && len(all) == 0 && !ls.f.Objects() {
+				fmt.Fprintln(os.Stderr, ls.show.none())
+			}
+			if now := differing(before, all, gone); len(now) > 0 {
+				if err := ls.write(p, s, now); err != nil {
+					return err
+				}
+			}
+			before = byName(all)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(ls.every):
+		}
+	}
+}
+
+// differing are the entries that were not there before, or say something else, and those that are not selected any more.
+func differing(before map[string]describe.Entry, all, gone []describe.Entry) (now []describe.Entry) {
+	for _, e := range all {
+		if was, known := before[e.Name]; !known || was.Mark != e.Mark {
+			now = append(now, e)
+		}
+	}
+	return append(now, gone...)
+}
+
+func byName(all []describe.Entry) map[string]describe.Entry {
+	named := make(map[string]describe.Entry, len(all))
+	for _, e := range all {
+		named[e.Name] = e
+	}
+	return named
+}
+
+// look reads what is selected, and what became of that which was selected before.
+func (ls *listing) look(ctx context.Context, t table.Table, before map[string]describe.Entry) (all, gone []describe.Entry, err error) {
+	ctx, cancel := context.WithTimeout(ctx, ls.Timeout)
+	defer cancel()
+	found, _, err := t.List(ctx, ls.show.prefix, ls.show.idle())
+	if err != nil {
+		return nil, nil, err
+	}
+	all = ls.entries(found)
+	here := byName(all)
+	missing := slices.DeleteFunc(slices.Sorted(maps.Keys(before)), func(name string) bool { _, is := here[name]; return is })
+	if len(missing) > 0 {
+		gone, err = ls.whatBecame(ctx, t, missing, found)
+	}
+	return all, gone, err
+}
+
+// few is how many locks are read one by one, rather than with all others.
+const few = 20
+
+// whatBecame are entries of locks that are not selected any more. The look has left out those that nobody uses.
+func (ls *listing) whatBecame(ctx context.Context, t table.Table, names []string, found []table.Listing) (gone []describe.Entry, err error) {
+	any := *ls
+	any.show = selection{prefix: ls.show.prefix, all: true}
+	one := func(name string) (table.Listing, error) { return t.ListOne(ctx, name) }
+	if len(names) > few {
+		var at time.Time
+		if found, at, err = t.List(ctx, ls.show.prefix, true); err != nil {
+			return nil, err
+		}
+		one = func(name string) (table.Listing, error) {
+			return table.Listing{Observation: table.Observation{Name: name, At: at}}, nil
+		}
+	}
+	here := byName(any.entries(found))
+	for _, name := range names {
+		e, is := here[name]
+		if !is {
+			l, err := one(name)
+			if err != nil {
+				return nil, err
+			}
+			e = describe.LockEntry(l)
+		}
+		gone = append(gone, e)
+	}
+	return sorted(gone, ls.by.value, ls.reverse), nil
+}

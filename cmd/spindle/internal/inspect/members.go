@@ -1,0 +1,183 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/api/option"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	groups "github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// NewMembers returns the command members.
+func NewMembers(o *connect.Database) *cobra.Command {
+	var f terminal.Format
+	var partitions bool
+	c := &cobra.Command{
+		Use:   "members GROUP",
+		Short: "Show who is in a group, and who has which partitions",
+		Long: `Members shows the processes that were heard from within their leases, at one
+instant by Spanner's clock: the slot of each, since when it is there, how long
+ago its last heartbeat was, and how many partitions it has. With --partitions,
+it names them all. Below are partitions that nobody has, of those that somebody
+had once.
+
+If members have different lists of partitions, LIST tells these apart: that is
+so during a rolling update that changes the list, or by mistake.
+
+Exit codes:
+  0    somebody is there
+  1    the database could not be asked
+  2    the command line is wrong
+  3    nobody is there`,
+		Example: `  spindle members orders
+  spindle members orders --partitions
+  spindle members orders -o json | jq -r '.members[] | "\(.id) \(.partitions | length)"'`,
+		Args:              flags.Exactly(1, "the name of one group"),
+		ValidArgsFunction: complete.Groups(o),
+		RunE: func(c *cobra.Command, args []string) error {
+			name, err := describe.GroupNamed(args[0])
+			if err != nil {
+				return err
+			}
+			v, err := askMembers(c.Context(), o, name)
+			if err != nil {
+				return err
+			}
+			if f.Objects() {
+				err = f.Print(os.Stdout, viewOf(name, v))
+			} else {
+				printMembers(terminal.On(os.Stdout), name, v, partitions)
+			}
+			if err == nil && len(v.Members) == 0 {
+				return &exit.Error{Code: exit.NobodyThere}
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVarP(&partitions, "partitions", "p", false, "name the partitions that each member has")
+	f.Flag(c.Flags(), terminal.AsYAML)
+	return c
+}
+
+func askMembers(ctx context.Context, o *connect.Database, name string) (groups.View, error) {
+	db, err := o.Open(option.WithGRPCConnectionPool(1))
+	if err != nil {
+		return groups.View{}, err
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	defer o.Audible()()
+	v, err := groups.Members(ctx, db.Client(), o.Table, name)
+	return v, o.Explain(err)
+}
+
+// fewNames is how many partitions are named that nobody has, unless all are asked for.
+const fewNames = 50
+
+func printMembers(p *terminal.Terminal, name string, v groups.View, partitions bool) {
+	all := len(v.Unassigned)
+	lists := map[string]string{} // a letter for each
+	for _, m := range v.Members {
+		all += len(m.Partitions)
+		if lists[m.List] == "" {
+			lists[m.List] = string(rune('A' + len(lists)%26))
+		}
+	}
+	if all == 0 && len(v.Members) == 0 {
+		fmt.Fprintf(os.Stderr, "Nobody is in group %s, and nobody has had a partition of it.\n", terminal.Show(name))
+		return
+	}
+	titles := []string{"SLOT", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HAS"}
+	if len(lists) > 1 {
+		titles = append(titles, "LIST")
+	}
+	for _, line := range terminal.Wrap(fmt.Sprintf("Group %s has %s and %s", terminal.Show(name), terminal.Count(len(v.Members), "member"), terminal.Count(all, "partition")), p.ReadableWidth()) {
+		fmt.Fprintln(p, line)
+	}
+	var rows []terminal.Row
+	for _, m := range v.Members {
+		state := table.Held
+		if m.Leaving {
+			state = table.Leaving
+		}
+		r := terminal.Row{Style: describe.Styles[state], Tail: terminal.Show(m.ID)}
+		if m.Value != "" {
+			r.Tail += "  " + terminal.Show(m.Value)
+		}
+		if partitions {
+			r.Below = describe.Names(m.Partitions)
+		}
+		r.Cells = []string{fmt.Sprintf("%04d", m.Slot), string(state), m.Token.String(), terminal.Short(v.At.Sub(m.Since)), terminal.Short(v.At.Sub(m.Heartbeat)),
+			m.Lease.String(), fmt.Sprint(len(m.Partitions))}
+		if len(lists) > 1 {
+			r.Cells = append(r.Cells, lists[m.List])
+		}
+		rows = append(rows, r)
+	}
+	if len(rows) > 0 {
+		fmt.Fprintln(p)
+		slots := terminal.Columns{Names: append(titles, "ID AND VALUE")}
+		for _, line := range slots.Lines(p, rows) {
+			fmt.Fprintln(p, line)
+		}
+	}
+	if len(v.Unassigned) > 0 {
+		nobody := fmt.Sprintf("Nobody has %d of the partitions: ", len(v.Unassigned)) + describe.Names(v.Unassigned)
+		if more := len(v.Unassigned) - fewNames; more > 0 && !partitions {
+			some := slices.SortedFunc(slices.Values(v.Unassigned), describe.ByNumber)[:fewNames]
+			nobody = fmt.Sprintf("Nobody has %d of the partitions: %s and %d more, which --partitions names", len(v.Unassigned), describe.Names(some), more)
+		}
+		fmt.Fprintln(p)
+		for _, line := range terminal.Wrap(nobody, p.ReadableWidth()) {
+			fmt.Fprintln(p, p.Paint(terminal.Amber, line))
+		}
+	}
+}
+
+// MembersJSON is who is in a group, as scripts see it.
+type MembersJSON struct {
+	Group      string       `json:"group"`
+	At         time.Time    `json:"at"`
+	Members    []memberJSON `json:"members"`
+	Unassigned []string     `json:"unassigned"` // the partitions that no member has
+}
+
+type memberJSON struct {
+	Slot       int       `json:"slot"`
+	Name       string    `json:"name"` // of its lock
+	ID         string    `json:"id"`
+	Value      string    `json:"value,omitempty"`
+	Token      string    `json:"token"`
+	Since      time.Time `json:"since"`
+	Heartbeat  time.Time `json:"heartbeat"`
+	Age        float64   `json:"heartbeat_age_seconds"`
+	Lease      float64   `json:"lease_seconds"`
+	Leaving    bool      `json:"leaving"`
+	List       string    `json:"list"`
+	Partitions []string  `json:"partitions"`
+}
+
+func viewOf(name string, v groups.View) MembersJSON {
+	sorted := func(partitions []string) []string {
+		return append([]string{}, slices.SortedFunc(slices.Values(partitions), describe.ByNumber)...) // none is []
+	}
+	j := MembersJSON{Group: name, At: v.At.UTC(), Members: []memberJSON{}, Unassigned: sorted(v.Unassigned)}
+	for _, m := range v.Members {
+		j.Members = append(j.Members, memberJSON{m.Slot, table.SlotName(name, m.Slot), m.ID, m.Value, m.Token.String(), m.Since.UTC(), m.Heartbeat.UTC(),
+			v.At.Sub(m.Heartbeat).Seconds(), m.Lease.Seconds(), m.Leaving, m.List, sorted(m.Partitions)})
+	}
+	return j
+}

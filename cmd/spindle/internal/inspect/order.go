@@ -1,0 +1,50 @@
+package inspect
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
+)
+
+// orders are what a list can be sorted by. What an operator looks for is first: the longest, the most, the worst.
+var orders = map[string]func(a, b describe.Entry) int{
+	"name": func(describe.Entry, describe.Entry) int { return 0 }, // as it is
+	"state": func(a, b describe.Entry) int {
+		return cmp.Compare(describe.Concern(a.State), describe.Concern(b.State))
+	},
+	"holder": func(a, b describe.Entry) int {
+		return cmp.Or(last(a.Order.Holder == "", b.Order.Holder == ""), cmp.Compare(a.Order.Holder, b.Order.Holder))
+	},
+	"age":   func(a, b describe.Entry) int { return earlier(a.Order.Since, b.Order.Since) },
+	"beat":  func(a, b describe.Entry) int { return earlier(a.Order.Beat, b.Order.Beat) },
+	"lease": func(a, b describe.Entry) int { return cmp.Compare(b.Order.Lease, a.Order.Lease) },
+	"waiting": func(a, b describe.Entry) int {
+		return cmp.Or(cmp.Compare(b.Order.Waiting, a.Order.Waiting), cmp.Compare(b.Order.Longest, a.Order.Longest))
+	},
+}
+
+var orderNames = []string{"name", "state", "holder", "age", "beat", "lease", "waiting"}
+
+// last puts what does not have something behind what has it.
+func last(without, other bool) int {
+	switch {
+	case without == other:
+		return 0
+	case without:
+		return 1
+	}
+	return -1
+}
+
+func earlier(a, b time.Time) int { return cmp.Or(last(a.IsZero(), b.IsZero()), a.Compare(b)) }
+
+// sorted puts entries, which are in the order of their names, in the order that was asked for.
+func sorted(all []describe.Entry, by string, reverse bool) []describe.Entry {
+	slices.SortStableFunc(all, orders[by])
+	if reverse {
+		slices.Reverse(all)
+	}
+	return all
+}

@@ -1,0 +1,40 @@
+package inspect
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// An operator looks for the worst, the oldest, the longest.
+func TestWhatAnOperatorLooksForIsFirst(t *testing.T) {
+	a := commandtest.Held("a", "zoe", commandtest.At(50), commandtest.At(102), 3*time.Second)
+	b := commandtest.Held("b", "", commandtest.At(70), commandtest.At(80), 10*time.Second) // expired
+	b.At = commandtest.At(103)
+	c := commandtest.Held("c", "adam", commandtest.At(60), commandtest.At(101), 5*time.Second)
+	c.Waiters = []table.Ticket{{Time: table.TokenAt(commandtest.At(100))}}
+	free := table.Listing{Observation: table.Observation{Name: "d", At: commandtest.At(103)}}
+	for by, want := range map[string]string{"name": "abcd", "state": "bacd", "holder": "cabd", "age": "acbd", "beat": "bcad", "lease": "bcad", "waiting": "cabd"} {
+		entries := func() []describe.Entry {
+			return []describe.Entry{describe.LockEntry(a), describe.LockEntry(b), describe.LockEntry(c), describe.LockEntry(free)}
+		}
+		got, back := "", ""
+		for _, e := range sorted(entries(), by, false) {
+			got += e.Name
+		}
+		for _, e := range sorted(entries(), by, true) {
+			back = e.Name + back
+		}
+		assert.Equal(t, want, got, by)
+		assert.Equal(t, want, back, "%s, the other way round", by)
+	}
+	assert.Len(t, orderNames, len(orders))
+	for _, s := range []table.State{table.Free, table.Held, table.Leaving, table.Expired, table.Released, table.Unconfirmed, table.Orphaned, table.Unreadable, describe.Partial} {
+		assert.Contains(t, describe.States, s, "each state can be chosen")
+	}
+}

@@ -1,0 +1,101 @@
+package inspect
+
+import (
+	"slices"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// A selection says which locks are listed.
+type selection struct {
+	prefix string
+	all    bool    // released ones too
+	held   bool    // only these
+	states choices // only those in these states, whatever else is said
+	group  string  // only what it has
+}
+
+// check refuses what does not go together.
+func (s *selection) check() (err error) {
+	switch {
+	case s.all && s.held:
+		return exit.Misuse("--all and --held: give one of them")
+	case s.held && s.states.values != nil:
+		return exit.Misuse("--held and --state %s: give one of them; --held is --state held,leaving", &s.states)
+	case s.group == "":
+		return nil
+	}
+	if s.group, err = describe.GroupNamed(s.group); err != nil {
+		return err
+	}
+	switch {
+	case s.prefix != "":
+		return exit.Misuse("%q and --group %q: give one of them", s.prefix, s.group)
+	case slices.Contains(s.states.values, describe.Partial):
+		return exit.Misuse("--state partial: is of a group as a whole, and --group lists what it has")
+	}
+	s.prefix = table.GroupPrefix(s.group)
+	return nil
+}
+
+// idle reports whether locks have to be read that nobody uses.
+func (s *selection) idle() bool {
+	return s.all || slices.Contains(s.states.values, table.Released) || slices.Contains(s.states.values, table.Free)
+}
+
+// wants reports whether a lock is listed.
+func (s *selection) wants(l table.Listing) bool {
+	if s.states.values != nil {
+		return slices.Contains(s.states.values, l.State())
+	}
+	return s.all || l.IsHeld() || !s.held && (l.State() != table.Released || len(l.Waiters) > 0)
+}
+
+// wantsGroup reports whether a group is listed.
+func (s *selection) wantsGroup(g *describe.Group) bool {
+	if s.states.values != nil {
+		return slices.Contains(s.states.values, g.State())
+	}
+	return !s.held || describe.CountHeld(g.Partitions) > 0
+}
+
+// wantsPart reports whether a partition of an open group is listed.
+func (s *selection) wantsPart(l table.Listing) bool {
+	if s.states.values != nil {
+		return slices.Contains(s.states.values, l.State())
+	}
+	return !s.held || l.IsHeld()
+}
+
+// none says that nothing was found.
+func (s *selection) none() string {
+	if s.group != "" {
+		return "There is no group " + terminal.Show(s.group) + " in the table."
+	}
+	which := "There are no locks in the table"
+	switch {
+	case s.states.values != nil:
+		which = "No lock in the table is " + oneOrMore(texts(s.states.values))
+	case s.held:
+		which = "No lock in the table is held"
+	case !s.all:
+		which = "No lock in the table is in use"
+	}
+	if s.prefix != "" {
+		which += ", of those whose names begin with " + terminal.Show(s.prefix)
+	}
+	if s.states.values == nil && !s.all && !s.held {
+		which += ". Released ones are listed with --all"
+	}
+	return which + "."
+}
+
+func oneOrMore(words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
+	return terminal.OneOf(words)
+}

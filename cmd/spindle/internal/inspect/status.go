@@ -1,0 +1,177 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// NewStatus returns the command status.
+func NewStatus(o *connect.Database) *cobra.Command {
+	var a answer
+	var expected []string
+	c := &cobra.Command{
+		Use:   "status NAME | --expect NAME,...",
+		Short: "Tell scripts whether a lock is held, and by whom",
+		Long: `Status says whether a lock is held: by anybody, or by the holder that --id or
+--token names. An --id that ends in a slash matches every id that begins with
+it, such as those of one host: the default id is host/process/UUID.
+
+A partition of a group, such as orders/partition/17, is held as long as its
+member is, such as orders/member/0003: its holder, state and heartbeat are that
+one's, and its token is its own. A group as such is no lock: for that, use
+spindle members.
+
+What was done last under the lock, by exec --every, --once or lock.Once, is said
+as well, and which processes wait for it, by package lock: the first ten, in
+their order; --output json has up to 32 of them or more. One that was killed is
+among them until the next holder passes its place. The waiters of a semaphore
+are those of each of its slots, such as pool/slot/0000.
+
+With --expect it looks at all the locks that should have a holder. If nobody
+leads some of them, it names these, and says why: each was never taken, was
+released, or has expired.
+
+The answer is about the past: the lock may have changed hands since. Use it to
+decide where to look, not what to write: for that there is the token.
+
+Exit codes:
+  0    it is held; with --id or --token, by that holder
+  1    the database could not be asked
+  2    the command line is wrong
+  3    it is free: nobody holds it; with --expect, this is so of some lock
+  4    it is held, but not by the holder that --id or --token names`,
+		Example: `  spindle status nightly && echo "somebody is at it"
+  spindle status nightly --id "$(hostname)/" --quiet || exit 0
+  spindle status "$SPINDLE_LOCK" --token "$SPINDLE_TOKEN"    # in a program of exec
+  spindle status nightly -o json | jq -r .value
+  spindle status --expect nightly,billing,orders/export --quiet || page-somebody`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 && len(expected) > 0 {
+				return nil
+			}
+			return flags.Exactly(1, "the name of one lock")(c, args)
+		},
+		ValidArgsFunction: complete.Locks(o),
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case len(expected) == 0:
+				if err := table.CheckKey(args[0]); err != nil {
+					return exit.Misuse("%w", err)
+				}
+				return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error { return a.one(ctx, t, args[0]) })
+			case len(args) > 0:
+				return exit.Misuse("%q and --expect: give one of them", args[0])
+			case a.id != "" || a.token != 0:
+				return exit.Misuse("--id and --token are of one lock: give its name, and not --expect")
+			}
+			names, err := describe.CheckExpected(expected)
+			if err != nil {
+				return err
+			}
+			return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error { return a.expected(ctx, t, names) })
+		},
+	}
+	c.Flags().StringVar(&a.id, "id", "", "answer 4 unless this `id` holds the lock; if it ends in /, any id that begins with it")
+	c.Flags().Int64Var(&a.token, "token", 0, "answer 4 unless the lock is held under this `token`")
+	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "print nothing")
+	// What is meant for another command must not change the answer.
+	_ = c.Flags().SetAnnotation("id", flags.CommandLineOnly, []string{})
+	_ = c.Flags().SetAnnotation("token", flags.CommandLineOnly, []string{})
+	describe.ExpectFlag(c.Flags(), &expected)
+	_ = c.Flags().SetAnnotation("expect", flags.CommandLineOnly, []string{})
+	a.f.Flag(c.Flags(), terminal.AsYAML)
+	return c
+}
+
+// An answer is one run of status.
+type answer struct {
+	id    string
+	token int64
+	quiet bool
+	f     terminal.Format
+}
+
+// one says whether a lock is held.
+func (a *answer) one(ctx context.Context, t table.Table, name string) error {
+	l, err := describe.OneLock(ctx, t, name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case a.quiet:
+	case a.f.Objects():
+		err = a.f.Print(os.Stdout, describe.StatusOf(l))
+	default:
+		p := terminal.On(os.Stdout)
+		_, err = fmt.Fprintln(p, terminal.Fold(p, describe.Sentence(l)+describe.WaiterLines(l)))
+	}
+	if err != nil {
+		return err
+	}
+	mine := (a.id == "" || isHolder(l.Holder(), a.id)) && (a.token == 0 || l.Token == table.Token(a.token))
+	switch {
+	case l.State() == table.Unreadable:
+		return l.Unreadable
+	case !l.IsHeld():
+		return &exit.Error{Code: exit.StatusFree}
+	case !mine && !a.quiet && !a.f.Objects():
+		return &exit.Error{Code: exit.StatusElse, Err: fmt.Errorf("%s is held, but not by the holder that --id or --token names", terminal.Show(l.Name))}
+	case !mine:
+		return &exit.Error{Code: exit.StatusElse}
+	}
+	return nil
+}
+
+// expected says which of the locks nobody leads.
+func (a *answer) expected(ctx context.Context, t table.Table, names []string) error {
+	found, err := describe.ExpectedLocks(ctx, t, names)
+	if err != nil {
+		return err
+	}
+	switch {
+	case a.quiet:
+	case a.f.Objects():
+		for _, l := range found {
+			if err := a.f.Print(os.Stdout, describe.StatusOf(l)); err != nil {
+				return err
+			}
+		}
+	default:
+		var all []describe.Entry
+		for _, l := range found {
+			all = append(all, describe.LockEntry(l))
+		}
+		ls := listing{f: a.f}
+		if err := ls.write(terminal.On(os.Stdout), ls.columns(describe.LockColumns, describe.WideColumns), all); err != nil {
+			return err
+		}
+	}
+	if text := describe.Leaderless(found); text != "" && !a.quiet {
+		return &exit.Error{Code: exit.StatusFree, Err: errors.New("nobody leads " + text)}
+	} else if text != "" {
+		return &exit.Error{Code: exit.StatusFree}
+	}
+	for _, l := range found {
+		if l.State() == table.Unreadable {
+			return fmt.Errorf("%s: %w", terminal.Show(l.Name), l.Unreadable)
+		}
+	}
+	return nil
+}
+
+func isHolder(holder, id string) bool {
+	return holder == id || strings.HasSuffix(id, "/") && strings.HasPrefix(holder, id)
+}

@@ -1,0 +1,182 @@
+package operate
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/doctor"
+)
+
+const (
+	month     = 30 * 24 * time.Hour
+	nodeUnits = 1000 // processing units
+	fewUnits  = 100  // the smallest instance
+
+	measured = "requests a lease: measured, by BenchmarkAtRest of spindle and of its package group (README, Cost)"
+	capacity = "what a node serves: by Google, of rows of 1 KB on a regional instance with SSD, at 100 % CPU; --node-reads and --node-writes say otherwise"
+)
+
+// A fleet is what doctor is asked the price of.
+type fleet struct {
+	locks      int
+	candidates int
+	members    int
+	partitions int
+	lease      time.Duration
+	handover   bool
+
+	nodeReads  float64 // a second
+	nodeWrites float64
+	nodePrice  float64 // an hour
+}
+
+func (w *fleet) flags(f *pflag.FlagSet) {
+	f.IntVar(&w.locks, "locks", 0, "estimate what this `number` of locks costs")
+	f.IntVar(&w.candidates, "candidates", 3, "the `number` of processes that compete for each lock, its holder among them")
+	f.IntVar(&w.members, "members", 0, "estimate what a group with this `number` of members costs")
+	f.IntVar(&w.partitions, "partitions", 0, "the `number` of its partitions")
+	f.DurationVar(&w.lease, "lease", 10*time.Second, "the `lease` to estimate for")
+	f.BoolVar(&w.handover, "handover", false, "estimate for holders with --handover")
+	f.Float64Var(&w.nodePrice, "node-price", 0, "what a node of yours costs an hour, in your `currency`")
+	f.Float64Var(&w.nodeReads, "node-reads", 22500, "how many `reads` a node serves a second, if it does nothing else")
+	f.Float64Var(&w.nodeWrites, "node-writes", 3500, "how many `commits` a node serves a second, if it does nothing else")
+	for _, name := range []string{"locks", "candidates", "members", "partitions", "lease", "handover"} { // some are of other commands, too
+		_ = f.SetAnnotation(name, flags.CommandLineOnly, []string{})
+	}
+}
+
+// asked reports whether there is anything to estimate.
+func (w *fleet) asked(f *pflag.FlagSet) bool {
+	return f.Changed("locks") || f.Changed("members") || f.Changed("partitions")
+}
+
+func (w *fleet) check(f *pflag.FlagSet) error {
+	for _, name := range []string{"candidates", "lease", "handover"} {
+		if f.Changed(name) && !w.asked(f) {
+			return exit.Misuse("--%s: is of an estimate: give --locks or --members, too", name)
+		}
+	}
+	switch {
+	case w.locks < 0 || w.members < 0 || w.partitions < 0:
+		return exit.Misuse("--locks %d, --members %d, --partitions %d: must not be negative", w.locks, w.members, w.partitions)
+	case w.candidates < 1:
+		return exit.Misuse("--candidates %d: must be at least 1, the holder", w.candidates)
+	case w.lease < 100*time.Millisecond:
+		return exit.Misuse("--lease %v: the lease must be at least 100ms", w.lease)
+	case w.partitions > 0 && w.members == 0:
+		return exit.Misuse("--partitions %d: of how many members? Give --members, too: partitions cost nothing by themselves", w.partitions)
+	case w.nodePrice < 0 || w.nodeReads <= 0 || w.nodeWrites <= 0:
+		return exit.Misuse("--node-price %v, --node-reads %v, --node-writes %v: must be positive", w.nodePrice, w.nodeReads, w.nodeWrites)
+	}
+	return nil
+}
+
+// An Estimate is what a fleet costs while nothing changes hands.
+type Estimate struct {
+	Lease        float64  `json:"lease_seconds"`
+	Locks        int      `json:"locks"`
+	Candidates   int      `json:"candidates"`
+	Members      int      `json:"members"`
+	Partitions   int      `json:"partitions"`
+	Handover     bool     `json:"handover"`
+	Commits      float64  `json:"commits_a_second"`
+	Reads        float64  `json:"reads_a_second"`
+	Rows         float64  `json:"rows_read_a_second"`
+	RPCs         float64  `json:"rpcs_a_second"`
+	MonthCommits int64    `json:"commits_a_month"`
+	MonthReads   int64    `json:"reads_a_month"`
+	Node         float64  `json:"share_of_a_node"`
+	Hundred      float64  `json:"share_of_100_processing_units"`
+	NodeReads    float64  `json:"node_reads_a_second"`
+	NodeWrites   float64  `json:"node_writes_a_second"`
+	NodePrice    float64  `json:"node_price_an_hour,omitempty"`
+	Price        *float64 `json:"price_a_month,omitempty"`
+	Sources      []string `json:"sources"`
+}
+
+// estimate counts requests. A member makes the requests of a holder and of a candidate; what it reads are the rows of
+// all members, two each, and of the plan. For the share of a node each row counts as a read, though Google's are of one KB and ours are smaller.
+func (w *fleet) estimate() Estimate {
+	one := doctor.CostAt(w.lease)
+	commits, reads := float64(one.Commits)/month.Seconds(), float64(one.Reads)/month.Seconds()
+	locks, others, members := float64(w.locks), float64(w.locks*(w.candidates-1)), float64(w.members)
+	e := Estimate{Lease: w.lease.Seconds(), Locks: w.locks, Candidates: w.candidates, Members: w.members, Partitions: w.partitions, Handover: w.handover,
+		NodeReads: w.nodeReads, NodeWrites: w.nodeWrites, NodePrice: w.nodePrice, Sources: []string{measured, capacity}}
+	e.Commits = (locks + members) * commits
+	e.Reads = (others + members) * reads
+	e.Rows = others*reads + members*reads*(2*members+1)
+	if w.handover {
+		asked := (locks + members) / w.lease.Seconds()
+		e.Reads, e.Rows = e.Reads+asked, e.Rows+asked
+	}
+	e.RPCs = math.Round((e.Commits+e.Reads)*1e6) / 1e6
+	e.MonthCommits, e.MonthReads = int64(e.Commits*month.Seconds()), int64(e.Reads*month.Seconds())
+	e.Node = e.Commits/w.nodeWrites + e.Rows/w.nodeReads
+	e.Hundred = e.Node * nodeUnits / fewUnits
+	if w.nodePrice > 0 {
+		price := e.Node * w.nodePrice * month.Hours()
+		e.Price = &price
+	}
+	return e
+}
+
+func (e Estimate) print(p *terminal.Terminal) {
+	line := func(format string, args ...any) {
+		for _, text := range terminal.Wrap(fmt.Sprintf(format, args...), p.ReadableWidth()) {
+			fmt.Fprintln(p, text)
+		}
+	}
+	what := ""
+	if e.Locks > 0 {
+		what = fmt.Sprintf("%s with %s each", terminal.Count(e.Locks, "lock"), terminal.Count(e.Candidates, "candidate"))
+	}
+	if e.Members > 0 {
+		what = terminal.Join(", and ", what, fmt.Sprintf("a group of %s with %s", terminal.Count(e.Members, "member"), terminal.Count(e.Partitions, "partition")))
+	}
+	if what == "" {
+		what = "nothing"
+	}
+	line("%s, at a lease of %v, while nothing changes hands:", what, time.Duration(e.Lease*float64(time.Second)))
+	line("  a second  %s commits, %s reads: %s RPCs", figure(e.Commits), figure(e.Reads), figure(e.RPCs))
+	line("  a month   %s commits, %s reads", thousands(e.MonthCommits), thousands(e.MonthReads))
+	line("  capacity  %s of a node, or %s of 100 processing units", percent(e.Node), percent(e.Hundred))
+	if e.Price != nil {
+		line("  money     %.2f a month, as that share of a node at %v an hour", *e.Price, e.NodePrice)
+	}
+	if e.Hundred > 1 {
+		line("  100 processing units are too few")
+	}
+	if e.Partitions > 0 {
+		line("Partitions cost nothing while they stay where they are.")
+	}
+	line("")
+	line("You pay for the instance, and not for requests. A takeover costs two reads and two commits more, and each spindle serve one read of the table a second.")
+	for _, source := range e.Sources {
+		line("- %s", source)
+	}
+}
+
+// figure writes a rate with what matters of it.
+func figure(f float64) string {
+	if f >= 100 {
+		return thousands(int64(f + 0.5))
+	}
+	return fmt.Sprintf("%.3g", f)
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.2g %%", share*100) }
+
+// thousands writes a number in groups of three digits.
+func thousands(n int64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

@@ -1,0 +1,204 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/watch"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// handover is one run of the command.
+type handover struct {
+	*connect.Database
+	f     terminal.Format
+	name  string
+	token int64
+	wait  time.Duration
+}
+
+// NewHandover returns the command handover.
+func NewHandover(o *connect.Database) *cobra.Command {
+	h := &handover{Database: o}
+	c := &cobra.Command{
+		Use:   "handover NAME",
+		Short: "Ask the holder to let another take over",
+		Long: `Handover asks the holder of a lock to give it up in good order: the holder tells
+the other candidates, goes on until they know, stops its work, and releases the
+lock. So the lock is without a holder only for a moment. Handover says who has
+taken over, and for how long nobody held the lock.
+
+Holders that use WithHandover accept, and so do spindle exec and guard with
+--handover. They look for requests once in a lease. A request is for one term:
+the present one, or the one whose token --token gives. It never reaches a later
+term, and it can't be taken back. Members of groups don't look for requests:
+stop the process instead, and the others take its partitions.
+
+Exit codes:
+  0    another has taken over
+  1    it failed; the message says why
+  2    the command line is wrong
+  3    nobody holds the lock, or not under that token
+  4    its holder does not accept requests
+  5    nobody else has taken over`,
+		Example: `  spindle handover nightly
+  spindle handover nightly --token 1763645616123456 --wait 1m`,
+		Args:              flags.Exactly(1, "the name of one lock"),
+		ValidArgsFunction: complete.Locks(o),
+		RunE: func(c *cobra.Command, args []string) error {
+			if h.token < 0 || h.wait < 0 {
+				return exit.Misuse("--token %d, --wait %v: must not be negative", h.token, h.wait)
+			}
+			if err := table.CheckKey(args[0]); err != nil {
+				return exit.Misuse("%w", err)
+			}
+			h.name = args[0]
+			return h.run(c.Context())
+		},
+	}
+	c.Flags().Int64Var(&h.token, "token", 0, "the `token` of the term to end (default: the present one)")
+	c.Flags().DurationVar(&h.wait, "wait", 0, "how long to wait for another to take over (default: three of the holder's leases)")
+	_ = c.Flags().SetAnnotation("token", flags.CommandLineOnly, []string{})
+	_ = c.Flags().SetAnnotation("wait", flags.CommandLineOnly, []string{})
+	h.f.Flag(c.Flags(), terminal.AsYAML)
+	return c
+}
+
+func (h *handover) run(ctx context.Context) error {
+	db, err := h.Open(spindle.ClientOptions(0)...)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	leader, err := h.asks(ctx, db, db.Audibly(h.Database))
+	if err != nil {
+		return err
+	}
+	done, err := h.request(ctx, db, leader)
+	if err != nil {
+		return err
+	}
+	return h.print(done)
+}
+
+// asks returns the holder that is to be asked, and sets how long to wait for it.
+func (h *handover) asks(ctx context.Context, db *connect.Connection, t table.Table) (spindle.Leader, error) {
+	if err := h.refuse(ctx, t); err != nil {
+		return spindle.Leader{}, err
+	}
+	leader, err := h.leader(ctx, spindle.New(db.Client(), h.Table, h.name))
+	if h.wait == 0 {
+		h.wait = 3 * leader.Lease
+	}
+	return leader, err
+}
+
+// request asks the holder, and returns once another has taken over.
+func (h *handover) request(ctx context.Context, db *connect.Connection, leader spindle.Leader) (spindle.Handover, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.wait)
+	defer cancel()
+	done, err := spindle.New(db.Client(), h.Table, h.name).RequestHandover(ctx, leader.Token)
+	switch {
+	case errors.Is(err, spindle.ErrSuperseded):
+		return done, &exit.Error{Code: exit.NobodyLeads, Err: fmt.Errorf("nothing was asked: %v is not the present token of %s", leader.Token, terminal.Show(h.name))}
+	case errors.Is(err, spindle.ErrHandoverUnsupported):
+		return done, &exit.Error{Code: exit.Unsupported, Err: fmt.Errorf("the holder of %s, %s, does not accept requests, because it runs without --handover (in Go: WithHandover): stop it with SIGTERM instead, and it releases the lock", terminal.Show(h.name), terminal.Show(leader.ID))}
+	case ctx.Err() != nil:
+		return done, &exit.Error{Code: exit.NotTakenOver, Err: fmt.Errorf("nobody has taken over %s in %v: %s", terminal.Show(h.name), h.wait, soFar(err))}
+	case err != nil:
+		return done, h.Explain(err)
+	case done.To.ID == done.From.ID:
+		return done, &exit.Error{Code: exit.NotTakenOver, Err: fmt.Errorf("there was no other candidate: %s holds %s again, under token %v", terminal.Show(done.To.ID), terminal.Show(h.name), done.To.Token)}
+	}
+	return done, nil
+}
+
+// HandoverAction is the same on the screen of watch.
+func HandoverAction(o *connect.Database, db *connect.Connection) watch.Action {
+	ask := func(ctx context.Context, name string, token table.Token) (watch.Question, error) {
+		h := &handover{Database: o, name: name, token: int64(token)}
+		leader, err := h.asks(ctx, db, db.Locks())
+		if err != nil {
+			return watch.Question{}, err
+		}
+		return watch.Question{
+			Text: fmt.Sprintf("Ask %s to hand %s over, which it holds under token %v?\n\nIt is waited for up to %v. The request can't be taken back.", terminal.Show(leader.ID), terminal.Show(name), leader.Token, h.wait),
+			Yes: func(ctx context.Context) (string, error) {
+				done, err := h.request(ctx, db, leader)
+				return h.text(done), err
+			},
+		}, nil
+	}
+	return watch.Action{Key: "h", Name: "handover", Ask: ask}
+}
+
+// refuse says why a group and its members are not asked, or returns nil if the name is that of a lock.
+func (h *handover) refuse(ctx context.Context, t table.Table) error {
+	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
+	defer cancel()
+	l, err := describe.OneLock(ctx, t, h.name)
+	switch {
+	case err != nil:
+		return h.Explain(err)
+	case !l.IsPart() || !l.IsHeld():
+		return nil
+	}
+	return &exit.Error{Code: exit.Unsupported, Err: fmt.Errorf("nothing was asked: %s belongs to a group, whose members don't look for requests: stop the process of %s with SIGTERM, and the others take its partitions", terminal.Show(h.name), terminal.Show(l.Holder()))}
+}
+
+// soFar says how far a request came. The library's error says that first, and then why it stopped waiting.
+func soFar(err error) string {
+	return strings.TrimSuffix(errors.Unwrap(err).Error(), ": "+context.DeadlineExceeded.Error())
+}
+
+// leader returns the holder to ask.
+func (h *handover) leader(ctx context.Context, lock *spindle.Lock) (spindle.Leader, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
+	defer cancel()
+	defer h.Audible()()
+	leader, err := lock.Leader(ctx)
+	switch {
+	case errors.Is(err, spindle.ErrNoLeader):
+		return leader, &exit.Error{Code: exit.NobodyLeads, Err: fmt.Errorf("nothing was asked: nobody holds %s", terminal.Show(h.name))}
+	case err != nil:
+		return leader, h.Explain(err)
+	case h.token != 0 && leader.Token != spindle.Token(h.token):
+		return leader, &exit.Error{Code: exit.NobodyLeads, Err: fmt.Errorf("nothing was asked: %d is not the present token of %s: %s holds it under %v", h.token, terminal.Show(h.name), terminal.Show(leader.ID), leader.Token)}
+	}
+	return leader, nil
+}
+
+// HandoverJSON is a handover as scripts see it.
+type HandoverJSON struct {
+	Name  string  `json:"name"`
+	From  string  `json:"from"`
+	To    string  `json:"to"`
+	Token string  `json:"token"` // of the next holder
+	Gap   float64 `json:"gap_seconds"`
+}
+
+func (h *handover) print(done spindle.Handover) error {
+	if h.f.Objects() {
+		return h.f.Print(os.Stdout, HandoverJSON{h.name, done.From.ID, done.To.ID, done.To.Token.String(), done.Gap.Seconds()})
+	}
+	_, err := fmt.Print(h.text(done))
+	return err
+}
+
+func (h *handover) text(done spindle.Handover) string {
+	return fmt.Sprintf("%s was handed over\n  from %s\n  to   %s, token %v\n  nobody held it for %v, at most\n",
+		terminal.Show(h.name), terminal.Show(done.From.ID), terminal.Show(done.To.ID), done.To.Token, done.Gap.Round(time.Millisecond))
+}

@@ -1,0 +1,173 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	"github.com/spf13/cobra"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/emulator"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+var dialects = map[string]databasepb.DatabaseDialect{
+	"googlesql":  databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL,
+	"postgresql": databasepb.DatabaseDialect_POSTGRESQL,
+}
+
+// NewInit returns the command init.
+func NewInit(o *connect.Database) *cobra.Command {
+	var onlyPrint, create bool
+	var dialect string
+	c := &cobra.Command{
+		Use:   "init",
+		Short: "Create the lock table, or verify it",
+		Long: `Init creates the lock table if it is missing, in the database's dialect, and
+verifies it if it exists. It never changes a table. It also prints the roles
+that are needed, and a command that grants them.
+
+With --create on an emulator, it first creates the instance and the database
+that --db names, if they are missing. On Cloud Spanner these cost money, and
+their size and place are your choice: there, --create only prints the commands.
+
+With --print it only prints the statement, for a schema that is kept in
+migrations. That needs no database.
+` + flags.CommonCodes,
+		Example: `  spindle init --db projects/P/instances/I/databases/D
+  SPANNER_EMULATOR_HOST=localhost:9010 spindle init --create --db projects/test/instances/test/databases/test
+  spindle init --print --dialect postgresql --table my_locks`,
+		Args: flags.Exactly(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch {
+			case onlyPrint && create:
+				return exit.Misuse("--print and --create: give one of them")
+			case onlyPrint:
+				return printSchema(o, dialect)
+			case create:
+				if err := createDatabase(c.Context(), o, dialect); err != nil {
+					return err
+				}
+			case c.Flags().Changed("dialect"):
+				return exit.Misuse("--dialect is only for --print and --create: an existing database has a dialect, which init finds")
+			}
+			return initialize(c.Context(), o)
+		},
+	}
+	c.Flags().BoolVar(&onlyPrint, "print", false, "only print the statement")
+	c.Flags().BoolVar(&create, "create", false, "on an emulator, create the instance and the database too")
+	c.Flags().StringVar(&dialect, "dialect", "googlesql", "`googlesql` or postgresql, for --print and --create")
+	_ = c.Flags().SetAnnotation("create", flags.CommandLineOnly, []string{})
+	return c
+}
+
+func dialectOf(name string) (databasepb.DatabaseDialect, error) {
+	d, ok := dialects[name]
+	if !ok {
+		return 0, exit.Misuse("--dialect %q: want googlesql or postgresql", name)
+	}
+	return d, nil
+}
+
+func printSchema(o *connect.Database, dialect string) error {
+	d, err := dialectOf(dialect)
+	if err != nil {
+		return err
+	}
+	if err := table.CheckTable(o.Table); err != nil {
+		return exit.Misuse("--table: %w", err)
+	}
+	fmt.Println(ddl.Statement(d, o.Table) + ";")
+	printRoles(os.Stderr, o.Path)
+	return nil
+}
+
+// createDatabase creates what is missing of the instance and the database that --db names. It does so only on an
+// emulator: elsewhere they cost money, and somebody has to choose a size and a place.
+func createDatabase(ctx context.Context, o *connect.Database, dialectName string) error {
+	if err := o.Check(); err != nil {
+		return err
+	}
+	dialect, err := dialectOf(dialectName)
+	if err != nil {
+		return err
+	}
+	project, inst, db := partsOf(o.Path)
+	if os.Getenv("SPANNER_EMULATOR_HOST") == "" {
+		return exit.Misuse(`--create is for an emulator, and SPANNER_EMULATOR_HOST is not set. On Cloud Spanner:
+  gcloud spanner instances create %[2]s --project=%[1]s --config=CONFIG --description=%[2]s --processing-units=100
+  gcloud spanner databases create %[3]s --project=%[1]s --instance=%[2]s --database-dialect=%[4]s
+  spindle init --db %[5]s
+CONFIG is one of gcloud spanner instance-configs list.`, project, inst, db, dialect, o.Path)
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	e, err := emulator.Open(ctx)
+	if err != nil {
+		return err
+	}
+	if err = e.CreateDatabaseAgain(ctx, o.Path, dialect); status.Code(err) == codes.InvalidArgument {
+		return err // an id is wrong, and the error says how
+	}
+	return o.Explain(err)
+}
+
+func initialize(ctx context.Context, o *connect.Database) error {
+	db, err := o.Open(option.WithGRPCConnectionPool(1))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	ask, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	answered := o.Audible()
+	defer answered()
+	var schema *ddl.SchemaError
+	done := "exists, and is correct"
+	if err := ddl.Verify(ask, db.Client(), o.Table); errors.As(err, &schema) {
+		answered()
+		// No timeout: a change of the schema may take minutes.
+		if err := ddl.Create(ctx, o.Path, o.Table, option.WithUserAgent("spindle")); err != nil {
+			return o.Explain(err)
+		}
+		done = "was created"
+	} else if err != nil {
+		return o.Explain(err)
+	}
+	fmt.Printf("Table %s in %s %s.\n\n", o.Table, o.Path, done)
+	printRoles(os.Stdout, o.Path)
+	return nil
+}
+
+// partsOf takes a database's path apart.
+func partsOf(path string) (project, instance, database string) {
+	parts := strings.Split(path, "/")
+	return parts[1], parts[3], parts[5]
+}
+
+func printRoles(f *os.File, db string) {
+	project, instance, database := "P", "I", "D"
+	if connect.DatabasePath.MatchString(db) {
+		project, instance, database = partsOf(db)
+	}
+	fmt.Fprintf(f, `Roles on the database:
+  roles/spanner.databaseUser    to hold and change locks: exec, guard, handover,
+                                release, prune, doctor, and Go programs
+  roles/spanner.databaseReader  to look at them: ls, watch, status, members, serve
+  roles/spanner.databaseAdmin   to create the table: init
+
+  gcloud spanner databases add-iam-policy-binding %s \
+    --project=%s --instance=%s \
+    --role=roles/spanner.databaseUser --member=serviceAccount:NAME@%[2]s.iam.gserviceaccount.com
+`, database, project, instance)
+}

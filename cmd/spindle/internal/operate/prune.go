@@ -1,0 +1,181 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/api/option"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// NewPrune returns the command prune.
+func NewPrune(o *connect.Database) *cobra.Command {
+	var ages table.Ages
+	var dryRun bool
+	var f terminal.Format
+	c := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove the rows of locks that were released long ago",
+		Long: `Prune deletes the rows of locks that were released at least --older ago and not
+claimed since. Age counts from the release, by Spanner's clock. Locks that are
+held, claimed or expired are left alone, and so are the rows of groups, and
+locks that an operator released within the last day.
+
+With --expired-older it also deletes the rows of locks whose lease ended at
+least that long ago, and of claims as old that were never confirmed: what killed
+processes leave behind under names that nobody asks for again. A holder that
+wakes up after that has lost its lock, and its fenced writes fail, as if another
+had taken over. The age must be 24h, the longest lease, or more.
+
+It is safe while candidates and holders run: a lock without a row is free, and
+its tokens still grow. Don't set --older below the longest lease: a candidate
+that saw the last holder, and has not looked since, waits one lease if the row
+is gone. What was done last (exec --every, --once) is kept, as it would be done
+again. To forget it, delete the row NAME!done.
+
+Processes that wait for a lock of package lock have tickets in the table. Those
+that were written last more than a day ago are deleted, too: who waits for so
+long and lives puts its ticket there again.
+
+It works in batches. If it is interrupted, what it has deleted stays deleted.
+The --timeout is for each request.
+` + flags.CommonCodes,
+		Example: `  spindle prune --dry-run
+  spindle prune --older 168h --expired-older 168h`,
+		Args: flags.Exactly(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch {
+			case ages.Released < 0:
+				return exit.Misuse("--older %v: must not be negative", ages.Released)
+			case c.Flags().Changed("expired-older") && ages.Expired < table.MaxLease:
+				return exit.Misuse("--expired-older %v: must be at least %v, the longest lease; leave it out to keep what has expired", ages.Expired, table.MaxLease)
+			}
+			return prune(c.Context(), o, f, ages, dryRun)
+		},
+	}
+	c.Flags().DurationVar(&ages.Released, "older", 24*time.Hour, "prune locks that were released at least this `duration` ago")
+	c.Flags().DurationVar(&ages.Expired, "expired-older", 0, "prune locks, too, that expired at least this `duration` ago (default: none)")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the names, and delete nothing")
+	f.Flag(c.Flags(), terminal.AsYAML)
+	_ = c.Flags().SetAnnotation("dry-run", flags.CommandLineOnly, []string{})
+	return c
+}
+
+func prune(ctx context.Context, o *connect.Database, f terminal.Format, ages table.Ages, dryRun bool) error {
+	db, err := o.Open(option.WithGRPCConnectionPool(1))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return pruneIn(ctx, o, f, db.Audibly(o), ages, dryRun)
+}
+
+func pruneIn(ctx context.Context, o *connect.Database, f terminal.Format, t table.Table, ages table.Ages, dryRun bool) error {
+	t = patient(t, o.Timeout)
+	pruned := 0
+	for seen, err := range t.Prunable(ctx, ages) {
+		n := len(seen)
+		switch {
+		case err == nil && dryRun:
+			err = nameThem(f, seen)
+		case err == nil:
+			n, err = t.Prune(ctx, seen...)
+		}
+		if pruned += n; err != nil {
+			return stopped(ctx, o, pruned, err)
+		}
+	}
+	tickets, err := pruneTickets(ctx, t, dryRun)
+	if err != nil {
+		return stopped(ctx, o, pruned, err)
+	}
+	if f.Objects() {
+		return f.Print(os.Stdout, PrunedJSON{dryRun, pruned, tickets})
+	}
+	which := fmt.Sprintf("%d locks, released at least %v ago", pruned, ages.Released)
+	if ages.Expired != 0 {
+		which += fmt.Sprintf(" or expired at least %v ago", ages.Expired)
+	}
+	switch {
+	case tickets == 1:
+		which += ", and 1 ticket of a waiter that is gone"
+	case tickets > 1:
+		which += fmt.Sprintf(", and %d tickets of waiters that are gone", tickets)
+	}
+	if dryRun {
+		fmt.Fprintf(os.Stderr, "%s, would be pruned\n", which)
+		return nil
+	}
+	fmt.Printf("pruned %s\n", which)
+	return nil
+}
+
+// PrunedJSON is how many rows were pruned.
+type PrunedJSON struct {
+	DryRun  bool `json:"dry_run"`
+	Locks   int  `json:"locks"`   // how many were pruned, or would be
+	Tickets int  `json:"tickets"` // of waiters that are gone
+}
+
+// A PrunableJSON is a lock that would be pruned.
+type PrunableJSON struct {
+	Name string `json:"name"`
+}
+
+func nameThem(f terminal.Format, seen []table.Observation) error {
+	for _, l := range seen {
+		if !f.Objects() {
+			fmt.Println(terminal.Show(l.Name))
+		} else if err := f.Print(os.Stdout, PrunableJSON{l.Name}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pruneTickets deletes the tickets of waiters that are gone, and returns how many they are.
+func pruneTickets(ctx context.Context, t table.Table, dryRun bool) (n int, err error) {
+	for tickets, err := range t.StaleTickets(ctx) {
+		if err == nil && !dryRun {
+			err = t.Queue(ctx, tickets...)
+		}
+		if err != nil {
+			return n, fmt.Errorf("tickets of waiters: %w", err)
+		}
+		n += len(tickets)
+	}
+	return n, nil
+}
+
+// patient is the table with a timeout for each request, however many there are.
+func patient(t table.Table, timeout time.Duration) table.Table {
+	return table.Table{Store: table.Via(func(ctx context.Context, _ string, do func(context.Context, table.Store) error) error {
+		limited, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		err := do(limited, t.Store)
+		if err != nil && limited.Err() != nil && ctx.Err() == nil {
+			return fmt.Errorf("no answer in %v: %w", timeout, limited.Err()) // the client's error does not tell
+		}
+		return err
+	})}
+}
+
+// stopped says how far pruning came, and why ctx ended: the client's error does not tell.
+func stopped(ctx context.Context, o *connect.Database, pruned int, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	return o.Explain(fmt.Errorf("after %d locks: %w", pruned, err))
+}

@@ -1,0 +1,81 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/memstore"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// slow is a table behind a proxy that takes so long for each request.
+func slow(s table.Store, takes func(request int) time.Duration) table.Table {
+	requests := 0
+	return table.Table{Store: table.Via(func(ctx context.Context, _ string, do func(context.Context, table.Store) error) error {
+		requests++
+		select {
+		case <-time.After(takes(requests)):
+			return do(ctx, s)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})}
+}
+
+const releasedLocks = 1000
+
+// longReleased is a table of locks that were released.
+func longReleased(t *testing.T) *memstore.Store {
+	store := &memstore.Store{}
+	var writes []table.Write
+	for i := range releasedLocks {
+		writes = append(writes, table.Write{Kind: table.Insert, Name: fmt.Sprintf("invoice-%04d", i),
+			Set: []table.Cell{{Column: table.ColToken, Value: time.Now().Add(-time.Hour)}}})
+	}
+	require.NoError(t, store.Commit(t.Context(), "test", writes))
+	return store
+}
+
+// The timeout is for each request: the batches of a large table take longer together.
+func TestALargeTableIsPrunedThroughASlowProxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := longReleased(t)
+		o := &connect.Database{Timeout: 10 * time.Second}
+		each := o.Timeout - time.Millisecond
+		began := time.Now()
+		assert.NoError(t, pruneIn(t.Context(), o, terminal.Format{}, slow(store, func(int) time.Duration { return each }), table.Ages{Released: time.Minute}, false))
+		assert.Empty(t, store.Rows())
+		took := time.Since(began)
+		assert.Greater(t, took, 10*each, "there are five batches, of two requests at least")
+		assert.Less(t, took, 20*each)
+	})
+}
+
+func TestARequestOfPruneThatIsNotAnsweredEndsIt(t *testing.T) {
+	for last, left := range map[int]int{1: releasedLocks, 5: releasedLocks - 200} { // a page, and two requests for each batch
+		synctest.Test(t, func(t *testing.T) {
+			store := longReleased(t)
+			o := &connect.Database{Timeout: 10 * time.Second}
+			hangs := slow(store, func(request int) time.Duration {
+				if request == last {
+					return time.Hour
+				}
+				return 0
+			})
+			began := time.Now()
+			err := pruneIn(t.Context(), o, terminal.Format{}, hangs, table.Ages{Released: time.Minute}, false)
+			assert.ErrorContains(t, err, fmt.Sprintf("after %d locks: no answer in 10s", releasedLocks-left))
+			assert.ErrorContains(t, err, "the database can't be reached")
+			assert.Equal(t, o.Timeout, time.Since(began))
+			assert.Len(t, store.Rows(), left)
+		})
+	}
+}

@@ -1,0 +1,217 @@
+// Package operate has the commands that change a table by hand, or examine it: each has a file of its name. estimate.go is what
+// locks cost, for doctor.
+package operate
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/watch"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// NewRelease returns the command release.
+func NewRelease(o *connect.Database) *cobra.Command {
+	var token int64
+	var yes bool
+	var f terminal.Format
+	c := &cobra.Command{
+		Use:   "release NAME --token T",
+		Short: "Break a lock by its token",
+		Long: `Release takes a lock away from its holder. The token, which spindle ls shows,
+says which term is meant: if the lock has changed hands since you looked,
+nothing happens to the new holder.
+
+The lock is free at once, and the holder's fenced writes fail at once. A holder
+that is alive finds out at its next heartbeat, up to a third of a lease later.
+Until then it and the next holder may both work: only the fence keeps their
+writes apart. So use this for holders that hang. If you can stop the holder, do
+that instead: it releases the lock when its work has ended. If the holder is
+dead, wait: its lock expires by itself.
+
+The former holder may be the next one: if it goes on, it competes again, and may
+win. Look afterwards who holds the lock.
+
+In a group, release members, not partitions: a partition has no heartbeats of
+its own. All partitions of the member are then free at once. But fenced writes
+of the member still land in a partition until another member has claimed it,
+which takes moments if other members are there.
+
+Release asks before it acts, unless --yes is given.
+` + flags.CommonCodes,
+		Example: `  spindle ls
+  spindle release nightly --token 1763645616123456`,
+		Args:              flags.Exactly(1, "the name of one lock"),
+		ValidArgsFunction: complete.Locks(o),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := table.CheckKey(args[0]); err != nil {
+				return exit.Misuse("%w", err)
+			}
+			part, _ := table.PartOf(args[0])
+			if token <= 0 && part.Partition == "" {
+				return exit.Misuse("no term of %q given: name it with --token. spindle ls shows the present token", args[0])
+			}
+			return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error {
+				l, err := describe.OneLock(ctx, t, args[0])
+				if err != nil {
+					return err
+				}
+				if err := breakable(l, table.Token(token)); err != nil {
+					return err
+				}
+				if !yes {
+					if err := confirm(l); err != nil {
+						return err
+					}
+				}
+				// Not within ctx: the person may have taken a while to answer.
+				text, err := breakLock(context.WithoutCancel(ctx), o, t, l, table.Token(token))
+				if err == nil && f.Objects() {
+					return f.Print(os.Stdout, ReleaseJSON{l.Name, l.Holder(), table.Token(token).String()})
+				}
+				fmt.Print(text)
+				return err
+			})
+		},
+	}
+	c.Flags().Int64Var(&token, "token", 0, "the `token` of the term to end")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
+	f.Flag(c.Flags(), terminal.AsYAML)
+	_ = c.Flags().SetAnnotation("token", flags.CommandLineOnly, []string{})
+	_ = c.Flags().SetAnnotation("yes", flags.CommandLineOnly, []string{})
+	return c
+}
+
+// breakable returns nil if the lock can be released under the token, and otherwise says why not.
+func breakable(l table.Listing, token table.Token) error {
+	switch state := l.State(); {
+	case state == table.Free, state == table.Released:
+		return fmt.Errorf("nothing was released: %s", describe.Sentence(l))
+	case describe.IsPartition(l):
+		return exit.Misuse("nothing was released: %s is held by the heartbeats of its member, and not by any of its own: %s", terminal.Show(l.Name), instead(l))
+	case token <= 0:
+		return exit.Misuse("no term of %q given: name it with --token. spindle ls shows the present token", l.Name)
+	case errors.Is(l.Unreadable, table.ErrNewer):
+		return fmt.Errorf("nothing was released: %s: %w", terminal.Show(l.Name), l.Unreadable)
+	case state == table.Orphaned:
+		return nil // the lease row may be of this token
+	case l.Token != token:
+		return fmt.Errorf("nothing was released: %d is not the present token of %s: %s", token, terminal.Show(l.Name), describe.Sentence(l))
+	case state == table.Unconfirmed:
+		return fmt.Errorf("nothing was released: %s\n  if the claimant does not go on, it is free one lease after the claim", describe.Sentence(l))
+	}
+	return nil
+}
+
+// instead is what to do about a partition that can't be released alone.
+func instead(l table.Listing) string {
+	if l.Member.Name == "" {
+		return "the others of its group take it once it is free"
+	}
+	return fmt.Sprintf("to take all partitions from %s, release that member:\n  spindle release %s --token %v", cmp.Or(terminal.Show(l.Holder()), "it"), terminal.Show(l.Member.Name), l.Member.Token)
+}
+
+const (
+	allFree   = "all partitions of the member are free, and the other members take them"
+	stillLand = "fenced writes of the member land in a partition until another member has claimed it"
+)
+
+// consequences describes a lock, and says what follows from its release.
+func consequences(l table.Listing) string {
+	third := "a third of its lease"
+	if l.LeaseRecord != nil {
+		third = terminal.Short(l.LeaseRecord.Lease / 3)
+	}
+	free, fenced := "the lock is free, and another candidate may take it at once", "fenced writes under this token fail from then on"
+	if l.IsPart() {
+		free, fenced = allFree, stillLand
+	}
+	return describe.Sentence(l) + fmt.Sprintf(`
+
+If you go on:
+  - %s;
+  - %s;
+  - the holder stops at its next heartbeat, up to %s later, if it is alive
+    and can reach the database. Until then both may work.
+`, free, fenced, third)
+}
+
+func confirm(l table.Listing) error {
+	fmt.Fprint(os.Stderr, consequences(l))
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return exit.Misuse("nothing was released: there is no terminal to ask on, so give --yes")
+	}
+	fmt.Fprintf(os.Stderr, "\nRelease %s? [y/N] ", terminal.Show(l.Name))
+	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+		return errors.New("nothing was released")
+	}
+	return nil
+}
+
+// ReleaseJSON is a release as scripts see it.
+type ReleaseJSON struct {
+	Name   string `json:"name"`
+	Holder string `json:"holder,omitempty"` // who had it
+	Token  string `json:"token"`            // of the term that was ended
+}
+
+// breakLock releases a lock that is held under the token, and says so.
+func breakLock(ctx context.Context, o *connect.Database, t table.Table, l table.Listing, token table.Token) (string, error) {
+	name := l.Name
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	err := t.Break(ctx, token, name)
+	if errors.Is(err, table.ErrSuperseded) {
+		return "", fmt.Errorf("nothing was released: %d is not the present token of %s any more: it was released or superseded meanwhile", token, terminal.Show(name))
+	}
+	if err != nil {
+		return "", err
+	}
+	text := fmt.Sprintf("released %s, which was held under token %v\n", terminal.Show(name), token)
+	if l.IsPart() {
+		text += fmt.Sprintf("  %s;\n  %s\n", allFree, stillLand)
+	}
+	return text, nil
+}
+
+// ReleaseAction is the same on the screen of watch. The token is that of the term which is on the screen.
+func ReleaseAction(o *connect.Database, t table.Table) watch.Action {
+	ask := func(ctx context.Context, name string, token table.Token) (watch.Question, error) {
+		ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+		defer cancel()
+		l, err := describe.OneLock(ctx, t, name)
+		if err == nil {
+			err = breakable(l, token)
+		}
+		if err != nil {
+			return watch.Question{}, o.Explain(err)
+		}
+		holds := "holds"
+		if !l.IsHeld() {
+			holds = "held"
+		}
+		return watch.Question{
+			Text: fmt.Sprintf("Release %s, which %s %s under token %v?\n\n%s", terminal.Show(name), cmp.Or(terminal.Show(l.Holder()), "somebody"), holds, token, consequences(l)),
+			Yes: func(ctx context.Context) (string, error) {
+				text, err := breakLock(ctx, o, t, l, token)
+				return text, o.Explain(err)
+			},
+		}, nil
+	}
+	return watch.Action{Key: "r", Name: "release", Ask: ask}
+}

@@ -1,0 +1,24 @@
+package servecmd
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+)
+
+// matching returns what reports whether a name is matched by one of the patterns: * stands for any text, also with slashes, and ?
+// for one character. It is nil if there are none.
+func matching(patterns []string) (func(name string) bool, error) {
+	if len(patterns) == 0 {
+		return nil, nil
+	}
+	var any []string
+	for _, p := range patterns {
+		if p == "" {
+			return nil, exit.Misuse("--exclude: a pattern is empty: want the name of a lock, or one with * in it, such as 'order-*'")
+		}
+		any = append(any, strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(regexp.QuoteMeta(p)))
+	}
+	return regexp.MustCompile(`(?s)^(` + strings.Join(any, "|") + `)$`).MatchString, nil
+}

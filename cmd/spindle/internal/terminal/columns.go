@@ -1,0 +1,196 @@
+package terminal
+
+import (
+	"strings"
+)
+
+const (
+	tokenWidth = 16
+	leastName  = 8 // columns for a name: with fewer, each row is a card
+)
+
+// A Row is one thing in a table, for people.
+type Row struct {
+	Cells []string // what it is, its state, and other columns
+	More  []string // further columns of a wide table
+	Style Style    // of the state
+	Tail  string   // what comes last, and may be long
+	Last  string   // the same of a wide table
+	Prose bool     // the tail is not cut, but goes on in the next line
+	Below string   // what is below it
+}
+
+// Columns lays rows out, each cell under the name of its column. The last column has the tails.
+type Columns struct {
+	Names []string
+	Bare  bool // without the line of headings
+	Whole bool // nothing is cut
+	Wide  bool // one line each, with the further columns, however long it is
+
+	Begun   bool // what comes next belongs under the same columns
+	widths  []int
+	oneLine bool
+	cards   bool
+}
+
+// Lines lays out thr rows: on one line each if the width allows that for all of them, on two otherwise, and as cards of several
+// lines if even the columns don't fit. Rows of a later call are laid out as the first ones.
+func (c *Columns) Lines(p *Terminal, all []Row) []string {
+	cells := make([][]string, len(all))
+	for i, r := range all {
+		if cells[i] = r.Cells; c.Wide {
+			cells[i] = append(cells[i][:len(cells[i]):len(cells[i])], r.More...)
+		}
+	}
+	c.measure(p, cells, all)
+	var lines []string
+	if !c.Begun && !c.Bare && !c.cards {
+		lines = append(lines, c.heading(p))
+	}
+	c.Begun = true
+	for i, r := range all {
+		if c.cards {
+			lines = append(lines, c.card(p, cells[i], r)...)
+		} else {
+			lines = append(lines, c.line(p, cells[i], r)...)
+		}
+		if r.Below != "" && !c.Wide {
+			for _, line := range Wrap(r.Below, p.ReadableWidth()-2) {
+				lines = append(lines, "  "+line)
+			}
+		}
+	}
+	return lines
+}
+
+func (c *Columns) headings() []string { return c.Names[:len(c.Names)-1] }
+
+func (c *Columns) tail(r Row) string {
+	if c.Wide {
+		return r.Last
+	}
+	return r.Tail
+}
+
+// measure finds the widths of the columns, and whether all is on one line.
+func (c *Columns) measure(p *Terminal, cells [][]string, all []Row) {
+	if !c.Begun {
+		c.widths = make([]int, len(c.headings()))
+		if !c.Bare {
+			cells = append([][]string{c.headings()}, cells...)
+		}
+	}
+	for _, row := range cells {
+		for i, cell := range row {
+			if i > 0 || !c.Begun || c.oneLine || c.Whole {
+				c.widths[i] = max(c.widths[i], Length(cell))
+			}
+		}
+	}
+	if c.Begun {
+		return
+	}
+	rest, tail := 0, len(c.Names[len(c.Names)-1])
+	for _, w := range c.widths[1:] {
+		rest += 2 + w
+	}
+	for _, r := range all {
+		tail = max(tail, Length(c.tail(r)))
+	}
+	c.oneLine = p.Width == 0 || c.Wide || c.widths[0]+rest+2+tail <= p.Width
+	c.cards = !c.oneLine && min(c.widths[0], leastName)+rest > p.Width
+	if !c.oneLine && !c.Whole {
+		c.widths[0] = min(c.widths[0], max(p.Width-rest, leastName))
+	}
+}
+
+func (c *Columns) heading(p *Terminal) string {
+	var b strings.Builder
+	for i, title := range c.headings() {
+		text := fit(title, c.widths[i])
+		if i < len(c.widths)-1 {
+			text = Pad(text, c.widths[i]+2)
+		}
+		b.WriteString(p.Paint(Faint, text))
+	}
+	if c.oneLine {
+		last := len(c.widths) - 1
+		b.WriteString(Pad("", c.widths[last]+2-Length(fit(c.headings()[last], c.widths[last]))) + p.Paint(Faint, c.Names[len(c.Names)-1]))
+	}
+	return b.String()
+}
+
+// line is a row under the columns, with its tail behind or below them.
+func (c *Columns) line(p *Terminal, cells []string, r Row) []string {
+	var b strings.Builder
+	for i, cell := range cells {
+		text := fit(cell, c.widths[i])
+		if i < len(cells)-1 {
+			text = Pad(text, c.widths[i]+2)
+		}
+		switch i {
+		case 0:
+			text = p.Paint(Bold, text)
+		case 1:
+			text = p.Paint(r.Style, text)
+		}
+		b.WriteString(text)
+	}
+	tail := c.tail(r)
+	if tail == "" {
+		return []string{b.String()}
+	}
+	if !c.oneLine {
+		return append([]string{b.String()}, c.beneath(tail, r, p)...)
+	}
+	last := len(cells) - 1
+	return []string{b.String() + Pad("", c.widths[last]+2-Length(fit(cells[last], c.widths[last]))) + tail}
+}
+
+// card is a row on a terminal that is too narrow for the columns.
+func (c *Columns) card(p *Terminal, cells []string, r Row) []string {
+	lines := []string{p.Paint(Bold, c.cut(cells[0], p.Width)), "  " + p.Paint(r.Style, cells[1])}
+	facts := ""
+	for i, title := range c.headings() {
+		if i < 2 || cells[i] == "-" {
+			continue
+		}
+		fact := strings.ToLower(title) + " " + cells[i]
+		if facts != "" && Length(facts)+2+Length(fact) > p.Width-2 {
+			lines = append(lines, Indented(facts, p.Width)...)
+			facts = ""
+		}
+		facts = Join(", ", facts, fact)
+	}
+	if facts != "" {
+		lines = append(lines, Indented(facts, p.Width)...)
+	}
+	if tail := c.tail(r); tail != "" {
+		lines = append(lines, c.beneath(tail, r, p)...)
+	}
+	return lines
+}
+
+// beneath is the tail of a row on lines of its own.
+func (c *Columns) beneath(tail string, r Row, p *Terminal) []string {
+	if r.Prose {
+		return Indented(tail, p.Width)
+	}
+	return []string{"  " + c.cut(tail, p.Width-2)}
+}
+
+func (c *Columns) cut(text string, width int) string {
+	if c.Whole {
+		return text
+	}
+	return fit(text, width)
+}
+
+// Indented wraps a text, and indents its lines.
+func Indented(text string, width int) []string {
+	lines := Wrap(text, width-2)
+	for i := range lines {
+		lines[i] = "  " + lines[i]
+	}
+	return lines
+}

@@ -1,0 +1,61 @@
+package terminal
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	year      = 365 * 24 * time.Hour
+	beyond    = 100 * year // of no clock that was ever right
+	skew      = time.Minute
+	inFuture  = "future"
+	overAnAge = ">100y"
+)
+
+// Short writes a duration with two units at most: 0.4s, 12s, 3m05s, 2h10m, 5d03h, 2y040d. Of a time that is far off, as
+// somebody wrote it there by hand or a clock was wrong, it only says that.
+func Short(d time.Duration) string {
+	switch {
+	case d < -skew:
+		return inFuture
+	case d < 0:
+		return "0s"
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	case d < 2*year:
+		return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
+	case d < beyond:
+		return fmt.Sprintf("%dy%03dd", d/year, d%year/(24*time.Hour))
+	}
+	return overAnAge
+}
+
+// Ago says in a sentence how long ago something was.
+func Ago(d time.Duration) string {
+	switch {
+	case d < -skew:
+		return "in the future, by its timestamp"
+	case d >= beyond:
+		return "more than 100 years ago, by its timestamp"
+	}
+	return Short(d) + " ago"
+}
+
+// Brief writes a duration as people give it: 24h, not 24h0m0s.
+func Brief(d time.Duration) string {
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
+}

@@ -1,0 +1,41 @@
+package terminal
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Show writes a text from the table for people: characters that a terminal does not show are escaped. The text is then
+// quoted as bash and zsh read it back, so that a lock with such a name can be repaired.
+func Show(s string) string {
+	if escaped := Escape(s); escaped == s && !strings.HasPrefix(s, "$'") {
+		return s
+	}
+	return "$'" + Escape(strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s)) + "'"
+}
+
+// Escape makes a text harmless that nobody needs to type, such as an error.
+func Escape(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if broken := r == utf8.RuneError && n == 1; broken || !strconv.IsGraphic(r) {
+			quoted := strconv.QuoteToASCII(s[:n])
+			b.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			b.WriteString(s[:n])
+		}
+		s = s[n:]
+	}
+	return b.String()
+}
+
+// escapeLines leaves the ends of lines as they are.
+func escapeLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		lines[i] = Escape(line)
+	}
+	return strings.Join(lines, "\n")
+}

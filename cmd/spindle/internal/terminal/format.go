@@ -1,0 +1,90 @@
+package terminal
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// A Format is what --output and --log-format ask for: text for people, JSON with one object on each line, or one of the
+// further ones that a command has.
+type Format struct {
+	text    string // the name of the format for people
+	json    bool
+	further []string
+	kind    string // the further one that was asked for, if that is so
+}
+
+// The further formats.
+const (
+	AsYAML = "yaml" // a document for each object
+	AsName = "name" // only names, one on each line
+	AsWide = "wide" // a table with more columns, whose lines may be long
+)
+
+var formatHelp = map[string]string{AsYAML: "yaml with one document for each", AsName: "name with only the names", AsWide: "wide with more columns"}
+
+// Flag adds --output with table, JSON and the further formats.
+func (f *Format) Flag(flags *pflag.FlagSet, further ...string) {
+	f.text, f.further = "table", further
+	usage := "the `format` of the output: table, or json with one object on each line"
+	if len(further) > 0 {
+		usage = "the `format` of the output: table, json with one object on each line"
+		for i, name := range further {
+			if usage += ", "; i == len(further)-1 {
+				usage += "or "
+			}
+			usage += formatHelp[name]
+		}
+	}
+	flags.VarP(f, "output", "o", usage)
+}
+
+// String implements pflag.Value.
+func (f *Format) String() string {
+	switch {
+	case f.json:
+		return "json"
+	case f.kind != "":
+		return f.kind
+	}
+	return f.text
+}
+
+// Type implements pflag.Value.
+func (f *Format) Type() string { return "format" }
+
+// Set implements pflag.Value.
+func (f *Format) Set(s string) error {
+	f.json, f.kind = s == "json", ""
+	switch {
+	case slices.Contains(f.further, s):
+		f.kind = s
+	case !f.json && s != f.text:
+		all := f.Words()
+		return fmt.Errorf("want %s or %s", strings.Join(all[:len(all)-1], ", "), all[len(all)-1])
+	}
+	return nil
+}
+
+// Words are the names of the formats.
+func (f *Format) Words() []string {
+	return slices.Concat([]string{f.text}, f.further, []string{"json"})
+}
+
+// Is reports whether a further format was asked for.
+func (f *Format) Is(further string) bool { return f.kind == further }
+
+// Objects reports whether the output is for programs.
+func (f *Format) Objects() bool { return f.json || f.kind == AsYAML }
+
+// Print writes an object as JSON or YAML.
+func (f *Format) Print(w io.Writer, v any) error {
+	if f.kind == AsYAML {
+		return PrintYAML(w, v)
+	}
+	return PrintJSON(w, v)
+}

@@ -1,0 +1,52 @@
+package terminal
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// A Journal has a command's messages on the standard error: lines for people, or JSON objects.
+type Journal struct {
+	out    io.Writer
+	Format Format
+	Timed  bool // lines begin with the time: the command runs for long
+}
+
+// Stderr has the messages of this process.
+var Stderr = NewJournal(os.Stderr)
+
+// NewJournal returns one that writes lines for people.
+func NewJournal(out io.Writer) *Journal { return &Journal{out: out, Format: Format{text: "text"}} }
+
+// Flag adds --log-format.
+func (j *Journal) Flag(f *pflag.FlagSet) {
+	f.Var(&j.Format, "log-format", "the `format` of messages on the standard error: text or json")
+}
+
+// Stamp is how times are written.
+const Stamp = "2006-01-02T15:04:05.000Z"
+
+// Log writes a message, and in an object what it is about.
+func (j *Journal) Log(level slog.Level, text string, about ...slog.Attr) {
+	if j.Format.json {
+		handler := slog.NewJSONHandler(escaping{Writer: j.out}, nil)
+		slog.New(handler).LogAttrs(context.Background(), level, text, about...)
+		return
+	}
+	line := "spindle: " + escapeLines(text) + "\n"
+	if j.Timed {
+		line = time.Now().UTC().Format(Stamp) + " " + line
+	}
+	_, _ = io.WriteString(j.out, line)
+}
+
+// Complain tells people what went wrong.
+func Complain(format string, args ...any) {
+	Stderr.Log(slog.LevelWarn, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,135 @@
+package terminal
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rivo/uniseg"
+)
+
+// Length is how many columns a text takes on a terminal: two for each character of Chinese, Japanese or Korean, and for an
+// emoji, and none for an accent.
+func Length(s string) int {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return uniseg.StringWidth(s)
+		}
+	}
+	return len(s)
+}
+
+// Pad fills a text up to a width.
+func Pad(s string, width int) string {
+	return s + strings.Repeat(" ", max(width-Length(s), 0))
+}
+
+// fit cuts a text in its middle: names of locks often differ at their ends.
+func fit(s string, width int) string {
+	switch {
+	case Length(s) <= width:
+		return s
+	case width < 1:
+		return ""
+	}
+	end := width / 2
+	return front(s, width-1-end) + "…" + back(s, end)
+}
+
+// front is as much of the beginning of a text as the columns have room for.
+func front(s string, width int) string {
+	n, used, state := 0, 0, -1
+	for rest := s; rest != ""; {
+		var cluster string
+		var w int
+		cluster, rest, w, state = uniseg.FirstGraphemeClusterInString(rest, state)
+		if used += w; used > width {
+			break
+		}
+		n += len(cluster)
+	}
+	return s[:n]
+}
+
+// back is as much of the end of a text as the columns have room for.
+func back(s string, width int) string {
+	left, state := Length(s), -1
+	for left > width {
+		var w int
+		_, s, w, state = uniseg.FirstGraphemeClusterInString(s, state)
+		left -= w
+	}
+	return s
+}
+
+// Wrap breaks a text into lines, between words, and in the middle of words that are longer than a line. What aligns the words
+// of a line stays.
+func Wrap(text string, width int) []string {
+	width = max(width, 2) // the widest character
+	var lines []string
+	line, used := "", 0
+	for i, word := range strings.Split(text, " ") {
+		n := Length(word)
+		switch {
+		case i == 0:
+			line, used = word, n
+		case used+1+n > width:
+			lines = append(lines, line)
+			line, used = word, n
+		default:
+			line, used = line+" "+word, used+1+n
+		}
+		for used > width {
+			head := front(line, width)
+			lines = append(lines, head)
+			line = line[len(head):]
+			used = Length(line)
+		}
+	}
+	return append(lines, line)
+}
+
+// Fold wraps each line of a text for the terminal, and keeps its indent. Elsewhere a line is a line.
+func Fold(p *Terminal, text string) string {
+	if p.Width == 0 {
+		return text
+	}
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		rest := strings.TrimLeft(line, " ")
+		indent := line[:min(len(line)-len(rest), p.Width/2)]
+		for _, part := range Wrap(rest, p.Width-len(indent)) {
+			lines = append(lines, indent+part)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// OneOf lists words to choose from.
+func OneOf(words []string) string {
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// Count writes how many of something there are.
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Join puts a separator between the texts that are not empty.
+func Join(separator string, texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), separator)
+}
+
+// URL is where a browser on this machine finds what listens at an address.
+func URL(addr net.Addr) string {
+	host, port, _ := net.SplitHostPort(addr.String())
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}

@@ -1,0 +1,178 @@
+package watchcmd
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// A change is what happened between two looks to a lock, or to partitions of a group.
+type change struct {
+	At    time.Time // by Spanner's clock, as exactly as the table shows it
+	Name  string
+	State table.State
+	Text  string
+	JSON  any
+}
+
+func changed(at time.Time, l table.Listing, text string) change {
+	return change{at, l.Name, l.State(), text, describe.JSONOf(l)}
+}
+
+const (
+	gone  = "gone: its row was pruned, or somebody deleted it"
+	ended = "released, or gone: its row was pruned, or somebody deleted it"
+)
+
+// A story is what was seen so far.
+type story struct {
+	locks map[string]table.Listing // by the last look
+	had   map[string]string        // who has each partition, or had it last
+}
+
+// next lists what has changed since the last look, in the order of the names. Heartbeats don't count. A term that
+// began and ended between two looks is missed.
+func (s *story) next(l look) []change {
+	if s.had == nil {
+		s.had = map[string]string{}
+	}
+	before := s.locks
+	s.locks = map[string]table.Listing{}
+	var all []change
+	for _, lock := range l.locks {
+		all = append(all, s.note(before, lock)...)
+	}
+	for _, g := range l.groups {
+		for _, m := range g.Members {
+			all = append(all, s.note(before, m)...)
+		}
+		all = append(all, s.moves(before, g)...)
+	}
+	for _, name := range absent(before, s.locks) {
+		if l.busy && before[name].State() == table.Released {
+			continue
+		}
+		none, text := table.Listing{Observation: table.Observation{Name: name, At: l.at}}, gone
+		if l.busy {
+			text = ended
+		}
+		all = append(all, changed(l.at, none, text))
+	}
+	return all
+}
+
+// missing are the locks that were in use at the last look, and are not among these.
+func (s *story) missing(found []table.Listing) []string {
+	here := make(map[string]table.Listing, len(found))
+	for _, l := range found {
+		here[l.Name] = l
+	}
+	released := func(name string) bool { return s.locks[name].State() == table.Released }
+	return slices.DeleteFunc(absent(s.locks, here), released)
+}
+
+// absent are the locks that had rows before, and are not here now, in the order of their names.
+func absent(before, now map[string]table.Listing) (names []string) {
+	for name, was := range before {
+		if _, here := now[name]; !here && was.State() != table.Free {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// note tells what has changed of one lock.
+func (s *story) note(before map[string]table.Listing, lock table.Listing) []change {
+	s.locks[lock.Name] = lock
+	was, known := before[lock.Name]
+	if known && was.State() == lock.State() && was.Token == lock.Token {
+		return nil
+	}
+	if before != nil && !known && lock.State() == table.Free && describe.DoneLine(lock) == "" {
+		return nil // somebody has begun to wait for it
+	}
+	text := what(lock)
+	switch part, _ := table.PartOf(lock.Name); {
+	case known && lock.State() == table.Free:
+		text = gone
+	case !lock.IsPart() || part.Partition != "":
+	case lock.State() == table.Held && was.State() == table.Expired && was.Token == lock.Token:
+		text = "heard from again: " + terminal.Show(lock.Holder())
+	case lock.State() == table.Held:
+		text = "joined by " + strings.TrimPrefix(text, heldBy)
+	case lock.State() == table.Leaving:
+		text = terminal.Show(lock.Holder()) + " is leaving"
+	case lock.State() == table.Released && !known:
+		return nil // a slot that was in use once
+	case lock.State() == table.Released && was.Holder() != "":
+		text = parted(was, lock.Since())
+	}
+	return []change{changed(when(was, lock), lock, text)}
+}
+
+// parted says how a member's term ended, as it was seen last before that. Who is over a lease after its last heartbeat
+// did not leave: the others have evicted it. What is silent for less than half a lease may have sent another since.
+func parted(was table.Listing, end time.Time) string {
+	who := terminal.Show(was.Holder())
+	if was.LeaseRecord == nil || end.Sub(was.Heartbeat) < was.LeaseRecord.Lease {
+		return "left by " + who
+	}
+	switch silent, lease := was.At.Sub(was.Heartbeat), was.LeaseRecord.Lease; {
+	case silent < lease/2:
+		return fmt.Sprintf("over: %s left, or was not heard from for its lease of %v", who, lease)
+	default:
+		return fmt.Sprintf("over: %s was not heard from for its lease of %v", who, lease)
+	}
+}
+
+func when(was, l table.Listing) time.Time {
+	switch s := l.State(); {
+	case (l.IsHeld() || s == table.Unconfirmed || s == table.Released) && l.Token != was.Token:
+		return l.Since()
+	case s == table.Expired:
+		return l.Heartbeat.Add(l.LeaseRecord.Lease)
+	}
+	return l.At
+}
+
+const heldBy = "held by "
+
+func what(l table.Listing) string {
+	switch l.State() {
+	case table.Held:
+		text := fmt.Sprintf(heldBy+"%s, token %v", terminal.Show(l.Holder()), l.Token)
+		if l.LeaseRecord.Value != "" {
+			text += ", value " + terminal.Show(l.LeaseRecord.Value)
+		}
+		return text
+	case table.Leaving:
+		return fmt.Sprintf("leaving: %s will release it once its work has ended", terminal.Show(l.Holder()))
+	case table.Expired:
+		return fmt.Sprintf("expired, %v after the last heartbeat of %s", l.LeaseRecord.Lease, terminal.Show(l.Holder()))
+	case table.Released:
+		if l.Done.Key != "" && table.TokenAt(l.Done.At) == l.Token { // one commit did both
+			return "released: " + terminal.Show(l.Done.Key) + " is done"
+		}
+		return "released"
+	case table.Unconfirmed:
+		return "claimed by " + terminal.Show(l.Holder())
+	case table.Orphaned:
+		return "orphaned: somebody deleted its row"
+	case table.Unreadable:
+		if errors.Is(l.Unreadable, table.ErrNewer) {
+			return "unreadable: " + l.Unreadable.Error()
+		}
+		return "unreadable: its lease row does not say how long its holder may act"
+	}
+	if done := describe.DoneLine(l); done != "" {
+		return "free; " + done
+	}
+	return "free: nobody has claimed it yet, or its row was pruned"
+}

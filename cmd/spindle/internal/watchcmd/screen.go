@@ -1,0 +1,170 @@
+package watchcmd
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"google.golang.org/grpc/codes"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/operate"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/watch"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// longestRead is how long one read for the screen may take. Somebody looks at it and sees that it takes long.
+const longestRead = 10 * time.Second
+
+// draw shows the locks on the terminal until the user leaves.
+func (w *watching) draw(ctx context.Context, db *connect.Connection) error {
+	on := db.Locks()
+	s := &screen{watching: w, on: on}
+	t := &watch.Table{
+		Title: "spindle watch  " + w.what() + w.Table + " in " + w.Path, None: "There are no locks in the table.",
+		Read: s.read, Fatal: mistaken, Every: w.every, Limit: min(w.Timeout, longestRead),
+		Actions: []watch.Action{operate.HandoverAction(w.Database, db), operate.ReleaseAction(w.Database, on)},
+	}
+	if w.name == "" {
+		t.Released = s.released
+	}
+	unfinished, err := watch.Run(ctx, t)
+	if unfinished != "" {
+		terminal.Complain("%s", unfinished)
+	}
+	return err
+}
+
+// what names what is watched of the table.
+func (w *watching) what() string {
+	if text := w.name + w.prefix; text != "" {
+		return terminal.Show(text) + " of "
+	}
+	return ""
+}
+
+// mistaken reports whether an error says that something is wrong with what was asked for. Others may pass.
+func mistaken(err error) bool {
+	code := spanner.ErrCode(err)
+	return code != codes.Unavailable && code != codes.DeadlineExceeded && !errors.Is(err, context.DeadlineExceeded)
+}
+
+// screen reads the table for the screen. Only one goroutine calls read.
+type screen struct {
+	*watching
+	on   table.Table
+	told story
+}
+
+// read reads what is not released, so that it costs little beside many locks that are.
+func (s *screen) read(ctx context.Context) (watch.Snapshot, error) {
+	l := look{busy: s.name == ""}
+	began := time.Now()
+	if s.name != "" {
+		one, err := s.on.ListOne(ctx, s.name)
+		if err != nil {
+			return watch.Snapshot{}, s.Explain(err)
+		}
+		l.locks, l.at = []table.Listing{one}, one.At
+	} else {
+		found, at, err := s.on.List(ctx, s.prefix, false)
+		if err != nil {
+			return watch.Snapshot{}, s.Explain(err)
+		}
+		l.locks, l.groups = describe.Gather(append(found, s.ended(ctx, found)...), s.prefix)
+		l.at = at
+	}
+	shot := watch.Snapshot{Rows: s.rows(l), At: l.at, Read: began.Add(time.Since(began) / 2)}
+	first := s.told.locks == nil
+	for _, c := range s.told.next(l) {
+		if !first { // what is there at first is no change
+			shot.Changes = append(shot.Changes, watch.Change{At: c.At, Label: terminal.Show(c.Name), State: c.State, Text: c.Text})
+		}
+	}
+	return shot, nil
+}
+
+// mostEnded is how many locks are looked at one by one that were there at the last read and are not at this one.
+const mostEnded = 10
+
+// ended are locks that were listed and are not any more: they were released, or deleted. If that is not found out, the
+// change says that it is not known.
+func (s *screen) ended(ctx context.Context, found []table.Listing) (all []table.Listing) {
+	missing := s.told.missing(found)
+	if len(missing) > mostEnded {
+		return nil
+	}
+	for _, name := range missing {
+		if l, err := s.on.ListOne(ctx, name); err == nil && l.State() == table.Released {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+func (s *screen) released(ctx context.Context) (watch.Released, error) {
+	found, at, err := s.on.List(ctx, s.prefix, true)
+	if err != nil {
+		return watch.Released{}, err
+	}
+	locks, _ := describe.Gather(found, s.prefix)
+	r := watch.Released{At: at}
+	for _, l := range locks {
+		if l.State() == table.Released && len(l.Waiters) == 0 {
+			r.Rows = append(r.Rows, lockRow(l))
+		}
+	}
+	return r, nil
+}
+
+// rows are the locks and groups. The members of a group are rows of their own if only that group is watched.
+func (s *screen) rows(l look) (rows []watch.Row) {
+	for _, lock := range l.locks {
+		rows = append(rows, lockRow(lock))
+	}
+	for _, g := range l.groups {
+		rows = append(rows, groupRow(g))
+		if s.group == "" {
+			continue
+		}
+		for _, m := range g.Members {
+			if m.State() != table.Released {
+				rows = append(rows, lockRow(m))
+			}
+		}
+	}
+	return rows
+}
+
+func lockRow(l table.Listing) watch.Row {
+	r := watch.Row{Name: l.Name, Label: terminal.Show(l.Name), State: l.State(), Holder: terminal.Show(l.Holder()), Note: describe.Waiting(l), Token: l.Token}
+	if l.Token != 0 {
+		r.Age = l.At.Sub(l.Since())
+		r.Since = terminal.Short(r.Age)
+	}
+	if l.State() == table.Released {
+		r.Token = 0 // it is no term's
+	}
+	if l.LeaseRecord != nil {
+		r.Value, r.Lease = terminal.Show(l.LeaseRecord.Value), l.LeaseRecord.Lease
+		r.Left = r.Lease - l.At.Sub(l.Heartbeat)
+		r.Ends = terminal.Short(max(r.Left, -r.Left))
+	}
+	r.Detail = func(int) string { return describe.Sentence(l) + describe.WaiterLines(l) }
+	return r
+}
+
+func groupRow(g *describe.Group) watch.Row {
+	e := g.Entry()
+	r := watch.Row{Name: g.Prefix, Label: terminal.Show(g.Prefix), State: g.State(), Note: g.Sum(), Group: true}
+	if since := e.Cells[3]; since != "-" {
+		r.Since = since
+	}
+	r.Detail = func(width int) string {
+		return terminal.Show(g.Prefix) + " is " + string(g.State()) + ": " + g.Sum() + "\n\n" + g.Columns(width)
+	}
+	return r
+}

@@ -1,0 +1,245 @@
+// Package watchcmd has the command watch.
+//
+//   - watch.go: its flags, and lines for each change
+//   - screen.go: what the screen of package watch shows
+//   - changes.go, moves.go: what has changed between two looks
+package watchcmd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+const watchHelp = `Watch shows all locks, the lock NAME, or those whose names begin with --prefix,
+until it is interrupted.
+
+On a terminal it is a screen. What is in trouble is at the top: expired,
+orphaned and unreadable locks, claims that were not confirmed, groups without a
+holder for some partitions. Released locks are hidden, and counted. Each lease
+is a bar: a healthy holder's stays above two thirds. The keys:
+
+  up, down, j, k, PgUp, PgDn, g, G   choose a lock
+  Enter   all that is known of it, as spindle status says it; Esc goes back
+  /       show only what has a text in its name, state, holder or value
+  s       sort by trouble, name, age or holder
+  a       show released locks too
+  h, r    hand the lock over, or release it, as spindle handover and spindle
+          release do: it names the lock and its holder, and asks first
+  c       what has changed
+  ?, q    help; leave
+
+Times on the screen are as of the last read, and the second line says how long
+ago that was. If Spanner does not answer, it says so within two seconds.
+
+Elsewhere, or with --plain, watch prints a line for each lock, and then a line
+for each change, with its time by Spanner's clock.
+
+It looks once in each --every, or less often if the table is large: a look takes
+a fifth of the time at most. So it misses a term that begins and ends between
+two looks. The lines never miss that a lock has a new token.
+
+A group is one row on the screen. On lines it is its members, and moves of its
+partitions as their number: "17 partitions moved from a to b". --group watches
+only one group. To watch partitions one by one, give the name of one, or a
+--prefix of several.
+
+`
+
+// watching is one run of watch.
+type watching struct {
+	*connect.Database
+	name   string
+	group  string
+	prefix string
+	every  time.Duration
+	plain  bool
+	f      terminal.Format
+}
+
+// NewWatch returns the command watch.
+func NewWatch(o *connect.Database) *cobra.Command {
+	w := &watching{Database: o}
+	c := &cobra.Command{
+		Use:   "watch [NAME]",
+		Short: "Follow changes as they happen, and leases as they run out",
+		Long:  watchHelp + describe.StatesHelp + "\n" + flags.CommonCodes,
+		Example: `  spindle watch
+  spindle watch --prefix billing/
+  spindle watch --group orders
+  spindle watch nightly -o json | jq -r 'select(.state == "expired") | .holder'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("watch takes the name of one lock, or none for all locks: got %q", args)
+			}
+			return nil
+		},
+		ValidArgsFunction: complete.Locks(o),
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				if err := table.CheckKey(args[0]); err != nil {
+					return exit.Misuse("%w", err)
+				}
+				w.name = args[0]
+			}
+			if w.name != "" && w.prefix != "" {
+				return exit.Misuse("%q and --prefix %q: give one of them", w.name, w.prefix)
+			}
+			if w.group != "" {
+				name, err := describe.GroupNamed(w.group)
+				switch {
+				case err != nil:
+					return err
+				case w.name != "" || w.prefix != "":
+					return exit.Misuse("--group %q and %q: give one of them", w.group, w.name+w.prefix)
+				}
+				w.prefix = table.GroupPrefix(name)
+			}
+			return w.run(c.Context())
+		},
+	}
+	c.Flags().DurationVar(&w.every, "every", time.Second, "how often to look")
+	c.Flags().StringVar(&w.prefix, "prefix", "", "watch only locks whose names begin with this `text`")
+	c.Flags().StringVar(&w.group, "group", "", "watch only this `group`")
+	_ = c.Flags().SetAnnotation("group", flags.CommandLineOnly, []string{})
+	c.Flags().BoolVar(&w.plain, "plain", false, "print lines even on a terminal, as for a screen reader")
+	w.f.Flag(c.Flags())
+	return c
+}
+
+// A look is what was found at one time.
+type look struct {
+	locks  []table.Listing
+	groups []*describe.Group
+	at     time.Time     // by Spanner's clock
+	took   time.Duration // 0 if it failed
+	pause  time.Duration // until the next one
+	busy   bool          // released locks are left out
+	err    error
+}
+
+func (w *watching) run(ctx context.Context) error {
+	if w.every < 10*time.Millisecond {
+		return exit.Misuse("--every %v: must be at least 10ms", w.every)
+	}
+	db, err := w.Open(spindle.ClientOptions(0)...)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	terminal.Stderr.Timed = true
+	p := terminal.On(os.Stdout)
+	if !w.plain && !w.f.Objects() && p.AtTerminal() {
+		return w.draw(ctx, db)
+	}
+	ctx, stop := exit.UntilInterrupted(ctx)
+	defer stop()
+	looks := make(chan look)
+	go w.follow(ctx, db.Locks(), looks)
+	return w.print(ctx, p, looks)
+}
+
+// follow looks again and again. It reads released locks too, for their new tokens. So the looks at a large table are a small
+// part of the time.
+func (w *watching) follow(ctx context.Context, t table.Table, looks chan<- look) {
+	var before time.Duration
+	for ctx.Err() == nil {
+		l := w.look(ctx, t)
+		l.pause = max(w.every, min(4*min(l.took, before), longestPause)) // one that hung is no sign of a large table
+		before = l.took
+		select {
+		case looks <- l:
+		case <-ctx.Done():
+		}
+		select {
+		case <-time.After(l.pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// longestPause is the longest time from a look to the next one, unless --every is longer.
+const longestPause = 15 * time.Second
+
+func (w *watching) look(ctx context.Context, t table.Table) (l look) {
+	ctx, cancel := context.WithTimeout(ctx, w.Timeout)
+	defer cancel()
+	began := time.Now()
+	if w.name == "" {
+		l.locks, l.at, l.err = t.List(ctx, w.prefix, true)
+		l.locks, l.groups = describe.Gather(l.locks, w.prefix)
+	} else {
+		var one table.Listing
+		one, l.err = t.ListOne(ctx, w.name)
+		l.locks, l.at = []table.Listing{one}, one.At
+	}
+	if l.err == nil {
+		l.took = time.Since(began)
+	}
+	return l
+}
+
+// suspicious is how long a look may take before it is said that there is no answer.
+const suspicious = 2 * time.Second
+
+// print writes a line for each change. An outage is one line, whether reads fail or hang, and its end is another.
+func (w *watching) print(ctx context.Context, p *terminal.Terminal, looks <-chan look) error {
+	var s story
+	seen, failing := "", false
+	fail := func(format string, args ...any) {
+		if !failing {
+			terminal.Complain(format, args...)
+		}
+		failing = true
+	}
+	late := time.NewTimer(suspicious)
+	defer late.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-late.C:
+			fail("no answer from Spanner for %v%s", suspicious, seen)
+		case l := <-looks:
+			late.Reset(l.pause + suspicious)
+			switch {
+			case l.err != nil && seen == "":
+				return w.Explain(l.err) // probably a mistake, and not a passing failure
+			case l.err != nil && ctx.Err() == nil:
+				fail("can't read the locks, will try again: %v", w.Explain(l.err))
+			}
+			if l.err != nil {
+				continue
+			}
+			if seen = "; what was printed is of " + l.at.UTC().Format("15:04:05Z"); failing {
+				failing = false
+				terminal.Complain("the locks are read again")
+			}
+			for _, c := range s.next(l) {
+				if err := w.line(p, c); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+func (w *watching) line(p *terminal.Terminal, c change) error {
+	if w.f.Objects() {
+		return terminal.PrintJSON(p, c.JSON)
+	}
+	_, err := fmt.Fprintf(p, "%s  %s  %s\n", c.At.UTC().Format(terminal.Stamp), p.Paint(terminal.Bold, terminal.Show(c.Name)), p.Paint(describe.Styles[c.State], c.Text))
+	return err
+}
