@@ -13,7 +13,7 @@ const (
 
 var watchMutants = of("./cmd/spindle/internal/watch",
 	one("an old read looks like the present", "TestAnOutageIsSaidAndNothingIsMadeUpFromOldReads", watchViewGo,
-		"\tif m.stale() {\n\t\ts = faint\n", "\tif false {\n\t\ts = faint\n"),
+		"\tif m.stale() {\n\t\ts = terminal.Faint\n", "\tif false {\n\t\ts = terminal.Faint\n"),
 	one("a read that hangs is not noticed", "TestAnOutageIsSaidAndNothingIsMadeUpFromOldReads", watchViewGo,
 		"!m.reading.IsZero() && passed(m.reading, m.now) >= suspicion", "false"),
 	one("the cursor stays on its line", "TestTheChosenLockStaysChosenWhereverItGoes", watchModelGo,

@@ -16,10 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"cloud.google.com/go/spanner"
 
 	"github.com/spindle-lock/spindle/internal/table"
 )

@@ -5,6 +5,6 @@
 //   - schema.go: the JSON Schema of what all commands print
 //
 // The subcommands are in rooms: compete has exec and guard; inspect has ls, status and members; operate has init, doctor,
-// handover, release and prune; watchcmd, servecmd and demo have one each. They build on describe, complete, connect, terminal, flags and
+// handover, release and prune; watchcmd, servecmd and demo have one each. They build on describe, states, complete, connect, terminal, flags and
 // exit. Machines without a command line are in execcmd, guard, serve and watch, on child, hooks, probe and systemd.
 package cli

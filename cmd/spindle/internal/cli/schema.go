@@ -1,10 +1,6 @@
 package cli
 
 import (
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -13,6 +9,10 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
 // schemaText is a JSON Schema. Its $defs have one schema for each command that has --output, under the command's name.

@@ -3,7 +3,6 @@
 //   - sentence.go: a lock in a few lines; waiters.go: who waits for it
 //   - lockjson.go: a lock for programs
 //   - entry.go: a lock in a list; group.go: a group, its members and partitions in one
-//   - state.go: the states, and which is worse
 //   - read.go: one lock from the table; expect.go: locks that should have a holder
 package describe
 
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -57,7 +57,7 @@ var (
 func LockEntry(l table.Listing) Entry {
 	e := entryOf(l)
 	e.Mark = markOf(l)
-	e.Row = terminal.Row{Cells: cells(l), More: []string{orNone(Waiting(l)), orNone(lastDone(l)), orNone(terminal.Show(l.Holder()))}, Style: Styles[l.State()],
+	e.Row = terminal.Row{Cells: cells(l), More: []string{orNone(Waiting(l)), orNone(lastDone(l)), orNone(terminal.Show(l.Holder()))}, Style: states.Styles[l.State()],
 		Tail: terminal.Join("  ", whose(l), Waiting(l)), Last: orNone(valueOf(l)), Below: DoneLine(l)}
 	return e
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -86,20 +87,20 @@ func (g *Group) has() map[string][]string {
 
 // State is the worst that is to be said of its locks: it is held if all partitions are.
 func (g *Group) State() table.State {
-	states := map[table.State]bool{}
+	seen := map[table.State]bool{}
 	for _, l := range slices.Concat(g.Members, g.Partitions) {
-		states[l.State()] = true
+		seen[l.State()] = true
 	}
 	switch here := CountHeld(g.Members); {
-	case states[table.Unreadable]:
+	case seen[table.Unreadable]:
 		return table.Unreadable
-	case states[table.Orphaned]:
+	case seen[table.Orphaned]:
 		return table.Orphaned
 	case here > 0 && g.nobody() == 0:
 		return table.Held
 	case here > 0 || CountHeld(g.Partitions) > 0:
-		return Partial
-	case states[table.Expired]:
+		return states.Partial
+	case seen[table.Expired]:
 		return table.Expired
 	}
 	return table.Released
@@ -111,13 +112,13 @@ func (g *Group) Sum() string {
 	if n := g.nobody(); n > 0 {
 		text += fmt.Sprintf(", %d without a holder", n)
 	}
-	states := map[table.State]int{}
+	members := map[table.State]int{}
 	for _, l := range g.Members {
-		states[l.State()]++
+		members[l.State()]++
 	}
 	for _, s := range []table.State{table.Leaving, table.Expired} {
-		if states[s] > 0 {
-			text += fmt.Sprintf(", %s %s", terminal.Count(states[s], "member"), s)
+		if members[s] > 0 {
+			text += fmt.Sprintf(", %s %s", terminal.Count(members[s], "member"), s)
 		}
 	}
 	return text
@@ -140,7 +141,7 @@ func (g *Group) Entry() Entry {
 	}
 	sum := "group: " + g.Sum()
 	return Entry{Name: g.Prefix, State: g.State(), Order: order, Mark: sum + string(g.State()), Object: g.JSON(),
-		Row: terminal.Row{Cells: []string{terminal.Show(g.Prefix), string(g.State()), "-", since, beat, lease}, More: []string{"-", "-", "-"}, Style: Styles[g.State()],
+		Row: terminal.Row{Cells: []string{terminal.Show(g.Prefix), string(g.State()), "-", since, beat, lease}, More: []string{"-", "-", "-"}, Style: states.Styles[g.State()],
 			Tail: sum, Last: sum, Prose: true}}
 }
 
@@ -183,7 +184,7 @@ func (g *Group) MemberEntries() (all []Entry) {
 		c := cells(l)
 		c[0] = slotOf(l.Name)
 		e := entryOf(l)
-		e.Row = terminal.Row{Cells: append(c, fmt.Sprint(len(has[l.Name]))), More: []string{orNone(terminal.Show(l.Holder()))}, Style: Styles[l.State()],
+		e.Row = terminal.Row{Cells: append(c, fmt.Sprint(len(has[l.Name]))), More: []string{orNone(terminal.Show(l.Holder()))}, Style: states.Styles[l.State()],
 			Tail: whose(l), Last: orNone(valueOf(l)), Below: Names(has[l.Name])}
 		all = append(all, e)
 	}
@@ -199,7 +200,7 @@ func (g *Group) PartitionEntries() (all []Entry) {
 			slot = slotOf(l.Member.Name)
 		}
 		e := entryOf(l)
-		e.Row = terminal.Row{Cells: []string{terminal.Show(partitionOf(l)), c[1], c[2], c[3]}, More: []string{orNone(slot)}, Style: Styles[l.State()],
+		e.Row = terminal.Row{Cells: []string{terminal.Show(partitionOf(l)), c[1], c[2], c[3]}, More: []string{orNone(slot)}, Style: states.Styles[l.State()],
 			Tail: terminal.Join("  ", slot, terminal.Show(l.Holder())), Last: orNone(terminal.Show(l.Holder()))}
 		all = append(all, e)
 	}

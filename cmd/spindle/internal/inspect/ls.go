@@ -23,6 +23,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -70,7 +71,7 @@ func NewLs(o *connect.Database) *cobra.Command {
 		Use:     "ls [PREFIX]",
 		Aliases: []string{"list"},
 		Short:   "List the locks in the table",
-		Long: lsHelp + describe.StatesHelp + `
+		Long: lsHelp + states.Help + `
   partial      a group: some of its partitions have no holder
 ` + flags.CommonCodes + `
   3    there is no group that --group names`,
@@ -123,7 +124,7 @@ type listing struct {
 
 func (ls *listing) flags(c *cobra.Command) {
 	ls.by = choice{"name", orderNames}
-	ls.show.states.of = describe.States
+	ls.show.states.of = states.All
 	f := c.Flags()
 	f.BoolVarP(&ls.show.all, "all", "a", false, "list released locks too")
 	f.BoolVar(&ls.show.held, "held", false, "list only locks that are held")
@@ -196,7 +197,7 @@ func (ls *listing) open(p *terminal.Terminal, found []table.Listing) error {
 	tables := !ls.f.Objects() && !ls.f.Is(terminal.AsName)
 	if tables && !ls.bare {
 		for _, line := range terminal.Wrap(fmt.Sprintf("%s is %s: %s", terminal.Show(g.Prefix), g.State(), g.Sum()), p.ReadableWidth()) {
-			fmt.Fprintln(p, p.Paint(describe.Styles[g.State()], line))
+			fmt.Fprintln(p, p.Paint(states.Styles[g.State()], line))
 		}
 		fmt.Fprintln(p)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	groups "github.com/spindle-lock/spindle/group"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -113,7 +114,7 @@ func printMembers(p *terminal.Terminal, name string, v groups.View, partitions b
 		if m.Leaving {
 			state = table.Leaving
 		}
-		r := terminal.Row{Style: describe.Styles[state], Tail: terminal.Show(m.ID)}
+		r := terminal.Row{Style: states.Styles[state], Tail: terminal.Show(m.ID)}
 		if m.Value != "" {
 			r.Tail += "  " + terminal.Show(m.Value)
 		}

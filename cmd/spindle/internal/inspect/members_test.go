@@ -6,11 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-
 	"github.com/stretchr/testify/assert"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	groups "github.com/spindle-lock/spindle/group"
 )
 

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 )
 
 // orders are what a list can be sorted by. What an operator looks for is first: the longest, the most, the worst.
 var orders = map[string]func(a, b describe.Entry) int{
 	"name": func(describe.Entry, describe.Entry) int { return 0 }, // as it is
 	"state": func(a, b describe.Entry) int {
-		return cmp.Compare(describe.Concern(a.State), describe.Concern(b.State))
+		return cmp.Compare(states.Concern(a.State), states.Concern(b.State))
 	},
 	"holder": func(a, b describe.Entry) int {
 		return cmp.Or(last(a.Order.Holder == "", b.Order.Holder == ""), cmp.Compare(a.Order.Holder, b.Order.Holder))

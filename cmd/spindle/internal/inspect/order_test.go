@@ -8,6 +8,7 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -34,7 +35,7 @@ func TestWhatAnOperatorLooksForIsFirst(t *testing.T) {
 		assert.Equal(t, want, back, "%s, the other way round", by)
 	}
 	assert.Len(t, orderNames, len(orders))
-	for _, s := range []table.State{table.Free, table.Held, table.Leaving, table.Expired, table.Released, table.Unconfirmed, table.Orphaned, table.Unreadable, describe.Partial} {
-		assert.Contains(t, describe.States, s, "each state can be chosen")
+	for _, s := range []table.State{table.Free, table.Held, table.Leaving, table.Expired, table.Released, table.Unconfirmed, table.Orphaned, table.Unreadable, states.Partial} {
+		assert.Contains(t, states.All, s, "each state can be chosen")
 	}
 }

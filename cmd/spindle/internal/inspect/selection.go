@@ -5,6 +5,7 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -34,7 +35,7 @@ func (s *selection) check() (err error) {
 	switch {
 	case s.prefix != "":
 		return exit.Misuse("%q and --group %q: give one of them", s.prefix, s.group)
-	case slices.Contains(s.states.values, describe.Partial):
+	case slices.Contains(s.states.values, states.Partial):
 		return exit.Misuse("--state partial: is of a group as a whole, and --group lists what it has")
 	}
 	s.prefix = table.GroupPrefix(s.group)

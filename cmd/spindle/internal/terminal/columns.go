@@ -107,7 +107,7 @@ func (c *Columns) measure(p *Terminal, cells [][]string, all []Row) {
 func (c *Columns) heading(p *Terminal) string {
 	var b strings.Builder
 	for i, title := range c.headings() {
-		text := fit(title, c.widths[i])
+		text := Fit(title, c.widths[i])
 		if i < len(c.widths)-1 {
 			text = Pad(text, c.widths[i]+2)
 		}
@@ -115,7 +115,7 @@ func (c *Columns) heading(p *Terminal) string {
 	}
 	if c.oneLine {
 		last := len(c.widths) - 1
-		b.WriteString(Pad("", c.widths[last]+2-Length(fit(c.headings()[last], c.widths[last]))) + p.Paint(Faint, c.Names[len(c.Names)-1]))
+		b.WriteString(Pad("", c.widths[last]+2-Length(Fit(c.headings()[last], c.widths[last]))) + p.Paint(Faint, c.Names[len(c.Names)-1]))
 	}
 	return b.String()
 }
@@ -124,7 +124,7 @@ func (c *Columns) heading(p *Terminal) string {
 func (c *Columns) line(p *Terminal, cells []string, r Row) []string {
 	var b strings.Builder
 	for i, cell := range cells {
-		text := fit(cell, c.widths[i])
+		text := Fit(cell, c.widths[i])
 		if i < len(cells)-1 {
 			text = Pad(text, c.widths[i]+2)
 		}
@@ -144,7 +144,7 @@ func (c *Columns) line(p *Terminal, cells []string, r Row) []string {
 		return append([]string{b.String()}, c.beneath(tail, r, p)...)
 	}
 	last := len(cells) - 1
-	return []string{b.String() + Pad("", c.widths[last]+2-Length(fit(cells[last], c.widths[last]))) + tail}
+	return []string{b.String() + Pad("", c.widths[last]+2-Length(Fit(cells[last], c.widths[last]))) + tail}
 }
 
 // card is a row on a terminal that is too narrow for the columns.
@@ -183,7 +183,7 @@ func (c *Columns) cut(text string, width int) string {
 	if c.Whole {
 		return text
 	}
-	return fit(text, width)
+	return Fit(text, width)
 }
 
 // Indented wraps a text, and indents its lines.

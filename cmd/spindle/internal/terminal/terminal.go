@@ -13,20 +13,22 @@ import (
 	"io"
 	"os"
 
+	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
 )
 
-// A Style is how text looks on a terminal that has colours.
-type Style string
+// A Style is how text looks on a terminal that has colours: they are the terminal's own sixteen. What a style says is in the
+// text too: there may be no colours.
+type Style = ansi.Style
 
 // The styles.
-const (
-	plain Style = ""
-	Green Style = "\x1b[32m"
-	Red   Style = "\x1b[31m"
-	Amber Style = "\x1b[33m"
-	Bold  Style = "\x1b[1m"
-	Faint Style = "\x1b[2m"
+var (
+	Green = ansi.Style{}.ForegroundColor(ansi.Green)
+	Red   = ansi.Style{}.ForegroundColor(ansi.Red)
+	Amber = ansi.Style{}.ForegroundColor(ansi.Yellow)
+	Bold  = ansi.Style{}.Bold()
+	Faint = ansi.Style{}.Faint()
+	Alarm = ansi.Style{}.ForegroundColor(ansi.Red).Bold().Reverse(true)
 )
 
 // Terminal is where the output goes: a terminal, with its colours and size, or a file.
@@ -58,10 +60,10 @@ func (t *Terminal) measure(f *os.File) {
 
 // Paint returns the text in that style, if the terminal has colours.
 func (t *Terminal) Paint(s Style, text string) string {
-	if !t.colour || s == plain || text == "" {
+	if !t.colour || text == "" {
 		return text
 	}
-	return string(s) + text + "\x1b[0m"
+	return s.Styled(text)
 }
 
 // ReadableWidth is the width of text that people read.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/rivo/uniseg"
+	"github.com/charmbracelet/x/ansi"
 )
 
 // Length is how many columns a text takes on a terminal: two for each character of Chinese, Japanese or Korean, and for an
@@ -15,7 +15,7 @@ import (
 func Length(s string) int {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
-			return uniseg.StringWidth(s)
+			return ansi.StringWidth(s)
 		}
 	}
 	return len(s)
@@ -26,8 +26,8 @@ func Pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(width-Length(s), 0))
 }
 
-// fit cuts a text in its middle: names of locks often differ at their ends.
-func fit(s string, width int) string {
+// Fit cuts a text in its middle: names of locks often differ at their ends.
+func Fit(s string, width int) string {
 	switch {
 	case Length(s) <= width:
 		return s
@@ -35,33 +35,20 @@ func fit(s string, width int) string {
 		return ""
 	}
 	end := width / 2
-	return front(s, width-1-end) + "…" + back(s, end)
+	return ansi.Truncate(s, width-1-end, "") + "…" + End(s, end)
 }
 
-// front is as much of the beginning of a text as the columns have room for.
-func front(s string, width int) string {
-	n, used, state := 0, 0, -1
-	for rest := s; rest != ""; {
-		var cluster string
-		var w int
-		cluster, rest, w, state = uniseg.FirstGraphemeClusterInString(rest, state)
-		if used += w; used > width {
-			break
-		}
-		n += len(cluster)
-	}
-	return s[:n]
-}
+// Cut cuts a text at its end.
+func Cut(s string, width int) string { return ansi.Truncate(s, width, "…") }
 
-// back is as much of the end of a text as the columns have room for.
-func back(s string, width int) string {
-	left, state := Length(s), -1
-	for left > width {
-		var w int
-		_, s, w, state = uniseg.FirstGraphemeClusterInString(s, state)
-		left -= w
+// End is as much of the end of a text as the columns have room for.
+func End(s string, width int) string {
+	over := max(Length(s)-width, 0)
+	end := ansi.TruncateLeft(s, over, "")
+	if Length(end) > width { // half of a wide character would be left out
+		end = ansi.TruncateLeft(s, over+1, "")
 	}
-	return s
+	return end
 }
 
 // Wrap breaks a text into lines, between words, and in the middle of words that are longer than a line. What aligns the words
@@ -82,7 +69,7 @@ func Wrap(text string, width int) []string {
 			line, used = line+" "+word, used+1+n
 		}
 		for used > width {
-			head := front(line, width)
+			head := ansi.Truncate(line, width, "")
 			lines = append(lines, head)
 			line = line[len(head):]
 			used = Length(line)
@@ -91,20 +78,24 @@ func Wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// Fold wraps each line of a text for the terminal, and keeps its indent. Elsewhere a line is a line.
+// WrapLines wraps each line of a text, and keeps its indent.
+func WrapLines(text string, width int) (lines []string) {
+	for line := range strings.SplitSeq(text, "\n") {
+		rest := strings.TrimLeft(line, " ")
+		indent := line[:min(len(line)-len(rest), width/2)]
+		for _, part := range Wrap(rest, width-len(indent)) {
+			lines = append(lines, indent+part)
+		}
+	}
+	return lines
+}
+
+// Fold wraps a text for the terminal. Elsewhere a line is a line.
 func Fold(p *Terminal, text string) string {
 	if p.Width == 0 {
 		return text
 	}
-	var lines []string
-	for line := range strings.SplitSeq(text, "\n") {
-		rest := strings.TrimLeft(line, " ")
-		indent := line[:min(len(line)-len(rest), p.Width/2)]
-		for _, part := range Wrap(rest, p.Width-len(indent)) {
-			lines = append(lines, indent+part)
-		}
-	}
-	return strings.Join(lines, "\n")
+	return strings.Join(WrapLines(text, p.Width), "\n")
 }
 
 // OneOf lists words to choose from.

@@ -1,6 +1,10 @@
 package watch
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+)
 
 const keysHelp = `Trouble is at the top: expired, orphaned, unreadable and unconfirmed locks, groups of which some partitions have no holder, holders that have less than a third of their lease left. Then come leaving ones, those that somebody waits for, and those that are held. Released ones are hidden.
 
@@ -27,7 +31,7 @@ func (m Model) help() string {
 	var b strings.Builder
 	b.WriteString(keysHelp)
 	for _, a := range m.Actions {
-		b.WriteString(fill(a.Key, 18) + a.Name + ": asks before it acts, as spindle " + a.Name + " does\n")
+		b.WriteString(terminal.Pad(a.Key, 18) + a.Name + ": asks before it acts, as spindle " + a.Name + " does\n")
 	}
 	return b.String() + moreHelp
 }

@@ -31,7 +31,7 @@ func (o *ops) action() Action {
 	}}
 }
 
-func withOps(t *testing.T) (*terminal, *ops) {
+func withOps(t *testing.T) (*display, *ops) {
 	x, o := open(t, 80, 24), &ops{}
 	x.Table.Actions = []Action{o.action()}
 	x.reads(held("a", "web-1", lease), held("b", "web-1", lease))

@@ -3,8 +3,8 @@ package watch
 import (
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
-
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -21,10 +21,10 @@ func (m Model) listRoom() int {
 func (m Model) list(room int) (lines []string) {
 	c := columnsFor(m.width, m.widths)
 	if !m.small() {
-		lines = append(lines, faint.Render(c.heading()))
+		lines = append(lines, terminal.Faint.Styled(c.heading()))
 	}
 	if len(m.rows) == 0 {
-		return append(lines, wrap(m.empty(), m.width)...)
+		return append(lines, terminal.WrapLines(m.empty(), m.width)...)
 	}
 	end := min(m.offset+m.listRoom(), len(m.rows))
 	for i := m.offset; i < end; i++ {
@@ -109,15 +109,15 @@ func (c columns) heading() string {
 }
 
 func (m Model) row(c columns, r *Row, chosen bool) string {
-	marked, label := "  ", cell(middle(r.Label, c.label), c.label)
+	marked, label := "  ", cell(terminal.Fit(r.Label, c.label), c.label)
 	if chosen {
-		marked, label = bold.Render("> "), bold.Render(label)
+		marked, label = terminal.Bold.Styled("> "), terminal.Bold.Styled(label)
 	}
 	token := "-"
 	if r.Token != 0 {
 		token = r.Token.String()
 	}
-	return marked + c.line(m.paint(styles[r.State], cell(string(r.State), c.state)), label,
+	return marked + c.line(m.paint(states.Styles[r.State], cell(string(r.State), c.state)), label,
 		cell(r.holderText(), c.holder), cell(token, c.token), cell(r.Since, c.since), m.lease(r, c.bar))
 }
 
@@ -127,17 +127,17 @@ func (m Model) lease(r *Row, width int) string {
 	case r.Group || r.Lease == 0 || width == 0:
 		return ""
 	case r.State == table.Expired:
-		return m.paint(red, "ran out "+r.Ends+" ago")
+		return m.paint(terminal.Red, "ran out "+r.Ends+" ago")
 	case r.State != table.Held && r.State != table.Leaving:
 		return ""
 	}
 	share := float64(r.Left) / float64(r.Lease)
-	colour := green
+	colour := terminal.Green
 	switch {
 	case r.late():
-		colour = red
+		colour = terminal.Red
 	case share < 0.6: // a heartbeat is late
-		colour = amber
+		colour = terminal.Amber
 	}
 	return m.paint(colour, bar(share, width)) + " " + r.Ends
 }
@@ -148,16 +148,16 @@ func (m Model) lastChanges(room int) []string {
 	if n < 1 || room < fewChanges+2 || m.small() {
 		return nil
 	}
-	lines := []string{"", faint.Render("CHANGES (c: all)")}
+	lines := []string{"", terminal.Faint.Styled("CHANGES (c: all)")}
 	return append(lines, changeLines(m.changes[len(m.changes)-n:], m.width)...)
 }
 
 func changeLines(changes []Change, width int) (lines []string) {
 	for _, c := range changes {
 		head := c.At.UTC().Format("15:04:05.0") + "  "
-		name := middle(c.Label, max(width/2-len(head), 8))
-		room := max(width-ansi.StringWidth(head+name)-gap, 0)
-		lines = append(lines, faint.Render(head)+name+"  "+styles[c.State].Render(ansi.Truncate(c.Text, room, "…")))
+		name := terminal.Fit(c.Label, max(width/2-len(head), 8))
+		room := max(width-terminal.Length(head+name)-gap, 0)
+		lines = append(lines, terminal.Faint.Styled(head)+name+"  "+states.Styles[c.State].Styled(terminal.Cut(c.Text, room)))
 	}
 	return lines
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/x/ansi"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -239,8 +239,8 @@ type widths struct{ label, holder int }
 
 func measure(rows []*Row) (w widths) {
 	for _, r := range rows {
-		w.label = max(w.label, ansi.StringWidth(r.Label))
-		w.holder = max(w.holder, ansi.StringWidth(r.holderText()))
+		w.label = max(w.label, terminal.Length(r.Label))
+		w.holder = max(w.holder, terminal.Length(r.holderText()))
 	}
 	return w
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -50,7 +52,7 @@ func of(state table.State, name string) Row {
 }
 
 // A terminal is a model and what it is told.
-type terminal struct {
+type display struct {
 	Model
 	t      *testing.T
 	at     time.Time
@@ -60,8 +62,8 @@ type terminal struct {
 	wait   []tea.Msg // what actions have sent that is not delivered yet
 }
 
-func open(t *testing.T, width, height int) *terminal {
-	x := &terminal{t: t, at: start, woken: make(chan struct{}, 1)}
+func open(t *testing.T, width, height int) *display {
+	x := &display{t: t, at: start, woken: make(chan struct{}, 1)}
 	table := &Table{
 		Title: "spindle watch  locktable in projects/p/instances/i/databases/d", None: "There are no locks in the table.",
 		Released: func(context.Context) (Released, error) { return Released{}, nil },
@@ -73,7 +75,7 @@ func open(t *testing.T, width, height int) *terminal {
 	return x
 }
 
-func (x *terminal) send(msg tea.Msg) {
+func (x *display) send(msg tea.Msg) {
 	next, cmd := x.Update(msg)
 	x.Model = next.(Model)
 	if _, isTick := msg.(now); cmd == nil || isTick {
@@ -90,7 +92,7 @@ func (x *terminal) send(msg tea.Msg) {
 }
 
 // deliver delivers what an action has sent.
-func (x *terminal) deliver() {
+func (x *display) deliver() {
 	wait := x.wait
 	x.wait = nil
 	for _, msg := range wait {
@@ -99,13 +101,13 @@ func (x *terminal) deliver() {
 }
 
 // reads is an answer at the present time.
-func (x *terminal) reads(rows ...Row) {
+func (x *display) reads(rows ...Row) {
 	x.send(reading{x.at})
 	x.send(Snapshot{Rows: rows, At: spannerTime(x.at), Read: x.at})
 }
 
 // pass lets time pass, while a read hangs or not.
-func (x *terminal) pass(d time.Duration) {
+func (x *display) pass(d time.Duration) {
 	x.at = x.at.Add(d)
 	x.send(now(x.at))
 }
@@ -117,7 +119,7 @@ var special = map[string]tea.Key{
 	"ctrl+u": {Code: 'u', Mod: tea.ModCtrl}, "ctrl+w": {Code: 'w', Mod: tea.ModCtrl},
 }
 
-func (x *terminal) press(keys ...string) {
+func (x *display) press(keys ...string) {
 	for _, k := range keys {
 		if key, ok := special[k]; ok {
 			x.send(tea.KeyPressMsg(key))
@@ -130,12 +132,12 @@ func (x *terminal) press(keys ...string) {
 }
 
 // lines are the screen without its colours.
-func (x *terminal) lines() []string { return strings.Split(ansi.Strip(x.View().Content), "\n") }
+func (x *display) lines() []string { return strings.Split(ansi.Strip(x.View().Content), "\n") }
 
-func (x *terminal) text() string { return strings.Join(x.lines(), "\n") }
+func (x *display) text() string { return strings.Join(x.lines(), "\n") }
 
 // names are the locks on the screen, and the chosen one.
-func (x *terminal) names() (names []string, chosen string) {
+func (x *display) names() (names []string, chosen string) {
 	for _, line := range x.lines() {
 		fields := strings.Fields(strings.TrimPrefix(line, "> "))
 		if len(fields) < 2 || urgencies[table.State(fields[0])] == 0 && fields[0] != "expired" || strings.HasSuffix(fields[0], ":") {
@@ -149,7 +151,7 @@ func (x *terminal) names() (names []string, chosen string) {
 	return names, chosen
 }
 
-func (x *terminal) golden(name string) {
+func (x *display) golden(name string) {
 	x.t.Helper()
 	var text strings.Builder
 	for _, line := range x.lines() {
@@ -167,7 +169,7 @@ func (x *terminal) golden(name string) {
 }
 
 // mixed is a table with 3 expired locks, 10 held ones and 40 released ones.
-func (x *terminal) mixed() {
+func (x *display) mixed() {
 	var rows []Row
 	for i := range 10 {
 		rows = append(rows, held(fmt.Sprintf("billing/invoice-run-%04d", i), fmt.Sprintf("web-%d.example.com/4711/0c3f7c6e", i%3), 9*time.Second))
@@ -205,7 +207,7 @@ func TestTroubleIsFirstAndReleasedLocksAreHiddenAndCounted(t *testing.T) {
 }
 
 func TestTheOrderOfTrouble(t *testing.T) {
-	group := of(Partial, "orders/")
+	group := of(states.Partial, "orders/")
 	group.Group = true
 	late := held("i-late", "web-1", 3*time.Second)
 	free := Row{Name: "h-free", Label: "h-free", State: table.Free, Note: "3 waiting"}
@@ -236,8 +238,8 @@ func TestAnOutageIsSaidAndNothingIsMadeUpFromOldReads(t *testing.T) {
 	x.pass(time.Hour)
 	assert.Equal(t, "no answer from Spanner for 1h0m; this is from 12:03:04Z", x.lines()[1])
 	content := x.View().Content
-	assert.Equal(t, 1, strings.Count(content, "\x1b[1;7;31m"), "what is wrong is the outage: %q", content)
-	assert.NotContains(t, strings.ReplaceAll(content, "\x1b[1;7;31m", ""), "31m", "and nothing else is red")
+	assert.Equal(t, 1, strings.Count(content, terminal.Alarm.String()), "what is wrong is the outage: %q", content)
+	assert.NotContains(t, strings.ReplaceAll(content, terminal.Alarm.String(), ""), "31m", "and nothing else is red")
 
 	x.send(failure{errors.New("rpc error: code = Unavailable\n desc = gone")})
 	assert.Equal(t, "rpc error: code = Unavailable desc = gone", x.lines()[2])
@@ -450,22 +452,6 @@ func TestWideCharactersKeepTheColumns(t *testing.T) {
 		at = i
 	}
 	assert.Contains(t, x.lines()[5], "-0001", "its end, where names differ")
-}
-
-func TestNamesAreCutInTheirMiddle(t *testing.T) {
-	for width, want := range map[int]string{20: "invoice-0001", 12: "invoice-0001", 9: "invo…0001", 8: "invo…001", 2: "i…", 1: "i", 0: ""} {
-		assert.Equal(t, want, middle("invoice-0001", width), width)
-	}
-	for width := range 20 {
-		assert.LessOrEqual(t, ansi.StringWidth(middle("夜間バッチ東京請求", width)), width)
-	}
-}
-
-func TestTextIsWrappedBetweenWordsAndKeepsItsIndent(t *testing.T) {
-	assert.Equal(t, []string{"job is held by web-1", "  token 12; last", "  heartbeat", "", "end"}, wrap("job is held by web-1\n  token 12; last heartbeat\n\nend", 20))
-	assert.Equal(t, []string{"01234", "56789", "a"}, wrap("0123456789 a", 5))
-	assert.Equal(t, []string{"夜間", "バッ", "チ"}, wrap("夜間バッチ", 4))
-	assert.Equal(t, []string{"夜"}, wrap("夜", 1), "it ends")
 }
 
 func TestALeaseIsABarAsOfTheRead(t *testing.T) {

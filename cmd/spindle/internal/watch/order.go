@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -23,7 +24,7 @@ func (o order) String() string { return [...]string{"trouble", "name", "age", "h
 
 // urgencies begin with what an operator must see first.
 var urgencies = map[table.State]int{
-	table.Expired: 0, table.Orphaned: 1, table.Unreadable: 2, table.Unconfirmed: 3, Partial: 4,
+	table.Expired: 0, table.Orphaned: 1, table.Unreadable: 2, table.Unconfirmed: 3, states.Partial: 4,
 	table.Leaving: 6, table.Free: 7, table.Held: 8, table.Released: 9,
 }
 

@@ -3,6 +3,8 @@ package watch
 import (
 	"slices"
 	"strings"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
 // A panel is a text that covers the list, and may be longer than the screen.
@@ -46,16 +48,16 @@ func (m Model) panelRoom() int { return max(m.height-len(m.head())-m.footHeight(
 func (m Model) panelLines() []string {
 	switch m.mode {
 	case detail:
-		return wrap(m.detail(), m.width)
+		return terminal.WrapLines(m.detail(), m.width)
 	case helping:
-		return wrap(m.help(), m.width)
+		return terminal.WrapLines(m.help(), m.width)
 	case telling:
 		if len(m.changes) == 0 {
-			return wrap("Nothing has changed since watch began.", m.width)
+			return terminal.WrapLines("Nothing has changed since watch began.", m.width)
 		}
 		return changeLines(m.changes, m.width)
 	}
-	return wrap(m.panel.text, m.width)
+	return terminal.WrapLines(m.panel.text, m.width)
 }
 
 // detail is all that is known of a lock, as of the last read that found it.

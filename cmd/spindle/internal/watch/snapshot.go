@@ -11,9 +11,6 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Partial is the state of a group some of whose partitions nobody has.
-const Partial table.State = "partial"
-
 // A Row is a lock or a group as one read found it. Its times are as of that read.
 type Row struct {
 	Name   string // in the table

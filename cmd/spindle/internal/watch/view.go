@@ -6,9 +6,10 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -44,11 +45,11 @@ func (m Model) small() bool { return m.width < 40 || m.height < 12 }
 func (m Model) head() []string {
 	var lines []string
 	if !m.small() {
-		lines = append(lines, bold.Render(middle(m.Title, m.width)))
+		lines = append(lines, terminal.Bold.Styled(terminal.Fit(m.Title, m.width)))
 	}
 	lines = append(lines, m.age()...)
 	if !m.small() {
-		lines = append(lines, ansi.Truncate(m.counts(), m.width, "…"))
+		lines = append(lines, terminal.Cut(m.counts(), m.width))
 	}
 	return lines
 }
@@ -77,29 +78,29 @@ func (m Model) age() []string {
 	var text string
 	switch read := !m.last.Read.IsZero(); {
 	case !m.stale() && !read:
-		return []string{faint.Render(ansi.Truncate("reading the table, for "+old, m.width, "…"))}
+		return []string{terminal.Faint.Styled(terminal.Cut("reading the table, for "+old, m.width))}
 	case !m.stale() && m.small():
-		return []string{faint.Render(at + ", " + old + " ago")}
+		return []string{terminal.Faint.Styled(at + ", " + old + " ago")}
 	case !m.stale():
-		return []string{faint.Render("as of "+at+" by Spanner's clock, ") + old + faint.Render(" ago")}
+		return []string{terminal.Faint.Styled("as of "+at+" by Spanner's clock, ") + old + terminal.Faint.Styled(" ago")}
 	case !read:
 		text = fmt.Sprintf("no answer from Spanner for %s; nothing was read yet", old)
 	default:
 		text = fmt.Sprintf("no answer from Spanner for %s; this is from %s", old, at)
 	}
-	lines := wrap(text, m.width)
+	lines := terminal.WrapLines(text, m.width)
 	for i := range lines {
-		lines[i] = alarm.Render(lines[i])
+		lines[i] = terminal.Alarm.Styled(lines[i])
 	}
 	if m.failed != nil && !m.small() {
 		why := strings.Join(strings.Fields(m.failed.Error()), " ")
-		lines = append(lines, red.Render(ansi.Truncate(why, m.width, "…")))
+		lines = append(lines, terminal.Red.Styled(terminal.Cut(why, m.width)))
 	}
 	return lines
 }
 
 // counted is the order in which states are counted.
-var countedStates = []table.State{table.Expired, table.Orphaned, table.Unreadable, table.Unconfirmed, Partial, table.Leaving, table.Free, table.Held}
+var countedStates = []table.State{table.Expired, table.Orphaned, table.Unreadable, table.Unconfirmed, states.Partial, table.Leaving, table.Free, table.Held}
 
 // counts says how many locks there are, and how many of them are hidden.
 func (m Model) counts() string {
@@ -110,7 +111,7 @@ func (m Model) counts() string {
 	var parts []string
 	for _, s := range countedStates {
 		if n[s] > 0 {
-			parts = append(parts, m.paint(styles[s], fmt.Sprint(n[s], " ", s)))
+			parts = append(parts, m.paint(states.Styles[s], fmt.Sprint(n[s], " ", s)))
 		}
 	}
 	text := strings.Join(parts, ", ")
@@ -145,11 +146,11 @@ func (m Model) hiddenText() string {
 }
 
 // paint colours what is known. What may be wrong by now has no colour.
-func (m Model) paint(s lipgloss.Style, text string) string {
+func (m Model) paint(s terminal.Style, text string) string {
 	if m.stale() {
-		s = faint
+		s = terminal.Faint
 	}
-	return s.Render(text)
+	return s.Styled(text)
 }
 
 // foot is the last line: what is typed, what is under way, or which keys there are.
@@ -158,11 +159,11 @@ func (m Model) foot() []string {
 	case m.footHeight() == 0:
 		return nil
 	case m.mode == filtering:
-		return []string{tail("/"+m.filter+"█", m.width)}
+		return []string{terminal.End("/"+m.filter+"█", m.width)}
 	case m.job != nil && m.mode != asking:
-		return []string{ansi.Truncate(m.job.progress(m.now), m.width, "…")}
+		return []string{terminal.Cut(m.job.progress(m.now), m.width)}
 	}
-	return []string{faint.Render(ansi.Truncate(m.keys(), m.width, "…"))}
+	return []string{terminal.Faint.Styled(terminal.Cut(m.keys(), m.width))}
 }
 
 func (m Model) footHeight() int {
@@ -170,11 +171,6 @@ func (m Model) footHeight() int {
 		return 0
 	}
 	return 1
-}
-
-// tail is the end of a text, where the cursor is.
-func tail(text string, width int) string {
-	return ansi.TruncateLeft(text, max(ansi.StringWidth(text)-width, 0), "")
 }
 
 func (m Model) keys() string {

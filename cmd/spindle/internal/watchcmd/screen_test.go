@@ -13,6 +13,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -97,7 +98,7 @@ func TestAGroupOnTheScreenIsOneRow(t *testing.T) {
 	_, groups := describe.Gather([]table.Listing{a, b, commandtest.MemberOf(2, "", commandtest.At(50), time.Time{}), commandtest.PartitionWith(a, "17", commandtest.At(102)), commandtest.FreeSince("orders/partition/18", commandtest.At(102))}, "")
 	all := (&screen{watching: &watching{}}).rows(look{groups: groups})
 	require.Len(t, all, 1)
-	assert.Equal(t, describe.Partial, all[0].State)
+	assert.Equal(t, states.Partial, all[0].State)
 	assert.Equal(t, "2 members, 2 partitions, 1 without a holder", all[0].Note)
 	text := all[0].Detail(80)
 	assert.Contains(t, text, "orders/ is partial: 2 members, 2 partitions, 1 without a holder\n\nSLOT ")

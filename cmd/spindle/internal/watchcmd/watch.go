@@ -19,6 +19,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -75,7 +76,7 @@ func NewWatch(o *connect.Database) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch [NAME]",
 		Short: "Follow changes as they happen, and leases as they run out",
-		Long:  watchHelp + describe.StatesHelp + "\n" + flags.CommonCodes,
+		Long:  watchHelp + states.Help + "\n" + flags.CommonCodes,
 		Example: `  spindle watch
   spindle watch --prefix billing/
   spindle watch --group orders
@@ -240,6 +241,6 @@ func (w *watching) line(p *terminal.Terminal, c change) error {
 	if w.f.Objects() {
 		return terminal.PrintJSON(p, c.JSON)
 	}
-	_, err := fmt.Fprintf(p, "%s  %s  %s\n", c.At.UTC().Format(terminal.Stamp), p.Paint(terminal.Bold, terminal.Show(c.Name)), p.Paint(describe.Styles[c.State], c.Text))
+	_, err := fmt.Fprintf(p, "%s  %s  %s\n", c.At.UTC().Format(terminal.Stamp), p.Paint(terminal.Bold, terminal.Show(c.Name)), p.Paint(states.Styles[c.State], c.Text))
 	return err
 }

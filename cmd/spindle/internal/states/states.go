@@ -1,30 +1,30 @@
-package describe
+// Package states has the states of locks and groups: what they mean, which is worse, and how they look.
+package states
 
 import (
 	"slices"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/watch"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // Styles are how states look.
 var Styles = map[table.State]terminal.Style{
 	table.Held: terminal.Green, table.Leaving: terminal.Amber, table.Expired: terminal.Red, table.Released: terminal.Faint, table.Unconfirmed: terminal.Amber,
-	table.Orphaned: terminal.Red, table.Unreadable: terminal.Red, table.Free: terminal.Faint,
+	table.Orphaned: terminal.Red, table.Unreadable: terminal.Red, table.Free: terminal.Faint, Partial: terminal.Amber,
 }
 
-// States are those that a list can be chosen by, the worst first.
-var States = []table.State{table.Unreadable, table.Orphaned, table.Expired, Partial, table.Unconfirmed, table.Leaving, table.Held, table.Released, table.Free}
+// All are those that a list can be chosen by, the worst first.
+var All = []table.State{table.Unreadable, table.Orphaned, table.Expired, Partial, table.Unconfirmed, table.Leaving, table.Held, table.Released, table.Free}
 
 // Concern orders states: the worst is 0.
-func Concern(s table.State) int { return slices.Index(States, s) }
+func Concern(s table.State) int { return slices.Index(All, s) }
 
 // Partial is the state of a group some of whose partitions nobody has.
-const Partial = watch.Partial
+const Partial table.State = "partial"
 
-// StatesHelp explains the states of locks.
-const StatesHelp = `The states, by Spanner's clock:
+// Help explains the states of locks.
+const Help = `The states, by Spanner's clock:
   held         its holder was heard from within its lease
   leaving      held, and its holder has announced that it will give the lock up
   expired      its holder fell silent: the next candidate that looks takes it
