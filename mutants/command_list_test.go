@@ -45,7 +45,7 @@ var (
 		one("what left the group lives on", "TestWhatHasLeftTheGroupEndsWithTheProgram", childGo,
 			"if c.whole {\n\t\t\tc.strays", "if false {\n\t\t\tc.strays"),
 		one("the end of a program kills other children", "TestTheEndOfAProgramSparesOtherChildren", childOrphansGo,
-			" || family.pids[pid] {", " {"),
+			" || family.pids[p.PID] {", " {"),
 		one("one mark is enough", "TestWhatHasAllTheMarksIsKilled", childOrphansGo,
 			"for _, e := range entries {", "for _, e := range entries[:1] {"),
 		one("another watchdog has a deadline of its own", "TestAnotherWatchdogKnowsTheDeadline", childLeashGo,

@@ -8,7 +8,7 @@
 //   - family.go, orphans_*.go: what a program leaves behind outside its group
 //   - watchdog.go: a process that acts if this process is killed, or stopped for too long
 //   - watch.go: what that process does: it kills the group, and does its action
-//   - single_*.go: a lock file, so that only one process of a machine does a thing at a time
+//   - lockfile_*.go: a lock file, so that only one process of a machine does a thing at a time
 //   - group_*.go, death_*.go, proc_*.go: what depends on the operating system
 package child
 

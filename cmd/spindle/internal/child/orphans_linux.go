@@ -2,17 +2,17 @@ package child
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -108,68 +108,57 @@ func endOrphans(program int) (killed, left int) {
 func orphans() map[int]int {
 	family.Lock()
 	defer family.Unlock()
-	alive, self, own := map[int]int{}, strconv.Itoa(os.Getpid()), strconv.Itoa(thisGroup())
-	everyProcess(func(pid int, fields []string) {
-		if fields[parent] != self || fields[group] == own || family.pids[pid] {
-			return
+	alive, self, own := map[int]int{}, os.Getpid(), thisGroup()
+	for p, stat := range processes() {
+		if stat.PPID != self || stat.PGRP == own || family.pids[p.PID] {
+			continue
 		}
-		if fields[state] == "Z" {
-			if reaped, _ := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid {
-				return // else it has other threads, which run on
+		if stat.State == zombie {
+			if reaped, _ := syscall.Wait4(p.PID, nil, syscall.WNOHANG, nil); reaped == p.PID {
+				continue // else it has other threads, which run on
 			}
 		}
-		if family.elders[pid] == fields[start] || isWatchdog(pid) {
-			return
+		if family.elders[p.PID] != started(stat) && !isWatchdog(p) {
+			alive[p.PID] = stat.PGRP
 		}
-		alive[pid], _ = strconv.Atoi(fields[group])
-	})
+	}
 	return alive
 }
 
 // isWatchdog reports whether a process is a watchdog of another spindle, which the program ran: it ends by itself, when it has ended
 // what it watched. A guard's would leave the service active otherwise.
-func isWatchdog(pid int) bool {
-	name, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
-	return strings.TrimSpace(string(name)) == watchdogName
-}
-
-// everyProcess calls do with each process's number and with what stat says of it.
-func everyProcess(do func(pid int, fields []string)) {
-	paths, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range paths {
-		fields, err := stat(path)
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err == nil && pid > 0 {
-			do(pid, fields)
-		}
-	}
+func isWatchdog(p procfs.Proc) bool {
+	name, _ := p.Comm()
+	return name == watchdogName
 }
 
 // KillMarked kills each process whose environment has all of these entries, and reports whether there were any. It is for
 // what has left a group that was killed. A process that has another environment, or belongs to another user, is not found.
-func KillMarked(entries ...string) bool {
+func KillMarked(entries ...string) (found bool) {
 	if !ours() || len(entries) == 0 {
 		return false
 	}
-	found := false
-	everyProcess(func(pid int, fields []string) {
-		if fields[state] == "Z" || pid == os.Getpid() {
-			return
+	for p, stat := range processes() {
+		if stat.State != zombie && p.PID != os.Getpid() && marked(p.PID, entries) {
+			found = true
+			_ = syscall.Kill(p.PID, syscall.SIGKILL)
 		}
-		environ, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-		if err != nil {
-			return
-		}
-		has := strings.Split(string(environ), "\x00")
-		for _, e := range entries {
-			if !slices.Contains(has, e) {
-				return
-			}
-		}
-		found = true
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-	})
+	}
 	return found
+}
+
+func marked(pid int, entries []string) bool {
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)) // all of it: procfs reads a megabyte, and the marks are at its end
+	if err != nil {
+		return false
+	}
+	has := strings.Split(string(environ), "\x00")
+	for _, e := range entries {
+		if !slices.Contains(has, e) {
+			return false
+		}
+	}
+	return true
 }
 
 // rename gives this process a name, for ps and top.

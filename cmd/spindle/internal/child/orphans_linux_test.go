@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -110,9 +111,11 @@ func TestTheEndOfAProgramSparesTheWatchdogsOfOthers(t *testing.T) {
 }
 
 func stateOf(t *testing.T, pid int) string {
-	fields, err := stat("/proc/" + strconv.Itoa(pid) + "/stat")
+	p, err := procfs.NewProc(pid)
 	require.NoError(t, err)
-	return fields[state]
+	stat, err := p.Stat()
+	require.NoError(t, err)
+	return stat.State
 }
 
 // What belongs to another user can't be killed, and is not waited for: a program that ended would never end otherwise.

@@ -1,41 +1,35 @@
 package child
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
+	"iter"
 	"os"
-	"path/filepath"
 	"strconv"
+
+	"github.com/prometheus/procfs"
 )
 
-// What /proc/PID/stat says, from its third field on (proc(5)).
-const (
-	state  = 0
-	parent = 1
-	group  = 2
-	start  = 19
-)
-
-func stat(path string) ([]string, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	// The name, in parentheses, may have spaces and parentheses in it.
-	var fields []string
-	for _, f := range bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) {
-		fields = append(fields, string(f))
-	}
-	if len(fields) <= start {
-		return nil, fmt.Errorf("%s has %d fields", path, len(fields))
-	}
-	return fields, nil
-}
+// zombie is the state of a process that has ended, and that its parent has not waited for: see proc(5).
+const zombie = "Z"
 
 // ours reports whether the numbers in /proc are those of this process's pid namespace (pid_namespaces(7)).
 func ours() bool {
-	self, err := os.Readlink("/proc/self")
-	return err == nil && self == strconv.Itoa(os.Getpid())
+	self, err := procfs.Self()
+	return err == nil && self.PID == os.Getpid()
+}
+
+// processes are those of which /proc says something.
+func processes() iter.Seq2[procfs.Proc, procfs.ProcStat] {
+	return func(yield func(procfs.Proc, procfs.ProcStat) bool) {
+		all, _ := procfs.AllProcs()
+		for _, p := range all {
+			if stat, err := p.Stat(); err == nil && !yield(p, stat) {
+				return
+			}
+		}
+	}
 }
 
 // born is when a process was started, which tells it from a later one with its number. It is "" if there is no such
@@ -44,12 +38,18 @@ func born(pid int) string {
 	if !ours() {
 		return ""
 	}
-	fields, err := stat(fmt.Sprintf("/proc/%d/stat", pid))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return ""
 	}
-	return fields[start]
+	stat, err := p.Stat()
+	if err != nil {
+		return ""
+	}
+	return started(stat)
 }
+
+func started(stat procfs.ProcStat) string { return strconv.FormatUint(stat.Starttime, 10) }
 
 // onlyZombies reports whether all processes of the group have ended, though their parent has not waited for them yet:
 // an init may take seconds to. It is false if /proc does not show all processes.
@@ -57,21 +57,21 @@ func onlyZombies(pgid int) bool {
 	if born(1) == "" {
 		return false // hidepid=, see proc(5), or not ours
 	}
-	paths, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil || len(paths) == 0 {
+	all, err := procfs.AllProcs()
+	if err != nil || len(all) == 0 {
 		return false
 	}
-	for _, path := range paths {
-		fields, err := stat(path)
+	for _, p := range all {
+		stat, err := p.Stat()
 		switch {
-		case err != nil && ended(path), err == nil && fields[group] != strconv.Itoa(pgid):
+		case err != nil && ended(p.PID), err == nil && stat.PGRP != pgid:
 			continue
-		case err != nil, fields[state] != "Z":
+		case err != nil, stat.State != zombie:
 			return false
 		}
 		// The first thread may have ended before the others.
-		threads, err := os.ReadDir(filepath.Join(filepath.Dir(path), "task"))
-		if !os.IsNotExist(err) && len(threads) != 1 {
+		threads, err := procfs.AllThreads(p.PID)
+		if !errors.Is(err, fs.ErrNotExist) && len(threads) != 1 {
 			return false
 		}
 	}
@@ -79,7 +79,7 @@ func onlyZombies(pgid int) bool {
 }
 
 // ended tells a process that has ended while it was read.
-func ended(path string) bool {
-	_, err := os.Stat(path)
-	return os.IsNotExist(err)
+func ended(pid int) bool {
+	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+	return errors.Is(err, fs.ErrNotExist)
 }

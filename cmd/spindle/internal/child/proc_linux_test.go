@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -75,8 +76,12 @@ func TestAProcessWithoutItsFirstThreadIsNotGone(t *testing.T) {
 	_, err = bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		fields, err := stat(fmt.Sprintf("/proc/%d/stat", pid))
-		return err == nil && fields[state] == "Z"
+		p, err := procfs.NewProc(pid)
+		if err != nil {
+			return false
+		}
+		stat, err := p.Stat()
+		return err == nil && stat.State == zombie
 	}, 10*time.Second, time.Millisecond)
 	assert.False(t, groupGone(pid))
 	killGroup(pid)
