@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/signal"
 	"time"
 
@@ -161,20 +162,7 @@ func (x *execution) run(ctx context.Context) error {
 	if err := child.Supported(); err != nil {
 		return fmt.Errorf("exec: %w", err)
 	}
-	switch {
-	case x.try && x.wait != 0:
-		return exit.Misuse("--try and --wait: give one of them")
-	case x.wait < 0:
-		return exit.Misuse("--wait %v: must not be negative", x.wait)
-	case x.grace < 0:
-		return exit.Misuse("--grace %v: must not be negative", x.grace)
-	case x.stop < 0:
-		return exit.Misuse("--stop-timeout %v: must not be negative", x.stop)
-	}
-	if err := x.checkOnce(); err != nil {
-		return err
-	}
-	if err := x.reports.check(); err != nil {
+	if err := x.check(); err != nil {
 		return err
 	}
 	if x.try { // who wants it now or never does not wait for a database that hangs
@@ -210,10 +198,20 @@ func (x *execution) run(ctx context.Context) error {
 	if most := execcmd.MostGrace(x.lease); x.grace > most {
 		x.complain("--grace %v is more than a quarter of the lease of %v: if the lock is lost, %s has %v to end", x.grace, x.lease, x.args[0], most)
 	}
+	e := x.exec(signals, time.Since(began))
+	x.reports.compete()
+	if end := e.Run(ctx); end != (execcmd.End{}) {
+		return &exit.Error{Code: end.Code, Err: end.Err}
+	}
+	return nil
+}
+
+// exec is what runs, after some of the wait is over.
+func (x *execution) exec(signals <-chan os.Signal, waited time.Duration) *execcmd.Exec {
 	x.found.lockCommand = &x.lockCommand
-	e := execcmd.Exec{
+	e := &execcmd.Exec{
 		Candidate: &x.candidate, Job: x, Program: x.args[0], Grace: x.grace,
-		Wait: x.wait, Waited: time.Since(began), Trouble: x.trouble,
+		Wait: x.wait, Waited: waited, Trouble: x.trouble,
 		Once: x.doesOnce(), Handover: x.handover, Restart: x.restart,
 		Signals: signals, StopTimeout: x.stop, Say: x.say, Warn: x.complain,
 		Asks: x.reports.asks, Notices: execcmd.Notices{Ending: x.reports.ending, Lost: x.reports.lost, Stuck: x.reports.runsOn},
@@ -221,11 +219,24 @@ func (x *execution) run(ctx context.Context) error {
 	if t := child.OpenTerminal(); t != nil {
 		e.Terminal = controlling{t}
 	}
-	x.reports.compete()
-	if end := e.Run(ctx); end != (execcmd.End{}) {
-		return &exit.Error{Code: end.Code, Err: end.Err}
+	return e
+}
+
+func (x *execution) check() error {
+	switch {
+	case x.try && x.wait != 0:
+		return exit.Misuse("--try and --wait: give one of them")
+	case x.wait < 0:
+		return exit.Misuse("--wait %v: must not be negative", x.wait)
+	case x.grace < 0:
+		return exit.Misuse("--grace %v: must not be negative", x.grace)
+	case x.stop < 0:
+		return exit.Misuse("--stop-timeout %v: must not be negative", x.stop)
 	}
-	return nil
+	if err := x.checkOnce(); err != nil {
+		return err
+	}
+	return x.reports.check()
 }
 
 // prepare looks for what waiting can't mend. A signal to end ends that, and is then for Run.

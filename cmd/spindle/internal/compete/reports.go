@@ -44,10 +44,7 @@ WatchdogSec=, systemd restarts it if its loop hangs.
 
 // reports tell others than the readers of the log what happens: hooks, probes and systemd.
 type reports struct {
-	commands map[hooks.Kind]*string
-	limit    time.Duration // of a hook
-	listen   string
-
+	reportFlags
 	lock  *lockCommand
 	asks  chan struct{} // the loop receives from it
 	hooks hooks.Hooks
@@ -64,7 +61,14 @@ type reports struct {
 	doing  string
 }
 
-func (r *reports) flags(f *pflag.FlagSet, stuck string) {
+// reportFlags say which reports there are.
+type reportFlags struct {
+	commands map[hooks.Kind]*string
+	limit    time.Duration // of a hook
+	listen   string
+}
+
+func (r *reportFlags) flags(f *pflag.FlagSet, stuck string) {
 	r.commands = map[hooks.Kind]*string{}
 	for kind, when := range map[hooks.Kind]string{
 		hooks.Acquire: "when the lock is acquired",
@@ -77,7 +81,7 @@ func (r *reports) flags(f *pflag.FlagSet, stuck string) {
 	f.StringVar(&r.listen, "health-listen", "", "the `address`, host:port, at which to answer /livez, /readyz and /metrics (default: none)")
 }
 
-func (r *reports) check() error {
+func (r *reportFlags) check() error {
 	if r.limit <= 0 {
 		return exit.Misuse("--hook-timeout %v: must be positive", r.limit)
 	}

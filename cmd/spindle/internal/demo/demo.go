@@ -134,25 +134,7 @@ func (d *demo) forget(db *connect.Connection) {
 }
 
 func (d *demo) play(ctx context.Context) error {
-	d.Say("", demokit.Faint, "$ spindle exec --name %s --lease %v --restart -- sh -c '%s'", d.lock, demoLease, demoWork)
-	for _, name := range []string{"A", "B", "C"} {
-		m, err := d.Start(ctx, name, "exec", "--quiet", "--db", d.Path, "--table", d.Table, "--name", d.lock,
-			"--id", name, "--value", "http://"+strings.ToLower(name)+":8080", "--lease", demoLease.String(), "--restart", "--", "sh", "-c", demoWork)
-		if err != nil {
-			return err
-		}
-		d.machines = append(d.machines, m)
-		d.Say(name, demokit.Plain, "competes for the lock: process %d", m.Pid())
-		if name == "A" { // so that the story is the same each time
-			if err := d.term(ctx, 1); err != nil {
-				return err
-			}
-		}
-	}
-	if err := d.marksUntil(ctx, 6); err != nil {
-		return err
-	}
-	if err := d.ls(ctx); err != nil {
+	if err := d.begin(ctx); err != nil {
 		return err
 	}
 	first := d.token
@@ -198,6 +180,29 @@ func (d *demo) play(ctx context.Context) error {
 	d.Print(demokit.Bold, "Tokens  %s < %s\n      < %s < %s: they only grow", first, second, third, d.token)
 	d.Print(demokit.Plain, "\nTo begin with a database of your own: spindle init --help")
 	return nil
+}
+
+// begin starts the machines, and returns when one works.
+func (d *demo) begin(ctx context.Context) error {
+	d.Say("", demokit.Faint, "$ spindle exec --name %s --lease %v --restart -- sh -c '%s'", d.lock, demoLease, demoWork)
+	for _, name := range []string{"A", "B", "C"} {
+		m, err := d.Start(ctx, name, "exec", "--quiet", "--db", d.Path, "--table", d.Table, "--name", d.lock,
+			"--id", name, "--value", "http://"+strings.ToLower(name)+":8080", "--lease", demoLease.String(), "--restart", "--", "sh", "-c", demoWork)
+		if err != nil {
+			return err
+		}
+		d.machines = append(d.machines, m)
+		d.Say(name, demokit.Plain, "competes for the lock: process %d", m.Pid())
+		if name == "A" { // so that the story is the same each time
+			if err := d.term(ctx, 1); err != nil {
+				return err
+			}
+		}
+	}
+	if err := d.marksUntil(ctx, 6); err != nil {
+		return err
+	}
+	return d.ls(ctx)
 }
 
 // next does something to the machine that works or to its lock, and returns how long it took until a machine

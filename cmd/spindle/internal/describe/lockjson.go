@@ -19,16 +19,31 @@ type LockJSON struct {
 	LeaseSeconds float64    `json:"lease_seconds,omitempty"`
 	At           time.Time  `json:"at"`
 	Problem      string     `json:"problem,omitempty"`
-	Done         string     `json:"done,omitempty"` // the key of what was done last
-	DoneBy       string     `json:"done_by,omitempty"`
-	DoneAt       *time.Time `json:"done_at,omitempty"`
-	DoneAge      *float64   `json:"done_age_seconds,omitempty"`
-	Waiting      int        `json:"waiting,omitempty"`          // how many wait for it
-	WaitingMore  bool       `json:"waiting_at_least,omitempty"` // and more may
-	LongestWait  *float64   `json:"longest_wait_seconds,omitempty"`
-	Group        string     `json:"group,omitempty"` // that it is a part of
-	Partition    string     `json:"partition,omitempty"`
-	Member       string     `json:"member,omitempty"` // of a partition: the lock of who has it, or had it last
+	doneJSON
+	waitingJSON
+	partJSON
+}
+
+// doneJSON is what was done last under a lock.
+type doneJSON struct {
+	Done    string     `json:"done,omitempty"` // its key
+	DoneBy  string     `json:"done_by,omitempty"`
+	DoneAt  *time.Time `json:"done_at,omitempty"`
+	DoneAge *float64   `json:"done_age_seconds,omitempty"`
+}
+
+// waitingJSON is how many wait for a lock.
+type waitingJSON struct {
+	Waiting     int      `json:"waiting,omitempty"`
+	WaitingMore bool     `json:"waiting_at_least,omitempty"` // and more may
+	LongestWait *float64 `json:"longest_wait_seconds,omitempty"`
+}
+
+// partJSON is what a lock is to its group.
+type partJSON struct {
+	Group     string `json:"group,omitempty"`
+	Partition string `json:"partition,omitempty"`
+	Member    string `json:"member,omitempty"` // of a partition: the lock of who has it, or had it last
 }
 
 // JSONOf returns a lock for scripts.
@@ -55,14 +70,14 @@ func JSONOf(l table.Listing) LockJSON {
 	}
 	if l.Done.Key != "" {
 		at, age := l.Done.At.UTC(), seconds(l.Done.At, l.At)
-		j.Done, j.DoneBy, j.DoneAt, j.DoneAge = l.Done.Key, l.Done.By, &at, &age
+		j.doneJSON = doneJSON{l.Done.Key, l.Done.By, &at, &age}
 	}
 	if len(l.Waiters) > 0 {
 		longest := l.LongestWait().Seconds()
-		j.Waiting, j.WaitingMore, j.LongestWait = len(l.Waiters), l.Cut, &longest
+		j.waitingJSON = waitingJSON{len(l.Waiters), l.Cut, &longest}
 	}
 	if part, _ := table.PartOf(l.Name); l.IsPart() {
-		j.Group, j.Partition, j.Member = part.Group, part.Partition, l.Member.Name
+		j.partJSON = partJSON{part.Group, part.Partition, l.Member.Name}
 	}
 	return j
 }

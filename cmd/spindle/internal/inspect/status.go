@@ -18,14 +18,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// NewStatus returns the command status.
-func NewStatus(o *connect.Database) *cobra.Command {
-	var a answer
-	var expected []string
-	c := &cobra.Command{
-		Use:   "status NAME | --expect NAME,...",
-		Short: "Tell scripts whether a lock is held, and by whom",
-		Long: `Status says whether a lock is held: by anybody, or by the holder that --id or
+const statusHelp = `Status says whether a lock is held: by anybody, or by the holder that --id or
 --token names. An --id that ends in a slash matches every id that begins with
 it, such as those of one host: the default id is host/process/UUID.
 
@@ -52,7 +45,16 @@ Exit codes:
   1    the database could not be asked
   2    the command line is wrong
   3    it is free: nobody holds it; with --expect, this is so of some lock
-  4    it is held, but not by the holder that --id or --token names`,
+  4    it is held, but not by the holder that --id or --token names`
+
+// NewStatus returns the command status.
+func NewStatus(o *connect.Database) *cobra.Command {
+	var a answer
+	var expected []string
+	c := &cobra.Command{
+		Use:   "status NAME | --expect NAME,...",
+		Short: "Tell scripts whether a lock is held, and by whom",
+		Long:  statusHelp,
 		Example: `  spindle status nightly && echo "somebody is at it"
   spindle status nightly --id "$(hostname)/" --quiet || exit 0
   spindle status "$SPINDLE_LOCK" --token "$SPINDLE_TOKEN"    # in a program of exec

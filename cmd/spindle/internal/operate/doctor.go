@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/api/option"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
@@ -20,17 +21,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// NewDoctor returns the command doctor.
-func NewDoctor(o *connect.Database) *cobra.Command {
-	var f terminal.Format
-	var deadline time.Duration
-	var commitPrice, readPrice float64
-	var w fleet
-	var expected []string
-	c := &cobra.Command{
-		Use:   "doctor",
-		Short: "Find out whether the database keeps what locks rely on",
-		Long: `Doctor takes each step of a lock on the database, under a name that nobody else
+const doctorHelp = `Doctor takes each step of a lock on the database, under a name that nobody else
 uses. It says which of the things that locks assume of Spanner hold there, what
 it means for a lock if one does not, and what to do. It takes some seconds and a
 few hundred small requests, and needs the permissions of a candidate.
@@ -52,58 +43,85 @@ Exit codes:
   0    everything that was checked holds
   1    not everything could be checked; the message says why
   2    the command line is wrong
-  3    something does not hold`,
+  3    something does not hold`
+
+// examination is one run of doctor.
+type examination struct {
+	*connect.Database
+	f           terminal.Format
+	deadline    time.Duration
+	commitPrice float64 // of a million
+	readPrice   float64
+	priced      fleet
+	expected    []string
+}
+
+// NewDoctor returns the command doctor.
+func NewDoctor(o *connect.Database) *cobra.Command {
+	e := &examination{Database: o}
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Find out whether the database keeps what locks rely on",
+		Long:  doctorHelp,
 		Example: `  spindle doctor
   spindle doctor --expect nightly,billing
   spindle doctor --locks 50 --candidates 6 --members 6 --partitions 64 --node-price 0.90
   spindle doctor -o json | jq -r '.checks[] | select(.verdict != "ok")'`,
 		Args: flags.Exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if deadline <= 0 {
-				return exit.Misuse("--deadline %v: must be positive", deadline)
-			}
-			if commitPrice < 0 || readPrice < 0 {
-				return exit.Misuse("--commit-price %v, --read-price %v: must not be negative", commitPrice, readPrice)
-			}
-			if err := w.check(c.Flags()); err != nil {
+			if err := e.check(c.Flags()); err != nil {
 				return err
 			}
-			if w.asked(c.Flags()) {
-				if len(expected) > 0 {
-					return exit.Misuse("--expect: asks the database, and an estimate does not; leave out --locks and --members")
-				}
-				return w.print(f)
+			if e.priced.asked(c.Flags()) {
+				return e.priced.print(e.f)
 			}
-			names, err := describe.CheckExpected(expected)
-			if err != nil {
-				return err
-			}
-			report, err := examine(c.Context(), o, deadline, names)
-			if report.Checks != nil {
-				if f.Objects() {
-					if err := f.Print(os.Stdout, report); err != nil {
-						return err
-					}
-				} else {
-					printReport(terminal.On(os.Stdout), report, commitPrice, readPrice)
-				}
-			}
-			switch {
-			case err != nil:
-				return o.Explain(err)
-			case !report.OK():
-				return &exit.Error{Code: exit.DoctorFailed}
-			}
-			return nil
+			return e.run(c.Context())
 		},
 	}
-	c.Flags().DurationVar(&deadline, "deadline", time.Minute, "how long it may take, a minute at most")
-	c.Flags().Float64Var(&commitPrice, "commit-price", 0, "what a million commits cost, in your `currency`")
-	c.Flags().Float64Var(&readPrice, "read-price", 0, "what a million reads cost, in the same `currency`")
-	describe.ExpectFlag(c.Flags(), &expected)
-	w.flags(c.Flags())
-	f.Flag(c.Flags(), terminal.AsYAML)
+	c.Flags().DurationVar(&e.deadline, "deadline", time.Minute, "how long it may take, a minute at most")
+	c.Flags().Float64Var(&e.commitPrice, "commit-price", 0, "what a million commits cost, in your `currency`")
+	c.Flags().Float64Var(&e.readPrice, "read-price", 0, "what a million reads cost, in the same `currency`")
+	describe.ExpectFlag(c.Flags(), &e.expected)
+	e.priced.flags(c.Flags())
+	e.f.Flag(c.Flags(), terminal.AsYAML)
 	return c
+}
+
+func (e *examination) check(f *pflag.FlagSet) (err error) {
+	switch {
+	case e.deadline <= 0:
+		return exit.Misuse("--deadline %v: must be positive", e.deadline)
+	case e.commitPrice < 0 || e.readPrice < 0:
+		return exit.Misuse("--commit-price %v, --read-price %v: must not be negative", e.commitPrice, e.readPrice)
+	}
+	if err = e.priced.check(f); err != nil {
+		return err
+	}
+	if e.priced.asked(f) && len(e.expected) > 0 {
+		return exit.Misuse("--expect: asks the database, and an estimate does not; leave out --locks and --members")
+	}
+	e.expected, err = describe.CheckExpected(e.expected)
+	return err
+}
+
+func (e *examination) run(ctx context.Context) error {
+	report, err := e.examine(ctx)
+	switch {
+	case report.Checks == nil:
+	case e.f.Objects():
+		if err := e.f.Print(os.Stdout, report); err != nil {
+			return err
+		}
+	default:
+		e.printReport(terminal.On(os.Stdout), report)
+	}
+	switch {
+	case err != nil:
+		return e.Explain(err)
+	case !report.OK():
+		return &exit.Error{Code: exit.DoctorFailed}
+	}
+	return nil
 }
 
 // print prints the estimate.
@@ -119,23 +137,23 @@ func (w *fleet) print(f terminal.Format) error {
 // longRun is how long doctor takes if all is well, with some to spare.
 const longRun = 5 * time.Second
 
-func examine(ctx context.Context, o *connect.Database, deadline time.Duration, expected []string) (doctor.Report, error) {
-	db, err := o.Open(option.WithGRPCConnectionPool(1))
+func (e *examination) examine(ctx context.Context) (doctor.Report, error) {
+	db, err := e.Open(option.WithGRPCConnectionPool(1))
 	if err != nil {
 		return doctor.Report{}, err
 	}
 	defer db.Close()
 	ctx, stop := exit.UntilInterrupted(ctx)
 	defer stop() // a second signal does not wait for the rows to be deleted
-	ctx, cancel := context.WithTimeoutCause(ctx, deadline, fmt.Errorf("--deadline %v has passed", deadline))
+	ctx, cancel := context.WithTimeoutCause(ctx, e.deadline, fmt.Errorf("--deadline %v has passed", e.deadline))
 	defer cancel()
 	late := time.AfterFunc(longRun, func() {
-		terminal.Complain("still at it, after %v: the database is slow, or does not answer; --deadline %v", longRun, deadline)
+		terminal.Complain("still at it, after %v: the database is slow, or does not answer; --deadline %v", longRun, e.deadline)
 	})
 	defer late.Stop()
-	report, err := doctor.Run(ctx, db.Client(), o.Table)
-	if err == nil && len(expected) > 0 {
-		report.Checks = append(report.Checks, checkLed(ctx, db.Locks(), expected))
+	report, err := doctor.Run(ctx, db.Client(), e.Table)
+	if err == nil && len(e.expected) > 0 {
+		report.Checks = append(report.Checks, checkLed(ctx, db.Locks(), e.expected))
 	}
 	return report, err
 }
@@ -157,7 +175,7 @@ var verdictStyles = map[doctor.Verdict]terminal.Style{
 	doctor.OK: terminal.Green, doctor.Note: terminal.Bold, doctor.Warning: terminal.Amber, doctor.Failed: terminal.Red, doctor.NotChecked: terminal.Faint,
 }
 
-func printReport(p *terminal.Terminal, r doctor.Report, commitPrice, readPrice float64) {
+func (e *examination) printReport(p *terminal.Terminal, r doctor.Report) {
 	say := func(format string, args ...any) { fmt.Fprintln(p, terminal.Fold(p, fmt.Sprintf(format, args...))) }
 	say("Table %s in %s\n", r.Table, r.Database)
 	counts := map[doctor.Verdict]int{}
@@ -172,8 +190,8 @@ func printReport(p *terminal.Terminal, r doctor.Report, commitPrice, readPrice f
 	fmt.Fprintln(p)
 	for _, cost := range r.Costs {
 		say("At a lease of %v a lock costs %d commits a month, and each waiting candidate %d reads.", cost.Lease, cost.Commits, cost.Reads)
-		if commitPrice > 0 || readPrice > 0 {
-			say("  In money, with one waiting candidate: %.2f a month.", cost.Price(commitPrice, readPrice))
+		if e.commitPrice > 0 || e.readPrice > 0 {
+			say("  In money, with one waiting candidate: %.2f a month.", cost.Price(e.commitPrice, e.readPrice))
 		}
 	}
 	var sum []string

@@ -79,25 +79,35 @@ func (w *fleet) check(f *pflag.FlagSet) error {
 
 // An Estimate is what a fleet costs while nothing changes hands.
 type Estimate struct {
-	Lease        float64  `json:"lease_seconds"`
-	Locks        int      `json:"locks"`
-	Candidates   int      `json:"candidates"`
-	Members      int      `json:"members"`
-	Partitions   int      `json:"partitions"`
-	Handover     bool     `json:"handover"`
-	Commits      float64  `json:"commits_a_second"`
-	Reads        float64  `json:"reads_a_second"`
-	Rows         float64  `json:"rows_read_a_second"`
-	RPCs         float64  `json:"rpcs_a_second"`
-	MonthCommits int64    `json:"commits_a_month"`
-	MonthReads   int64    `json:"reads_a_month"`
-	Node         float64  `json:"share_of_a_node"`
-	Hundred      float64  `json:"share_of_100_processing_units"`
-	NodeReads    float64  `json:"node_reads_a_second"`
-	NodeWrites   float64  `json:"node_writes_a_second"`
-	NodePrice    float64  `json:"node_price_an_hour,omitempty"`
-	Price        *float64 `json:"price_a_month,omitempty"`
-	Sources      []string `json:"sources"`
+	pricedFleet
+	Commits      float64 `json:"commits_a_second"`
+	Reads        float64 `json:"reads_a_second"`
+	Rows         float64 `json:"rows_read_a_second"`
+	RPCs         float64 `json:"rpcs_a_second"`
+	MonthCommits int64   `json:"commits_a_month"`
+	MonthReads   int64   `json:"reads_a_month"`
+	share
+	Sources []string `json:"sources"`
+}
+
+// pricedFleet is the fleet that an estimate is of.
+type pricedFleet struct {
+	Lease      float64 `json:"lease_seconds"`
+	Locks      int     `json:"locks"`
+	Candidates int     `json:"candidates"`
+	Members    int     `json:"members"`
+	Partitions int     `json:"partitions"`
+	Handover   bool    `json:"handover"`
+}
+
+// share is the share of a node that a fleet takes, and what that costs.
+type share struct {
+	Node       float64  `json:"share_of_a_node"`
+	Hundred    float64  `json:"share_of_100_processing_units"`
+	NodeReads  float64  `json:"node_reads_a_second"`
+	NodeWrites float64  `json:"node_writes_a_second"`
+	NodePrice  float64  `json:"node_price_an_hour,omitempty"`
+	Price      *float64 `json:"price_a_month,omitempty"`
 }
 
 // estimate counts requests. A member makes the requests of a holder and of a candidate; what it reads are the rows of
@@ -106,8 +116,8 @@ func (w *fleet) estimate() Estimate {
 	one := doctor.CostAt(w.lease)
 	commits, reads := float64(one.Commits)/month.Seconds(), float64(one.Reads)/month.Seconds()
 	locks, others, members := float64(w.locks), float64(w.locks*(w.candidates-1)), float64(w.members)
-	e := Estimate{Lease: w.lease.Seconds(), Locks: w.locks, Candidates: w.candidates, Members: w.members, Partitions: w.partitions, Handover: w.handover,
-		NodeReads: w.nodeReads, NodeWrites: w.nodeWrites, NodePrice: w.nodePrice, Sources: []string{measured, capacity}}
+	e := Estimate{pricedFleet: pricedFleet{w.lease.Seconds(), w.locks, w.candidates, w.members, w.partitions, w.handover},
+		share: share{NodeReads: w.nodeReads, NodeWrites: w.nodeWrites, NodePrice: w.nodePrice}, Sources: []string{measured, capacity}}
 	e.Commits = (locks + members) * commits
 	e.Reads = (others + members) * reads
 	e.Rows = others*reads + members*reads*(2*members+1)

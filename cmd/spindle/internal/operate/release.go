@@ -24,15 +24,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// NewRelease returns the command release.
-func NewRelease(o *connect.Database) *cobra.Command {
-	var token int64
-	var yes bool
-	var f terminal.Format
-	c := &cobra.Command{
-		Use:   "release NAME --token T",
-		Short: "Break a lock by its token",
-		Long: `Release takes a lock away from its holder. The token, which spindle ls shows,
+const releaseHelp = `Release takes a lock away from its holder. The token, which spindle ls shows,
 says which term is meant: if the lock has changed hands since you looked,
 nothing happens to the new holder.
 
@@ -52,7 +44,17 @@ of the member still land in a partition until another member has claimed it,
 which takes moments if other members are there.
 
 Release asks before it acts, unless --yes is given.
-` + flags.CommonCodes,
+` + flags.CommonCodes
+
+// NewRelease returns the command release.
+func NewRelease(o *connect.Database) *cobra.Command {
+	var token int64
+	var yes bool
+	var f terminal.Format
+	c := &cobra.Command{
+		Use:   "release NAME --token T",
+		Short: "Break a lock by its token",
+		Long:  releaseHelp,
 		Example: `  spindle ls
   spindle release nightly --token 1763645616123456`,
 		Args:              flags.Exactly(1, "the name of one lock"),

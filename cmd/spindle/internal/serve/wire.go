@@ -42,27 +42,38 @@ type awayFrame struct {
 	Error string `json:"error"`
 }
 
-// A lockWire is a lock. Terms are all of them, or those that changed: these replace the ones with their token.
+// A lockWire is a lock.
 type lockWire struct {
-	ID         int        `json:"id"`
-	Name       string     `json:"name"`
-	State      string     `json:"state"`
-	Kind       string     `json:"kind,omitempty"`
-	Expected   bool       `json:"expected,omitempty"`
-	Holder     string     `json:"holder,omitempty"`
-	Value      string     `json:"value,omitempty"`
-	Successor  string     `json:"successor,omitempty"`
-	Token      string     `json:"token,omitempty"` // a string, as JavaScript should not calculate with it
-	Heartbeat  int64      `json:"heartbeat,omitempty"`
-	Lease      int64      `json:"lease,omitempty"`
-	Problem    string     `json:"problem,omitempty"`
-	Done       string     `json:"done,omitempty"` // the key of what was done last
-	DoneBy     string     `json:"done_by,omitempty"`
-	DoneAt     int64      `json:"done_at,omitempty"`
-	Group      string     `json:"group,omitempty"`         // that it is a part of
-	Member     string     `json:"member,omitempty"`        // of a partition: the lock of who has it, or had it last
-	Waiting    int        `json:"waiting,omitempty"`       // how many wait for it
-	Since      int64      `json:"waiting_since,omitempty"` // when the first of them came
+	ID        int    `json:"id"`
+	Name      string `json:"name"`
+	State     string `json:"state"`
+	Kind      string `json:"kind,omitempty"`
+	Expected  bool   `json:"expected,omitempty"`
+	Holder    string `json:"holder,omitempty"`
+	Value     string `json:"value,omitempty"`
+	Successor string `json:"successor,omitempty"`
+	Token     string `json:"token,omitempty"` // a string, as JavaScript should not calculate with it
+	Heartbeat int64  `json:"heartbeat,omitempty"`
+	Lease     int64  `json:"lease,omitempty"`
+	Problem   string `json:"problem,omitempty"`
+	besideWire
+	historyWire
+}
+
+// besideWire is what else the table says under the lock's name.
+type besideWire struct {
+	Done    string `json:"done,omitempty"` // the key of what was done last
+	DoneBy  string `json:"done_by,omitempty"`
+	DoneAt  int64  `json:"done_at,omitempty"`
+	Group   string `json:"group,omitempty"`         // that it is a part of
+	Member  string `json:"member,omitempty"`        // of a partition: the lock of who has it, or had it last
+	Waiting int    `json:"waiting,omitempty"`       // how many wait for it
+	Since   int64  `json:"waiting_since,omitempty"` // when the first of them came
+}
+
+// historyWire is what the looks have found. Terms are all of them, or those that changed: these replace the ones with their
+// token.
+type historyWire struct {
 	Known      int64      `json:"known"`
 	Changes    int        `json:"changes,omitempty"`
 	Jeopardies int        `json:"jeopardies,omitempty"`
@@ -92,8 +103,9 @@ func millis(t time.Time) int64 {
 
 func (k *lock) wire(tail int) lockWire {
 	w := lockWire{ID: k.id, Name: k.Name, State: string(k.State()), Kind: string(k.kind), Expected: k.expected, Holder: k.holder(), Heartbeat: millis(k.Heartbeat),
-		Problem: problem(k.Listing), Done: k.Done.Key, DoneBy: k.Done.By, DoneAt: millis(k.Done.At),
-		Waiting: len(k.Waiters), Since: waitingSince(k.Listing), Known: millis(k.known), Changes: k.changes, Jeopardies: k.jeopardies, All: tail == len(k.terms)}
+		Problem:     problem(k.Listing),
+		besideWire:  besideWire{Done: k.Done.Key, DoneBy: k.Done.By, DoneAt: millis(k.Done.At), Waiting: len(k.Waiters), Since: waitingSince(k.Listing)},
+		historyWire: historyWire{Known: millis(k.known), Changes: k.changes, Jeopardies: k.jeopardies, All: tail == len(k.terms)}}
 	if id, named := k.Successor(); named {
 		w.Successor = id
 	}

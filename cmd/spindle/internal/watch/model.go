@@ -36,19 +36,34 @@ type Model struct {
 	width, height int
 	now           time.Time // by the local clock
 
+	readings
+	found
+	view
+	overlay
+	changes []Change
+}
+
+// readings are how the reads of the table go.
+type readings struct {
 	last    Snapshot
 	reading time.Time // when the read began that is under way; zero: none is
 	failed  error     // of the read before, if it failed
 	began   time.Time // when the first read began
 	fatal   error
+}
 
-	busy     []*Row    // of the last snapshot, without released locks
-	idle     []*Row    // released locks
-	counted  bool      // idle was read
-	idleAt   time.Time // when, by Spanner's clock
-	sorted   []*Row    // the idle rows that match, in the order
+// found is what the reads have found.
+type found struct {
+	busy    []*Row    // of the last snapshot, without released locks
+	idle    []*Row    // released locks
+	counted bool      // idle was read
+	idleAt  time.Time // when, by Spanner's clock
+	sorted  []*Row    // the idle rows that match, in the order
+}
+
+// view is what is listed of that.
+type view struct {
 	showIdle bool
-
 	order    order
 	filter   string
 	rows     []*Row // what is listed
@@ -57,8 +72,10 @@ type Model struct {
 	selected string // the name of the chosen row; "": the one at the top, whichever that is
 	cursor   int
 	offset   int // the first row on the screen
+}
 
-	changes []Change
+// overlay is what covers the list, and what is under way.
+type overlay struct {
 	mode    mode
 	panel   panel
 	subject *Row // of the detail
@@ -67,7 +84,7 @@ type Model struct {
 }
 
 func newModel(ctx context.Context, t *Table, wake chan<- struct{}) Model {
-	return Model{Table: t, ctx: ctx, wake: wake, width: 80, height: 24, now: time.Now(), began: time.Now()}
+	return Model{Table: t, ctx: ctx, wake: wake, width: 80, height: 24, now: time.Now(), readings: readings{began: time.Now()}}
 }
 
 // Init implements tea.Model.
