@@ -6,6 +6,7 @@
 //   - state_*.go: whether it runs, was stopped, or has ended
 //   - terminal_*.go: who has the terminal
 //   - family.go, orphans_*.go: what a program leaves behind outside its group
+//   - again.go: this program, run again
 //   - watchdog.go: a process that acts if this process is killed, or stopped for too long
 //   - watch.go: what that process does: it kills the group, and does its action
 //   - lockfile_*.go: a lock file, so that only one process of a machine does a thing at a time

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -87,14 +86,6 @@ func pipes() (in, to, from, out *os.File, err error) {
 		return nil, nil, nil, nil, err
 	}
 	return in, to, from, out, nil
-}
-
-// itself is the path of this program.
-func itself() (string, error) {
-	if runtime.GOOS == "linux" {
-		return "/proc/self/exe", nil // which stays the same if the file is replaced
-	}
-	return os.Executable()
 }
 
 func (w *Watchdog) listen(replies io.ReadCloser) {

@@ -2,12 +2,11 @@ package compete
 
 import (
 	"os"
-	"os/exec"
 	"os/signal"
-	"runtime"
 	"syscall"
 	"time"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/hooks"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
@@ -23,22 +22,8 @@ func (g *guarding) detachHook(why error) {
 	if command == "" {
 		return
 	}
-	self, err := os.Executable()
-	if runtime.GOOS == "linux" {
-		self, err = "/proc/self/exe", nil // which stays the same if the file is replaced
-	}
-	if err == nil {
-		c := exec.Command(self, hookCommand, g.name, g.id, limit, command)
-		c.Args[0] = os.Args[0]
-		c.Env = append(g.environment(0), tokenVariable+"="+token, reasonVariable+"="+reasonText(why))
-		c.Stdout, c.Stderr = os.Stderr, os.Stderr
-		ownSession(c)
-		err = c.Start()
-		if err == nil {
-			go func() { _ = c.Wait() }() // it says itself what went wrong
-		}
-	}
-	if err != nil {
+	env := append(g.environment(0), tokenVariable+"="+token, reasonVariable+"="+reasonText(why))
+	if err := child.Detach(env, hookCommand, g.name, g.id, limit, command); err != nil {
 		g.complain("%s: --%s could not be started: %v", g.name, hooks.Stuck, err)
 	}
 }

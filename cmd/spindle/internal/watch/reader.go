@@ -20,12 +20,16 @@ type reader struct {
 	wake chan struct{} // somebody wants to see the released locks
 }
 
-// A pause is as many times as long as a read, so that the reads of a large table take a small part of Spanner's time. It
-// goes by the shorter of two reads: one that hung is no sign of a large table.
 const (
 	share        = 4
 	longestPause = 15 * time.Second
 )
+
+// Pause is how long to wait after a read that took that long. It is some times as long as the read, so that the reads of a
+// large table take a small part of Spanner's time. It goes by the shorter of two reads: one that hung is no sign of a large table.
+func Pause(every, took, before time.Duration) time.Duration {
+	return max(every, min(share*min(took, before), longestPause))
+}
 
 // read sends a snapshot after the other until ctx ends.
 func (r *reader) read(ctx context.Context) {
@@ -45,7 +49,7 @@ func (r *reader) read(ctx context.Context) {
 		}
 		r.send(got)
 		took := time.Since(began)
-		wait(ctx, max(r.Every, min(share*min(took, before), longestPause)), nil)
+		wait(ctx, Pause(r.Every, took, before), nil)
 		if before = took; err != nil {
 			before = 0
 		}

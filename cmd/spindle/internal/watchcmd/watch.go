@@ -21,6 +21,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/watch"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -158,7 +159,7 @@ func (w *watching) follow(ctx context.Context, t table.Table, looks chan<- look)
 	var before time.Duration
 	for ctx.Err() == nil {
 		l := w.look(ctx, t)
-		l.pause = max(w.every, min(4*min(l.took, before), longestPause)) // one that hung is no sign of a large table
+		l.pause = watch.Pause(w.every, l.took, before)
 		before = l.took
 		select {
 		case looks <- l:
@@ -170,9 +171,6 @@ func (w *watching) follow(ctx context.Context, t table.Table, looks chan<- look)
 		}
 	}
 }
-
-// longestPause is the longest time from a look to the next one, unless --every is longer.
-const longestPause = 15 * time.Second
 
 func (w *watching) look(ctx context.Context, t table.Table) (l look) {
 	ctx, cancel := context.WithTimeout(ctx, w.Timeout)

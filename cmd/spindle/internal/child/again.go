@@ -1,0 +1,35 @@
+package child
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+)
+
+// Detach runs this program again, with this environment and these arguments. It has a session of its own, so that what ends
+// or stops this process or its group does not end it. Nobody waits for it.
+func Detach(env []string, args ...string) error {
+	self, err := itself()
+	if err != nil {
+		return err
+	}
+	c := exec.Command(self, args...)
+	c.Args[0], c.Env = os.Args[0], env
+	c.Stdout, c.Stderr = os.Stderr, os.Stderr
+	if err := ownSession(c); err != nil {
+		return err
+	}
+	if err := c.Start(); err != nil {
+		return err
+	}
+	go func() { _ = c.Wait() }() // it says itself what goes wrong
+	return nil
+}
+
+// itself is the path of this program.
+func itself() (string, error) {
+	if runtime.GOOS == "linux" {
+		return "/proc/self/exe", nil // which stays the same if the file is replaced
+	}
+	return os.Executable()
+}
