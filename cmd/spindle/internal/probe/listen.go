@@ -20,5 +20,8 @@ func serve(on net.Listener, h http.Handler, limit time.Duration) (end func()) {
 		MaxHeaderBytes: 16 << 10,
 	}
 	go func() { _ = server.Serve(on) }() // which fails once it is closed
-	return func() { _ = server.Close() }
+	return func() {
+		_ = server.Close()
+		_ = on.Close() // the server may not have it yet
+	}
 }
