@@ -218,9 +218,7 @@ func (r *runner) do(a action) event {
 	case pass:
 		r.pass(a.signal)
 	case limit:
-		r.limit()
-	case curb:
-		r.curb()
+		r.limit(a.after)
 	case kill:
 		r.program.Kill()
 	case release, releaseUndone, recordDone:

@@ -107,8 +107,7 @@ const (
 	watchRequests             // to hand the lock over
 	announce                  // that the lock will be released
 	pass                      // signal to the program
-	limit                     // the program to its grace: the lock is lost
-	curb                      // the program to its grace: it is unfit
+	limit                     // the program to its grace; after: why
 	kill                      // the program
 	release                   // the lock
 	recordDone                // in the commit that releases the lock
@@ -120,6 +119,7 @@ const (
 type action struct {
 	do     deed
 	signal os.Signal
+	after  event
 }
 
 // An outcome is what came of one competition, and of the program under its lock.
@@ -293,12 +293,12 @@ func (m *machine) work(e event) []action {
 		return m.stop(kill, nil)
 	case unfit:
 		m.turn.unfit = e.err
-		return m.stop(curb, nil)
+		return m.limit(e)
 	case overstayed:
 		return m.stop(kill, nil)
 	case lost:
 		m.turn.lost = e.err
-		return m.stop(limit, nil)
+		return m.limit(e)
 	case exited:
 		m.turn.exited, m.turn.code = true, e.code
 		if m.turn.lost != nil {
@@ -318,6 +318,11 @@ func (m *machine) part(s os.Signal) []action {
 func (m *machine) stop(do deed, s os.Signal) []action {
 	m.phase = stopping
 	return []action{{do: do, signal: s}}
+}
+
+func (m *machine) limit(e event) []action {
+	m.phase = stopping
+	return []action{{do: limit, after: e}}
 }
 
 // giveUp releases the lock. There is no program, or nothing is left of it.

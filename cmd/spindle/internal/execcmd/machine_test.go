@@ -414,7 +414,7 @@ func (w *world) does(do deed) {
 		w.asks = true
 	case announce:
 		w.tells = true
-	case pass, limit, curb, kill:
+	case pass, limit, kill:
 		w.holds(w.program, "the program is there to be told")
 	case release, releaseUndone, recordDone:
 		w.holds(w.held && !w.program, "the lock is released when nothing of the program is left")

@@ -130,16 +130,14 @@ func (r *runner) rewatch() event {
 	return event{}
 }
 
-// curb gives the program its grace, though the lock is held for longer.
-func (r *runner) curb() {
+// limit gives the program its grace, and no more, though the lock may be held for longer.
+func (r *runner) limit(after event) {
 	r.program.lose(time.Now())
-	r.Warn("%v: ending %s, which is killed after %v", r.m.turn.unfit, r.Program, r.program.gracePeriod())
-}
-
-// limit gives the program its grace, and no more.
-func (r *runner) limit() {
-	r.program.lose(time.Now())
-	r.Warn("%s is lost: %v: ending %s, which is killed after %v", r.name(), r.m.turn.lost, r.Program, r.program.gracePeriod())
+	why := after.err
+	if after.what == lost {
+		why = fmt.Errorf("%s is lost: %w", r.name(), why)
+	}
+	r.Warn("%v: ending %s, which is killed after %v", why, r.Program, r.program.gracePeriod())
 }
 
 // check asks whether the program is still to be run, until that is known or the term is over.
