@@ -54,9 +54,7 @@ func (o *once) flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.tick.Offset, "offset", 0, "when CMD is started, after 0:00 UTC (of Monday): a `time` in the middle of a period")
 	f.Lookup("offset").DefValue = "0, or 7m30s"
 	f.IntVar(&o.already, "already", 0, "exit with this `code`, such as 77, if it was done already, or a larger key")
-	for _, name := range []string{"every", "once", "offset", "already"} {
-		_ = f.SetAnnotation(name, flags.CommandLineOnly, []string{}) // --every is something else to other commands
-	}
+	flags.OnlyOnCommandLine(f, "every", "once", "offset", "already") // --every is something else to other commands
 }
 
 // checkOnce looks for mistakes on the command line.

@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/api/option"
-
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
@@ -110,7 +108,7 @@ func (x *execution) watchdogAction(a child.Act) {
 		}
 		left = child.KillMarked(marks...)
 	}
-	db, err := x.Open(option.WithGRPCConnectionPool(1))
+	db, err := x.Open()
 	if err != nil {
 		x.complain("%s is left to expire: %v", x.name, err)
 		return

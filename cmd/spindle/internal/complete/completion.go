@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"google.golang.org/api/option"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
@@ -34,7 +33,7 @@ func fromTable(o *connect.Database, c *cobra.Command, begun string, ask complete
 	defer cancel()
 	answer := make(chan []cobra.Completion, 1)
 	go func() { // a client may wait for credentials, whatever its ctx
-		db, err := o.Open(option.WithGRPCConnectionPool(1))
+		db, err := o.Open()
 		if err != nil {
 			answer <- nil
 			return

@@ -64,10 +64,13 @@ An emulator needs SPANNER_EMULATOR_HOST=host:port as well. "spindle demo" needs 
 	return nil
 }
 
-// Open connects to the database.
+// Open connects to the database, without options for a command that makes a few requests.
 func (o *Database) Open(opts ...option.ClientOption) (*Connection, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
+	}
+	if len(opts) == 0 {
+		opts = []option.ClientOption{option.WithGRPCConnectionPool(1)}
 	}
 	opts = append(opts, option.WithUserAgent("spindle"))
 	dial := func() (*spanner.Client, error) {
@@ -82,14 +85,19 @@ func (o *Database) Open(opts ...option.ClientOption) (*Connection, error) {
 
 // WithTable runs a short task on the table.
 func (o *Database) WithTable(ctx context.Context, do func(context.Context, table.Table) error) error {
-	db, err := o.Open(option.WithGRPCConnectionPool(1))
+	return o.With(ctx, func(ctx context.Context, db *Connection) error { return do(ctx, db.Audibly(o)) })
+}
+
+// With runs a short task on the database.
+func (o *Database) With(ctx context.Context, do func(context.Context, *Connection) error) error {
+	db, err := o.Open()
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	return o.Explain(do(ctx, db.Audibly(o)))
+	return o.Explain(do(ctx, db))
 }
 
 // Explain adds what to do about it to an error of the database.

@@ -11,8 +11,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// CommandLineOnly marks flags that no environment variable sets: a forgotten one would do harm.
-const CommandLineOnly = "command-line-only"
+// commandLineOnly marks flags that no environment variable sets.
+const commandLineOnly = "command-line-only"
+
+// OnlyOnCommandLine keeps environment variables from setting these flags: a forgotten one would do harm, or is of another
+// command's flag.
+func OnlyOnCommandLine(f *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		_ = f.SetAnnotation(name, commandLineOnly, []string{}) // fails only if there is no such flag
+	}
+}
 
 // Variable names the environment variable that sets a flag.
 func Variable(f *pflag.Flag) string {
@@ -21,7 +29,7 @@ func Variable(f *pflag.Flag) string {
 
 // HasVariable reports whether an environment variable sets the flag.
 func HasVariable(f *pflag.Flag) bool {
-	return f.Name != "help" && f.Name != "version" && f.Annotations[CommandLineOnly] == nil
+	return f.Name != "help" && f.Name != "version" && f.Annotations[commandLineOnly] == nil
 }
 
 // NameVariables adds the variables to the help of the flags.

@@ -137,9 +137,7 @@ func (ls *listing) flags(c *cobra.Command) {
 	f.BoolVar(&ls.whole, "no-trunc", false, "cut nothing, though lines are longer than the terminal is wide")
 	f.BoolVarP(&ls.watch, "watch", "w", false, "go on, and print each lock that changes")
 	f.DurationVar(&ls.every, "every", 2*time.Second, "how long to pause between two looks of --watch")
-	for _, name := range []string{"state", "group", "reverse", "watch", "every"} { // --every and --once are of exec, too
-		_ = f.SetAnnotation(name, flags.CommandLineOnly, []string{})
-	}
+	flags.OnlyOnCommandLine(f, "state", "group", "reverse", "watch", "every")
 }
 
 func (ls *listing) check(c *cobra.Command) error {

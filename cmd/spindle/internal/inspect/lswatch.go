@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/api/option"
-
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
@@ -18,7 +16,7 @@ import (
 
 // follow prints the list, and then what changes, until a signal comes.
 func (ls *listing) follow(ctx context.Context) error {
-	db, err := ls.Database.Open(option.WithGRPCConnectionPool(1))
+	db, err := ls.Database.Open()
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/api/option"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
@@ -72,17 +71,13 @@ Exit codes:
 	return c
 }
 
-func askMembers(ctx context.Context, o *connect.Database, name string) (groups.View, error) {
-	db, err := o.Open(option.WithGRPCConnectionPool(1))
-	if err != nil {
-		return groups.View{}, err
-	}
-	defer db.Close()
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
-	defer cancel()
-	defer o.Audible()()
-	v, err := groups.Members(ctx, db.Client(), o.Table, name)
-	return v, o.Explain(err)
+func askMembers(ctx context.Context, o *connect.Database, name string) (v groups.View, err error) {
+	err = o.With(ctx, func(ctx context.Context, db *connect.Connection) (err error) {
+		defer o.Audible()()
+		v, err = groups.Members(ctx, db.Client(), o.Table, name)
+		return err
+	})
+	return v, err
 }
 
 // fewNames is how many partitions are named that nobody has, unless all are asked for.

@@ -89,11 +89,8 @@ func NewStatus(o *connect.Database) *cobra.Command {
 	c.Flags().StringVar(&a.id, "id", "", "answer 4 unless this `id` holds the lock; if it ends in /, any id that begins with it")
 	c.Flags().Int64Var(&a.token, "token", 0, "answer 4 unless the lock is held under this `token`")
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "print nothing")
-	// What is meant for another command must not change the answer.
-	_ = c.Flags().SetAnnotation("id", flags.CommandLineOnly, []string{})
-	_ = c.Flags().SetAnnotation("token", flags.CommandLineOnly, []string{})
 	describe.ExpectFlag(c.Flags(), &expected)
-	_ = c.Flags().SetAnnotation("expect", flags.CommandLineOnly, []string{})
+	flags.OnlyOnCommandLine(c.Flags(), "id", "token", "expect") // what is meant for another command must not change the answer
 	a.f.Flag(c.Flags(), terminal.AsYAML)
 	return c
 }

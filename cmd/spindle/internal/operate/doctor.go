@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"google.golang.org/api/option"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
@@ -138,7 +137,7 @@ func (w *fleet) print(f terminal.Format) error {
 const longRun = 5 * time.Second
 
 func (e *examination) examine(ctx context.Context) (doctor.Report, error) {
-	db, err := e.Open(option.WithGRPCConnectionPool(1))
+	db, err := e.Open()
 	if err != nil {
 		return doctor.Report{}, err
 	}

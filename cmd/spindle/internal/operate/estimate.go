@@ -46,9 +46,7 @@ func (w *fleet) flags(f *pflag.FlagSet) {
 	f.Float64Var(&w.nodePrice, "node-price", 0, "what a node of yours costs an hour, in your `currency`")
 	f.Float64Var(&w.nodeReads, "node-reads", 22500, "how many `reads` a node serves a second, if it does nothing else")
 	f.Float64Var(&w.nodeWrites, "node-writes", 3500, "how many `commits` a node serves a second, if it does nothing else")
-	for _, name := range []string{"locks", "candidates", "members", "partitions", "lease", "handover"} { // some are of other commands, too
-		_ = f.SetAnnotation(name, flags.CommandLineOnly, []string{})
-	}
+	flags.OnlyOnCommandLine(f, "locks", "candidates", "members", "partitions", "lease", "handover")
 }
 
 // asked reports whether there is anything to estimate.

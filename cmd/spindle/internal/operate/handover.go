@@ -71,8 +71,7 @@ Exit codes:
 	}
 	c.Flags().Int64Var(&h.token, "token", 0, "the `token` of the term to end (default: the present one)")
 	c.Flags().DurationVar(&h.wait, "wait", 0, "how long to wait for another to take over (default: three of the holder's leases)")
-	_ = c.Flags().SetAnnotation("token", flags.CommandLineOnly, []string{})
-	_ = c.Flags().SetAnnotation("wait", flags.CommandLineOnly, []string{})
+	flags.OnlyOnCommandLine(c.Flags(), "token", "wait")
 	h.f.Flag(c.Flags(), terminal.AsYAML)
 	return c
 }

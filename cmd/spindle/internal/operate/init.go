@@ -67,7 +67,7 @@ migrations. That needs no database.
 	c.Flags().BoolVar(&onlyPrint, "print", false, "only print the statement")
 	c.Flags().BoolVar(&create, "create", false, "on an emulator, create the instance and the database too")
 	c.Flags().StringVar(&dialect, "dialect", "googlesql", "`googlesql` or postgresql, for --print and --create")
-	_ = c.Flags().SetAnnotation("create", flags.CommandLineOnly, []string{})
+	flags.OnlyOnCommandLine(c.Flags(), "create")
 	return c
 }
 
@@ -123,7 +123,7 @@ CONFIG is one of gcloud spanner instance-configs list.`, project, inst, db, dial
 }
 
 func initialize(ctx context.Context, o *connect.Database) error {
-	db, err := o.Open(option.WithGRPCConnectionPool(1))
+	db, err := o.Open()
 	if err != nil {
 		return err
 	}

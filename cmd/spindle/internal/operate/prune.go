@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/api/option"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
@@ -67,12 +66,12 @@ The --timeout is for each request.
 	c.Flags().DurationVar(&ages.Expired, "expired-older", 0, "prune locks, too, that expired at least this `duration` ago (default: none)")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the names, and delete nothing")
 	f.Flag(c.Flags(), terminal.AsYAML)
-	_ = c.Flags().SetAnnotation("dry-run", flags.CommandLineOnly, []string{})
+	flags.OnlyOnCommandLine(c.Flags(), "dry-run")
 	return c
 }
 
 func prune(ctx context.Context, o *connect.Database, f terminal.Format, ages table.Ages, dryRun bool) error {
-	db, err := o.Open(option.WithGRPCConnectionPool(1))
+	db, err := o.Open()
 	if err != nil {
 		return err
 	}

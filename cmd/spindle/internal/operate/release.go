@@ -93,8 +93,7 @@ func NewRelease(o *connect.Database) *cobra.Command {
 	c.Flags().Int64Var(&token, "token", 0, "the `token` of the term to end")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
 	f.Flag(c.Flags(), terminal.AsYAML)
-	_ = c.Flags().SetAnnotation("token", flags.CommandLineOnly, []string{})
-	_ = c.Flags().SetAnnotation("yes", flags.CommandLineOnly, []string{})
+	flags.OnlyOnCommandLine(c.Flags(), "token", "yes")
 	return c
 }
 

@@ -115,7 +115,7 @@ func NewWatch(o *connect.Database) *cobra.Command {
 	c.Flags().DurationVar(&w.every, "every", time.Second, "how often to look")
 	c.Flags().StringVar(&w.prefix, "prefix", "", "watch only locks whose names begin with this `text`")
 	c.Flags().StringVar(&w.group, "group", "", "watch only this `group`")
-	_ = c.Flags().SetAnnotation("group", flags.CommandLineOnly, []string{})
+	flags.OnlyOnCommandLine(c.Flags(), "group")
 	c.Flags().BoolVar(&w.plain, "plain", false, "print lines even on a terminal, as for a screen reader")
 	w.f.Flag(c.Flags())
 	return c
