@@ -219,7 +219,7 @@ func (l *leader) releaseLock() {
 		l.err = notLost(err)
 		return
 	}
-	l.candidate.Yield(l.keeper.Term, err == nil, l.machine.by)
+	l.candidate.Yield(err == nil, l.machine.by)
 }
 
 // leaveToExpire is for work that does not return.
@@ -250,7 +250,7 @@ func (l *leader) lose(reason error) {
 	l.termOver(reason)
 	l.outcome = &reason
 	if errors.Is(reason, ErrSuperseded) {
-		l.candidate.Yield(l.keeper.Term, true, "") // who took it away wants another
+		l.candidate.Yield(true, "") // who took it away wants another
 	}
 }
 

@@ -49,12 +49,12 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	if m.candidate.Names = m.slots(s, c); len(m.candidate.Names) == 0 {
 		return elect.Step{Pause: m.config.Lease / 10}, nil
 	}
-	step := m.candidate.Try(ctx, func(seen []elect.LockView) ([]elect.LockView, time.Duration, error) {
+	step := m.candidate.Try(ctx, func(seen []elect.LockView) elect.Decision {
 		chosen, found := m.choose(seen, c)
 		if !found {
-			return nil, m.config.Lease / 10, nil
+			return elect.Wait(m.config.Lease / 10)
 		}
-		return []elect.LockView{chosen}, 0, nil
+		return elect.Claim(chosen)
 	}, 0)
 	m.watch.Tried(step)
 	return step, step.Err

@@ -148,14 +148,14 @@ func lastChange(seen []elect.LockView) time.Duration {
 
 // inOrder chooses what choose does, once nobody is before it in the queues.
 func inOrder(l *line, choose elect.Choose) elect.Choose {
-	return func(seen []elect.LockView) ([]elect.LockView, time.Duration, error) {
-		claim, wait, err := choose(seen)
-		if claim != nil {
-			if wait = l.turn(seen); wait > 0 {
-				claim = nil
+	return func(seen []elect.LockView) elect.Decision {
+		d := choose(seen)
+		if d.Claims() != nil {
+			if wait := l.turn(seen); wait > 0 {
+				return elect.Wait(wait)
 			}
 		}
-		return claim, wait, err
+		return d
 	}
 }
 

@@ -245,13 +245,13 @@ func (o *Once) look(ctx context.Context, bound table.Bound, w *telemetry.Watch) 
 func unlessForbidden(wanted table.Due, pause *repeat.Pause, w *waiting) elect.Choose {
 	forbids := func(last table.Done, _ time.Time) error { return last.Forbids(wanted) }
 	choose := pause.Choose(func() (table.Done, time.Time, error) { return w.line.done() }, forbids)
-	return func(seen []elect.LockView) ([]elect.LockView, time.Duration, error) {
+	return func(seen []elect.LockView) elect.Decision {
 		last, at, err := w.line.done()
 		if err == nil {
 			err = forbids(last, at)
 		}
 		if err != nil {
-			return nil, 0, err
+			return elect.Blocked(err)
 		}
 		return choose(seen)
 	}

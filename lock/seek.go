@@ -147,20 +147,20 @@ func (k *seeker) isKnown(ctx context.Context, p *Permit, try bool) (bool, error)
 
 // choose takes a slot that is free and that all know who hold one or wait for one, but for those that others of this process
 // have chosen.
-func (k *seeker) choose(seen []elect.LockView) ([]elect.LockView, time.Duration, error) {
+func (k *seeker) choose(seen []elect.LockView) elect.Decision {
 	common := min(k.common(holdersOf(seen)), k.waiting.line.slots(len(k.slots)), cmp.Or(k.limit, maxSlots))
 	k.limit = 0
 	free := slices.DeleteFunc(slices.Clone(seen), func(o elect.LockView) bool { return o.FreeIn > 0 || o.Name >= slot(k.name, common) })
 	chosen, wait, ok := k.pick.from(free, k.waiting.line.slot)
 	switch {
 	case ok:
-		return []elect.LockView{chosen}, 0, nil
+		return elect.Claim(chosen)
 	case !k.turn.Load():
-		return nil, 0, errFull
+		return elect.Blocked(errFull)
 	case wait == 0:
 		wait = k.untilFree(seen)
 	}
-	return nil, wait, nil
+	return elect.Wait(wait)
 }
 
 // untilFree is how long it is until one of the slots can be free.

@@ -54,7 +54,7 @@ var fairMutants = slices.Concat(
 		one("a lock that has the name of a ticket", "TestATicketIsReadAsItWasWritten", "internal/table/key.go", "case IsTicket(name):", "case IsTicket(name) && len(name) < 8:")),
 	of("./lock",
 		one("a claim leaves its ticket", takeTurns, lockLineGo, "\tcase \"claim\":\n\t\treturn l.leaves\n", "\tcase \"claim\":\n\t\treturn nil\n"),
-		one("TryLock passes those who wait", takeTurns, "lock/contender.go", "if wait = l.turn(seen); wait > 0 {", "if wait = l.turn(seen); wait > time.Hour {"),
+		one("TryLock passes those who wait", takeTurns, "lock/contender.go", "if wait := l.turn(seen); wait > 0 {", "if wait := l.turn(seen); wait > time.Hour {"),
 		one("who gives up leaves its ticket", "TestAWaiterThatGivesUpLeavesTheQueueAndSaysItsPlace", "lock/queue.go", "if q.ticket.Nonce != \"\" {", "if false {"),
 		one("a process stays where it was in the queue", "TestAProcessOfManyGoroutinesHasTheTurnsOfOne", lockLineGo,
 			"l.take(q.id(l.clock), table.TokenAt(l.at.Add(l.clock.Now().Ran(l.ended))))", "l.take(q.id(l.clock), table.TokenAt(l.at.Add(-time.Hour)))"),
@@ -64,6 +64,6 @@ var fairMutants = slices.Concat(
 		one("a set never says that it is ready", "TestASetGetsItsTurnAndLeavesNoLockIdleForLong", lockLineGo, "l.own.Ready = l.ticket.Set && l.isFirst(seen)", "l.own.Ready = false"),
 		one("a set that lives does not renew its tickets", "TestASetKeepsItsPlaceWhileItWaits", lockLineGo, "l.at.Sub(l.touched) >= fair.SetRenews", "false"),
 		one("who waits for a key waits for its turn", "TestThoseWhoWaitForAKeyLeaveAsSoonAsItIsDone", "lock/once.go",
-			"\t\tlast, at, err := w.line.done()\n\t\tif err == nil {\n\t\t\terr = forbids(last, at)\n\t\t}\n\t\tif err != nil {\n\t\t\treturn nil, 0, err\n\t\t}\n\t\treturn choose(seen)", "\t\treturn choose(seen)"),
+			"\t\tlast, at, err := w.line.done()\n\t\tif err == nil {\n\t\t\terr = forbids(last, at)\n\t\t}\n\t\tif err != nil {\n\t\t\treturn elect.Blocked(err)\n\t\t}\n\t\treturn choose(seen)", "\t\treturn choose(seen)"),
 		one("sizes of those who wait count for nothing", "TestAWaiterOfASmallerSizeIsAccepted", lockLineGo, "n = min(n, t.Slots)", "n = min(n, n)"),
 		one("a lock counts as free for no longer than its rows say", "TestALockIsFreeAtLeastSinceItWasSeenToBe", lockLineGo, "return max(s.FreeFor, s.At.Sub(known.at))", "return s.FreeFor")))

@@ -50,7 +50,7 @@ var freeMutants = slices.Concat(
 		one("the deadline of a claim by a free row counts from the reply", lostMessage, electFreeGo,
 			"\t\t\treturn sent, nil\n", "\t\t\treturn c.Clock.Now(), nil\n"),
 		one("a claim that was not acknowledged is the own last term", "TestAClaimThatWasLostIsNotTakenForTheOwn", electFreeGo,
-			"\tsent := c.Clock.Now()\n\tlate", "\tc.own = claim.Token\n\tsent := c.Clock.Now()\n\tlate"),
+			"\tsent := c.Clock.Now()\n\tlate", "\tc.past.own = claim.Token\n\tsent := c.Clock.Now()\n\tlate"),
 		one("all claims of a process have one nonce", "TestAClaimThatWasLostIsNotTakenForTheOwn", electFreeGo,
 			"p.Nonce = strconv.FormatInt(int64(c.Clock.Random(math.MaxInt64)), 36)", "_, p.Nonce = strconv.FormatInt(int64(c.Clock.Random(math.MaxInt64)), 36), c.ID"),
 		one("a heartbeat under a token whose nonce was not read", "TestAClaimThatWasLostIsNotTakenForTheOwn", electFreeGo,
@@ -67,6 +67,6 @@ var freeMutants = slices.Concat(
 			"\t\t\tcase Lasting(answer):\n\t\t\t\treturn sent, fmt.Errorf(\"claim: its outcome is not known: %w\", answer)\n", ""),
 		one("a token that Spanner refuses is a failure", "TestALockIsClaimedWhoseTokenSpannerRefuses", electGo,
 			"case !refusedTime(err):", "default:"),
-		one("a waiter looks twice at what was released", "TestAWaiterTakesAReleasedLockInTwoRequests", candidateGo,
+		one("a waiter looks twice at what was released", "TestAWaiterTakesAReleasedLockInTwoRequests", observerGo,
 			"\tif !c.FreeRows {\n\t\treturn c.Table.Observe", "\tif true {\n\t\treturn c.Table.Observe")),
 )

@@ -20,6 +20,9 @@ const (
 	observeGo   = "internal/table/observe.go"
 	spannerGo   = "internal/table/spanner.go"
 	candidateGo = "internal/elect/candidate.go"
+	observerGo  = "internal/elect/observer.go"
+	pastGo      = "internal/elect/past.go"
+	coolDownGo  = "internal/elect/cooldown.go"
 	historyGo   = "internal/elect/history.go"
 	electGo     = "internal/elect/claim.go"
 	clockGo     = "internal/elect/clock.go"
@@ -67,7 +70,7 @@ var mutants = []mutant{
 		"TokenAt(row.Token) == token && !row.Heartbeat.IsZero()", "!row.Heartbeat.IsZero()"),
 	one("withdrawal that leaves the lease row", "rows", claimGo,
 		"Write{Kind: Delete, Name: LeaseKey(name, token)},\n\t\t\t\t\tWrite{Kind: Update", "Write{Kind: Update"),
-	one("orphanLeases of a later instant than the absence", "one holder", candidateGo,
+	one("orphanLeases of a later instant than the absence", "one holder", observerGo,
 		"return c.Table.LookAtLeases(ctx, observed[0].At, c.Names...)", "at := observed[0].At\n\t\tif observed, err = c.Table.LookAtLeases(ctx, at, c.Names...); err == nil {\n\t\t\tobserved[0].At = at\n\t\t}\n\t\treturn observed, err"),
 
 	// The fence.
@@ -90,7 +93,7 @@ var mutants = []mutant{
 	one("record of an earlier holder", "one holder", historyGo,
 		"if h.holder != token {", "if h.record == nil {"),
 	one("expiry by the local clock", "one holder", candidateGo,
-		"free := h.freeIn(o, c.rules())\n", "free := h.freeIn(o, c.rules()) + o.At.Sub(time.Unix(0, c.Clock.Now().Wall))\n"),
+		"free := h.freeIn(o, rules)\n", "free := h.freeIn(o, rules) + o.At.Sub(time.Unix(0, c.Clock.Now().Wall))\n"),
 	one("own token rule for every token", "one holder", historyGo,
 		"case o.Token == r.own && r.own != 0 &&", "case r.own != 0 &&"),
 	one("reclaim of everybody's", "one holder", historyGo,
@@ -108,7 +111,7 @@ var mutants = []mutant{
 	one("bare claim never superseded", "a holder again", historyGo,
 		"return o.Heartbeat.Add(r.lease).Sub(o.At) //", "return r.lease //"),
 	one("bare claim that fails never given up", "a holder again", electGo,
-		"\t\t\tc.withdraw(running, token, names, err)\n", "\t\t\tc.own = token\n"),
+		"\t\t\tc.withdraw(running, token, names, err)\n", "\t\t\tc.past.own = token\n"),
 	one("confirmation of unknown outcome believed", "one holder", electGo,
 		"\t\tcase err == nil:\n\t\t\treturn sent, nil\n", "\t\tcase !First(err):\n\t\t\treturn sent, nil\n"),
 	one("first deadline counted from the reply", "one holder", electGo,
@@ -156,14 +159,14 @@ var mutants = []mutant{
 		"Write{Kind: Update, Name: LeaseKey(name, token), Set: []Cell{{string(r), nil}}}", "Write{Kind: Update, Name: name, Set: []Cell{{string(r), nil}}}"),
 	one("release of a handover before the work has returned", "work first", leadershipGo,
 		"\tif l.idle {\n\t\treturn l.end(cancelWork, release)", "\tif true {\n\t\treturn l.end(cancelWork, release)"),
-	one("who stepped down may claim at once", "others first", electHandoverGo,
-		"c.yielded, c.coolingSince, c.coolDown = t.token, c.Clock.Now(), c.LeaseRecord.Lease\n", "c.yielded, c.coolingSince, c.coolDown = t.token, c.Clock.Now(), 0\n"),
-	one("who does not know of its release may claim at once", "others first", electHandoverGo,
-		"\tif released {\n\t\tc.coolDown /= 3\n", "\tif c.coolDown /= 3; !released {\n\t\tc.coolDown = 0\n"),
+	one("who stepped down may claim at once", "others first", coolDownGo,
+		"\tc.coolDown.begin(c.Clock, length)\n", "\tc.coolDown.begin(c.Clock, 0)\n"),
+	one("who does not know of its release may claim at once", "others first", coolDownGo,
+		"\tif released {\n\t\tlength /= 3\n", "\tif length /= 3; !released {\n\t\tlength = 0\n"),
 	one("holder that goes without waiting for its followers", "works on", announceGo,
 		"\t\t\tk.linger(ctx, k.lease/3+k.clock.Now().Since(sent))\n", "\t\t\t_ = sent\n"),
 	one("followers that ignore the announcement", "handover gap", stepGo,
-		", wait+c.spread(seen), c.watch(seen))", ", wait+c.spread(seen))"),
+		", d.wait+c.spread(seen), c.watch(seen))", ", d.wait+c.spread(seen))"),
 	one("work that is told to stop when Run's ctx ends, in spite of handover", "works on", electGo,
 		"return c.begin(running, token", "return c.begin(ctx, token"),
 	one("handover that nobody is waited for at the end of Run", "works on", leadershipGo,

@@ -53,20 +53,20 @@ func (c *Candidate) Claim(ctx context.Context, seen ...LockView) (*Term, error) 
 	return c.begin(running, token, sent, names), nil
 }
 
-// supersede forgets whoever was seen to hold what is claimed.
+// supersede forgets who was seen to hold what is claimed.
 func (c *Candidate) supersede(names []string) {
 	c.preference.well = Instant{} // that it can look says nothing of a term of its own
 	for _, name := range names {
-		h := c.history(name)
-		*h = lockHistory{token: h.token, at: h.at, taken: true, pace: c.LeaseRecord.Lease, last: h.last}
+		c.observer.forgetHolder(name, c.LeaseRecord.Lease)
 	}
 }
 
 // begin is the term that begins with a claim that was confirmed, by what was sent at that instant.
 func (c *Candidate) begin(ctx context.Context, token table.Token, sent Instant, names []string) *Term {
-	c.own, c.yielded = token, 0
-	c.term = newTerm(ctx, c, token, sent, names, c.preference.ignoreFor(c.LeaseRecord.Lease))
-	return c.term
+	t := newTerm(ctx, c, token, sent, names, c.preference.ignoreFor(c.LeaseRecord.Lease))
+	c.coolDown.yielded = false
+	c.past.began(t)
+	return t
 }
 
 // First reports whether err says that another candidate was first.
@@ -149,17 +149,18 @@ func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bo
 	}
 	// What fails is tried again after the next look.
 	_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Disown(ctx, c.ID, own...) })
-	c.coolingSince, c.coolDown, c.yielded = c.Clock.Now(), rest, 0
+	c.coolDown.begin(c.Clock, rest)
 	return true
 }
 
 // withdraw frees what the candidate can't confirm, whether a confirmation was applied after all or not, and cools down: for a
 // lease, or for a minute after an error that is known at once, as the locks are free nearly all the time then.
 func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []string, why error) {
-	c.coolingSince, c.coolDown, c.yielded = c.Clock.Now(), c.LeaseRecord.Lease, 0
+	length := c.LeaseRecord.Lease
 	if Lasting(why) {
-		c.coolDown = min(c.coolDown, time.Minute)
+		length = min(length, time.Minute)
 	}
+	c.coolDown.begin(c.Clock, length)
 	c.insist(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, names...) })
 }
 

@@ -51,7 +51,7 @@ func TestAClaimOfOneLockForgetsNothingOfAnother(t *testing.T) {
 
 		require.NoError(t, store.Commit(t.Context(), "operator", []table.Write{
 			{Kind: table.Delete, Name: "one"}, {Kind: table.Delete, Name: table.LeaseKey("one", step.Term.Token())}}))
-		c.coolDown = 0 // it is about what it knows, not that it is polite
+		c.coolDown = coolDown{} // it is about what it knows, not that it is polite
 		seen, err = c.Look(t.Context())
 		require.NoError(t, err)
 		assert.Positive(t, seen[0].FreeIn, "its holder may not know yet")
@@ -81,7 +81,7 @@ func TestATermThatWasKeptForLongBeginsANewRow(t *testing.T) {
 			link.Refuse(nil)
 			_, err := c.Look(t.Context())
 			require.NoError(t, err)
-			return c.yieldFor
+			return c.past.yieldFor
 		}
 		assert.Zero(t, yields(1), "the first")
 		assert.Equal(t, lease/3, yields(1), "the second in a row")

@@ -141,3 +141,14 @@ func (h *lockHistory) paceOr(own time.Duration) time.Duration { return cmp.Or(h.
 func (h *lockHistory) notReleased(o table.Observation) bool {
 	return h.taken || len(o.OrphanLeases) > 0
 }
+
+// learnLeaving takes in, of a look that began then, that the holder is leaving.
+func (h *lockHistory) learnLeaving(o table.Observation, began Instant) {
+	if o.Leaving() && h.leaving != o.Token {
+		h.leaving, h.marked = o.Token, h.looked
+		if h.looked == (Instant{}) {
+			h.marked = began
+		}
+	}
+	h.looked = began
+}

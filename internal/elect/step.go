@@ -2,17 +2,9 @@ package elect
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
-
-	"cloud.google.com/go/spanner"
-	"google.golang.org/grpc/codes"
-
-	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // A Step is what came of looking at the locks once and claiming what could be claimed.
@@ -24,20 +16,41 @@ type Step struct {
 	CoolingDown bool          // the candidate leaves the locks to others, since it could not confirm
 }
 
-// Choose says which of the locks that were seen are to be claimed: none if it has to wait, and then for how
-// long. Its error ends the competition.
-type Choose func(seen []LockView) (claim []LockView, wait time.Duration, err error)
+// Decision is what is to be done about locks that were seen: to claim some, to wait, or nothing, as the candidate is blocked.
+type Decision struct {
+	claim []LockView
+	wait  time.Duration
+	err   error
+}
 
-// All chooses every lock, once all of them are free at one instant.
-func All(seen []LockView) ([]LockView, time.Duration, error) {
+// Claim is to claim these, of those that were seen.
+func Claim(locks ...LockView) Decision { return Decision{claim: locks} }
+
+// Wait is to look again after d at the latest.
+func Wait(d time.Duration) Decision { return Decision{wait: d} }
+
+// Blocked is to claim nothing, for a reason that waiting for a lock does not mend.
+func Blocked(err error) Decision { return Decision{err: err} }
+
+// Claims returns the locks that are to be claimed, or nil.
+func (d Decision) Claims() []LockView { return d.claim }
+
+// Waits is how long it is to wait, if there is nothing to claim.
+func (d Decision) Waits() time.Duration { return d.wait }
+
+// Choose decides about the locks that were seen.
+type Choose func(seen []LockView) Decision
+
+// All claims every lock, once all of them are free at one instant.
+func All(seen []LockView) Decision {
 	var wait time.Duration
 	for _, s := range seen {
 		wait = max(wait, s.FreeIn)
 	}
 	if wait > 0 {
-		return nil, wait, nil
+		return Wait(wait)
 	}
-	return seen, 0, nil
+	return Claim(seen...)
 }
 
 // Try takes one step. MaxPause is the longest pause between two looks at a lock that another holds: if its
@@ -56,17 +69,21 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Durati
 		c.contests = 0
 	}
 	if c.disown(ctx, seen) {
-		return Step{Seen: seen, Pause: min(Jitter(c.Clock, maxPause), c.coolDownLeft()), CoolingDown: true}
+		return Step{Seen: seen, Pause: min(Jitter(c.Clock, maxPause), c.coolDown.left(c.Clock)), CoolingDown: true}
 	}
-	claim, wait, err := choose(seen)
-	if err != nil {
-		return Step{Seen: seen, Err: err, Pause: c.retry.Pause(c.Clock)}
-	}
-	if claim == nil {
+	switch d := choose(seen); {
+	case d.err != nil:
+		return Step{Seen: seen, Err: d.err, Pause: c.retry.Pause(c.Clock)}
+	case d.claim == nil:
 		c.retry.Reset()
-		pause := min(Jitter(c.Clock, maxPause), wait+c.spread(seen), c.watch(seen))
-		return Step{Seen: seen, Pause: c.signal(ctx, seen, pause), CoolingDown: c.coolDownLeft() > 0}
+		pause := min(Jitter(c.Clock, maxPause), d.wait+c.spread(seen), c.watch(seen))
+		return Step{Seen: seen, Pause: c.signal(ctx, seen, pause), CoolingDown: c.coolDown.left(c.Clock) > 0}
+	default:
+		return c.tryToClaim(ctx, seen, d.claim, maxPause)
 	}
+}
+
+func (c *Candidate) tryToClaim(ctx context.Context, seen, claim []LockView, maxPause time.Duration) Step {
 	t, err := c.Claim(ctx, claim...)
 	switch {
 	case err == nil:
@@ -97,7 +114,7 @@ const longestSpread = time.Second
 func (c *Candidate) spread(seen []LockView) time.Duration {
 	lease := c.LeaseRecord.Lease
 	for i, s := range seen {
-		if last := c.history(s.Name).paceOr(lease); i == 0 || last < lease {
+		if last := c.observer.history(s.Name).paceOr(lease); i == 0 || last < lease {
 			lease = last
 		}
 	}
@@ -114,34 +131,3 @@ func (c *Candidate) shortest(seen []LockView) time.Duration {
 	}
 	return lease
 }
-
-// Lasting reports whether an error will not go away by itself: something is missing, not allowed or wrong,
-// and it is not just a transaction that is lost.
-func Lasting(err error) bool {
-	if errors.Is(err, table.ErrGroup) || errors.Is(err, table.ErrGarbled) || errors.Is(err, table.ErrUnordered) {
-		return true
-	}
-	switch spanner.ErrCode(err) {
-	case codes.PermissionDenied, codes.OutOfRange, codes.Unimplemented:
-		return true
-	case codes.Unauthenticated: // unless the credentials could not be fetched just now
-		return !strings.HasPrefix(spanner.ErrDesc(err), "transport:")
-	case codes.NotFound, codes.FailedPrecondition, codes.InvalidArgument:
-		return !transactionIsLost(spanner.ErrDesc(err)) || Nested(err)
-	}
-	return false
-}
-
-// lostTransaction matches what Spanner, its client and the emulator say of a transaction that is gone. The names of
-// databases, tables and columns, which may have the word in them too, come after a colon, or after what they are.
-var (
-	lostTransaction = regexp.MustCompile(`^(?i)[^:]*\btransaction\b`)
-	named           = regexp.MustCompile(`^(?i)[^:]*\b(database|table|column|index|instance)\b`)
-)
-
-func transactionIsLost(desc string) bool {
-	return lostTransaction.MatchString(desc) && !named.MatchString(desc)
-}
-
-// Nested reports whether err says that the ctx is that of a transaction's function.
-func Nested(err error) bool { return strings.Contains(spanner.ErrDesc(err), "nested transactions") }

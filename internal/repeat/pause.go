@@ -33,27 +33,27 @@ func (p *Pause) Asked(last table.Done, now time.Time) { p.asked, p.recorded = no
 
 // Choose chooses the lock if it is free and no pause is left, unless what was done last forbids it. Looking at that is an RPC.
 func (p *Pause) Choose(look func() (table.Done, time.Time, error), forbids func(table.Done, time.Time) error) elect.Choose {
-	return func(seen []elect.LockView) ([]elect.LockView, time.Duration, error) {
-		claim, wait, err := elect.All(seen)
-		if claim == nil {
+	return func(seen []elect.LockView) elect.Decision {
+		d := elect.All(seen)
+		if d.Claims() == nil {
 			p.held = true
-			return nil, wait, err
+			return d
 		}
 		if left := p.remains(); left > 0 {
-			return nil, left, nil
+			return elect.Wait(left)
 		}
 		last, now, err := look()
 		if err == nil {
 			err = forbids(last, now)
 		}
 		if err != nil {
-			return nil, 0, err
+			return elect.Blocked(err)
 		}
 		if p.failed(seen[0], last) {
 			p.begin()
-			return nil, p.left, nil
+			return elect.Wait(p.left)
 		}
-		return claim, 0, nil
+		return d
 	}
 }
 

@@ -22,11 +22,11 @@ func allowed(table.Done, time.Time) error { return nil }
 func paused(p *Pause, released, recorded table.Token) time.Duration {
 	choose := p.Choose(func() (table.Done, time.Time, error) { return table.Done{Token: recorded}, time.Now(), nil }, allowed)
 	for start := time.Now(); ; {
-		claim, wait, _ := choose([]elect.LockView{{Observation: table.Observation{Exists: true, Token: released}}})
-		if claim != nil {
+		d := choose([]elect.LockView{{Observation: table.Observation{Exists: true, Token: released}}})
+		if d.Claims() != nil {
 			return time.Since(start)
 		}
-		time.Sleep(wait)
+		time.Sleep(d.Waits())
 	}
 }
 
@@ -54,8 +54,7 @@ func TestNobodyPausesWithoutAFailure(t *testing.T) {
 		assert.Zero(t, paused(p, 7, 0), "it does not wait")
 		p.Longest = time.Second
 		notReleased := []elect.LockView{{Observation: table.Observation{Exists: true, Token: 8}, NotReleased: true}}
-		claim, _, err := p.Choose(func() (table.Done, time.Time, error) { return table.Done{}, time.Now(), nil }, allowed)(notReleased)
-		assert.NoError(t, err)
-		assert.Len(t, claim, 1, "of a holder that was killed")
+		d := p.Choose(func() (table.Done, time.Time, error) { return table.Done{}, time.Now(), nil }, allowed)(notReleased)
+		assert.Len(t, d.Claims(), 1, "of a holder that was killed")
 	})
 }

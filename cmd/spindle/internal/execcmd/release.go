@@ -91,7 +91,7 @@ func (r *runner) release(how deed) event {
 	defer r.over(h)
 	err := r.giveBack(h, how)
 	if by != "" {
-		r.Candidate.Yield(h.Term, err == nil, by)
+		r.Candidate.Yield(err == nil, by)
 	}
 	if err == nil {
 		return event{what: released}

@@ -232,7 +232,7 @@ func (g *Guard) do(a action) {
 			g.Say("released the lock")
 		}
 		if g.asked != "" {
-			g.Candidate.Yield(t, err == nil, g.asked)
+			g.Candidate.Yield(err == nil, g.asked)
 		}
 	case abandon:
 		t := g.term.Term

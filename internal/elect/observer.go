@@ -1,0 +1,89 @@
+package elect
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// observer reads what a candidate has to know of its locks, and keeps what was seen.
+type observer struct {
+	seen map[string]*lockHistory // nil: nothing was
+}
+
+// observe reads the lease rows along with the lock rows while nothing is known yet, if a lock row was missing
+// before, and wherever the lock rows leave something open. Each read is of one instant. What is learned from one
+// only makes the candidate more careful, if the next fails.
+func (b *observer) observe(ctx context.Context, c *Candidate) ([]table.Observation, error) {
+	if b.seen == nil || slices.ContainsFunc(c.Names, b.missed) { // the wall clock only bounds the keys that are read
+		return c.Table.LookAtLeases(ctx, c.Clock.Now().Time(), c.Names...)
+	}
+	observed, err := b.glance(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(observed, b.unfamiliar) {
+		b.learn(observed, c.rules())
+		if observed, err = c.Table.Inspect(ctx, observed...); err != nil {
+			return nil, err
+		}
+	}
+	if slices.ContainsFunc(observed, b.incomplete) {
+		b.learn(observed, c.rules())
+		return c.Table.LookAtLeases(ctx, observed[0].At, c.Names...)
+	}
+	return observed, nil
+}
+
+// glance reads the lock rows, and what is needed to claim by free rows.
+func (b *observer) glance(ctx context.Context, c *Candidate) ([]table.Observation, error) {
+	if !c.FreeRows {
+		return c.Table.Observe(ctx, c.Names...)
+	}
+	since := make([]table.Token, len(c.Names))
+	var at time.Time
+	for i, name := range c.Names {
+		h := b.history(name)
+		since[i], at = h.token, h.at
+	}
+	return c.Table.Follow(ctx, at, since, c.Names...)
+}
+
+// missed tells a lock whose row was not there when it was seen last.
+func (b *observer) missed(name string) bool { return !b.history(name).absent.IsZero() }
+
+// unfamiliar tells a holder whose lease record is not known.
+func (b *observer) unfamiliar(o table.Observation) bool {
+	return o.Confirmed() && o.LeaseRecord == nil && b.history(o.Name).leaseRecordOf(o.Token) == nil
+}
+
+// incomplete tells a lock that has no row, or is held and has no lease row: orphan leases may tell by whom.
+func (b *observer) incomplete(o table.Observation) bool { return !o.Exists || b.unfamiliar(o) }
+
+func (b *observer) learn(observed []table.Observation, r rules) {
+	for _, o := range observed {
+		if o.Exists { // orphan leases were not looked for
+			b.history(o.Name).learn(o, r)
+		}
+	}
+}
+
+// forgetHolder forgets who was seen to hold a lock that is claimed under this lease.
+func (b *observer) forgetHolder(name string, lease time.Duration) {
+	h := b.history(name)
+	*h = lockHistory{token: h.token, at: h.at, taken: true, pace: lease, last: h.last}
+}
+
+func (b *observer) history(name string) *lockHistory {
+	h := b.seen[name]
+	if h == nil {
+		if b.seen == nil {
+			b.seen = map[string]*lockHistory{}
+		}
+		h = &lockHistory{}
+		b.seen[name] = h
+	}
+	return h
+}
