@@ -617,7 +617,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 		db := spindletest.New(t)
 		for range 3 {
 			var led atomic.Int32
-			l := stand(t, db.Client, db, spindle.WithLeader(func(ctx context.Context, _ spindle.Token) { led.Add(1); <-ctx.Done() }))
+			l := stand(t, db.Client, db, spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { led.Add(1); <-ctx.Done() }))
 			eventually(t, 10*time.Second, "the leader function", func() bool { return led.Load() == 1 })
 			require.NoError(t, l.stop())
 		}

@@ -11,9 +11,12 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/lock"
 )
 
 func Example() {
@@ -53,24 +56,44 @@ func ExampleWithLeader() {
 	var ctx context.Context
 	var db *spanner.Client
 
-	var lock *spindle.Lock // first, so that the function can use it
-	lock = spindle.New(db, "locktable", "scheduler", spindle.WithLeader(func(ctx context.Context, token spindle.Token) {
+	lock := spindle.New(db, "locktable", "scheduler", spindle.WithLeader(func(ctx context.Context, term spindle.Term) {
 		for {
 			select {
 			case <-ctx.Done(): // lost, or stopping: context.Cause(ctx) tells
 				return
 			case <-time.After(time.Minute):
-				if _, err := lock.Apply(ctx, token, dueJobs()); err != nil {
+				if _, err := term.Apply(ctx, dueJobs()); err != nil {
 					log.Print(err)
 				}
 			}
 		}
 	}))
-	done := make(chan error, 1)
-	if err := lock.Run(ctx, done); err != nil {
-		log.Fatal(err)
+	if err := lock.RunAndWait(ctx); err != nil {
+		log.Print(err)
 	}
-	<-done
+}
+
+func ExampleLock_RunAndWait() {
+	var lock *spindle.Lock
+	var server *http.Server
+
+	group, ctx := errgroup.WithContext(context.Background())
+	group.Go(func() error { return lock.RunAndWait(ctx) })
+	group.Go(server.ListenAndServe)
+	context.AfterFunc(ctx, func() { _ = server.Shutdown(context.Background()) }) // if one of them ends, so does the other
+	log.Print(group.Wait())
+}
+
+func ExampleApply() {
+	var ctx context.Context
+	var term spindle.Term      // of a leader
+	var accounts *lock.Mutex   // that is locked
+	var part group.Partition   // that this process works on
+	var ms []*spanner.Mutation // which land only while all three are held
+
+	if _, err := spindle.Apply(ctx, []spindle.Holding{term, accounts, part}, ms); errors.Is(err, spindle.ErrFenced) {
+		log.Print("not written: ", err)
+	}
 }
 
 func ExampleLock_Health() {

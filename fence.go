@@ -3,6 +3,7 @@ package spindle
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -68,6 +69,26 @@ func (l *Lock) ReadWriteTransaction(ctx context.Context, token Token, fn func(co
 func (l *Lock) fence(token Token) fence.Fence {
 	return fence.Fence{Table: l.spanner, Names: []string{l.name}, Token: table.Token(token), About: l.about,
 		Wrap: func(err error) error { return l.wrap("fence", err) }}
+}
+
+// Holding is what Apply can fence a commit with: a Term, a lock.Mutex, a lock.Set, a lock.Permit or a group.Partition.
+type Holding interface {
+	// FenceIn is for Apply.
+	FenceIn(ctx context.Context) fence.Fence
+}
+
+// Apply is Lock.Apply with the fences of several locks, which may be of different tables in one database: ms is applied
+// only while all of them are held under their tokens. An error for which errors.Is(err, ErrFenced) is true names a lock whose
+// token is not valid any more. Without a lock it is an error, and nothing is applied.
+func Apply(ctx context.Context, under []Holding, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
+	var fences fence.Fences
+	for i, h := range under {
+		if h == nil {
+			return time.Time{}, fmt.Errorf("spindle: apply: lock %d of %d is nil: leave it out", i+1, len(under))
+		}
+		fences = append(fences, h.FenceIn(ctx))
+	}
+	return fences.Apply(ctx, ms, opts...)
 }
 
 // IsFenced reports whether err is that of a fence in a transaction of your own, and not about a row of yours:

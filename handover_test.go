@@ -74,7 +74,7 @@ func TestALeaderThatStepsDownWorksUntilItsFollowersKnow(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var told, returned time.Time
 		var cause error
-		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
 			<-ctx.Done()
 			told, cause = time.Now(), context.Cause(ctx)
 			time.Sleep(fleet.Lease / 2)
@@ -195,7 +195,7 @@ func TestABrokenLockGoesToAnother(t *testing.T) {
 func TestStepDownSaysWhatHolds(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		release := make(chan struct{})
-		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Token) { <-ctx.Done(); <-release }))
+		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { <-ctx.Done(); <-release }))
 		c := b.Start("c")
 		assert.ErrorIs(t, c.StepDown(context.Background()), spindle.ErrNotLeader)
 
@@ -238,7 +238,7 @@ func TestStepDownSaysWhatHolds(t *testing.T) {
 func TestALeaderFunctionStepsDown(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var a *fleet.Machine
-		a = b.Machine("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+		a = b.Machine("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
 			time.Sleep(time.Second)
 			assert.ErrorIs(t, a.StepDown(ctx), spindle.ErrSteppedDown)
 		}))
@@ -252,7 +252,7 @@ func TestALeaderFunctionStepsDown(t *testing.T) {
 func TestALeaderFunctionGivesTheLockUpByReturning(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		to, log := logging()
-		a := b.Start("a", to, spindle.WithStepDownOnReturn(), spindle.WithLeader(func(context.Context, spindle.Token) { time.Sleep(time.Minute) }))
+		a := b.Start("a", to, spindle.WithStepDownOnReturn(), spindle.WithLeader(func(context.Context, spindle.Term) { time.Sleep(time.Minute) }))
 		c := b.Start("c")
 		time.Sleep(time.Minute - 2*time.Second)
 		require.True(t, a.Has())
@@ -467,7 +467,7 @@ func TestARestartedProcessReclaimsWhatItWasLeaving(t *testing.T) {
 func TestALeaderThatHandsOverWorksOnWhenRunEnds(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var told time.Time
-		a := b.Start("a", spindle.WithHandover(), spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+		a := b.Start("a", spindle.WithHandover(), spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
 			<-ctx.Done()
 			told = time.Now()
 		}))
@@ -483,7 +483,7 @@ func TestALeaderThatHandsOverWorksOnWhenRunEnds(t *testing.T) {
 // A release that failed is said by one who waits for it, also if Run's ctx ends meanwhile.
 func TestAStopWhileSteppingDownSaysThatTheReleaseFailed(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
 			<-ctx.Done()
 			time.Sleep(time.Second)
 		}))
@@ -501,7 +501,7 @@ func TestAStopWhileSteppingDownSaysThatTheReleaseFailed(t *testing.T) {
 func TestATermThatExpiredWasNotGivenUp(t *testing.T) {
 	for range 20 {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-			a := b.Start("a", spindle.WithStepDownOnReturn(), spindle.WithLeader(func(ctx context.Context, _ spindle.Token) { <-ctx.Done() }))
+			a := b.Start("a", spindle.WithStepDownOnReturn(), spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { <-ctx.Done() }))
 			a.Link.Cut()
 			time.Sleep(2 * fleet.Lease)
 			synctest.Wait()
@@ -531,7 +531,7 @@ func TestALeaderWhoseWorkHasReturnedDoesNotWaitForItsFollowers(t *testing.T) {
 			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 				to, log := logging()
 				finish := make(chan struct{})
-				a := b.Start("a", to, spindle.WithHandover(), spindle.WithLeader(func(context.Context, spindle.Token) { <-finish }))
+				a := b.Start("a", to, spindle.WithHandover(), spindle.WithLeader(func(context.Context, spindle.Term) { <-finish }))
 				stop(a)
 				time.Sleep(time.Second)
 				synctest.Wait()
@@ -596,7 +596,7 @@ func TestARequestThatIsNotAnsweredSaysWhy(t *testing.T) {
 // A term may be given up from all sides at once: by StepDown, requests, its function, and the end of Run.
 func TestATermIsGivenUpOnceWhoeverAsks(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-		lead := spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+		lead := spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
 			limited, cancel := context.WithTimeout(ctx, rand.N(2*fleet.Lease))
 			defer cancel()
 			<-limited.Done()
@@ -668,7 +668,7 @@ func TestARequestIsSeenAsTheTermEnds(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		finish := make(chan struct{})
 		a := b.Machine("a", spindle.WithHandover(), spindle.WithStepDownOnReturn(),
-			spindle.WithLeader(func(context.Context, spindle.Token) { <-finish }))
+			spindle.WithLeader(func(context.Context, spindle.Term) { <-finish }))
 		var asked atomic.Bool
 		a.Link.After(func(step string) {
 			if step == "asked" {
@@ -689,7 +689,7 @@ func TestARequestIsSeenAsTheTermEnds(t *testing.T) {
 func TestAHandoverAtAStopIsBounded(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) { // Spanner is slow
 		var told time.Time
-		a := b.Machine("a", spindle.WithHandover(), spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+		a := b.Machine("a", spindle.WithHandover(), spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
 			<-ctx.Done()
 			told = time.Now()
 		}))
@@ -707,7 +707,7 @@ func TestAHandoverAtAStopIsBounded(t *testing.T) {
 	})
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) { // and so is the work
 		finish := make(chan struct{})
-		a := b.Start("a", spindle.WithHandover(), spindle.WithLeader(func(context.Context, spindle.Token) { <-finish }))
+		a := b.Start("a", spindle.WithHandover(), spindle.WithLeader(func(context.Context, spindle.Term) { <-finish }))
 		began := time.Now()
 		a.Stop()
 		assert.ErrorContains(t, <-a.Done, "has not returned within a lease")

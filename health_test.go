@@ -182,7 +182,7 @@ func TestALeaderWhoseHeartbeatHangsIsUnhealthy(t *testing.T) {
 func TestALeaderFunctionThatHangsAfterALossIsUnhealthy(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		hang := make(chan struct{})
-		a := b.Start("a", spindle.WithLeader(func(context.Context, spindle.Token) { <-hang }))
+		a := b.Start("a", spindle.WithLeader(func(context.Context, spindle.Term) { <-hang }))
 		time.Sleep(time.Minute)
 		a.Link.Cut()
 		b.Until(2*fleet.Lease, func() bool { return !a.Has() })
@@ -203,7 +203,7 @@ func TestALeaderFunctionThatHangsAfterARequestIsSaidAndIsUnhealthy(t *testing.T)
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var log fleet.Log
 		hang := make(chan struct{})
-		a := b.Start("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), spindle.WithHandover(), spindle.WithLeader(func(context.Context, spindle.Token) { <-hang }))
+		a := b.Start("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), spindle.WithHandover(), spindle.WithLeader(func(context.Context, spindle.Term) { <-hang }))
 		c := b.Start("c")
 		limited, cancel := context.WithTimeout(context.Background(), 5*fleet.Lease)
 		defer cancel()

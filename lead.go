@@ -9,6 +9,7 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
+	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
@@ -77,7 +78,8 @@ func (l *leader) work() {
 		close(l.worked)
 		l.events.Put(event{what: returned})
 	}()
-	l.config.Lead(l.keeper.Context(), l.keeper.Token())
+	t := l.keeper.Term
+	l.config.Lead(t.Context(), options.Lead{Term: t, Fence: l.fence(Token(t.Token())), StepDown: func(ctx context.Context) error { return l.stepDown(ctx, t) }})
 }
 
 func (l *leader) run() {

@@ -25,7 +25,7 @@ type site struct {
 	hangs   atomic.Bool    // its work, once it is told to stop
 }
 
-func (s *site) work(ctx context.Context, _ spindle.Token) {
+func (s *site) work(ctx context.Context, _ spindle.Term) {
 	<-ctx.Done()
 	if s.hangs.Load() {
 		time.Sleep(3 * fleet.Lease / 2)

@@ -83,7 +83,7 @@ func TestAFailedReleaseTellsItsCause(t *testing.T) {
 func TestTheNextTermWaitsForTheLeaderFunction(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var running, terms atomic.Int32
-		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
 			terms.Add(1)
 			assert.EqualValues(t, 1, running.Add(1))
 			defer running.Add(-1)
@@ -104,7 +104,7 @@ func TestTheNextTermWaitsForTheLeaderFunction(t *testing.T) {
 func TestStopReleasesOnlyAfterTheGuardedWorkHasReturned(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var returned time.Time
-		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
 			<-ctx.Done()
 			time.Sleep(fleet.Lease - time.Second)
 			returned = time.Now()
@@ -127,7 +127,7 @@ func TestStopReleasesOnlyAfterTheGuardedWorkHasReturned(t *testing.T) {
 func TestWorkThatDoesNotReturnLeavesTheLockToExpire(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		release := make(chan struct{})
-		a := b.Start("a", spindle.WithLeader(func(context.Context, spindle.Token) { <-release }))
+		a := b.Start("a", spindle.WithLeader(func(context.Context, spindle.Term) { <-release }))
 		start := time.Now()
 		a.Stop()
 		err := <-a.Done
@@ -147,7 +147,7 @@ func TestALeaderFunctionThatReturnsEarlyKeepsTheLock(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var terms atomic.Int32
 		var log fleet.Log
-		a := b.Start("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), spindle.WithLeader(func(context.Context, spindle.Token) { terms.Add(1) }))
+		a := b.Start("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), spindle.WithLeader(func(context.Context, spindle.Term) { terms.Add(1) }))
 		time.Sleep(10 * fleet.Lease)
 		assert.True(t, a.Has())
 		assert.Equal(t, 1, strings.Count(log.String(), "nobody works under the lock"))
@@ -241,7 +241,7 @@ func TestDone(t *testing.T) {
 	t.Run("work that overran its stop", func(t *testing.T) {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 			var running atomic.Int32
-			a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+			a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
 				assert.EqualValues(t, 1, running.Add(1))
 				<-ctx.Done()
 				time.Sleep(10 * fleet.Lease)
@@ -311,7 +311,7 @@ func TestALeaderFunctionThatReturnsAtTheLossOfItsTermIsNotWarnedOf(t *testing.T)
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var log fleet.Log
 		var returned atomic.Int32
-		a := b.Start("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+		a := b.Start("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
 			<-ctx.Done()
 			returned.Add(1)
 		}))
@@ -326,7 +326,7 @@ func TestALeaderFunctionThatHangsAfterALossIsSaidAgainAndAgain(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var log fleet.Log
 		hang := make(chan struct{})
-		a := b.Start("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), spindle.WithLeader(func(context.Context, spindle.Token) { <-hang }))
+		a := b.Start("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), spindle.WithLeader(func(context.Context, spindle.Term) { <-hang }))
 		b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})
 		b.Until(fleet.Lease, func() bool { return !a.Has() })
 		time.Sleep(fleet.Lease)

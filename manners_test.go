@@ -26,7 +26,7 @@ import (
 func TestAReleaseThatHangsIsNotTakenForWorkThatHangs(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var returned time.Time
-		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
 			<-ctx.Done()
 			time.Sleep(fleet.Lease / 2)
 			returned = time.Now()
@@ -141,7 +141,7 @@ func TestAPreferenceIsAcceptedAfterAnOperatorsRequest(t *testing.T) {
 func TestFollowersOfALeaderThatLeavesForLongLookEverMoreSeldom(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		finish := make(chan struct{})
-		a := b.Start("a", spindle.WithLeader(func(context.Context, spindle.Token) { <-finish }))
+		a := b.Start("a", spindle.WithLeader(func(context.Context, spindle.Term) { <-finish }))
 		followers := []*fleet.Machine{b.Start("c"), b.Start("d"), b.Start("e")}
 		looks := func() (fewest, most int) {
 			fewest = 1 << 30

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
-	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // Settings are what the options of a Lock come to, for code that has to fit them.
@@ -87,7 +86,7 @@ func WithValue(value string) Option {
 	return func(c *options.Config) { c.SetValue(value) }
 }
 
-// WithLeader runs lead once in each term, in a goroutine of its own. Its ctx ends when the lock is lost, when
+// WithLeader runs lead once in each term, in a goroutine of its own, with that Term. Its ctx ends when the lock is lost, when
 // the deadline passes without an acknowledged heartbeat, when the lock is to be handed over, or when Run's ctx
 // ends: later than that with WithHandover. context.Cause says which: ErrSuperseded, ErrExpired, ErrSteppedDown, or
 // the cause of Run's ctx. On a machine that was suspended, ctx ends at the first heartbeat after the resume;
@@ -97,7 +96,7 @@ func WithValue(value string) Option {
 // lead returns early, the lock is kept, with a warning in the log: the term goes on without lead, unless
 // WithStepDownOnReturn is given. So don't return at ErrFenced: wait for the end of ctx, which may come up to a
 // heartbeat interval later. A panic of lead, or os.Exit in it, ends the process: the lock expires.
-func WithLeader(lead func(ctx context.Context, token Token)) Option {
+func WithLeader(lead func(ctx context.Context, term Term)) Option {
 	return func(c *options.Config) {
 		if lead == nil {
 			c.Refuse("WithLeader(nil): give it a function, or leave it out")
@@ -107,7 +106,7 @@ func WithLeader(lead func(ctx context.Context, token Token)) Option {
 			c.Refuse("WithLeader is given twice: give it one function that does both")
 			return
 		}
-		c.Lead = func(ctx context.Context, token table.Token) { lead(ctx, Token(token)) }
+		c.Lead = func(ctx context.Context, under options.Lead) { lead(ctx, Term{under}) }
 	}
 }
 

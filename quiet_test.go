@@ -23,7 +23,7 @@ func TestALockThatChangesHandsWithNothingWrongIsWarnedOfNowhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 				var log fleet.Log
-				work := func(ctx context.Context, _ spindle.Token) {
+				work := func(ctx context.Context, _ spindle.Term) {
 					select {
 					case <-ctx.Done():
 					case <-time.After(3 * fleet.Lease):

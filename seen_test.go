@@ -240,12 +240,12 @@ func TestALossThatNobodyAskedForIsAWarning(t *testing.T) {
 func TestALeaderFunctionThatReturnsEarlyIsAWarning(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		to, log := logging()
-		a := b.Start("a", to, spindle.WithLeader(func(context.Context, spindle.Token) {}))
+		a := b.Start("a", to, spindle.WithLeader(func(context.Context, spindle.Term) {}))
 		assert.Contains(t, log.String(), "level=WARN msg=\"the leader function has returned")
 		b.End(a)
 
 		to, log = logging()
-		c := b.Start("c", to, spindle.WithLeader(func(ctx context.Context, _ spindle.Token) { <-ctx.Done() }))
+		c := b.Start("c", to, spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { <-ctx.Done() }))
 		b.End(c)
 		assert.NotContains(t, log.String(), "WARN")
 	})

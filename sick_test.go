@@ -86,7 +86,7 @@ func TestALeaderWhoseWorkChokesItsHeartbeatsYields(t *testing.T) {
 	for _, opts := range [][]spindle.Option{nil, {spindle.WithReclaim()}} {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 			var choked atomic.Bool
-			a := b.Machine("a", append(opts, spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+			a := b.Machine("a", append(opts, spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
 				time.Sleep(fleet.Lease)
 				choked.Store(true)
 				<-ctx.Done()

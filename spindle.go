@@ -51,6 +51,9 @@ func New(db *spanner.Client, table, name string, opts ...Option) *Lock {
 	return l
 }
 
+// Err returns what is wrong with the arguments of New, or nil. It makes no RPC.
+func (l *Lock) Err() error { return l.err }
+
 // wrap adds the step and the lock's name to an error, and what to do about it if that is known.
 func (l *Lock) wrap(step string, err error) error {
 	return loop.Wrap(step, "lock", l.name, l.spanner.Table, err)
@@ -108,4 +111,10 @@ func (l *Lock) Run(ctx context.Context, done ...chan<- error) error {
 		loop.Report(err, done, l.config.Lease, l.config.Clock, e.log)
 	}()
 	return nil
+}
+
+// RunAndWait is Run that returns when it has ended, as a function of an errgroup does: with the error of Run, or with what
+// done would have received.
+func (l *Lock) RunAndWait(ctx context.Context) error {
+	return loop.AndWait(ctx, l.Run)
 }

@@ -21,7 +21,7 @@ import (
 func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 	db := &spanner.Client{}
 	long := strings.Repeat("x", 5000)
-	lead := func(context.Context, spindle.Token) {}
+	lead := func(context.Context, spindle.Term) {}
 	for _, c := range []struct {
 		lock *spindle.Lock
 		says []string

@@ -3,6 +3,8 @@ package spindle
 import (
 	"context"
 	"fmt"
+
+	"github.com/spindle-lock/spindle/internal/elect"
 )
 
 // StepDown gives up the lock, so that another can have it, and returns once it is released. The leader announces that,
@@ -19,9 +21,14 @@ func (l *Lock) StepDown(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
 	}
+	return l.stepDown(ctx, l.view.Load().term)
+}
+
+// stepDown gives up this term, and no later one.
+func (l *Lock) stepDown(ctx context.Context, t *elect.Term) error {
 	answer := make(chan error, 1)
 	v := l.view.Load()
-	if v.term == nil || !v.term.Held() || !v.events.Put(event{what: asked, answer: answer}) {
+	if t == nil || v.term != t || !t.Held() || !v.events.Put(event{what: asked, answer: answer}) {
 		return l.wrap("step down", ErrNotLeader)
 	}
 	if err := awaitAnswer(ctx, answer); err != nil {

@@ -203,7 +203,8 @@ func (i *interval) flush(w *worker) {
 
 // lead is the guarded work: it writes as long as the term lasts, and then once more, on purpose too
 // late. The fence lets that land only while nobody has claimed the lock since.
-func (w *worker) lead(ctx context.Context, token spindle.Token) {
+func (w *worker) lead(ctx context.Context, term spindle.Term) {
+	token := term.Token()
 	w.works.Store(int64(token))
 	defer w.works.Store(0)
 	for ctx.Err() == nil {

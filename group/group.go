@@ -197,6 +197,15 @@ func (g *Group) Run(ctx context.Context, done ...chan<- error) error {
 	return nil
 }
 
+// RunAndWait is Run that returns when it has ended, as a function of an errgroup does: with the error of Run, or with what
+// done would have received.
+func (g *Group) RunAndWait(ctx context.Context) error {
+	return loop.AndWait(ctx, g.Run)
+}
+
+// Err returns what is wrong with the arguments of New, or nil. It makes no RPC.
+func (g *Group) Err() error { return g.err }
+
 func (g *Group) ended() {
 	g.running.Store(false)
 	g.standing.end()

@@ -36,7 +36,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{"invalid UTF-8", New(db, "locktable", "orders", Named("a\xff"))},
 		{"at most 4096 are allowed: shorten it", New(db, "locktable", "orders", Named(strings.Repeat("x", 4096)))},
 		{"a / or _ or a byte beyond ASCII is three", New(db, "locktable", "orders", Named(strings.Repeat("_", 2000)))},
-		{"WithLeader is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithLeader(func(context.Context, spindle.Token) {}))},
+		{"WithLeader is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithLeader(func(context.Context, spindle.Term) {}))},
 		{"WithPriority is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithPriority(3))},
 		{"WithLockDelay is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithLockDelay(lease))},
 		{"WithPoll is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithPoll(lease/3))},

@@ -64,6 +64,9 @@ func (p Partition) ReadWriteTransaction(ctx context.Context, fn func(context.Con
 	return p.fence.ReadWriteTransaction(ctx, fn)
 }
 
+// FenceIn implements spindle.Holding.
+func (p Partition) FenceIn(context.Context) fence.Fence { return p.fence }
+
 func (a *assignment) partition() Partition {
 	g := a.in.m.Group
 	return Partition{a.name, fence.Fence{Table: g.spanner, Names: []string{a.lock}, Token: a.token, About: g.about, Wrap: func(err error) error {

@@ -256,13 +256,13 @@ func TestTheCtxOfDoHasTheTokenOfItsTurn(t *testing.T) {
 		p := b.process()
 		m := p.mutex("m")
 		require.ErrorIs(t, Do(b.Context(), m, func(ctx context.Context) error {
-			assert.EqualValues(t, m.Token(), m.fenceIn(ctx).Token)
-			assert.EqualValues(t, m.Token(), m.fenceIn(b.Context()).Token)
-			assert.Zero(t, p.mutex("m").fenceIn(ctx).Token, "another value holds nothing")
+			assert.EqualValues(t, m.Token(), m.FenceIn(ctx).Token)
+			assert.EqualValues(t, m.Token(), m.FenceIn(b.Context()).Token)
+			assert.Zero(t, p.mutex("m").FenceIn(ctx).Token, "another value holds nothing")
 			require.NoError(t, m.Unlock(ctx), "whose end, which this is, does not call it back")
 			require.NoError(t, m.Lock(b.Context()), "another goroutine has its turn")
-			assert.Zero(t, m.fenceIn(ctx).Token)
-			assert.NotZero(t, m.fenceIn(b.Context()).Token)
+			assert.Zero(t, m.FenceIn(ctx).Token)
+			assert.NotZero(t, m.FenceIn(b.Context()).Token)
 			return nil
 		}), ErrNotHeld)
 		require.NoError(t, m.Unlock(b.Context()))

@@ -593,7 +593,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{lock.New(db, "locktable", "m", spindle.WithPoll(time.Second)).Lock(t.Context()), "WithPoll is for spindle.New"},
 		{lock.New(db, "locktable", "m", spindle.WithPriority(1)).Lock(t.Context()), "WithPriority is for spindle.New"},
 		{lock.New(db, "locktable", "m", spindle.WithReclaim(), spindle.WithID("x")).Lock(t.Context()), "WithReclaim is for spindle.New"},
-		{lock.New(db, "locktable", "m", spindle.WithLeader(func(context.Context, spindle.Token) {})).Lock(t.Context()), "WithLeader is for spindle.New"},
+		{lock.New(db, "locktable", "m", spindle.WithLeader(func(context.Context, spindle.Term) {})).Lock(t.Context()), "WithLeader is for spindle.New"},
 		{lock.All(db, "locktable", nil).Lock(t.Context()), "set is empty"},
 		{lock.All(db, "locktable", []string{"a", "b", "a"}).Lock(t.Context()), `"a" twice`},
 		{lock.All(db, "locktable", []string{"a", ""}).Lock(t.Context()), "name is empty"},

@@ -223,7 +223,7 @@ func (m *mutex) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spann
 	if m.contender.err != nil {
 		return time.Time{}, m.contender.err
 	}
-	return m.fenceIn(ctx).Apply(ctx, ms, opts...)
+	return m.FenceIn(ctx).Apply(ctx, ms, opts...)
 }
 
 // ReadWriteTransaction is spindle.Lock.ReadWriteTransaction under the token that Apply would have. If the lock is
@@ -232,10 +232,14 @@ func (m *mutex) ReadWriteTransaction(ctx context.Context, fn func(context.Contex
 	if m.contender.err != nil {
 		return time.Time{}, m.contender.err
 	}
-	return m.fenceIn(ctx).ReadWriteTransaction(ctx, fn)
+	return m.FenceIn(ctx).ReadWriteTransaction(ctx, fn)
 }
 
-func (m *mutex) fenceIn(ctx context.Context) fence.Fence {
+// Err returns what is wrong with the arguments of New or All, or nil. It makes no RPC.
+func (m *mutex) Err() error { return m.contender.err }
+
+// FenceIn implements spindle.Holding, as Apply would.
+func (m *mutex) FenceIn(ctx context.Context) fence.Fence {
 	token := m.Token()
 	if w := m.contender.work(ctx); w != nil {
 		token = w.token()

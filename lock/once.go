@@ -49,6 +49,9 @@ func NewOnce(db *spanner.Client, table, name string, opts ...spindle.Option) *On
 	return &Once{mutex: mutex{contender: newContender(db, table, fmt.Sprintf("once %.64q", name), []string{name}, opts, nil), names: []string{name}}}
 }
 
+// Err returns what is wrong with the arguments of NewOnce, or nil. It makes no RPC.
+func (o *Once) Err() error { return o.mutex.contender.err }
+
 // Run is one run of the work of a Once.
 type Run struct {
 	key   string

@@ -51,6 +51,9 @@ func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...spi
 	return s
 }
 
+// Err returns what is wrong with the arguments of NewSemaphore, or nil. It makes no RPC.
+func (s *Semaphore) Err() error { return s.contender.err }
+
 func slot(name string, i int) string { return fmt.Sprintf("%s/slot/%04d", name, i) }
 
 // queueOf is the queue of all slots of a semaphore.
@@ -227,5 +230,8 @@ func (p *Permit) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...span
 func (p *Permit) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	return p.fence().ReadWriteTransaction(ctx, fn)
 }
+
+// FenceIn implements spindle.Holding.
+func (p *Permit) FenceIn(context.Context) fence.Fence { return p.fence() }
 
 func (p *Permit) fence() fence.Fence { return p.held.fence(p.Token(), p.slot) }

@@ -228,7 +228,7 @@ func TestAnElectorAndWaitersLiveOnOneLock(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		led := make(chan struct{}, 1)
-		elector := spindle.New(nil, "locktable", "m", append(g.options("elector", 0), spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+		elector := spindle.New(nil, "locktable", "m", append(g.options("elector", 0), spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
 			led <- struct{}{}
 			<-ctx.Done()
 		}))...)

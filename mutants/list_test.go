@@ -141,7 +141,7 @@ var mutants = []mutant{
 	one("work told of the end late", "ctx ends", termGo,
 		"t.work, t.cancelWork = context.WithCancelCause(t.over)", "t.work, t.cancelWork = context.WithCancelCause(ctx)\n\tcontext.AfterFunc(t.over, func() { time.AfterFunc(2*t.lease, func() { t.cancelWork(context.Cause(t.over)) }) })"),
 	one("release before the leader function has returned", "work first", leadGo,
-		"\tl.config.Lead(l.keeper.Context(), l.keeper.Token())\n", "\tl.events.Put(event{what: returned})\n\tl.config.Lead(l.keeper.Context(), l.keeper.Token())\n"),
+		"\tt := l.keeper.Term\n\tl.config.Lead(", "\tt := l.keeper.Term\n\tl.events.Put(event{what: returned})\n\tl.config.Lead("),
 	one("next term does not wait for the leader function", "one leader function", leadershipGo,
 		"\tif l.idle {\n\t\treturn l.end(concede)", "\tif true {\n\t\treturn l.end(concede)"),
 

@@ -275,7 +275,8 @@ func (p *process) nap(done <-chan struct{}, d time.Duration) bool {
 
 // lead is the leader function: it writes fenced now and then, in its term and after it, and returns
 // early, in time or late.
-func (p *process) lead(ctx context.Context, token spindle.Token) {
+func (p *process) lead(ctx context.Context, under spindle.Term) {
+	token := under.Token()
 	p.w.running.Add(1)
 	defer p.w.running.Done()
 	t := p.begin(ctx, token)

@@ -135,7 +135,7 @@ func ExampleFake_Supersede() {
 			fake := spindletest.NewFake(t)
 			a, stopped := fake.Process("a"), make(chan error, 1)
 			l := spindle.New(a.Client, a.Table, "scheduler", a.Option(), spindle.WithHeartbeat(time.Second),
-				spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+				spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
 					<-ctx.Done()
 					stopped <- context.Cause(ctx)
 				}))

@@ -31,14 +31,10 @@ func newWorker(db *spanner.Client, table string, send func(spindle.Token), opts 
 
 // run works until ctx ends, and returns once the lock was given back.
 func (w *worker) run(ctx context.Context) error {
-	done := make(chan error, 1)
-	if err := w.lock.Run(ctx, done); err != nil {
-		return err
-	}
-	return <-done
+	return w.lock.RunAndWait(ctx)
 }
 
-func (w *worker) lead(ctx context.Context, token spindle.Token) {
+func (w *worker) lead(ctx context.Context, term spindle.Term) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -46,7 +42,7 @@ func (w *worker) lead(ctx context.Context, token spindle.Token) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			w.send(token)
+			w.send(term.Token())
 		}
 	}
 }

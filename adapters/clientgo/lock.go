@@ -47,7 +47,7 @@ func New(db *spanner.Client, table, name string, opts ...spindle.Option) (*Lock,
 	l := &Lock{describe: table + "/" + name, name: name, changed: make(chan struct{}), watching: map[*context.CancelCauseFunc]struct{}{}}
 	opts = append(opts[:len(opts):len(opts)], spindle.WithLeader(l.lead), spindle.WithStepDownOnReturn())
 	l.lock = spindle.New(db, table, name, opts...)
-	if err := l.lock.Leading(nil); !errors.Is(err, spindle.ErrNotLeader) { // what is wrong with the arguments
+	if err := l.lock.Err(); err != nil {
 		return nil, err
 	}
 	l.settings = l.lock.Settings()

@@ -103,7 +103,7 @@ func TestOtherSettingsThatAreRefused(t *testing.T) {
 func TestArgumentsThatAreRefused(t *testing.T) {
 	_, err := newLock(spindle.WithHeartbeat(9 * time.Second))
 	require.EqualError(t, err, `clientgo: lock "mylock": a heartbeat each 9s leaves client-go -550ms of a lease of 10s to go on by itself: give spindle.WithHeartbeat(3.333s) or less, or leave it out`)
-	_, err = newLock(spindle.WithLeader(func(context.Context, spindle.Token) {}))
+	_, err = newLock(spindle.WithLeader(func(context.Context, spindle.Term) {}))
 	require.ErrorContains(t, err, "WithLeader is given twice")
 	_, err = New(nil, "locktable", "mylock")
 	require.ErrorContains(t, err, "the Spanner client is nil")

@@ -84,10 +84,10 @@ func (l *Lock) retire(c *candidacy) {
 }
 
 // lead is what spindle guards: it lasts as long as client-go may lead under the token. It does not need mu.
-func (l *Lock) lead(ctx context.Context, token spindle.Token) {
+func (l *Lock) lead(ctx context.Context, under spindle.Term) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t := &term{candidacy: l.latest, lost: ctx, token: token, until: time.Now().Add(l.settings.Lease)}
+	t := &term{candidacy: l.latest, lost: ctx, token: under.Token(), until: time.Now().Add(l.settings.Lease)}
 	l.term = t
 	l.leaders++
 	l.notify()

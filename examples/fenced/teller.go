@@ -50,12 +50,12 @@ func (t teller) main(ctx context.Context, args []string) error {
 		return err
 	}
 	defer t.db.Close()
-	elected := make(chan spindle.Token, 1)
+	elected := make(chan spindle.Term, 1)
 	t.lock = spindle.New(t.db, demokit.Table, t.account,
 		spindle.WithLease(lease),
-		spindle.WithLeader(func(ctx context.Context, token spindle.Token) {
+		spindle.WithLeader(func(ctx context.Context, term spindle.Term) {
 			select {
-			case elected <- token:
+			case elected <- term:
 			default: // it has made its deposit
 			}
 			<-ctx.Done()
@@ -66,8 +66,8 @@ func (t teller) main(ctx context.Context, args []string) error {
 	}
 	for {
 		select {
-		case token := <-elected:
-			if err := t.makeDeposit(ctx, token); err != nil {
+		case term := <-elected:
+			if err := t.makeDeposit(ctx, term); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -78,8 +78,8 @@ func (t teller) main(ctx context.Context, args []string) error {
 
 // makeDeposit is a leader's work: read, check, think, write. The check can't see what happens after it: that is
 // what the fence is for.
-func (t teller) makeDeposit(ctx context.Context, token spindle.Token) error {
-	fmt.Println(leads, token)
+func (t teller) makeDeposit(ctx context.Context, term spindle.Term) error {
+	fmt.Println(leads, term.Token())
 	row, err := t.db.Single().ReadRow(ctx, "accounts", spanner.Key{t.account}, []string{"balance"})
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (t teller) makeDeposit(ctx context.Context, token spindle.Token) error {
 		spanner.Update("accounts", []string{"name", "balance"}, []any{t.account, balance + t.deposit}),
 	}
 	if t.fence {
-		_, err = t.lock.Apply(ctx, token, write) // fails once a newer token exists
+		_, err = term.Apply(ctx, write) // fails once a newer token exists
 	} else {
 		_, err = t.db.Apply(ctx, write) // succeeds whenever it arrives
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // Schedule returns a leader function (WithLeader) that enqueues asynq's periodic tasks for as long as its term lasts.
-func Schedule(redis asynq.RedisConnOpt, register func(*asynq.Scheduler) error) func(context.Context, spindle.Token) {
-	return func(ctx context.Context, _ spindle.Token) {
+func Schedule(redis asynq.RedisConnOpt, register func(*asynq.Scheduler) error) func(context.Context, spindle.Term) {
+	return func(ctx context.Context, _ spindle.Term) {
 		scheduler := asynq.NewScheduler(redis, nil) // one for each term: it can't be started twice
 		if err := register(scheduler); err != nil {
 			log.Fatal("register a periodic task: ", err) // another process may lead: this one would do nothing

@@ -33,10 +33,10 @@ func createRuns(ctx context.Context, path string) error {
 }
 
 // lead runs the job of each second until ctx ends: the instant the lock is lost, or late in a stop.
-func (r *replica) lead(ctx context.Context, token spindle.Token) {
+func (r *replica) lead(ctx context.Context, term spindle.Term) {
 	for ctx.Err() == nil {
 		second := time.Now().Truncate(time.Second)
-		switch err := r.job(ctx, token, second); {
+		switch err := r.job(ctx, term, second); {
 		case err == nil:
 			log.Print("ran the job of ", second.UTC().Format(time.TimeOnly))
 		case spanner.ErrCode(err) != codes.AlreadyExists: // then the last leader ran it
@@ -50,9 +50,9 @@ func (r *replica) lead(ctx context.Context, token spindle.Token) {
 }
 
 // job is the work of one second. Its write lands only while this replica leads.
-func (r *replica) job(ctx context.Context, token spindle.Token, second time.Time) error {
-	_, err := r.lock.Apply(ctx, token, []*spanner.Mutation{
-		spanner.Insert("runs", []string{"second", "token"}, []any{second, int64(token)}),
+func (r *replica) job(ctx context.Context, term spindle.Term, second time.Time) error {
+	_, err := term.Apply(ctx, []*spanner.Mutation{
+		spanner.Insert("runs", []string{"second", "token"}, []any{second, int64(term.Token())}),
 	})
 	return err
 }

@@ -49,11 +49,7 @@ func (c candidate) run(ctx context.Context, observe func(spindle.Event)) error {
 		options = append(options, spindle.WithID(c.id))
 	}
 	lock := spindle.New(db, c.table, c.name, options...)
-	done := make(chan error, 1)
-	if err := lock.Run(ctx, done); err != nil {
-		return err
-	}
-	return <-done
+	return lock.RunAndWait(ctx)
 }
 
 // verify returns at once what the lock would only log, again and again: the table is wrong, or the database
@@ -65,6 +61,6 @@ func (c candidate) verify(ctx context.Context, db *spanner.Client) error {
 }
 
 // lead is the work that only the leader does. It returns when ctx ends: the term is over then.
-func lead(ctx context.Context, token spindle.Token) {
+func lead(ctx context.Context, _ spindle.Term) {
 	<-ctx.Done()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"time"
-
 )
 
 // signal tells others of the candidate, in the pause until its next look, and returns what is left of that. While a

@@ -48,7 +48,7 @@ func TestTakeoverAtTheInstantTheLeaseExpires(t *testing.T) {
 func TestAHolderThatIsCutOffStepsDownFirst(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var ended time.Time
-		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Token) {
+		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
 			<-ctx.Done()
 			assert.ErrorIs(t, context.Cause(ctx), spindle.ErrExpired)
 			ended = time.Now()

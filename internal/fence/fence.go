@@ -25,6 +25,9 @@ var ErrFenced = errors.New("fenced: the lock is not held under this token")
 // errNoDatabase is for locks without a client, as tests have them.
 var errNoDatabase = errors.New("this lock table is in memory, and there is no database to write to: test what writes on one of spindletest.New")
 
+// errNoFence is for a commit that would not be fenced at all.
+var errNoFence = errors.New("spindle: apply: no lock was given to fence the commit with: give it at least one")
+
 // A Fence is locks of one table, and the token that they have to be held under. With the zero token, which is
 // none, nothing is asked of Spanner.
 type Fence struct {
@@ -51,15 +54,58 @@ func (f Fence) Statement(dialect databasepb.DatabaseDialect) spanner.Statement {
 
 // Apply is Client.Apply, serializable and behind the fence.
 func (f Fence) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
+	return Fences{f}.Apply(ctx, ms, opts...)
+}
+
+// Fences are of one database, under tokens of their own.
+type Fences []Fence
+
+// Apply is Client.Apply, serializable and behind every fence.
+func (fs Fences) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	began := time.Now()
-	if err := f.refuse(ctx, began); err != nil {
+	if err := fs.refuse(ctx, began); err != nil {
 		return time.Time{}, err
 	}
 	opts = append(slices.Clip(opts), spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE))
 	at, err := again(ctx, func() (time.Time, error) {
-		return table.Acknowledged(f.Table.DB.Apply(ctx, append(f.Mutations(), ms...), opts...))
+		return table.Acknowledged(fs[0].Table.DB.Apply(ctx, append(fs.mutations(), ms...), opts...))
 	})
-	return at, f.classify(ctx, began, err)
+	return at, fs.classify(ctx, began, err)
+}
+
+func (fs Fences) mutations() (all []*spanner.Mutation) {
+	for _, f := range fs {
+		all = append(all, f.Mutations()...)
+	}
+	return all
+}
+
+// refuse is the error of what nobody has to be asked for, or nil.
+func (fs Fences) refuse(ctx context.Context, began time.Time) error {
+	if len(fs) == 0 {
+		return errNoFence
+	}
+	for _, f := range fs {
+		if err := f.refuse(ctx, began); err != nil {
+			return err
+		}
+	}
+	for _, f := range fs[1:] {
+		if one, other := fs[0].Table.DB.DatabaseName(), f.Table.DB.DatabaseName(); one != other {
+			return f.Wrap(fmt.Errorf("a commit is in one database, and these locks are in two: %s and %s", one, other))
+		}
+	}
+	return nil
+}
+
+// classify is an error by the first fence that says that its token is not valid.
+func (fs Fences) classify(ctx context.Context, began time.Time, err error) error {
+	for _, f := range fs {
+		if found := f.classify(ctx, began, err); found != err {
+			return found
+		}
+	}
+	return err
 }
 
 // ReadWriteTransaction is Client.ReadWriteTransaction, serializable and behind the fence. An error of fn is

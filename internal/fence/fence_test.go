@@ -15,6 +15,7 @@ import (
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle/internal/fence"
@@ -91,6 +92,47 @@ func TestAWriteLandsWhileEveryLockIsHeld(t *testing.T) {
 			assert.NotEqual(t, "locktable", r.GetTable(), "a write that lands costs no read")
 		}
 	})
+}
+
+// Locks of several owners, each under its own token.
+func TestACommitUnderSeveralLocksLandsWhileAllAreHeld(t *testing.T) {
+	s, db := serve(t, leaseA, leaseB, own)
+	under := fence.Fences{behind(db, "a"), behind(db, "b")}
+	_, err := under.Apply(t.Context(), write())
+	require.NoError(t, err)
+	require.Len(t, s.commits, 1)
+	require.Len(t, s.commits[0].GetMutations(), 3)
+
+	for lost, name := range map[string]string{leaseA: "a", leaseB: "b"} {
+		s, db := serve(t, leaseA, leaseB, own)
+		s.remove(lost)
+		under := fence.Fences{behind(db, "a"), behind(db, "b")}
+		for i, of := range []string{"a", "b"} {
+			under[i].Wrap = func(err error) error { return fmt.Errorf("lock %q: %w", of, err) }
+		}
+		_, err := under.Apply(t.Context(), write())
+		require.ErrorIs(t, err, fence.ErrFenced)
+		assert.ErrorContains(t, err, fmt.Sprintf("lock %q: token", name))
+	}
+}
+
+func TestACommitUnderNoLockOrInTwoDatabasesIsRefused(t *testing.T) {
+	s, db := serve(t, leaseA, leaseB, own)
+	_, err := fence.Fences{}.Apply(t.Context(), write())
+	assert.ErrorContains(t, err, "give it at least one")
+
+	none := behind(db, "b")
+	none.Token = 0
+	_, err = fence.Fences{behind(db, "a"), none}.Apply(t.Context(), write())
+	assert.ErrorIs(t, err, fence.ErrFenced)
+
+	other, err := spanner.NewClient(t.Context(), "projects/p/instances/i/databases/other", option.WithoutAuthentication(), option.WithEndpoint("127.0.0.1:1"),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	require.NoError(t, err)
+	defer other.Close()
+	_, err = fence.Fences{behind(db, "a"), behind(other, "b")}.Apply(t.Context(), write())
+	assert.ErrorContains(t, err, "a commit is in one database")
+	assert.Empty(t, s.commits)
 }
 
 // What Spanner says of a commit that it refuses is one reason of several. The lease rows tell whether the fence is one of them.

@@ -52,6 +52,15 @@ func Report(err error, done []chan<- error, lease time.Duration, clock elect.Clo
 	}
 }
 
+// AndWait calls a Run, and waits for its end.
+func AndWait(ctx context.Context, run func(context.Context, ...chan<- error) error) error {
+	done := make(chan error, 1)
+	if err := run(ctx, done); err != nil {
+		return err
+	}
+	return <-done
+}
+
 // GracePeriod closes over once ctx has ended and d has passed since, unless that is forgotten before.
 func GracePeriod(ctx context.Context, clock elect.Clock, d time.Duration) (over <-chan struct{}, forget func()) {
 	late, forgotten := make(chan struct{}), make(chan struct{})

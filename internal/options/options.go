@@ -30,37 +30,60 @@ const defaultBatch = 500
 
 // Config is what the options said. It does not change once it is complete.
 type Config struct {
-	ID               string
-	Lease            time.Duration
-	Heartbeat        time.Duration
+	Lock
+	Elector
+	Group
+	Seams
+
+	wrong []error
+}
+
+// Lock is about every lock.
+type Lock struct {
+	ID        string
+	Lease     time.Duration
+	Heartbeat time.Duration
+	LockDelay time.Duration
+	Value     string
+	Log       *slog.Logger
+	Meters    metric.MeterProvider // nil: the global one
+	Tracers   trace.TracerProvider // nil: the global one
+}
+
+// Elector is about those that compete for as long as they run.
+type Elector struct {
 	Poll             time.Duration // 0: a third of the shorter lease, the holder's or this one
-	LockDelay        time.Duration
-	Value            string
 	Reclaim          bool
 	Handover         bool
 	Rank             int  // how far the priority is below the highest
 	StepDownOnReturn bool // the leader function gives the lock up by returning
-	Lead             func(context.Context, table.Token)
+	Lead             func(context.Context, Lead)
 	Observe          func(elect.Event)
-	Log              *slog.Logger
-	Meters           metric.MeterProvider // nil: the global one
-	Tracers          trace.TracerProvider // nil: the global one
+}
 
-	// Of a group.
+// Lead is what a leader function leads under.
+type Lead struct {
+	*elect.Term
+	Fence    fence.Fence
+	StepDown func(context.Context) error
+}
+
+// Group is about groups.
+type Group struct {
 	ForGroup     []string // the options of package group that were given
 	Work         func(ctx context.Context, partition string, f fence.Fence) error
 	OnReturn     OnReturn
 	InitialDelay time.Duration // that a group which begins waits for more members; negative: the default
 	Weight       int
 	Identity     time.Duration // for how long the share of a member that is gone is remembered; negative: the default
+}
 
-	// What tests have others of.
+// Seams are what tests have others of.
+type Seams struct {
 	Store   table.Store // nil: Spanner's
 	Clock   elect.Clock // the machine's
 	Process string      // whose goroutines queue for one another: "" is the machine's
 	Batch   int         // how many partitions of a group are moved in one commit
-
-	wrong []error
 }
 
 // OnReturn is what a member of a group does if the work of a partition returns early.
@@ -80,7 +103,8 @@ func (o OnReturn) String() string {
 
 // New applies the options and fills in the defaults.
 func New[O ~func(*Config)](opts []O) Config {
-	c := Config{Lease: DefaultLease, Log: slog.Default(), Clock: elect.SystemClock{}, Batch: defaultBatch, InitialDelay: -1, Identity: -1}
+	c := Config{Lock: Lock{Lease: DefaultLease, Log: slog.Default()}, Group: Group{InitialDelay: -1, Identity: -1},
+		Seams: Seams{Clock: elect.SystemClock{}, Batch: defaultBatch}}
 	for i, opt := range opts {
 		if opt == nil {
 			c.Refuse("option %d is nil: leave it out", i+1)

@@ -1,0 +1,66 @@
+package spindle
+
+import (
+	"context"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+
+	"github.com/spindle-lock/spindle/internal/fence"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Term is one term of a Lock, as the leader function (WithLeader) is given it. Its methods may be called from any
+// goroutine, also when the term is over: what is written then is refused. The zero Term is none.
+type Term struct{ under options.Lead }
+
+// Token returns the term's fencing token.
+func (t Term) Token() Token { return Token(t.under.Fence.Token) }
+
+// Left returns the time until the term ends, unless a heartbeat is acknowledged before: by the local clock, as HasLock. It
+// is not positive if the term is over.
+func (t Term) Left() time.Duration {
+	if t.under.Term == nil {
+		return 0
+	}
+	return t.under.Left()
+}
+
+// Fence is Lock.Fence under the term's token.
+func (t Term) Fence() *spanner.Mutation {
+	if t.under.Term == nil {
+		return table.Spanner{}.Fence("", 0) // of no lock: it refuses what it is in
+	}
+	return t.under.Fence.Mutations()[0]
+}
+
+// FenceStatement is Lock.FenceStatement under the term's token. It is empty for the zero Term, which Spanner refuses.
+func (t Term) FenceStatement(dialect databasepb.DatabaseDialect) spanner.Statement {
+	if t.under.Term == nil {
+		return spanner.Statement{}
+	}
+	return t.under.Fence.Statement(dialect)
+}
+
+// Apply is Lock.Apply under the term's token.
+func (t Term) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
+	return t.under.Fence.Apply(ctx, ms, opts...)
+}
+
+// ReadWriteTransaction is Lock.ReadWriteTransaction under the term's token.
+func (t Term) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
+	return t.under.Fence.ReadWriteTransaction(ctx, fn)
+}
+
+// StepDown is Lock.StepDown, of this term only: if it is over, the error is ErrNotLeader.
+func (t Term) StepDown(ctx context.Context) error {
+	if t.under.Term == nil {
+		return ErrNotLeader
+	}
+	return t.under.StepDown(ctx)
+}
+
+// FenceIn implements Holding.
+func (t Term) FenceIn(context.Context) fence.Fence { return t.under.Fence }

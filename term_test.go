@@ -1,0 +1,111 @@
+package spindle_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/lock"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+// A leader function acts on its own term, also when a later one has begun.
+func TestATermIsOneTermAndNoLater(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		terms := make(chan spindle.Term, 2)
+		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, term spindle.Term) { terms <- term; <-ctx.Done() }))
+		first := <-terms
+		assert.Equal(t, a.Token(), first.Token())
+		assert.Equal(t, fleet.Lease-fleet.Lease/100, first.Left())
+		time.Sleep(time.Second)
+		assert.Equal(t, fleet.Lease-fleet.Lease/100-time.Second, first.Left())
+		require.NoError(t, first.StepDown(context.Background()))
+		assert.LessOrEqual(t, first.Left(), time.Duration(0))
+
+		second := <-terms
+		assert.Greater(t, second.Token(), first.Token())
+		assert.ErrorIs(t, first.StepDown(context.Background()), spindle.ErrNotLeader)
+		assert.True(t, a.Has(), "the later term is another")
+		assert.Positive(t, second.Left())
+		b.End(a)
+	})
+}
+
+func TestTheZeroTermIsNone(t *testing.T) {
+	var none spindle.Term
+	assert.Zero(t, none.Token())
+	assert.LessOrEqual(t, none.Left(), time.Duration(0))
+	assert.ErrorIs(t, none.StepDown(t.Context()), spindle.ErrNotLeader)
+	_, err := none.Apply(t.Context(), nil)
+	assert.ErrorIs(t, err, spindle.ErrFenced)
+	_, err = none.ReadWriteTransaction(t.Context(), nil)
+	assert.ErrorIs(t, err, spindle.ErrFenced)
+	_, err = spindle.Apply(t.Context(), []spindle.Holding{none}, nil)
+	assert.ErrorIs(t, err, spindle.ErrFenced)
+	assert.NotPanics(t, func() { none.Fence() })
+	assert.Zero(t, none.FenceStatement(1))
+}
+
+func TestRunAndWaitReturnsWhatDoneWouldReceive(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Machine("a")
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- a.RunAndWait(ctx) }()
+		b.Until(fleet.Lease, a.Has)
+		assert.ErrorIs(t, a.RunAndWait(ctx), spindle.ErrRunning)
+		a.Link.Refuse(func(step string) error {
+			if step == "release" {
+				return errors.New("away")
+			}
+			return nil
+		})
+		cancel()
+		assert.ErrorContains(t, <-ended, "left to expire")
+		assert.ErrorIs(t, a.RunAndWait(ctx), context.Canceled, "nothing was started")
+	})
+}
+
+func TestErrSaysAtOnceWhatIsWrong(t *testing.T) {
+	wrong := spindle.New(nil, "locktable", "mylock", spindle.WithLease(-1))
+	require.ErrorContains(t, wrong.Err(), "WithLease")
+	assert.Equal(t, wrong.Err(), wrong.Run(t.Context()))
+	assert.ErrorContains(t, lock.New(nil, "locktable", "m", spindle.WithPriority(1)).Err(), "WithPriority is for spindle.New")
+	assert.ErrorContains(t, lock.All(nil, "locktable", nil).Err(), "the set is empty")
+	assert.Error(t, lock.NewSemaphore(nil, "locktable", "m", 0).Err())
+	assert.Error(t, lock.NewOnce(nil, "locktable", "").Err())
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) { assert.NoError(t, b.Machine("a").Err()) })
+}
+
+// One commit is under the term of an election and a mutex, on a real database.
+func TestACommitIsUnderATermAndAMutex(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		terms := make(chan spindle.Term, 1)
+		l := stand(t, db.Client, db, spindle.WithLeader(func(ctx context.Context, term spindle.Term) { terms <- term; <-ctx.Done() }))
+		term := <-terms
+		accounts := lock.New(db.Client, db.Table, "accounts")
+		require.NoError(t, accounts.Lock(t.Context()))
+		write := []*spanner.Mutation{spanner.InsertOrUpdate("register", []string{"id", "value"}, []any{1, 7})}
+		_, err := spindle.Apply(t.Context(), []spindle.Holding{term, accounts}, write)
+		require.NoError(t, err)
+
+		require.NoError(t, accounts.Unlock(t.Context()))
+		_, err = spindle.Apply(t.Context(), []spindle.Holding{term, accounts}, write)
+		require.ErrorIs(t, err, spindle.ErrFenced, "one is not held any more")
+		assert.ErrorContains(t, err, "accounts")
+
+		require.NoError(t, accounts.Lock(t.Context()))
+		require.NoError(t, l.stop())
+		_, err = spindle.Apply(t.Context(), []spindle.Holding{term, accounts}, write)
+		require.ErrorIs(t, err, spindle.ErrFenced, "nor is the other")
+		assert.ErrorContains(t, err, "mylock")
+		require.NoError(t, accounts.Unlock(t.Context()))
+	})
+}
