@@ -13,11 +13,7 @@ import (
 // planning is which partitions are assigned to which member, as this one knows it: the plan that was published, and what
 // follows from it for the members that are there. It is a value: each look makes the next one.
 type planning struct {
-	list  plan.List
-	lease time.Duration
-	delay time.Duration // that a group which begins waits for more members
-	slot  int           // of this member
-	token table.Token
+	setting
 
 	at        time.Time   // of the last look
 	head      table.Token // of the published plan; 0: there is none
@@ -31,6 +27,15 @@ type planning struct {
 	toPublish bool          // it is this member's turn
 	rows      bool          // the next look has to read all partitions, as there is no plan
 	full      bool          // this member's trial is over
+}
+
+// setting is what does not change during a term.
+type setting struct {
+	list  plan.List
+	lease time.Duration
+	delay time.Duration // that a group which begins waits for more members
+	slot  int           // of this member
+	token table.Token
 }
 
 // after is the planning after a look.

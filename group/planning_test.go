@@ -25,7 +25,7 @@ func TestAMemberCountsUntilItIsEvicted(t *testing.T) {
 		s.Members[o.Name] = o
 	}
 	var slots []int
-	for _, m := range (planning{list: list, lease: lease}).after(s, true).members {
+	for _, m := range (planning{setting: setting{list: list, lease: lease}}).after(s, true).members {
 		slots = append(slots, m.Slot)
 	}
 	assert.Equal(t, []int{0, 1}, slots)

@@ -29,24 +29,33 @@ type member struct {
 	fitness   fitness
 	requests  sync.WaitGroup // under way, of all terms
 
+	vanishings
+	caller
+
+	last    string        // the slot that it had
+	out     elect.Instant // since when it is no member; zero: it is one
+	failing error         // why it could not join
+}
+
+// vanishings is what is known of members whose rows may vanish.
+type vanishings struct {
 	missing  map[table.LeaseRef]time.Time     // since when the rows of members are missing that partitions name
 	leases   map[table.LeaseRef]time.Duration // the leases of members that were seen, as long as they are not known to be over
 	vanished map[string]vanishing             // slots that have no row and should have one
+}
 
+// caller is what the caller's code does.
+type caller struct {
 	returned    returned
-	wake        chan struct{}   // has room for one: work has returned, or the program asks for something
 	observing   <-chan struct{} // closed when an observer has returned that was overdue; nil: none was
 	gracePeriod <-chan struct{} // closed when work that was to end has had the time to
-	last        string          // the slot that it had
-	out         elect.Instant   // since when it is no member; zero: it is one
-	failing     error           // why it could not join
 	reminded    time.Duration   // for how long work had not returned when that was said
 }
 
 func newMember(g *Group) *member {
 	m := &member{Group: g, log: g.config.Log.With("table", g.spanner.Table, "group", g.name, "id", g.config.ID),
-		missing: map[table.LeaseRef]time.Time{}, leases: map[table.LeaseRef]time.Duration{}, vanished: map[string]vanishing{},
-		wake: g.wake, fitness: fitness{lease: g.config.Lease}}
+		vanishings: vanishings{missing: map[table.LeaseRef]time.Time{}, leases: map[table.LeaseRef]time.Duration{}, vanished: map[string]vanishing{}},
+		fitness:    fitness{lease: g.config.Lease}}
 	m.returned.wake = m.wake
 	m.problems.Log, m.problems.What = m.log, "keep up with the group"
 	m.watch, m.metrics = g.about.Watch(), newMetrics(g, g.about)

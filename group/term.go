@@ -30,7 +30,11 @@ type term struct {
 	began    elect.Instant
 	trial    bool
 	worked   elect.Instant // on trial: since when it has a partition
+	pending
+}
 
+// pending is what is due, waits, or is under way.
+type pending struct {
 	revokes     alarm           // the next that move are revoked; off: at once
 	releases    alarm           // release
 	redo        elect.Backoff   // of what is done to partitions
@@ -44,9 +48,9 @@ func newTerm(ctx context.Context, m *member, lease *elect.Term) *term {
 	name, clock := lease.Names()[0], m.config.Clock
 	part, _ := table.PartOf(name)
 	t := &term{m: m, lost: make(chan error, 1), own: table.LeaseRef{Name: name, Token: lease.Token()}, exec: newExecutor(context.WithoutCancel(ctx), m),
-		trial: m.fitness.trial, reconciling: map[*entry]bool{}}
+		trial: m.fitness.trial, pending: pending{reconciling: map[*entry]bool{}}}
 	t.lease = &elect.Keeper{Term: lease, Interval: m.config.Heartbeat, Notify: t.notify}
-	t.planning = planning{list: m.list, lease: m.config.Lease, delay: m.config.InitialDelay, slot: part.Slot, token: t.own.Token}
+	t.planning.setting = setting{list: m.list, lease: m.config.Lease, delay: m.config.InitialDelay, slot: part.Slot, token: t.own.Token}
 	now := clock.Now()
 	t.began, t.acked = now, now
 	t.looks.clock, t.looks.lease = clock, m.config.Lease

@@ -17,6 +17,18 @@ import (
 // The waiter's goroutine asks and changes it. An attempt that ctx has left behind may do so a last time: hence the mutex.
 type line struct {
 	table.Store
+	wanted
+
+	mu sync.Mutex
+	queued
+	shown
+	wait    time.Duration // how long it leaves a free lock to others
+	leaves  []table.Write // of the next claim
+	requeue []table.Write // of the release
+}
+
+// wanted is what the waiter wants.
+type wanted struct {
 	clock  elect.Clock
 	lease  time.Duration
 	locks  int // that each look reads
@@ -24,21 +36,24 @@ type line struct {
 	beside []string // further rows that each look reads: they are none of the lock's
 	enters func(queue, before int)
 	ticket table.Ticket // what its tickets say, but for the queue
+}
 
-	mu      sync.Mutex
-	own     table.Ticket  // of no nonce: it has none
-	missing int           // looks in a row that did not find it
-	touched time.Time     // when its tickets were last put
-	ends    []string      // up to which row of each queue the look reads
-	seen    []fair.Line   // by the last look, one for each queue; nil: nothing was seen
-	rows    []table.Row   // of beside
-	at      time.Time     // of the last look, by Spanner's clock,
-	ended   elect.Instant // and when its answer was there
-	took    time.Duration
-	free    map[string]since // since when each lock was seen to be free
-	wait    time.Duration    // how long it leaves a free lock to others
-	leaves  []table.Write    // of the next claim
-	requeue []table.Write    // of the release
+// queued is the waiter's own ticket.
+type queued struct {
+	own     table.Ticket // of no nonce: it has none
+	missing int          // looks in a row that did not find it
+	touched time.Time    // when its tickets were last put
+}
+
+// shown is what looks have shown.
+type shown struct {
+	ends  []string      // up to which row of each queue the look reads
+	seen  []fair.Line   // by the last look, one for each queue; nil: nothing was seen
+	rows  []table.Row   // of beside
+	at    time.Time     // of the last look, by Spanner's clock,
+	ended elect.Instant // and when its answer was there
+	took  time.Duration
+	free  map[string]since // since when each lock was seen to be free
 }
 
 type since struct {
@@ -49,8 +64,10 @@ type since struct {
 // stand puts a waiter into the queues of what it wants, where its process has that ticket if it is in them already.
 func (s *contender) stand(w *waiting, own table.Ticket, queues ...string) {
 	w.ticket.ID, w.ticket.Set = s.config.ID, len(queues) > 1
-	w.line = &line{Store: w.watch.Table(s.table).Store, clock: s.config.Clock, lease: s.config.Lease, locks: max(len(queues), w.ticket.Slots), queues: queues, beside: w.beside,
-		enters: w.watch.Queued, ticket: w.ticket, own: own, ends: make([]string, len(queues)), free: map[string]since{}}
+	w.line = &line{Store: w.watch.Table(s.table).Store,
+		wanted: wanted{clock: s.config.Clock, lease: s.config.Lease, locks: max(len(queues), w.ticket.Slots), queues: queues, beside: w.beside,
+			enters: w.watch.Queued, ticket: w.ticket},
+		queued: queued{own: own}, shown: shown{ends: make([]string, len(queues)), free: map[string]since{}}}
 }
 
 // Read implements table.Store.

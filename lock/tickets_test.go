@@ -412,7 +412,7 @@ func TestASetClockMovesNobodyInTheQueue(t *testing.T) {
 
 // The rows of a lock that is free do not always say since when.
 func TestALockIsFreeAtLeastSinceItWasSeenToBe(t *testing.T) {
-	l := &line{free: map[string]since{}}
+	l := &line{shown: shown{free: map[string]since{}}}
 	see := func(at time.Duration, token table.Token, known time.Duration) time.Duration {
 		return l.freeFor(elect.LockView{Observation: table.Observation{Name: "m", Token: token, At: time.UnixMicro(0).Add(at)}, FreeFor: known})
 	}

@@ -131,7 +131,7 @@ var mutants = []mutant{
 	one("failed heartbeat counted as acknowledged", "one holder", keepGo,
 		"\tif err != nil {\n\t\tif k.endanger() {", "\tif errors.Is(err, context.Canceled) {\n\t\tif k.endanger() {"),
 	{"term revived after its end", "no revival", []edit{
-		{termGo, "func() { t.End(ErrExpired) }", "func() { t.cancelWork(ErrExpired) }"},
+		{termGo, "func() { t.End(ErrExpired) }", "func() { t.work.cancel(ErrExpired) }"},
 		{termGo, "if t.left(s, now) <= 0 || !t.deadline.Stop() {", "if t.deadline.Stop(); false {"},
 	}},
 	{"held while it is released", "one holder", []edit{
@@ -139,7 +139,7 @@ var mutants = []mutant{
 		{termGo, "\tif t.advance(ended) {\n", "\tif t.advance(draining) {\n"},
 	}},
 	one("work told of the end late", "ctx ends", termGo,
-		"t.work, t.cancelWork = context.WithCancelCause(t.over)", "t.work, t.cancelWork = context.WithCancelCause(ctx)\n\tcontext.AfterFunc(t.over, func() { time.AfterFunc(2*t.lease, func() { t.cancelWork(context.Cause(t.over)) }) })"),
+		"\tt.work = within(t.over)\n", "\tt.work = within(ctx)\n\tcontext.AfterFunc(t.over, func() { time.AfterFunc(2*t.lease, func() { t.work.cancel(context.Cause(t.over)) }) })\n"),
 	one("release before the leader function has returned", "work first", leadGo,
 		"\tt := l.keeper.Term\n\tl.config.Lead(", "\tt := l.keeper.Term\n\tl.events.Put(event{what: returned})\n\tl.config.Lead("),
 	one("next term does not wait for the leader function", "one leader function", leadershipGo,

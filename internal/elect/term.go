@@ -27,14 +27,22 @@ type Term struct {
 	freeRows  bool          // it leaves free rows
 	reclaims  string        // the id that may claim the locks back at once; "": none may
 
-	over       context.Context // ends with the term; its cause is the reason
-	end        context.CancelCauseFunc
-	work       context.Context // within over
-	cancelWork context.CancelCauseFunc
-	deadline   *time.Timer // ends the term on time, whatever its keeper is waiting for
+	over     cancelable  // ends with the term; its cause is the reason
+	work     cancelable  // within over
+	deadline *time.Timer // ends the term on time, whatever its keeper is waiting for
 
 	moving   sync.Mutex // held by those who move it
 	standing atomic.Pointer[standing]
+}
+
+type cancelable struct {
+	context.Context
+	cancel context.CancelCauseFunc
+}
+
+func within(ctx context.Context) cancelable {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return cancelable{ctx, cancel}
 }
 
 // standing is where a term stands. It does not change: the term moves to another.
@@ -59,8 +67,8 @@ func newTerm(ctx context.Context, c *Candidate, token table.Token, sent Instant,
 		t.reclaims = c.ID
 	}
 	t.standing.Store(&standing{acknowledged: sent})
-	t.over, t.end = context.WithCancelCause(ctx)
-	t.work, t.cancelWork = context.WithCancelCause(t.over)
+	t.over = within(ctx)
+	t.work = within(t.over)
 	left := t.Left()
 	t.moving.Lock() // until the timer is known
 	defer t.moving.Unlock()
@@ -114,7 +122,7 @@ func Limit(lease time.Duration) time.Duration { return lease - lease/100 }
 // CancelWork cancels the work's context, and nothing else: the locks stay held until the work has returned.
 func (t *Term) CancelWork(reason error) {
 	if t.advance(draining) {
-		t.cancelWork(reason)
+		t.work.cancel(reason)
 	}
 }
 
@@ -122,7 +130,7 @@ func (t *Term) CancelWork(reason error) {
 func (t *Term) End(reason error) {
 	if t.advance(ended) {
 		t.deadline.Stop()
-		t.end(reason)
+		t.over.cancel(reason)
 	}
 }
 

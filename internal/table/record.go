@@ -66,20 +66,24 @@ type leaseRecordJSON struct {
 	Kind            LockKind `json:"kind,omitempty"`
 	AcceptsHandover bool     `json:"obeys,omitempty"`
 	Rank            int      `json:"deference,omitempty"`
-	ListDigest      string   `json:"plan,omitempty"`
-	Since           Token    `json:"since,omitempty"`
-	Weight          int      `json:"weight,omitempty"`
-	Trial           bool     `json:"trial,omitempty"`
-	Keep            string   `json:"keep,omitempty"`
-	With            string   `json:"with,omitempty"`
-	For             string   `json:"for,omitempty"`
-	Nonce           string   `json:"nonce,omitempty"`
-	Free            bool     `json:"free,omitempty"`
+	groupJSON
+	Nonce string `json:"nonce,omitempty"`
+	Free  bool   `json:"free,omitempty"`
+}
+
+type groupJSON struct {
+	ListDigest string `json:"plan,omitempty"`
+	Since      Token  `json:"since,omitempty"`
+	Weight     int    `json:"weight,omitempty"`
+	Trial      bool   `json:"trial,omitempty"`
+	Keep       string `json:"keep,omitempty"`
+	With       string `json:"with,omitempty"`
+	For        string `json:"for,omitempty"`
 }
 
 func (p LeaseRecord) encode() string {
 	j := leaseRecordJSON{V: format, Lease: p.Lease.String(), ID: p.ID, Value: p.Value, Slots: p.Slots, Kind: p.Kind, AcceptsHandover: p.AcceptsHandover, Rank: p.Rank,
-		ListDigest: p.ListDigest, Since: p.Since, Weight: p.Weight, Trial: p.Trial, With: p.With, Nonce: p.Nonce, Free: p.Free}
+		groupJSON: groupJSON{ListDigest: p.ListDigest, Since: p.Since, Weight: p.Weight, Trial: p.Trial, With: p.With}, Nonce: p.Nonce, Free: p.Free}
 	if p.Keep > 0 {
 		j.Keep = p.Keep.String()
 	}

@@ -67,14 +67,12 @@ type Exec struct {
 	Job       Job
 	Program   string // its name
 	Grace     time.Duration
-	Wait      time.Duration    // for the lock; 0: for ever
-	Waited    time.Duration    // of Wait, before Run
-	Trouble   error            // why the last look before Run failed
-	Once      bool             // Due is asked
-	Handover  bool             // an end is announced, and requests are accepted
-	Restart   bool             // the program is run again
-	Signals   <-chan os.Signal // see Signals
-	Terminal  Terminal         // or nil
+	Patience
+	Once     bool             // Due is asked
+	Handover bool             // an end is announced, and requests are accepted
+	Restart  bool             // the program is run again
+	Signals  <-chan os.Signal // see Signals
+	Terminal Terminal         // or nil
 
 	// StopTimeout is how long the program may take to end after a signal that ends exec; 0: for ever.
 	StopTimeout time.Duration
@@ -84,6 +82,13 @@ type Exec struct {
 
 	Notices Notices
 	Asks    <-chan struct{} // received from for as long as Run goes on, so that others know that it does; or nil
+}
+
+// Patience is how long exec waits for the lock.
+type Patience struct {
+	Wait    time.Duration // 0: for ever
+	Waited  time.Duration // of Wait, before Run
+	Trouble error         // why the last look before Run failed
 }
 
 // Signals returns those that exec obeys, or passes on to the program. They do not end this process any more.

@@ -53,7 +53,11 @@ type Guard struct {
 
 	Observer Observer        // or nil
 	Asks     <-chan struct{} // received from for as long as the loop runs, so that others know that it does; or nil
+}
 
+// runner is one run of a guard: the machine, and what goes on beside it.
+type runner struct {
+	*Guard
 	m      machine
 	events *loop.Inbox[message]
 
@@ -99,11 +103,14 @@ func Pause(renew time.Duration) time.Duration { return renew / 2 }
 
 // Run guards the service until ctx ends. It returns once the service is inactive and the lock is given up.
 func (g *Guard) Run(ctx context.Context) {
-	g.events = loop.NewInbox[message]()
-	g.m.handover = g.Handover
 	if g.Observer == nil {
 		g.Observer = nobody{}
 	}
+	r := &runner{Guard: g, m: machine{handover: g.Handover}, events: loop.NewInbox[message]()}
+	r.loop(ctx)
+}
+
+func (g *runner) loop(ctx context.Context) {
 	defer g.all.Wait()
 	stop := ctx.Done()
 	for m := (message{event: started}); ; m = g.await(stop) {
@@ -120,7 +127,7 @@ func (g *Guard) Run(ctx context.Context) {
 }
 
 // await waits for the next event.
-func (g *Guard) await(stop <-chan struct{}) message {
+func (g *runner) await(stop <-chan struct{}) message {
 	for {
 		select {
 		case <-g.events.Ready():
@@ -135,7 +142,7 @@ func (g *Guard) await(stop <-chan struct{}) message {
 }
 
 // handle passes an event on to the machine, unless it came too late.
-func (g *Guard) handle(m message) []action {
+func (g *runner) handle(m message) []action {
 	switch m.event {
 	case electedDead, electedFree:
 		g.begin(m.term)
@@ -168,7 +175,7 @@ func (g *Guard) handle(m message) []action {
 }
 
 // learn takes in what happened to the term.
-func (g *Guard) learn(m message) {
+func (g *runner) learn(m message) {
 	switch m.event {
 	case unhealthy:
 		g.Warn("the health check failed: %v", m.err)
@@ -182,7 +189,7 @@ func (g *Guard) learn(m message) {
 	}
 }
 
-func (g *Guard) report(m message) {
+func (g *runner) report(m message) {
 	switch m.event {
 	case activated:
 		g.Say("the service is active")
@@ -195,7 +202,7 @@ func (g *Guard) report(m message) {
 	}
 }
 
-func (g *Guard) do(a action) {
+func (g *runner) do(a action) {
 	switch a {
 	case activate:
 		t := g.term.Term
@@ -245,14 +252,14 @@ func (g *Guard) do(a action) {
 var errGivenUp = errors.New("given up")
 
 // begin keeps a term with heartbeats, and checks the service before them.
-func (g *Guard) begin(t *elect.Term) {
-	c := &checkup{Guard: g, term: t, checked: g.Candidate.Clock.Now()}
+func (g *runner) begin(t *elect.Term) {
+	c := &checkup{runner: g, term: t, checked: g.Candidate.Clock.Now()}
 	g.term, g.asked = &elect.Keeper{Term: t, Interval: g.Renew, Notify: func(e elect.TermEvent) { g.notify(t, e) }, Before: c.before}, ""
 	g.term.Start()
 }
 
 // notify takes in what happens to a term.
-func (g *Guard) notify(t *elect.Term, e elect.TermEvent) {
+func (g *runner) notify(t *elect.Term, e elect.TermEvent) {
 	switch e.What {
 	case elect.Beat:
 		g.Service.Extended()
@@ -266,7 +273,7 @@ func (g *Guard) notify(t *elect.Term, e elect.TermEvent) {
 }
 
 // leave stops the heartbeats. Messages about the term don't matter any more.
-func (g *Guard) leave() {
+func (g *runner) leave() {
 	_ = g.term.Stop() // a release says the same
 	g.term = nil
 	g.Observer.Over()
@@ -274,7 +281,7 @@ func (g *Guard) leave() {
 
 // checkup checks the service before heartbeats of a term.
 type checkup struct {
-	*Guard
+	*runner
 	term    *elect.Term
 	checked elect.Instant
 	sick    sickness
@@ -324,7 +331,7 @@ func (g *Guard) check(ctx context.Context, role Role, limit time.Duration) error
 }
 
 // run runs a command, after the last one has ended.
-func (g *Guard) run(limit, pause time.Duration, done, failed event, do func(context.Context) error) {
+func (g *runner) run(limit, pause time.Duration, done, failed event, do func(context.Context) error) {
 	if g.command != nil {
 		g.command()
 		<-g.finished
@@ -349,7 +356,7 @@ func (g *Guard) run(limit, pause time.Duration, done, failed event, do func(cont
 }
 
 // compete competes for the lock while the service is healthy, until the lock is held or g.withdraw is called.
-func (g *Guard) compete(pause time.Duration) {
+func (g *runner) compete(pause time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	g.withdraw = cancel
 	g.start(func() {
@@ -400,7 +407,7 @@ func (g *Guard) tellHealth(err error) {
 	}
 }
 
-func (g *Guard) start(f func()) {
+func (g *runner) start(f func()) {
 	g.all.Add(1)
 	go func() { defer g.all.Done(); f() }()
 }

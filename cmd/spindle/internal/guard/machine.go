@@ -83,6 +83,17 @@ func (m *machine) on(e event) []action {
 			return m.announce()
 		}
 		return m.turnOff()
+	case withdrawn:
+		return []action{end}
+	case activated, notActivated, deactivated, notDeactivated:
+		return m.command(e)
+	}
+	return m.term(e)
+}
+
+// term is for what happens to the lock.
+func (m *machine) term(e event) []action {
+	switch e {
 	case electedDead, electedFree:
 		m.lock = settled
 		if e == electedDead {
@@ -111,31 +122,30 @@ func (m *machine) on(e event) []action {
 		return m.announce()
 	case announced:
 		return m.turnOff()
-	case activated:
-		if m.service == activating {
-			m.service = active
-		}
-		return nil
-	case notActivated:
-		if m.service != activating {
-			return nil // it was ended
-		}
-		m.failed = true
-		return m.turnOff()
-	case deactivated:
-		m.service = inactive
-		return m.giveUp()
-	case notDeactivated:
-		if m.lock == none {
-			return []action{deactivate}
-		}
-		m.leave()
-		return []action{abandon, deactivate}
 	case lockLost:
 		m.leave()
 		return m.turnOff()
-	case withdrawn:
-		return []action{end}
+	}
+	return nil
+}
+
+// command is for what came of a command.
+func (m *machine) command(e event) []action {
+	switch {
+	case e == activated && m.service == activating:
+		m.service = active
+		return nil
+	case e == notActivated && m.service == activating: // else it was ended
+		m.failed = true
+		return m.turnOff()
+	case e == deactivated:
+		m.service = inactive
+		return m.giveUp()
+	case e == notDeactivated && m.lock == none:
+		return []action{deactivate}
+	case e == notDeactivated:
+		m.leave()
+		return []action{abandon, deactivate}
 	}
 	return nil
 }

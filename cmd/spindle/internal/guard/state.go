@@ -33,14 +33,14 @@ func (nobody) Over()               {}
 func (nobody) Changed(State)       {}
 
 // tellState tells the observer of a change.
-func (g *Guard) tellState() {
+func (g *runner) tellState() {
 	if s := g.state(); s != g.last {
 		g.last = s
 		g.Observer.Changed(s)
 	}
 }
 
-func (g *Guard) state() State {
+func (g *runner) state() State {
 	switch m := &g.m; {
 	case m.service == deactivating && g.retry:
 		return Stuck
