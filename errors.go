@@ -5,12 +5,13 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/fence"
+	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 var (
 	// ErrRunning is returned by Run while an earlier Run of the same Lock has not ended, or its work has not returned.
-	ErrRunning = errors.New("spindle: already running: wait for done, and for work that has not returned, before calling Run again")
+	ErrRunning = loop.ErrRunning
 
 	// ErrNoLeader is returned by Leader if nobody holds the lock.
 	ErrNoLeader = errors.New("nobody holds the lock")

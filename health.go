@@ -22,7 +22,7 @@ func (l *Lock) Health() error {
 		return l.err
 	}
 	v := l.view.Load() // before the pulse, which beats before a term is seen to be over
-	age, runs := l.pulse.Age(l.config.Clock)
+	age, runs := l.runs.Age(l.config.Clock)
 	if !runs {
 		return l.wrap("health", errors.New("it does not compete for the lock: Run was not called, or has ended"))
 	}
@@ -35,7 +35,7 @@ func (l *Lock) Health() error {
 			}
 		}
 	}
-	if err := l.pulse.Check(l.config.Clock, l.config.Lease, age, what); err != nil {
+	if err := l.runs.Check(l.config.Clock, l.config.Lease, age, what); err != nil {
 		return l.wrap("health", err)
 	}
 	return nil

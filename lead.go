@@ -239,11 +239,11 @@ func (l *leader) leaveToExpire() {
 // concede takes in that the lock is lost.
 func (l *leader) concede(reason error) {
 	l.lose(reason)
-	l.pulse.Fail(errHangs)
+	l.runs.Fail(errHangs)
 	_ = l.keeper.Stop() // says the same
-	l.pulse.Fail(nil)
+	l.runs.Fail(nil)
 	if l.machine.phase == lost {
-		l.pulse.Fail(errOverdue)
+		l.runs.Fail(errOverdue)
 		l.remindIn(l.config.Lease)
 	}
 }
@@ -263,7 +263,7 @@ var (
 
 // abandon gives the wait for the work up.
 func (l *leader) abandon() {
-	l.pulse.Fail(errOverdue)
+	l.runs.Fail(errOverdue)
 	l.overdue = append(l.overdue, l.worked)
 	l.err = loop.Overdue("the leader function", l.config.Lease)
 }
@@ -271,7 +271,7 @@ func (l *leader) abandon() {
 // termOver publishes that the term is over: to HasLock and Seen, the log, the observer and telemetry.
 func (l *leader) termOver(reason error) {
 	token := l.keeper.Token()
-	l.pulse.Beat(l.config.Clock.Now())
+	l.runs.Beat(l.config.Clock.Now())
 	l.show(view{})
 	l.last = token
 	level, given := slog.LevelWarn, telemetry.Stopped

@@ -26,8 +26,8 @@ type elector struct {
 	overdue     []<-chan struct{} // the caller's code that did not return in time
 }
 
-func newElector(l *Lock) *elector {
-	e := &elector{Lock: l, log: l.config.Log.With("table", l.spanner.Table, "lock", l.name, "id", l.config.ID), watch: l.about.Watch()}
+func newElector(l *Lock, log *slog.Logger) *elector {
+	e := &elector{Lock: l, log: log, watch: l.about.Watch()}
 	e.problems.Log, e.problems.What = e.log, "compete for the lock"
 	e.candidate = l.config.Candidate(e.watch.Table(l.table), l.name)
 	e.candidate.LeaseRecord.Kind = table.Elector
@@ -35,7 +35,8 @@ func newElector(l *Lock) *elector {
 	return e
 }
 
-func (e *elector) run(ctx context.Context) error {
+// Run implements loop.Loop.
+func (e *elector) Run(ctx context.Context) error {
 	gracePeriod := e.config.Lease
 	if e.config.Handover {
 		gracePeriod *= 2 // an announcement may take a lease
@@ -43,7 +44,7 @@ func (e *elector) run(ctx context.Context) error {
 	late, forget := loop.GracePeriod(ctx, e.config.Clock, gracePeriod)
 	defer forget()
 	e.gracePeriod = late
-	e.pulse.Beat(e.config.Clock.Now())
+	e.runs.Beat(e.config.Clock.Now())
 	var err error
 	for ctx.Err() == nil && err == nil {
 		if t := e.compete(ctx); t != nil {
@@ -51,7 +52,7 @@ func (e *elector) run(ctx context.Context) error {
 		}
 	}
 	e.watch.Close()
-	e.pulse.Stop()
+	e.runs.Stop()
 	e.show(view{})
 	observing, overdue := e.observer.Drain(e.config.Lease, e.config.Clock)
 	if overdue != nil {
@@ -72,9 +73,9 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 		}
 		switch {
 		case step.Err != nil:
-			e.pulse.Fail(step.Err)
+			e.runs.Fail(step.Err)
 		case !step.CoolingDown || e.view.Load().other.LeaseRecord != nil: // else it could not confirm, and nobody leads
-			e.pulse.Beat(began)
+			e.runs.Beat(began)
 		}
 		switch {
 		case step.Term != nil:
@@ -134,8 +135,11 @@ func (e *elector) release(ctx context.Context, t *elect.Term, why error) error {
 	return err
 }
 
-// awaitOverdue waits, however long, for what was overdue: two Runs must not call the same code at once.
-func (e *elector) awaitOverdue() {
+// Overdue implements loop.Loop.
+func (e *elector) Overdue() bool { return e.overdue != nil }
+
+// End implements loop.Loop.
+func (e *elector) End() {
 	for _, returned := range e.overdue {
 		<-returned
 	}

@@ -87,7 +87,7 @@ func (l *Lock) wait(ctx context.Context, why string, enough func(*view) bool) er
 		select {
 		case <-v.next:
 		case <-ctx.Done():
-			if !l.running.Load() {
+			if !l.runs.Going() {
 				why = "Run was not called, or has ended"
 			}
 			return l.wrap("wait", fmt.Errorf("%s: %w", why, ended(ctx)))

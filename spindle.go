@@ -24,10 +24,9 @@ type Lock struct {
 	table   table.Table
 	about   telemetry.Scope
 
-	running atomic.Bool
-	view    atomic.Pointer[view] // what the loop knows
-	leader  atomic.Int64         // the token that Leader saw last
-	pulse   loop.Pulse
+	runs   loop.Runs
+	view   atomic.Pointer[view] // what the loop knows
+	leader atomic.Int64         // the token that Leader saw last
 }
 
 // New returns a Lock on name, in a table that ddl.Create makes, in the database of db. It starts nothing
@@ -90,27 +89,9 @@ func (l *Lock) Run(ctx context.Context, done ...chan<- error) error {
 	if l.err != nil {
 		return l.err
 	}
-	if err := loop.Check(ctx, done); err != nil {
-		return l.wrap("run", err)
-	}
-	if !l.running.CompareAndSwap(false, true) {
-		return ErrRunning
-	}
-	l.pulse.Begin()
-	go func() {
-		e := newElector(l)
-		err := e.run(ctx)
-		if e.overdue != nil {
-			defer func() { e.awaitOverdue(); l.running.Store(false) }()
-		} else {
-			l.running.Store(false)
-		}
-		if err != nil && len(done) > 0 {
-			err = l.wrap("stop", err)
-		}
-		loop.Report(err, done, l.config.Lease, l.config.Clock, e.log)
-	}()
-	return nil
+	log := l.config.Log.With("table", l.spanner.Table, "lock", l.name, "id", l.config.ID)
+	return l.runs.Start(ctx, done, loop.Settings{Lease: l.config.Lease, Clock: l.config.Clock, Log: log, Wrap: l.wrap},
+		func() loop.Loop { return newElector(l, log) })
 }
 
 // RunAndWait is Run that returns when it has ended, as a function of an errgroup does: with the error of Run, or with what

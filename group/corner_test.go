@@ -16,6 +16,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/plan"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -173,12 +174,14 @@ func TestBalancedDoesNotMissTheEndOfRun(t *testing.T) {
 		p = c.process("a", Numbered(1))
 	})
 	g := p.Group
-	g.running.Store(true)
+	stop := make(untilClosed)
+	require.NoError(t, g.runs.Start(t.Context(), nil, loop.Settings{}, func() loop.Loop { return stop }))
 	g.standing.mu.Lock()
 	done := make(chan error, 1)
 	go func() { done <- g.Balanced(context.Background()) }()
 	time.Sleep(100 * time.Millisecond) // it has seen that Run runs, and is about to look further
-	g.running.Store(false)             // as ended does
+	close(stop)
+	require.Eventually(t, func() bool { return !g.runs.Going() }, time.Minute, time.Millisecond)
 	g.standing.balanced, g.standing.trouble = false, nil
 	g.standing.wake()
 	g.standing.mu.Unlock()
@@ -363,3 +366,10 @@ func TestPauseJustAfterRunIsNoRace(t *testing.T) {
 		}
 	})
 }
+
+// untilClosed is a loop that goes on until then.
+type untilClosed chan struct{}
+
+func (c untilClosed) Run(context.Context) error { <-c; return nil }
+func (untilClosed) Overdue() bool               { return false }
+func (untilClosed) End()                        {}

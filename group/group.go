@@ -58,11 +58,10 @@ type Group struct {
 	inventory *inventory
 	byName    map[string]*entry
 
-	running   atomic.Bool
+	runs      loop.Runs
 	wake      chan struct{} // has room for one: something is there for the loop
 	requested requested
 	standing  standing
-	pulse     loop.Pulse
 	stuck     atomic.Pointer[assignment] // revoked longest ago of those whose work is overdue, if any is
 }
 
@@ -174,27 +173,9 @@ func (g *Group) Run(ctx context.Context, done ...chan<- error) error {
 	if g.byName == nil {
 		return errors.New("spindle: the Group was not made by New")
 	}
-	if err := loop.Check(ctx, done); err != nil {
-		return g.wrap("run", err)
-	}
-	if !g.running.CompareAndSwap(false, true) {
-		return spindle.ErrRunning
-	}
-	g.pulse.Begin()
-	go func() {
-		m := newMember(g)
-		err := m.run(ctx)
-		if m.overdue() {
-			defer func() { m.awaitOverdue(); g.ended() }()
-		} else {
-			g.ended()
-		}
-		if err != nil && len(done) > 0 {
-			err = g.wrap("stop", err)
-		}
-		loop.Report(err, done, g.config.Lease, g.config.Clock, m.log)
-	}()
-	return nil
+	log := g.config.Log.With("table", g.spanner.Table, "group", g.name, "id", g.config.ID)
+	return g.runs.Start(ctx, done, loop.Settings{Lease: g.config.Lease, Clock: g.config.Clock, Log: log, Wrap: g.wrap},
+		func() loop.Loop { return newMember(g, log) })
 }
 
 // RunAndWait is Run that returns when it has ended, as a function of an errgroup does: with the error of Run, or with what
@@ -205,11 +186,6 @@ func (g *Group) RunAndWait(ctx context.Context) error {
 
 // Err returns what is wrong with the arguments of New, or nil. It makes no RPC.
 func (g *Group) Err() error { return g.err }
-
-func (g *Group) ended() {
-	g.running.Store(false)
-	g.standing.end()
-}
 
 // wrap adds the step and the group's name to an error, and what to do about it if that is known.
 func (g *Group) wrap(step string, err error) error {

@@ -97,7 +97,7 @@ func (g *Group) Balanced(ctx context.Context) error {
 	}
 	for {
 		g.standing.mu.Lock()
-		if !g.running.Load() { // what ends it takes the lock after that
+		if !g.runs.Going() { // what ends it takes the lock after that
 			g.standing.mu.Unlock()
 			return g.wrap("balanced", errNotRunning)
 		}
@@ -142,7 +142,7 @@ func (g *Group) Health() error {
 	if t == nil {
 		return nil
 	}
-	err := g.pulse.Check(g.config.Clock, g.config.Lease, g.config.Clock.Now().Ran(t.since), t.what)
+	err := g.runs.Check(g.config.Clock, g.config.Lease, g.config.Clock.Now().Ran(t.since), t.what)
 	if err == nil {
 		return nil
 	}
@@ -159,14 +159,14 @@ func (g *Group) Live(*http.Request) error {
 	if g.err != nil {
 		return g.err
 	}
-	age, runs := g.pulse.Age(g.config.Clock)
+	age, runs := g.runs.Age(g.config.Clock)
 	if !runs {
 		return g.wrap("health", errNotRunning)
 	}
-	err := g.pulse.Check(g.config.Clock, g.config.Lease, age, "no look at the group has succeeded")
+	err := g.runs.Check(g.config.Clock, g.config.Lease, age, "no look at the group has succeeded")
 	if a := g.stuck.Load(); err == nil && a != nil {
 		what := fmt.Sprintf("the work of partition %q has not returned, though its context was canceled,", a.name)
-		err = g.pulse.Check(g.config.Clock, g.config.Lease, g.config.Clock.Now().Ran(a.since), what)
+		err = g.runs.Check(g.config.Clock, g.config.Lease, g.config.Clock.Now().Ran(a.since), what)
 	}
 	if err != nil {
 		return g.wrap("health", err)

@@ -122,7 +122,7 @@ func (t *term) look() {
 			t.lease.CancelWork(errReadDeadline) // the timer has not, if only the wall clock shows that
 			return
 		}
-		t.m.pulse.Beat(sent)
+		t.m.runs.Beat(sent)
 		t.acked = sent
 		l.retry.Reset()
 		t.seen(s, query)
@@ -131,7 +131,7 @@ func (t *term) look() {
 
 func (t *term) lookFailed(err error) {
 	t.m.problems.Note(fmt.Errorf("look: %w", err))
-	t.m.pulse.Fail(err)
+	t.m.runs.Fail(err)
 	if t.looks.left() > 0 {
 		t.soon(t.looks.beforeRetry())
 	}

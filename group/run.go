@@ -52,8 +52,8 @@ type caller struct {
 	reminded    time.Duration   // for how long work had not returned when that was said
 }
 
-func newMember(g *Group) *member {
-	m := &member{Group: g, log: g.config.Log.With("table", g.spanner.Table, "group", g.name, "id", g.config.ID),
+func newMember(g *Group, log *slog.Logger) *member {
+	m := &member{Group: g, log: log,
 		vanishings: vanishings{missing: map[table.LeaseRef]time.Time{}, leases: map[table.LeaseRef]time.Duration{}, vanished: map[string]vanishing{}},
 		fitness:    fitness{lease: g.config.Lease}}
 	m.returned.wake = m.wake
@@ -72,7 +72,8 @@ func newMember(g *Group) *member {
 	return m
 }
 
-func (m *member) run(ctx context.Context) (err error) {
+// Run implements loop.Loop.
+func (m *member) Run(ctx context.Context) (err error) {
 	defer m.watch.Close()
 	defer m.metrics.close()
 	limit := m.config.Lease
@@ -82,7 +83,7 @@ func (m *member) run(ctx context.Context) (err error) {
 	over, forget := loop.GracePeriod(ctx, m.config.Clock, limit)
 	defer forget()
 	m.gracePeriod = over
-	m.pulse.Beat(m.config.Clock.Now())
+	m.runs.Beat(m.config.Clock.Now())
 	m.out = m.config.Clock.Now()
 	for ctx.Err() == nil && err == nil {
 		if lease := m.join(ctx); lease != nil {
@@ -95,7 +96,7 @@ func (m *member) run(ctx context.Context) (err error) {
 	}
 	err = errors.Join(err, m.awaitWork())
 	m.requests.Wait()
-	m.pulse.Stop()
+	m.runs.Stop()
 	observing, late := m.events.Drain(m.config.Lease, m.config.Clock)
 	m.observing = observing
 	return errors.Join(err, late)
@@ -170,11 +171,11 @@ func (m *member) look(ctx context.Context) (s table.GroupSnapshot, err error) {
 	limited, cancel := context.WithTimeout(ctx, elect.Attempt(m.config.Lease))
 	defer cancel()
 	if s, err = m.table.LookAtGroup(limited, m.name, table.GroupQuery{Members: true, Body: true}); err != nil {
-		m.pulse.Fail(err)
+		m.runs.Fail(err)
 		return s, err
 	}
 	m.learnMembers(s)
-	m.pulse.Beat(began)
+	m.runs.Beat(began)
 	return s, nil
 }
 
@@ -255,11 +256,12 @@ func (m *member) awaitWork() error {
 	return nil
 }
 
-// overdue reports whether the caller's code has not returned in time.
-func (m *member) overdue() bool { return m.observing != nil || m.inventory.anyBusy() }
+// Overdue implements loop.Loop.
+func (m *member) Overdue() bool { return m.observing != nil || m.inventory.anyBusy() }
 
-// awaitOverdue waits, however long, for what was overdue: two Runs must not call the same code at once.
-func (m *member) awaitOverdue() {
+// End implements loop.Loop.
+func (m *member) End() {
+	defer m.standing.end()
 	if m.observing != nil {
 		<-m.observing
 	}

@@ -1,7 +1,7 @@
 // Package loop is what the loops that run in the background have in common: the elector's and a group's.
 //
-//   - loop.go: how they begin and end
-//   - mailbox.go: what they tell an observer; pulse.go: whether they get on
+//   - run.go: how they begin and end; loop.go: what they are given for it
+//   - inbox.go: what others tell them; mailbox.go: what they tell an observer; pulse.go: whether they get on
 //   - problems.go: what they log of errors; hint.go: what to do about these
 package loop
 
@@ -9,14 +9,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Check says what is wrong with the arguments of Run, or nil.
-func Check(ctx context.Context, done []chan<- error) error {
+// check says what is wrong with the arguments of Run, or nil.
+func check(ctx context.Context, done []chan<- error) error {
 	switch {
 	case ctx == nil:
 		return errors.New("ctx is nil: context.Background() runs for ever")
@@ -33,32 +32,6 @@ func Check(ctx context.Context, done []chan<- error) error {
 // Overdue is the error of what has not returned in time.
 func Overdue(what string, lease time.Duration) error {
 	return fmt.Errorf("%s has not returned within a lease (%v) of being told to stop", what, lease)
-}
-
-// Report delivers Run's one value, for at most a lease. A receiver that never comes must not keep the goroutine.
-func Report(err error, done []chan<- error, lease time.Duration, clock elect.Clock, log *slog.Logger) {
-	if len(done) == 0 {
-		if err != nil {
-			log.Warn("the stop could not be completed", "err", err)
-		}
-		return
-	}
-	giveUp := clock.Timer(lease)
-	defer giveUp.Stop()
-	select {
-	case done[0] <- err:
-	case <-giveUp.C:
-		log.Error("nobody received from the done channel for a lease: give it room for one value, make(chan error, 1)", "value", err)
-	}
-}
-
-// AndWait calls a Run, and waits for its end.
-func AndWait(ctx context.Context, run func(context.Context, ...chan<- error) error) error {
-	done := make(chan error, 1)
-	if err := run(ctx, done); err != nil {
-		return err
-	}
-	return <-done
 }
 
 // GracePeriod closes over once ctx has ended and d has passed since, unless that is forgotten before.
