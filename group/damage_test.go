@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -20,7 +21,7 @@ import (
 // are cut off, and whose transactions are aborted, never make two members act on a partition, and keep no other member from
 // joining. Once it is over, and what can't be read was corrected, every partition is worked on again.
 func FuzzDamagedRows(f *testing.F) {
-	for seed := range uint64(20) {
+	for _, seed := range fleet.Part(seeds(20)...) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {

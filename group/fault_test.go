@@ -189,8 +189,8 @@ func TestAClaimThatIsAbortedIsTriedAgainAtOnce(t *testing.T) {
 // A member all of whose claims are aborted, or come too late, keeps its share from the others no longer than two leases, and says
 // why. It tries ever less often.
 func TestAMemberWhoseClaimsNeverSucceedLeavesItsShareToOthers(t *testing.T) {
-	for _, err := range []error{table.ErrAborted, table.ErrChanged} {
-		for _, step := range []string{"claim-partitions", "confirm-partitions"} {
+	for _, err := range fleet.Part(table.ErrAborted, table.ErrChanged) {
+		for _, step := range fleet.Part("claim-partitions", "confirm-partitions") {
 			inVirtualTime(t, func(c *cluster) {
 				a := c.start("a", Numbered(64))
 				c.until(lease, "a to have all", spreadOver(64, a))

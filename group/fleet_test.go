@@ -37,6 +37,15 @@ type cluster struct {
 	latest map[string]*process // whose they are
 }
 
+// seeds are 0 to n-1.
+func seeds(n int) []uint64 {
+	all := make([]uint64, n)
+	for i := range all {
+		all[i] = uint64(i)
+	}
+	return all
+}
+
 func inVirtualTime(t *testing.T, f func(*cluster)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t, store: &memstore.Store{}, works: map[string]*process{}, begun: map[string]int{}, tokens: map[string]spindle.Token{}, latest: map[string]*process{}}

@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
 )
 
 // What moves to a newcomer has nobody for a twentieth of a lease at most, whenever it comes.
 func TestANewcomerClaimsItsShareAsSoonAsItIsReleased(t *testing.T) {
-	for n := range 20 {
+	for _, n := range fleet.Part(seeds(20)...) {
 		inVirtualTime(t, func(c *cluster) {
 			a, b := c.start("a", Numbered(64)), c.start("b", Numbered(64))
 			c.until(lease, "the first two to share", spreadOver(64, a, b))

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -290,7 +291,7 @@ func TestAPlanOfANewerVersionIsLeftAlone(t *testing.T) {
 // In a crowd not every look shows the members. What a member that leaves had has nobody for a tenth of a lease at most.
 func TestAHandoverInACrowdIsAsFastAsAmongFew(t *testing.T) {
 	crowd := 210
-	if testing.Short() {
+	if fleet.Brief() {
 		crowd = 120
 	}
 	inVirtualTime(t, func(c *cluster) {

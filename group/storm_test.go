@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fleet"
 	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -21,7 +22,7 @@ import (
 // partition. Once it is over, every partition has a process within some leases, every member is healthy, and nobody looks more
 // often than it has to.
 func FuzzStorm(f *testing.F) {
-	for seed := range uint64(60) {
+	for _, seed := range fleet.Part(seeds(60)...) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {

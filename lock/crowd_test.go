@@ -195,13 +195,14 @@ func TestACrowdOfWaitersDoesNotClaimAtOnce(t *testing.T) {
 // However long a lease is: who waits knows when it runs out.
 func TestAWaiterGoesOnAsSoonAsALeaseHasRunOut(t *testing.T) {
 	type taken struct{ giveBack func(context.Context) error }
+	const lease = 5 * time.Minute
 	for what, take := range map[string]func(p *process, ctx context.Context) (taken, error){
 		"mutex": func(p *process, ctx context.Context) (taken, error) {
-			m := p.mutex("m", spindle.WithLease(time.Hour))
+			m := p.mutex("m", spindle.WithLease(lease))
 			return taken{m.Unlock}, m.Lock(ctx)
 		},
 		"semaphore": func(p *process, ctx context.Context) (taken, error) {
-			permit, err := p.semaphore("s", 1, spindle.WithLease(time.Hour)).Acquire(ctx)
+			permit, err := p.semaphore("s", 1, spindle.WithLease(lease)).Acquire(ctx)
 			if err != nil {
 				return taken{}, err
 			}
@@ -217,7 +218,7 @@ func TestAWaiterGoesOnAsSoonAsALeaseHasRunOut(t *testing.T) {
 				start := time.Now()
 				next, err := take(waiter, b.Context())
 				require.NoError(t, err)
-				assert.InDelta(t, time.Hour.Seconds(), time.Since(start).Seconds(), 2)
+				assert.InDelta(t, lease.Seconds(), time.Since(start).Seconds(), 2)
 				dead.Mend()
 				assert.ErrorIs(t, held.giveBack(b.Context()), ErrNotHeld)
 				require.NoError(t, next.giveBack(b.Context()))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/fleet"
 	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -166,7 +167,7 @@ func TestEachTickIsDoneOnceHoweverWrongTheClocksAre(t *testing.T) {
 	if *simSeed != 0 {
 		seeds = []uint64{*simSeed}
 	}
-	for _, seed := range seeds {
+	for _, seed := range fleet.Part(seeds...) {
 		t.Logf("again: go test -run TestEachTick ./lock -lock.seed=%d", seed)
 		synctest.Test(t, func(t *testing.T) {
 			s := &schedule{t: t, store: &memstore.Store{}, done: map[string]bool{}}

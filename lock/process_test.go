@@ -290,6 +290,7 @@ func TestEverybodyHasTurnsThroughKillsAndPauses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the emulator: run without -short")
 	}
+	t.Parallel()
 	db := spindletest.New(t, spindletest.Private())
 	const during, processes, faults = 14 * time.Second, 4, 3
 	w := work{Kind: "all", Lease: 2 * time.Second, For: during}

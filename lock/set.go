@@ -36,9 +36,9 @@ const (
 
 // confirmation is about how many bytes the confirmation of a set has.
 func confirmation(names []string, p table.LeaseRecord) int {
-	size := 0
+	size := len(names) * (p.Size() + rowOverhead)
 	for _, name := range names {
-		size += 2*len(name) + p.Size() + rowOverhead
+		size += 2 * len(name)
 	}
 	return size
 }

@@ -363,15 +363,12 @@ func simulate(t *testing.T, seed uint64, c cast) (turns map[string]int, trace st
 
 func TestSimulation(t *testing.T) {
 	seeds := []uint64{1, 2, 3, rand.Uint64(), rand.Uint64()}
-	if fleet.Brief() && !testing.Short() { // mutants need all of them
-		seeds = seeds[2:4]
-	}
 	if *simSeed != 0 {
 		seeds = []uint64{*simSeed}
 	}
 	for name, c := range casts {
 		t.Run(name, func(t *testing.T) {
-			for _, seed := range seeds {
+			for _, seed := range fleet.Part(seeds...) {
 				t.Logf("again: go test -run 'TestSimulation/%s' ./lock -lock.seed=%d", name, seed)
 				turns, _ := simulate(t, seed, c)
 				for _, who := range c.users {

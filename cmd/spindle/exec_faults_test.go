@@ -99,6 +99,7 @@ func (r *run) code() int {
 // Whatever is killed or stopped around it: exec ends with the code that says what happened, nothing of it survives, and the
 // next one has the lock when nothing works under it any more.
 func TestNothingSurvivesWhateverHappensAroundExec(t *testing.T) {
+	t.Parallel()
 	e, path := newDatabase(t)
 
 	const byKill, byTerm, lost = 137, 143, 76

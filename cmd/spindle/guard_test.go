@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -155,14 +154,13 @@ func TestGuardedServicesAreNeverActiveOnTwoMachines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the emulator: run without -short")
 	}
-	// Not t.Parallel, which would run as many as there are processors: they mostly wait.
-	var pairs sync.WaitGroup
+	t.Parallel()
 	for pair := range 4 {
-		pairs.Go(func() {
-			t.Run(fmt.Sprint(pair), func(t *testing.T) { guardPair(t, uint64(pair)) })
+		t.Run(fmt.Sprint(pair), func(t *testing.T) {
+			t.Parallel()
+			guardPair(t, uint64(pair))
 		})
 	}
-	pairs.Wait()
 }
 
 func guardPair(t *testing.T, seed uint64) {

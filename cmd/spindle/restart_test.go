@@ -34,6 +34,7 @@ func newWorld(t *testing.T) *world {
 	if testing.Short() {
 		t.Skip("needs the emulator: run without -short")
 	}
+	t.Parallel()
 	w := &world{t: t, dir: t.TempDir(), emulator: startEmulator(t)}
 	var err error
 	w.path, err = w.emulator.CreateDatabase(t.Context(), dialect, lockTable)

@@ -59,6 +59,7 @@ func TestScripts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the emulator: run without -short")
 	}
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
