@@ -34,8 +34,8 @@ func needEmulator(t *testing.T) {
 // eachDialect runs a test on a database of either dialect.
 func eachDialect(t *testing.T, test func(*testing.T, *spindletest.Database)) {
 	needEmulator(t)
-	t.Run("GoogleSQL", func(t *testing.T) { test(t, spindletest.New(t)) })
-	t.Run("PostgreSQL", func(t *testing.T) { test(t, spindletest.New(t, spindletest.PostgreSQL())) })
+	t.Run("GoogleSQL", func(t *testing.T) { t.Parallel(); test(t, spindletest.New(t)) })
+	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); test(t, spindletest.New(t, spindletest.PostgreSQL())) })
 }
 
 func TestStatementMakesATableThatVerifies(t *testing.T) {

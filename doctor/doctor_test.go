@@ -119,8 +119,13 @@ func needEmulator(t *testing.T) {
 
 func inBothDialects(t *testing.T, f func(t *testing.T, d dialect)) {
 	needEmulator(t)
-	t.Run("GoogleSQL", func(t *testing.T) { f(t, googleSQL) })
-	t.Run("PostgreSQL", func(t *testing.T) { f(t, postgreSQL) })
+	t.Parallel()
+	for name, d := range map[string]dialect{"GoogleSQL": googleSQL, "PostgreSQL": postgreSQL} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, d)
+		})
+	}
 }
 
 func requireEmpty(t *testing.T, db *spindletest.Database) {

@@ -59,11 +59,13 @@ type cluster struct {
 // A checkpoint and its fence are one commit, in both dialects: once the partition has moved, it is refused.
 func TestACheckpointOfAPartitionThatHasMovedIsRefused(t *testing.T) {
 	needEmulator(t)
+	t.Parallel()
 	for name, dialect := range map[string][]spindletest.Option{
 		"GoogleSQL":  {spindletest.WithDDL(`CREATE TABLE checkpoints (name STRING(MAX) NOT NULL, position INT64) PRIMARY KEY (name)`)},
 		"PostgreSQL": {spindletest.PostgreSQL(), spindletest.WithDDL(checkpoints)},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := &cluster{t: t, db: spindletest.New(t, dialect...), n: 8}
 			ctx := t.Context()
 			a, stopA := c.member("a")
@@ -129,12 +131,14 @@ func TestACheckpointOfAPartitionThatHasMovedIsRefused(t *testing.T) {
 // statement that docs/operations.md has: nothing else changes, and if a list has the partition again, its token has grown.
 func TestTheRowsOfARemovedPartitionCanBeDeletedWhileTheGroupRuns(t *testing.T) {
 	needEmulator(t)
+	t.Parallel()
 	guide, err := os.ReadFile("../docs/operations.md")
 	require.NoError(t, err)
 	statement := regexp.MustCompile(`DELETE FROM locktable WHERE name = 'orders/partition/17' .*`).FindString(string(guide))
 	require.NotEmpty(t, statement)
 	for name, dialect := range map[string][]spindletest.Option{"GoogleSQL": nil, "PostgreSQL": {spindletest.PostgreSQL()}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := &cluster{t: t, db: spindletest.New(t, dialect...), n: 4}
 			ctx := t.Context()
 			view := func() group.View {

@@ -52,6 +52,7 @@ func countReads(t *testing.T, db *spindletest.Database, before func(n int64)) (*
 // shown with no member, or with two.
 func TestAViewOfMoreRowsThanAPageIsOfOneInstant(t *testing.T) {
 	needEmulator(t)
+	t.Parallel()
 	const others = 50_000 // partitions between the first and the last: a page
 	db := spindletest.New(t)
 	since := time.Now().Add(-time.Minute).Truncate(time.Microsecond)
