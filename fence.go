@@ -48,7 +48,8 @@ func (l *Lock) FenceStatement(dialect databasepb.DatabaseDialect, token Token) s
 // gives: a row that a newer leader has made or deleted, say. While the token is valid, an error about your own rows
 // is returned as it is. After ErrFenced nothing of ms was applied (but with spanner.ApplyAtLeastOnce an earlier
 // attempt may have been, while the token was valid). After other errors, such as a timeout or a reply without a
-// timestamp, ms may have been applied. With the zero token, Apply returns ErrFenced without an RPC.
+// timestamp, ms may have been applied. With the zero token, Apply returns ErrFenced without an RPC. On a
+// spindletest.Fake, which has no database, Apply checks the token and applies nothing.
 func (l *Lock) Apply(ctx context.Context, token Token, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	if l.err != nil {
 		return time.Time{}, l.err
@@ -58,7 +59,8 @@ func (l *Lock) Apply(ctx context.Context, token Token, ms []*spanner.Mutation, o
 
 // ReadWriteTransaction is Client.ReadWriteTransaction, serializable and with the fence added to what fn
 // writes. It returns what fn returns, or an error as Apply does. The fence is checked by the commit: fn may
-// read before that, but nothing that it writes lands under a token that is not valid.
+// read before that, but nothing that it writes lands under a token that is not valid. On a spindletest.Fake,
+// ReadWriteTransaction checks the token and does not call fn.
 func (l *Lock) ReadWriteTransaction(ctx context.Context, token Token, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	if l.err != nil {
 		return time.Time{}, l.err

@@ -12,6 +12,7 @@ import (
 	"cloud.google.com/go/spanner"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/group"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
@@ -24,7 +25,7 @@ func TestTheExamplesPass(t *testing.T) {
 	t.Parallel()
 	for name, example := range map[string]func(){
 		"New": ExampleNew, "NewFake": ExampleNewFake, "NewFake_probe": ExampleNewFake_probe, "Process.Cut": ExampleProcess_Cut,
-		"Fake.Supersede": ExampleFake_Supersede, "Database.Process": ExampleDatabase_Process, "Events.Await": ExampleEvents_Await,
+		"Fake": ExampleFake, "Fake.Supersede": ExampleFake_Supersede, "Fake.SupersedePartition": ExampleFake_SupersedePartition, "Database.Process": ExampleDatabase_Process, "Events.Await": ExampleEvents_Await,
 	} {
 		var shown func(*testing.T)
 		asTest = func(f func(*testing.T)) { shown = f }
@@ -123,6 +124,56 @@ func ExampleProcess_Cut() {
 			})
 			if !errors.Is(err, lock.ErrLost) {
 				t.Error("the work was not told:", err)
+			}
+		})
+	})
+}
+
+// Whether a write would be fenced: the fake checks the token, and writes nothing.
+func ExampleFake() {
+	asTest(func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			fake := spindletest.NewFake(t)
+			a := fake.Process("a")
+			m := lock.New(a.Client, a.Table, "accounts", a.Option())
+			if err := m.Lock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			save := func() error {
+				_, err := m.Apply(t.Context(), []*spanner.Mutation{spanner.Update("accounts", []string{"id", "balance"}, []any{1, 100})})
+				return err
+			}
+			if err := save(); err != nil {
+				t.Error("refused while the mutex is held:", err)
+			}
+			fake.Supersede("accounts")
+			if err := save(); !errors.Is(err, spindle.ErrFenced) {
+				t.Error("not fenced:", err)
+			}
+			_ = m.Unlock(t.Context()) // lock.ErrNotHeld
+		})
+	})
+}
+
+// A worker of a partition that moves to another process: its late checkpoint is fenced, and its work is canceled.
+func ExampleFake_SupersedePartition() {
+	asTest(func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			fake := spindletest.NewFake(t)
+			a, late := fake.Process("a"), make(chan error, 2)
+			g := group.New(a.Client, a.Table, "orders", group.Named("eu"), a.Option(), group.WithWork(func(ctx context.Context, p group.Partition) error {
+				<-ctx.Done()
+				_, err := p.Apply(context.WithoutCancel(ctx), nil) // a checkpoint
+				late <- err
+				return context.Cause(ctx)
+			}))
+			if err := g.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			fake.SupersedePartition("orders", "eu")
+			if err := <-late; !errors.Is(err, spindle.ErrFenced) {
+				t.Error("not fenced:", err)
 			}
 		})
 	})

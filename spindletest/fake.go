@@ -17,8 +17,11 @@ import (
 // heartbeats, handovers, events, probes. Only the table is not Spanner's. It answers at once, and its clock is the
 // machine's: in a bubble of testing/synctest, the bubble's.
 //
-// There is no database: Apply and ReadWriteTransaction, of whatever holds a lock, fail with an error that says so,
-// group.Members refuses the nil client, and nothing of Spanner's own ways is shown. What needs these needs [New].
+// There is no database. Apply and ReadWriteTransaction, of every lock, mutex, semaphore and partition, check the token and
+// do nothing else: they return spindle.ErrFenced if the token is not valid any more, and otherwise a time and no error, as
+// if the commit had succeeded. No mutation is applied, and the function of ReadWriteTransaction is not called. They wait
+// while the process is cut off. group.Members refuses the nil client, the mutations of Fence and Run.Done have nothing to
+// be committed to, and nothing of Spanner's own ways is shown. A test that needs any of these needs [New].
 type Fake struct {
 	tb    testing.TB
 	store *memstore.Store
@@ -68,6 +71,12 @@ func (f *Fake) Process(id string) *Process {
 func (f *Fake) Supersede(name string) (release func()) {
 	f.tb.Helper()
 	return supersede(f.tb, f.store, name)
+}
+
+// SupersedePartition is [Database.SupersedePartition] on the fake.
+func (f *Fake) SupersedePartition(group, partition string) (release func()) {
+	f.tb.Helper()
+	return supersedePartition(f.tb, f.store, group, partition)
 }
 
 // gate is a process's way to the table. While it is shut, calls wait for it to open, as those of a Spanner client do

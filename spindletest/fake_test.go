@@ -218,40 +218,153 @@ func TestGroupsWorkOnAFake(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Len(t, first.Held(), 2)
 		require.Len(t, second.Held(), 2)
-		_, err := first.Held()[0].Apply(t.Context(), nil)
-		require.ErrorContains(t, err, "spindletest.New")
 		a.Cut()
 		time.Sleep(time.Minute)
 		require.Empty(t, first.Held())
 		require.Len(t, second.Held(), 4)
-		_, err = group.Members(t.Context(), a.Client, a.Table, "orders")
+		_, err := group.Members(t.Context(), a.Client, a.Table, "orders")
 		require.ErrorContains(t, err, "the Spanner client is nil")
 	})
 }
 
-// What a fake can't do says so, whatever holds the lock, and says what can.
-func TestFencedWritesOnAFakeSayWhatTheyNeed(t *testing.T) {
+// On a fake, what writes under a token is answered by the token alone, whatever holds the lock. Nothing else is run, and a
+// write that is fenced says so.
+func TestWritesOnAFakeAreFencedOrNotByTheirToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := spindletest.NewFake(t).Process("a")
+		fake := spindletest.NewFake(t)
+		p := fake.Process("a")
 		l := run(t, p)
-		m := lock.New(nil, p.Table, "m", p.Option())
-		require.NoError(t, m.Lock(t.Context()))
 		token, err := l.WaitElected(t.Context())
 		require.NoError(t, err)
-		never := func(context.Context, *spanner.ReadWriteTransaction) error { t.Error("called"); return nil }
-		_, apply := l.Apply(t.Context(), token, nil)
-		_, transaction := l.ReadWriteTransaction(t.Context(), token, never)
-		_, applyOfMutex := m.Apply(t.Context(), nil)
-		_, transactionOfMutex := m.ReadWriteTransaction(t.Context(), never)
-		for _, err := range []error{apply, transaction, applyOfMutex, transactionOfMutex} {
-			require.ErrorContains(t, err, "test what writes on one of spindletest.New")
-			require.NotErrorIs(t, err, spindle.ErrFenced)
+		m := lock.New(nil, p.Table, "m", p.Option())
+		require.NoError(t, m.Lock(t.Context()))
+		set := lock.All(nil, p.Table, []string{"x", "y"}, p.Option())
+		require.NoError(t, set.Lock(t.Context()))
+		permit, err := lock.NewSemaphore(nil, p.Table, "s", 1, p.Option()).Acquire(t.Context())
+		require.NoError(t, err)
+		g := group.New(nil, p.Table, "orders", group.Numbered(1), p.Option())
+		require.NoError(t, g.Run(t.Context()))
+		time.Sleep(time.Minute)
+		partition := g.Held()[0]
+
+		type writer interface {
+			Apply(context.Context, []*spanner.Mutation, ...spanner.ApplyOption) (time.Time, error)
+			ReadWriteTransaction(context.Context, func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error)
 		}
-		require.ErrorContains(t, apply, `lock "job"`)
+		writers := map[string]writer{"job": elected{l, token}, "m": m, "y": set, "s/slot/0000": permit, "orders": partition}
+		never := func(context.Context, *spanner.ReadWriteTransaction) error { t.Error("called"); return nil }
+		both := func(ctx context.Context, w writer) [2]error {
+			_, apply := w.Apply(ctx, []*spanner.Mutation{spanner.Delete("no such table", spanner.AllKeys())}, spanner.ApplyAtLeastOnce())
+			_, transaction := w.ReadWriteTransaction(ctx, never)
+			return [2]error{apply, transaction}
+		}
+		for name, w := range writers {
+			assert.Equal(t, [2]error{}, both(t.Context(), w), name)
+		}
+
+		p.Cut()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for _, err := range both(short, writers["job"]) {
+			assert.ErrorIs(t, err, context.DeadlineExceeded, "as a Spanner client without a connection")
+			assert.NotErrorIs(t, err, spindle.ErrFenced)
+		}
+		p.Mend()
+
+		for name, w := range writers {
+			if name == "orders" {
+				fake.SupersedePartition("orders", partition.Name())
+			} else {
+				fake.Supersede(name)
+			}
+			for _, err := range both(t.Context(), w) {
+				assert.ErrorIs(t, err, spindle.ErrFenced, name)
+				assert.ErrorContains(t, err, "only the token was checked", name)
+			}
+		}
 		_, err = l.Apply(t.Context(), 0, nil)
 		require.ErrorIs(t, err, spindle.ErrFenced, "no token is no token anywhere")
-		require.NoError(t, m.Unlock(t.Context()))
+		_ = m.Unlock(t.Context())
+		_ = set.Unlock(t.Context())
+		_ = permit.Release(t.Context())
 	})
+}
+
+// elected is a lock that writes under one token.
+type elected struct {
+	*spindle.Lock
+	token spindle.Token
+}
+
+func (e elected) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
+	return e.Lock.Apply(ctx, e.token, ms, opts...)
+}
+
+func (e elected) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
+	return e.Lock.ReadWriteTransaction(ctx, e.token, fn)
+}
+
+// supersedePartition is what holds on the fake and on Spanner.
+func supersedePartition(t *testing.T, p *spindletest.Process, supersede func(group, partition string) func(), lease time.Duration) {
+	begun, ended := make(chan group.Partition, 10), make(chan error, 10)
+	g := group.New(p.Client, p.Table, "orders", group.Named("a/b", "c"), p.Option(), spindle.WithLease(lease), group.WithWork(func(ctx context.Context, p group.Partition) error {
+		if p.Name() == "a/b" {
+			begun <- p
+			<-ctx.Done()
+			ended <- context.Cause(ctx)
+		}
+		<-ctx.Done()
+		return nil
+	}))
+	done := make(chan error, 1)
+	ctx, leave := context.WithCancel(t.Context())
+	require.NoError(t, g.Run(ctx, done))
+	t.Cleanup(func() { leave(); <-done })
+	first := <-begun
+	release := supersede("orders", "a/b")
+	start := time.Now()
+	_, err := first.Apply(t.Context(), nil)
+	assert.ErrorIs(t, err, spindle.ErrFenced)
+	assert.ErrorIs(t, <-ended, spindle.ErrSuperseded)
+	assert.Less(t, time.Since(start), lease)
+	assert.Len(t, g.Held(), 1, "the other partition goes on")
+	release()
+	again := <-begun
+	assert.Less(t, time.Since(start), lease, "it was released before its lease was over")
+	assert.Greater(t, again.Token(), first.Token())
+	release()
+	_, err = again.Apply(t.Context(), nil)
+	assert.NoError(t, err, "a late release does nothing")
+
+	supersede("orders", "a/b")
+	start = time.Now()
+	<-ended
+	<-begun
+	assert.GreaterOrEqual(t, time.Since(start), lease-lease/10, "it is not heard from again")
+}
+
+func TestSupersedePartitionOnAFake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := spindletest.NewFake(t)
+		supersedePartition(t, fake.Process("a"), fake.SupersedePartition, time.Minute)
+
+		fake.SupersedePartition("a group that nobody is in", "a")
+		for says, args := range map[string][2]string{"has no name": {"orders", ""}, "lock name is empty": {"", "a"}} {
+			assert.Contains(t, failure(t, func(tb testing.TB) { spindletest.NewFake(tb).SupersedePartition(args[0], args[1]) }), says)
+		}
+	})
+}
+
+func TestSupersedePartitionOnSpanner(t *testing.T) {
+	needEmulator(t)
+	t.Parallel()
+	for name, opts := range map[string][]spindletest.Option{"GoogleSQL": nil, "PostgreSQL": {spindletest.PostgreSQL()}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := spindletest.New(t, opts...)
+			supersedePartition(t, db.Process("a"), db.SupersedePartition, 4*time.Second)
+		})
+	}
 }
 
 // Without a bubble the fake is in real time: for tests with a network, say.

@@ -38,8 +38,8 @@
 //
 // # Integration tests
 //
-// [New] is a database with the lock table, in real time. It shows what no fake can: writes that are fenced, and Spanner's
-// own ways. It does not work in a bubble of testing/synctest, where time stands still while something waits for a
+// [New] is a database with the lock table, in real time. It shows what no fake can: what was written, and Spanner's own
+// ways. The fake only tells whether a write would be fenced. It does not work in a bubble of testing/synctest, where time stands still while something waits for a
 // network.
 //
 //	func TestTheOtherTakesOver(t *testing.T) {

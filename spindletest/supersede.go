@@ -12,11 +12,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
+// another is the id of the process that supersedes.
+const another = "another process"
+
 // Supersede makes another process the holder of the lock, whoever has it, as if that had been silent for a lease, and
 // returns when this is so. From then on, what the earlier holder writes is fenced. It learns of it by its next
 // heartbeat: spindle.ErrSuperseded. Mutexes are locks by their names, and the slots of a semaphore are
-// name/slot/0000 and so on. A lock of a group can't be superseded. For a late write to a partition, cut the process off,
-// wait until another member has the partition, and mend it before the write.
+// name/slot/0000 and so on. Partitions of a group have [Database.SupersedePartition]; its members can't be superseded.
 //
 // The other is called "another process", and is not heard from again: it has the lock for the lease that the earlier
 // holder had, or else for the default one. Release gives it back before that, and does nothing later.
@@ -51,7 +53,7 @@ func supersede(tb testing.TB, store table.Store, name string) (release func()) {
 
 // claim does not ask whether the lock is free.
 func claim(ctx context.Context, t table.Table, name string) (*elect.Term, error) {
-	c := options.New([]spindle.Option{spindle.WithID("another process")})
+	c := options.New([]spindle.Option{spindle.WithID(another)})
 	other := c.Candidate(t, name)
 	retry := elect.Backoff{Max: 100 * time.Millisecond}
 	for {

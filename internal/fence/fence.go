@@ -22,8 +22,8 @@ import (
 // ErrFenced says that a commit came under a token that is not valid, or not any more.
 var ErrFenced = errors.New("fenced: the lock is not held under this token")
 
-// errNoDatabase is for locks without a client, as tests have them.
-var errNoDatabase = errors.New("this lock table is in memory, and there is no database to write to: test what writes on one of spindletest.New")
+// errInMemory is for locks without a client, as tests have them.
+var errInMemory = errors.New("this lock table is in memory: only the token was checked, and nothing is ever written; spindletest.New has a database")
 
 // errNoFence is for a commit that would not be fenced at all.
 var errNoFence = errors.New("spindle: apply: no lock was given to fence the commit with: give it at least one")
@@ -63,8 +63,8 @@ type Fences []Fence
 // Apply is Client.Apply, serializable and behind every fence.
 func (fs Fences) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	began := time.Now()
-	if err := fs.refuse(ctx, began); err != nil {
-		return time.Time{}, err
+	if answered, at, err := fs.withoutDatabase(ctx, began); answered {
+		return at, err
 	}
 	opts = append(slices.Clip(opts), spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE))
 	at, err := again(ctx, func() (time.Time, error) {
@@ -80,22 +80,37 @@ func (fs Fences) mutations() (all []*spanner.Mutation) {
 	return all
 }
 
-// refuse is the error of what nobody has to be asked for, or nil.
-func (fs Fences) refuse(ctx context.Context, began time.Time) error {
+// withoutDatabase answers what no database has to be asked for, or can be.
+func (fs Fences) withoutDatabase(ctx context.Context, began time.Time) (answered bool, at time.Time, err error) {
 	if len(fs) == 0 {
-		return errNoFence
+		return true, at, errNoFence
 	}
+	inMemory := 0
 	for _, f := range fs {
-		if err := f.refuse(ctx, began); err != nil {
-			return err
+		if f.Token > 0 && f.Table.DB != nil {
+			continue
 		}
+		if at, err = f.withoutDatabase(ctx, began); err != nil {
+			return true, at, err
+		}
+		inMemory++
+	}
+	if inMemory == len(fs) {
+		return true, at, nil
 	}
 	for _, f := range fs[1:] {
-		if one, other := fs[0].Table.DB.DatabaseName(), f.Table.DB.DatabaseName(); one != other {
-			return f.Wrap(fmt.Errorf("a commit is in one database, and these locks are in two: %s and %s", one, other))
+		if one, other := databaseOf(fs[0]), databaseOf(f); one != other {
+			return true, time.Time{}, f.Wrap(fmt.Errorf("a commit is in one database, and these locks are in two: %s and %s", one, other))
 		}
 	}
-	return nil
+	return false, at, nil
+}
+
+func databaseOf(f Fence) string {
+	if f.Table.DB == nil {
+		return "memory"
+	}
+	return f.Table.DB.DatabaseName()
 }
 
 // classify is an error by the first fence that says that its token is not valid.
@@ -112,8 +127,8 @@ func (fs Fences) classify(ctx context.Context, began time.Time, err error) error
 // returned as it is.
 func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	began := time.Now()
-	if err := f.refuse(ctx, began); err != nil {
-		return time.Time{}, err
+	if f.Token <= 0 || f.Table.DB == nil {
+		return f.withoutDatabase(ctx, began)
 	}
 	var refused error
 	at, err := again(ctx, func() (time.Time, error) {
@@ -150,15 +165,22 @@ func again(ctx context.Context, run func() (time.Time, error)) (time.Time, error
 	}
 }
 
-// refuse is the error of what nobody has to be asked for, or nil.
-func (f Fence) refuse(ctx context.Context, began time.Time) error {
+// withoutDatabase answers by the token alone: one that is none asks nobody, and a table in memory has nothing to write to.
+func (f Fence) withoutDatabase(ctx context.Context, began time.Time) (time.Time, error) {
 	switch {
 	case f.Token <= 0:
-		return f.fenced(ctx, began, nil)
-	case f.Table.DB == nil:
-		return f.Wrap(errNoDatabase)
+		return time.Time{}, f.fenced(ctx, began, nil)
+	case f.Table.Memory == nil:
+		return time.Time{}, f.Wrap(errInMemory)
 	}
-	return nil
+	valid, err := table.Table{Store: f.Table.Memory}.Valid(ctx, f.Token, f.Names...)
+	switch {
+	case err != nil:
+		return time.Time{}, f.Wrap(err)
+	case !valid:
+		return time.Time{}, f.fenced(ctx, began, errInMemory)
+	}
+	return time.Now(), nil
 }
 
 // classify finds out whether a commit was refused because of the fence, or what a newer holder wrote, or because

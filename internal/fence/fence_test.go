@@ -326,7 +326,7 @@ func TestATokenThatIsNoneIsRefusedWithoutARequest(t *testing.T) {
 		}
 		_, err := try(t.Context(), behind(nil, "a"))
 		assert.NotErrorIs(t, err, fence.ErrFenced)
-		assert.ErrorContains(t, err, "wrapped: this lock table is in memory")
+		assert.ErrorContains(t, err, "wrapped: this lock table is in memory", "and no table either")
 		assert.Empty(t, s.commits)
 		assert.Empty(t, s.begins)
 		assert.Empty(t, s.reads)

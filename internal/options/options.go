@@ -137,7 +137,7 @@ func defaultID() string {
 
 // Table returns the lock table, and what makes its fences.
 func (c *Config) Table(db *spanner.Client, name string) (table.Table, table.Spanner) {
-	s := table.Spanner{DB: db, Table: name}
+	s := table.Spanner{DB: db, Table: name, Memory: c.Store}
 	if c.Store != nil {
 		return table.Table{Store: c.Store}, s
 	}

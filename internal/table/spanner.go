@@ -26,6 +26,9 @@ import (
 type Spanner struct {
 	DB    *spanner.Client
 	Table string
+
+	// Memory is where the locks are that a test has without a client. What asks Spanner does not use it.
+	Memory Store
 }
 
 // readPriority returns the priority of a read. A list that reads some locks by their names is small.

@@ -1,0 +1,82 @@
+package spindletest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// SupersedePartition makes another process the holder of a partition of a group, whichever member has it, and returns when
+// this is so. From then on, what that member writes under the partition's token is fenced. The context of its work is
+// canceled at its next look, with spindle.ErrSuperseded as the cause.
+//
+// The other is called "another process", and is not heard from again. It is no member: it has the lock of the partition
+// alone, of which members log a warning, for the lease that the member had. Then a member claims the partition again, or
+// after release, which does nothing later.
+//
+// It blocks for as long as that takes, up to ten seconds, and fails the test if it could not be done.
+func (d *Database) SupersedePartition(group, partition string) (release func()) {
+	d.tb.Helper()
+	return supersedePartition(d.tb, table.Spanner{DB: d.Client, Table: d.Table}, group, partition)
+}
+
+func supersedePartition(tb testing.TB, store table.Store, group, partition string) (release func()) {
+	tb.Helper()
+	fail := func(what string, err error) {
+		tb.Helper()
+		tb.Fatalf("spindletest: %s partition %q of group %q: %v", what, partition, group, err)
+	}
+	if err := errors.Join(table.CheckGroup(group), table.CheckPartition(group, partition)); err != nil {
+		fail("supersede", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+	defer cancel()
+	t := table.Table{Store: store}
+	held, err := claimPartition(ctx, t, group, table.PartitionName(group, partition))
+	if err != nil {
+		fail("supersede", err)
+	}
+	return func() {
+		tb.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+		defer cancel()
+		if err := t.Release(ctx, held.Token, held.Name); err != nil && !errors.Is(err, table.ErrSuperseded) {
+			fail("release", err)
+		}
+	}
+}
+
+// claimPartition tries until it is the first, as members change the row too, and the emulator may be busy.
+func claimPartition(ctx context.Context, t table.Table, group, name string) (table.LeaseRef, error) {
+	clock := elect.SystemClock{}
+	retry := elect.Backoff{Max: 100 * time.Millisecond}
+	for {
+		token, err := claimPartitionOnce(ctx, t, group, name)
+		if err == nil || ctx.Err() != nil || elect.Lasting(err) {
+			return table.LeaseRef{Name: name, Token: token}, err
+		}
+		elect.Sleep(ctx, clock, retry.Pause(clock))
+	}
+}
+
+func claimPartitionOnce(ctx context.Context, t table.Table, group, name string) (table.Token, error) {
+	snapshot, err := t.LookAtGroup(ctx, group, table.GroupQuery{WithLeases: []string{name}})
+	if err != nil {
+		return 0, err
+	}
+	seen := snapshot.Partitions[name]
+	record := table.LeaseRecord{Lease: options.DefaultLease, ID: another}
+	if seen.LeaseRecord != nil {
+		record.Lease = seen.LeaseRecord.Lease
+	}
+	token, err := t.Claim(ctx, another, seen.Observation)
+	if err != nil {
+		return 0, err
+	}
+	return token, t.Confirm(ctx, token, record, name)
+}
