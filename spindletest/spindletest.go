@@ -58,9 +58,10 @@
 // The database is on the emulator at SPANNER_EMULATOR_HOST if that is set.
 // Otherwise an emulator is found and started: from the path in
 // SPINDLE_EMULATOR, from emulator_main in PATH, from the gcloud component
-// cloud-spanner-emulator, or from its Docker image. All packages of one
-// "go test" run share it; it ends with that run, and an emulator of a test
-// binary that runs by itself ends with the binary, even if that is killed.
+// cloud-spanner-emulator, or from its Docker image. The tests of a package share
+// it; it ends with their process, even if that is killed. Each package has one
+// of its own, which takes less than a tenth of a second to start, or seconds with
+// Docker.
 //
 // Each database has an instance of its own, so tests can run in parallel: the
 // emulator runs one read-write transaction at a time in each database and

@@ -1,8 +1,8 @@
 // Package emulator finds, starts and ends Cloud Spanner emulators.
 //
-// An emulator that this package starts never outlives the process it was
-// started for, however that process ends: a watchdog, in a session of its own,
-// ends the emulator with it. See [Start] and [Shared] for which process that is.
+// An emulator that this package starts never outlives the process that started
+// it, however that process ends: a watchdog, in a session of its own, ends the
+// emulator with it.
 //
 // Starting an emulator works on Unix systems. Elsewhere, [Open] and [Shared]
 // use the one that SPANNER_EMULATOR_HOST names.
@@ -34,7 +34,7 @@ const reachTimeout = 5 * time.Second
 // from several goroutines at once.
 type Emulator struct {
 	addr    string
-	process *process // nil when this process must not end the emulator
+	process *process // nil: SPANNER_EMULATOR_HOST names it
 }
 
 // Open returns the emulator at SPANNER_EMULATOR_HOST if that is set, and
@@ -56,15 +56,11 @@ func Open(ctx context.Context) (*Emulator, error) {
 // cannot be found, the error says how to install it; if it ends before it
 // answers, the error has what it printed.
 func Start(ctx context.Context, flags ...string) (*Emulator, error) {
-	return start(ctx, thisProcess, flags)
-}
-
-func start(ctx context.Context, o owner, flags []string) (*Emulator, error) {
 	src, err := find(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p, addr, err := launch(ctx, src.command(flags), o)
+	p, addr, err := launch(ctx, src.command(flags))
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +106,7 @@ func reach(ctx context.Context, addr string) error {
 func (e *Emulator) Addr() string { return e.addr }
 
 // Close ends the emulator if [Start] started it, and returns when it has ended.
-// It leaves a shared emulator, and one that SPANNER_EMULATOR_HOST names, alone.
+// It leaves one that SPANNER_EMULATOR_HOST names alone.
 // Closing twice is fine.
 func (e *Emulator) Close() error {
 	if e.process == nil {

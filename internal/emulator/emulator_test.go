@@ -65,10 +65,10 @@ func TestTheEmulatorEndsWithTheProcess(t *testing.T) {
 		role string
 		end  func(*exec.Cmd, io.Closer) error
 	}{
-		"os.Exit": {"exit", endInput},
-		"panic":   {"panic", endInput},
-		"SIGKILL": {"sleep", func(cmd *exec.Cmd, _ io.Closer) error { return cmd.Process.Kill() }},
-		"SIGKILL of a process whose parent is no go command": {"shared", func(cmd *exec.Cmd, _ io.Closer) error { return cmd.Process.Kill() }},
+		"os.Exit":                                {"exit", endInput},
+		"panic":                                  {"panic", endInput},
+		"SIGKILL":                                {"sleep", func(cmd *exec.Cmd, _ io.Closer) error { return cmd.Process.Kill() }},
+		"SIGKILL of a process with a shared one": {"shared", func(cmd *exec.Cmd, _ io.Closer) error { return cmd.Process.Kill() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0])
@@ -102,7 +102,7 @@ func TestStartEndsWhenItsContextDoes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	silent := command{argv: []string{"sleep", "60"}, patience: time.Minute}
-	_, _, err := launch(ctx, silent, thisProcess)
+	_, _, err := launch(ctx, silent)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
@@ -126,6 +126,21 @@ func TestOpenSaysSoWhenTheEmulatorOfTheEnvironmentDoesNotAnswer(t *testing.T) {
 	require.ErrorContains(t, err, hostVariable)
 	require.ErrorContains(t, err, l.Addr().String())
 	require.ErrorContains(t, err, "unset "+hostVariable)
+}
+
+func TestAProcessSharesOneEmulatorAndReplacesOneThatDied(t *testing.T) {
+	needEmulator(t)
+	dead, next := started(t), started(t)
+	t.Cleanup(func() { shared.emulator = nil })
+	shared.emulator = dead
+	e, err := Shared(t.Context())
+	require.NoError(t, err)
+	require.Same(t, dead, e)
+	require.NoError(t, dead.Close())
+	t.Setenv(hostVariable, next.Addr())
+	e, err = Shared(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, next.Addr(), e.Addr())
 }
 
 func TestCreateDatabaseAppliesStatementsInBothDialects(t *testing.T) {

@@ -16,20 +16,20 @@ import (
 	"time"
 )
 
-// watchdog is the shell script that runs an emulator and ends it when its owner
-// ends. Its arguments are the emulator's argv.
+// watchdog is the shell script that runs an emulator and ends it when this
+// process ends. Its arguments are the emulator's argv.
 //
 // File descriptor 3 is the read end of a pipe whose only writer is this
 // process, so it ends when this process does, in whatever way. Descriptor 4 is
 // the write end of a pipe that only the script itself holds, so that the reader
-// sees the script's end. GONE waits for the owner's end; STOP is what it takes
-// to end the emulator besides killing its process, which follows even if STOP
-// fails, lest the script wait for ever.
+// sees the script's end. STOP is what it takes to end the emulator besides
+// killing its process, which follows even if STOP fails, lest the script wait
+// for ever.
 const watchdog = `
 stop() { STOP; kill -KILL $emulator; } 2>/dev/null
 trap stop HUP INT TERM
 "$@" </dev/null 3<&- 4>&- & emulator=$!
-{ trap - HUP INT TERM; GONE; stop; } 4>&- & guard=$!
+{ trap - HUP INT TERM; read -r _ <&3; stop; } 4>&- & guard=$!
 wait $emulator
 kill $guard 2>/dev/null
 `
@@ -52,10 +52,9 @@ type process struct {
 }
 
 // launch starts the command under a watchdog and waits until the emulator
-// answers at the address it returns. For an owner other than this process, the
-// process it returns is nil, as the emulator is not this process's to end.
-func launch(ctx context.Context, c command, o owner) (*process, string, error) {
-	p, err := spawn(c, o)
+// answers at the address it returns.
+func launch(ctx context.Context, c command) (*process, string, error) {
+	p, err := spawn(c)
 	if err != nil {
 		return nil, "", fmt.Errorf("emulator: cannot start %s: %w", c.argv[0], err)
 	}
@@ -63,13 +62,10 @@ func launch(ctx context.Context, c command, o owner) (*process, string, error) {
 	if err != nil {
 		return nil, "", errors.Join(err, p.end())
 	}
-	if o == thisProcess {
-		return p, addr, nil
-	}
-	return nil, addr, p.handOver()
+	return p, addr, nil
 }
 
-func spawn(c command, o owner) (*process, error) {
+func spawn(c command) (*process, error) {
 	log, err := unlinkedFile()
 	if err != nil {
 		return nil, err
@@ -85,7 +81,7 @@ func spawn(c command, o owner) (*process, error) {
 	}
 	defer endedWriter.Close()
 
-	cmd := exec.Command("/bin/sh", append([]string{"-c", script(c, o), "spindle-emulator"}, c.argv...)...)
+	cmd := exec.Command("/bin/sh", append([]string{"-c", script(c), "spindle-emulator"}, c.argv...)...)
 	cmd.Dir = "/"
 	// Not this process's own output: "go test" waits until nobody holds that.
 	cmd.Stdout, cmd.Stderr = log, log
@@ -102,19 +98,13 @@ func spawn(c command, o owner) (*process, error) {
 	return p, nil
 }
 
-// script fills in how the owner's end is seen and how the emulator is ended.
-//
-// For another owner, a line on descriptor 3 hands the emulator over; if this
-// process ends or gives up before that, the emulator ends at once.
-func script(c command, o owner) string {
-	gone, stop := "read -r _ <&3", ":"
-	if o != thisProcess {
-		gone = "if read -r _ <&3; then " + awaitEnd(o) + "; rm -f " + quote([]string{o.state}) + "; fi"
-	}
+// script fills in how the emulator is ended.
+func script(c command) string {
+	stop := ":"
 	if c.stop != nil {
 		stop = quote(c.stop)
 	}
-	return strings.NewReplacer("GONE", gone, "STOP", stop).Replace(watchdog)
+	return strings.Replace(watchdog, "STOP", stop, 1)
 }
 
 // quote renders argv as words of a shell command.
@@ -202,15 +192,6 @@ func (p *process) end() error {
 		p.closeFiles()
 	})
 	return p.err
-}
-
-// handOver leaves the emulator to its owner, which is not this process.
-func (p *process) handOver() error {
-	defer p.closeFiles()
-	if _, err := p.alive.WriteString("\n"); err != nil {
-		return fmt.Errorf("emulator: cannot hand over the emulator: %w", err)
-	}
-	return p.cmd.Process.Release()
 }
 
 func (p *process) closeFiles() {

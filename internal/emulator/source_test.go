@@ -104,7 +104,7 @@ run) echo $$ >pid; echo "$4" >name; echo "Server address: 0.0.0.0:9010"; exec sl
 port) test "$2" = "$(cat name)" && echo `+l.Addr().String()+`;;
 rm) test "$3" = "$(cat name)" && echo "$3" >removed && kill $(cat pid);;
 esac`)
-	p, addr, err := launch(t.Context(), docker(fake).command(nil), thisProcess)
+	p, addr, err := launch(t.Context(), docker(fake).command(nil))
 	require.NoError(t, err)
 	require.Equal(t, l.Addr().String(), addr)
 	require.NoError(t, p.end())
