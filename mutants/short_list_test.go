@@ -79,7 +79,7 @@ var (
 		one("a set of any size", "TestALargeSetIsRefused", setGo,
 			"size > maxCommit {", "size > maxCommit<<10 {"),
 		one("a value's size before it is escaped", "TestALargeSetIsRefused", setGo,
-			"2*len(name) + p.Size() + rowOverhead", "2*len(name) + len(p.Value) + rowOverhead"),
+			"(p.Size() + rowOverhead)", "(len(p.Value) + rowOverhead)"),
 		one("names that end like lease rows", "TestNamesOfPartsAreNames", nameGo,
 			"longDigits.ReplaceAllString(strings.Join(escaped, \"/\"), \"%5F$1\")", "strings.Join(escaped, \"/\")"),
 

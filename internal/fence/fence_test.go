@@ -20,6 +20,7 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
@@ -331,6 +332,39 @@ func TestATokenThatIsNoneIsRefusedWithoutARequest(t *testing.T) {
 		assert.Empty(t, s.begins)
 		assert.Empty(t, s.reads)
 	})
+}
+
+// A test without a database learns whether a write would be fenced, and nothing of the write is run.
+func TestAWriteToATableInMemoryIsAnsweredByItsToken(t *testing.T) {
+	rows := table.Table{Store: &memstore.Store{}}
+	hold := func(name string) table.Token {
+		seen, err := rows.LookAtLeases(t.Context(), time.Now(), name)
+		require.NoError(t, err)
+		token, err := rows.Claim(t.Context(), "somebody", seen...)
+		require.NoError(t, err)
+		require.NoError(t, rows.Confirm(t.Context(), token, table.LeaseRecord{Lease: time.Minute, ID: "somebody"}, name))
+		return token
+	}
+	f := behind(nil, "a")
+	f.Table.Memory, f.Token = rows.Store, hold("a")
+	never := func(context.Context, *spanner.ReadWriteTransaction) error { t.Error("called"); return nil }
+	both := func() [2]error {
+		_, apply := f.Apply(t.Context(), write())
+		_, transaction := f.ReadWriteTransaction(t.Context(), never)
+		return [2]error{apply, transaction}
+	}
+	assert.Equal(t, [2]error{}, both())
+	f.Names = []string{"a", "b"}
+	for _, err := range both() {
+		assert.ErrorIs(t, err, fence.ErrFenced, "only one of the two is held")
+	}
+	f.Names = []string{"a"}
+	hold("a")
+	for _, err := range both() {
+		assert.ErrorIs(t, err, fence.ErrFenced)
+		assert.ErrorContains(t, err, "wrapped")
+		assert.ErrorContains(t, err, "only the token was checked")
+	}
 }
 
 // Once for each write that was refused, with its reason, and not at all for what was not.
