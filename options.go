@@ -153,7 +153,7 @@ func WithObserver(observe func(Event)) Option {
 	}
 }
 
-// WithMeterProvider sets where the lock's metrics go; docs/operations.md lists them. The default is OpenTelemetry's
+// WithMeterProvider sets where the lock's metrics go; docs/monitoring.md lists them. The default is OpenTelemetry's
 // global provider, otel.GetMeterProvider(): a program that has set that up needs no option.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return func(c *options.Config) {

@@ -118,7 +118,7 @@ func TestTheRecipesAreTested(t *testing.T) {
 
 // TestTheViewOfTheDocumentsCompiles compares its text with that of the example, which is tested.
 func TestTheViewOfTheDocumentsCompiles(t *testing.T) {
-	text, err := os.ReadFile("operations.md")
+	text, err := os.ReadFile("monitoring.md")
 	require.NoError(t, err)
 	example, err := os.ReadFile("../example_metrics_test.go")
 	require.NoError(t, err)

@@ -128,11 +128,11 @@ func TestACheckpointOfAPartitionThatHasMovedIsRefused(t *testing.T) {
 }
 
 // A partition that an update has removed from the list keeps its rows. They can be deleted while the group runs, by the
-// statement that docs/operations.md has: nothing else changes, and if a list has the partition again, its token has grown.
+// statement that docs/command.md has: nothing else changes, and if a list has the partition again, its token has grown.
 func TestTheRowsOfARemovedPartitionCanBeDeletedWhileTheGroupRuns(t *testing.T) {
 	needEmulator(t)
 	t.Parallel()
-	guide, err := os.ReadFile("../docs/operations.md")
+	guide, err := os.ReadFile("../docs/command.md")
 	require.NoError(t, err)
 	statement := regexp.MustCompile(`DELETE FROM locktable WHERE name = 'orders/partition/17' .*`).FindString(string(guide))
 	require.NotEmpty(t, statement)
