@@ -92,6 +92,27 @@ func TestTheProgramOfTheReadmeCompiles(t *testing.T) {
 	assert.LessOrEqual(t, strings.Count(string(shown[1]), "\n"), 25, "the first program is short")
 }
 
+// TestTheFiguresOfTheReadmeAreMeasured: the figures of each row of its costs are in one row of docs/performance.md, which has the command.
+func TestTheFiguresOfTheReadmeAreMeasured(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	performance, err := os.ReadFile("performance.md")
+	require.NoError(t, err)
+	costs := regexp.MustCompile(`(?ms)^## Cost$(.*?)^## `).FindSubmatch(readme)
+	require.NotNil(t, costs)
+	number := regexp.MustCompile(`\d[\d.,]*`)
+	rows := regexp.MustCompile(`(?m)^\| \S.*\d.*\|$`)
+	claims := rows.FindAllString(string(costs[1]), -1)
+	require.NotEmpty(t, claims)
+	for _, claim := range claims {
+		measured := slices.ContainsFunc(rows.FindAllString(string(performance), -1), func(row string) bool {
+			figures := number.FindAllString(row, -1)
+			return !slices.ContainsFunc(number.FindAllString(claim, -1), func(figure string) bool { return !slices.Contains(figures, figure) })
+		})
+		assert.True(t, measured, "no row of docs/performance.md has the figures of: %s", claim)
+	}
+}
+
 // TestTheRecipesAreTested: each piece of code of the recipes is in examples/recipes, which has tests, and each of its files
 // is in a recipe.
 func TestTheRecipesAreTested(t *testing.T) {
