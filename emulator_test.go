@@ -33,7 +33,7 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// The rows of the fault table of docs/protocol.md, on a real emulator, in both dialects. What needs an
+// The rows of the fault table of docs/locks.md, on a real emulator, in both dialects. What needs an
 // exact clock is in internal/elect.
 
 const lease = time.Second

@@ -4,7 +4,7 @@
 // [Run] takes the steps of the protocol on rows of its own, under a name that nobody else has, and looks at the
 // results. It takes a few seconds, and costs a few hundred small reads and commits. It touches no other rows.
 //
-// docs/protocol.md lists the assumptions, each with the check that tells whether it holds.
+// docs/spanner.md lists the assumptions, each with the check that tells whether it holds.
 package doctor
 
 import (

@@ -8,7 +8,7 @@ import (
 )
 
 // A look becomes a decision here, by pure functions: first what the look shows of each partition, then what is done about
-// it. docs/protocol.md has the table.
+// it. docs/groups.md has the table.
 
 // partitionView is what a look shows of one partition to this member. The zero partitionView is of a look that did not read it.
 type partitionView struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// The table of the decision in docs/protocol.md, row by row: what is done about one partition, and when the next look at it
+// The table of the decision in docs/groups.md, row by row: what is done about one partition, and when the next look at it
 // is due.
 func TestTheTableOfTheDecision(t *testing.T) {
 	const d = 3 * time.Second

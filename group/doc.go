@@ -37,5 +37,5 @@
 //	fitness.go                         when a member is useless, and how long it cools down
 //	metrics.go, alarm.go               what it reports, and a time at which something is due
 //
-// docs/protocol.md says why it is safe.
+// docs/groups.md says why it is safe.
 package group

@@ -1,5 +1,5 @@
 // Package fair decides when one of those that wait for a lock may try to claim it: first come, first served, by the tickets
-// that they have in the table, with a way past those that are dead or slow. It is pure: docs/protocol.md says why this is
+// that they have in the table, with a way past those that are dead or slow. It is pure: docs/locks.md says why this is
 // enough, and package lock acts by it.
 //
 // line.go is whose turn it is, and pace.go how often one that waits looks.

@@ -3,7 +3,7 @@
 //   - key.go: which names a lock may have, and the keys of its rows
 //   - store.go: what the protocol asks of Spanner, as an interface; spanner.go answers it
 //   - record.go: what a holder writes into its lease row; kind.go: what a lock is for; format.go: rows of newer versions
-//   - observe.go, claim.go, hold.go: the steps, in the order of docs/protocol.md
+//   - observe.go, claim.go, hold.go: the steps, in the order of docs/locks.md
 //   - ticket.go: who waits for a lock, for those who take turns
 //   - missing.go: what an error says about rows; list.go: what an operator sees of the table;
 //     busy.go: without what was released
