@@ -9,8 +9,8 @@ import (
 
 // plan is what a seed's fleet and its world are like. What is assumed of a clock limits it: the rate
 // is off by a hundredth at most, and no machine is suspended and has its wall clock set back within the
-// same lease, since then neither of its clocks tells how much time has passed (see the known
-// limits in docs/evidence.md). Each kind of fault is there in some seeds only: one that always
+// same lease, since then neither of its clocks tells how much time has passed (see what
+// docs/evidence.md says that it can't show). Each kind of fault is there in some seeds only: one that always
 // comes with all others hides behind them.
 type plan struct {
 	leases    []time.Duration // by slot
