@@ -14,8 +14,8 @@
 //
 // Package lock is for work that takes turns, package group for work that is split into partitions.
 //
-// The files: spindle.go is the lock, options.go its options, client.go those of the Spanner client. run.go is the loop,
-// leadership.go decides what a term does next and lead.go does it; stepdown.go and request.go ask for the end of a term.
-// fence.go is the fence; seen.go, leader.go and event.go are what others see, and health.go what probes see.
-// docs/architecture.md says where everything else is, and docs/locks.md why it is safe.
+// The files: spindle.go is the lock, options.go its options, client.go those of the Spanner client. run.go is the loop;
+// leadership.go decides what a term does next, and lead.go does it. term.go is what a leader function is given; stepdown.go
+// and request.go ask for the end of a term. fence.go is the fence; seen.go, leader.go and event.go are what others see, and
+// health.go what probes see. docs/architecture.md says where everything else is, and docs/locks.md why it is safe.
 package spindle
