@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/network"
+	"github.com/spindle-lock/spindle/internal/testkit/network"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/fleet"
 	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
 // An observer that hangs keeps nobody from the lock, and Run from beginning again: its one value says so.

@@ -3,7 +3,7 @@ package ddl_test
 import (
 	"testing"
 
-	"github.com/spindle-lock/spindle/internal/testcheck"
+	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 )
 
 // TestMain fails if a client that Create uses is left open.

@@ -68,7 +68,7 @@ func TestNoProgramHasTheToolsOfTests(t *testing.T) {
 	require.NoError(t, err)
 	packages := strings.Fields(string(out))
 	require.Contains(t, packages, module+"/internal/table")
-	for _, not := range []string{"testing", module + "/spindletest", module + "/internal/memstore", module + "/internal/network"} {
+	for _, not := range []string{"testing", module + "/spindletest", module + "/internal/testkit/memstore", module + "/internal/testkit/network"} {
 		assert.NotContains(t, packages, not)
 	}
 }

@@ -19,7 +19,7 @@ func TestEveryMetricIsInTheDocuments(t *testing.T) {
 		"../cmd/spindle/internal/probe/metrics.go": `describe\("(spindle_\w+)"`,
 		"../internal/telemetry/instruments.go":     `\("(spindle\.[a-z.]+)"`,
 		"../group/metrics.go":                      `\("(spindle\.[a-z.]+)"`,
-		"../deploy/alerts.yaml":                    `- alert: (\w+)`,
+		"../deploy/prometheus/alerts.yaml":         `- alert: (\w+)`,
 	} {
 		source, err := os.ReadFile(file)
 		require.NoError(t, err)

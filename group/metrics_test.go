@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
 // A group reports what it has, who is there and what has moved, and its member's lock reports as any lock does.

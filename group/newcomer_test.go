@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/fleet"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
 // What moves to a newcomer has nobody for a twentieth of a lease at most, whenever it comes.

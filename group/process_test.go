@@ -21,7 +21,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/group"
-	"github.com/spindle-lock/spindle/internal/subprocess"
+	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 

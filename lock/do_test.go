@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
 func TestDoGivesBackWhenItsCtxHasEnded(t *testing.T) {

@@ -15,10 +15,10 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/fleet"
-	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
 // This file runs the ticks of a schedule on machines whose clocks are minutes apart, with jobs of milliseconds, over the

@@ -3,7 +3,7 @@ package spindletest_test
 import (
 	"testing"
 
-	"github.com/spindle-lock/spindle/internal/testcheck"
+	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 )
 
 // TestMain fails if anything is left running after the cleanups.

@@ -5,7 +5,7 @@ import (
 
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 
-	"github.com/spindle-lock/spindle/internal/emulator"
+	"github.com/spindle-lock/spindle/internal/testkit/emulator"
 )
 
 // An Option changes the database that [New] returns.

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/api/option"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/network"
 	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/testkit/network"
 )
 
 // A Process stands for one process of a service, with its own way to the lock table, which the test can cut. A test

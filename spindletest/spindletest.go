@@ -101,7 +101,7 @@ import (
 	"google.golang.org/api/option"
 
 	"github.com/spindle-lock/spindle/ddl"
-	"github.com/spindle-lock/spindle/internal/emulator"
+	"github.com/spindle-lock/spindle/internal/testkit/emulator"
 )
 
 // lockTable is the name of the lock table in every database.

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/klog/v2"
 
-	"github.com/spindle-lock/spindle/internal/subprocess"
-	"github.com/spindle-lock/spindle/internal/testcheck"
+	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
+	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 )
 
 // TestMain fails if anything is left running.

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/network"
-	"github.com/spindle-lock/spindle/internal/subprocess"
+	"github.com/spindle-lock/spindle/internal/testkit/network"
+	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 

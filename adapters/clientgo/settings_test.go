@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
 func newLock(opts ...spindle.Option) (*Lock, error) {

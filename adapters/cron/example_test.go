@@ -9,7 +9,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/spindle-lock/spindle/adapters/cron"
-	"github.com/spindle-lock/spindle/internal/testcheck"
+	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )

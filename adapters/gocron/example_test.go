@@ -9,7 +9,7 @@ import (
 	"github.com/go-co-op/gocron/v2"
 
 	"github.com/spindle-lock/spindle/adapters/gocron"
-	"github.com/spindle-lock/spindle/internal/testcheck"
+	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )

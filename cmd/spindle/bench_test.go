@@ -20,8 +20,8 @@ import (
 
 	"cloud.google.com/go/spanner"
 
-	"github.com/spindle-lock/spindle/internal/emulator"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/emulator"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 

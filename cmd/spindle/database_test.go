@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/ddl"
-	"github.com/spindle-lock/spindle/internal/emulator"
+	"github.com/spindle-lock/spindle/internal/testkit/emulator"
 )
 
 const dialect = databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL

@@ -19,7 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/network"
+	"github.com/spindle-lock/spindle/internal/testkit/network"
 )
 
 var failovers = flag.Int("failovers", 8, "how many failovers each of the four pairs of guarded machines has")
@@ -62,7 +62,7 @@ func (m *machine) crash() {
 	m.startAgain()
 }
 
-// startAgain is what an init system does, by the unit of examples/systemd, when the guard has ended in
+// startAgain is what an init system does, by the unit of deploy/systemd, when the guard has ended in
 // whatever way: it deactivates, and starts the guard again.
 func (m *machine) startAgain() {
 	_ = m.guard.Wait()

@@ -36,7 +36,7 @@ func TestEveryQueryOfTheDashboardIsAnswered(t *testing.T) {
 		return len(prometheus.ask(t, `changes(spindle_table_up[10s]) == 0`, began)) > 0
 	}, 30*time.Second, 200*time.Millisecond)
 
-	for _, query := range queriesOf(t, "../../deploy/dashboard.json") {
+	for _, query := range queriesOf(t, "../../deploy/grafana/dashboard.json") {
 		answer := prometheus.ask(t, query, began)
 		for late := time.Now().Add(30 * time.Second); len(answer) == 0 && time.Now().Before(late); time.Sleep(200 * time.Millisecond) {
 			answer = prometheus.ask(t, query, began) // the program beside the demo goes on
@@ -69,7 +69,7 @@ type promServer struct{ base string }
 
 func startPrometheus(t *testing.T, targets []string) *promServer {
 	dir := t.TempDir()
-	rules, err := filepath.Abs("../../deploy/alerts.yaml")
+	rules, err := filepath.Abs("../../deploy/prometheus/alerts.yaml")
 	require.NoError(t, err)
 	list, _ := json.Marshal(targets)
 	config := fmt.Sprintf("global: {scrape_interval: 500ms, evaluation_interval: 1s}\nrule_files: [%s]\nscrape_configs: [{job_name: demo, static_configs: [{targets: %s}]}]\n", rules, list)

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/emulator"
-	"github.com/spindle-lock/spindle/internal/network"
+	"github.com/spindle-lock/spindle/internal/testkit/emulator"
+	"github.com/spindle-lock/spindle/internal/testkit/network"
 )
 
 // world is a database that can be lost with all that is in it, and the commands that use it.

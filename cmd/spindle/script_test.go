@@ -32,9 +32,9 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/cli"
 	"github.com/spindle-lock/spindle/group"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/network"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/network"
 	"github.com/spindle-lock/spindle/lock"
 )
 

@@ -15,7 +15,7 @@ import (
 	"context"
 
 	"github.com/spindle-lock/spindle/internal/demokit"
-	"github.com/spindle-lock/spindle/internal/subprocess"
+	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 )
 
 func main() {

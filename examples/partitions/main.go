@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/demokit"
-	"github.com/spindle-lock/spindle/internal/subprocess"
+	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 )
 
 func main() {

@@ -14,7 +14,7 @@ import (
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 
 	"github.com/spindle-lock/spindle/ddl"
-	"github.com/spindle-lock/spindle/internal/emulator"
+	"github.com/spindle-lock/spindle/internal/testkit/emulator"
 )
 
 // Table is the lock table that Open makes.

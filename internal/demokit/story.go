@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spindle-lock/spindle/internal/subprocess"
+	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 )
 
 const (

@@ -21,7 +21,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/servecmd"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/watchcmd"
-	"github.com/spindle-lock/spindle/internal/subprocess"
+	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 )
 
 // Main runs the command line, and returns the exit code.

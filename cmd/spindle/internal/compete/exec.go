@@ -212,7 +212,7 @@ func (x *execution) exec(signals <-chan os.Signal, waited time.Duration) *execcm
 	e := &execcmd.Exec{
 		Candidate: &x.candidate, Job: x, Program: x.args[0], Grace: x.grace,
 		Patience: execcmd.Patience{Wait: x.wait, Waited: waited, Trouble: x.trouble},
-		Once: x.doesOnce(), Handover: x.handover, Restart: x.restart,
+		Once:     x.doesOnce(), Handover: x.handover, Restart: x.restart,
 		Signals: signals, StopTimeout: x.stop, Say: x.say, Warn: x.complain,
 		Asks: x.reports.asks, Notices: execcmd.Notices{Ending: x.reports.ending, Lost: x.reports.lost, Stuck: x.reports.runsOn},
 	}

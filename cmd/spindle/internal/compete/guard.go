@@ -57,7 +57,7 @@ killed, even with SIGKILL, the watchdog deactivates the service at once, and
 tries until it succeeds. If guard is stopped, the watchdog does so at the end of
 the lease. If the watchdog itself is killed, guard gives the lock up. Two things
 are not covered: both are killed at once, or the machine is suspended. An init
-system that kills both must deactivate the service: examples/systemd has a unit
+system that kills both must deactivate the service: deploy/systemd has a unit
 that does.
 
 Only one guard on a machine takes care of a service: a second one with the same

@@ -14,8 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/execcmd"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
 const day = 24 * time.Hour

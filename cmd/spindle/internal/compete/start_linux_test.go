@@ -18,9 +18,9 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/execcmd"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/guard"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/memstore"
 	"github.com/spindle-lock/spindle/internal/table"
-	"github.com/spindle-lock/spindle/internal/testcheck"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 )
 
 // The tests of this file start real processes, with their watchdogs, under locks of a table in memory.

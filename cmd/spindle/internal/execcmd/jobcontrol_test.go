@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/spindle-lock/spindle/internal/memstore"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
 // terminal is one at which exec is in the foreground or not, and is a job of a shell or not.

@@ -1,0 +1,201 @@
+// Package fleet runs locks in virtual time on a table in memory, for tests: whatever they say of time is
+// exact. Each machine has a link to the table and a clock of its own, which tests break.
+package fleet
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+)
+
+// Lease is that of a machine whose options say nothing else.
+const Lease = 10 * time.Second
+
+// Name is that of the lock that all compete for.
+const Name = "mylock"
+
+// Key is that of its lease row under a token.
+func Key(t spindle.Token) string { return table.LeaseKey(Name, table.Token(t)) }
+
+// Fleet is a table in memory and the machines on it.
+type Fleet struct {
+	T     *testing.T
+	Store *memstore.Store
+}
+
+// InVirtualTime runs f with an empty table.
+func InVirtualTime(t *testing.T, f func(*Fleet)) {
+	synctest.Test(t, func(t *testing.T) { f(&Fleet{T: t, Store: &memstore.Store{}}) })
+}
+
+// Machine has one candidate.
+type Machine struct {
+	*spindle.Lock
+	Link  *memstore.Link
+	Clock *Clock
+	Stop  context.CancelFunc
+	Done  chan error
+	Seen  *Events
+}
+
+// Machine makes one whose candidate does not run yet.
+func (f *Fleet) Machine(id string, opts ...spindle.Option) *Machine {
+	return f.Named(Name, id, opts...)
+}
+
+// Named is Machine for another lock.
+func (f *Fleet) Named(name, id string, opts ...spindle.Option) *Machine {
+	m := &Machine{Link: &memstore.Link{Store: f.Store}, Clock: &Clock{}, Done: make(chan error, 1), Seen: &Events{}}
+	seam := func(c *options.Config) { c.Store, c.Clock = m.Link, m.Clock }
+	m.Lock = spindle.New(nil, "locktable", name, append([]spindle.Option{seam, spindle.WithID(id),
+		spindle.WithLogger(slog.New(slog.DiscardHandler)), spindle.WithObserver(m.Seen.add)}, opts...)...)
+	return m
+}
+
+// Start makes a machine and runs it.
+func (f *Fleet) Start(id string, opts ...spindle.Option) *Machine {
+	f.T.Helper()
+	m := f.Machine(id, opts...)
+	f.Run(m)
+	return m
+}
+
+// Run runs a machine, again if it has ended.
+func (f *Fleet) Run(m *Machine) {
+	f.T.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	m.Stop = stop
+	require.NoError(f.T, m.Lock.Run(ctx, m.Done))
+	f.T.Cleanup(stop)
+	synctest.Wait()
+}
+
+// End stops the machines and waits for them: virtual time ends with no goroutine left.
+func (f *Fleet) End(ms ...*Machine) {
+	for _, m := range ms {
+		m.Link.Mend()
+		m.Stop()
+		<-m.Done
+	}
+	synctest.Wait()
+}
+
+// Until lets time pass until cond holds, and returns how much passed.
+func (f *Fleet) Until(limit time.Duration, cond func() bool) time.Duration {
+	f.T.Helper()
+	start := time.Now()
+	for !cond() {
+		require.Less(f.T, time.Since(start), limit, "waited in vain")
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+	}
+	return time.Since(start)
+}
+
+// Operator changes rows by hand.
+func (f *Fleet) Operator(writes ...table.Write) {
+	f.T.Helper()
+	require.NoError(f.T, f.Store.Commit(context.Background(), "operator", writes))
+}
+
+// Has reports whether the machine holds the lock.
+func (m *Machine) Has() bool {
+	ok, _ := m.HasLock()
+	return ok
+}
+
+// Token is the one that the machine holds the lock under, or 0.
+func (m *Machine) Token() spindle.Token {
+	_, t := m.HasLock()
+	return t
+}
+
+// Clock is a machine's: its wall clock may be set, and its monotonic one stopped.
+type Clock struct {
+	elect.SystemClock
+	Wall, Mono atomic.Int64 // by how many nanoseconds they are off
+}
+
+// Now implements elect.Clock.
+func (c *Clock) Now() elect.Instant {
+	i := c.SystemClock.Now()
+	return elect.Instant{Wall: i.Wall + c.Wall.Load(), Mono: i.Mono + c.Mono.Load()}
+}
+
+// Events are what a machine's observer was told.
+type Events struct {
+	mu   sync.Mutex
+	list []spindle.Event
+}
+
+func (e *Events) add(ev spindle.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.list = append(e.list, ev)
+}
+
+// All returns them in their order, once the observer has had what has happened.
+func (e *Events) All() []spindle.Event {
+	synctest.Wait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]spindle.Event(nil), e.list...)
+}
+
+// Last returns the last.
+func (e *Events) Last() spindle.Event {
+	all := e.All()
+	return all[len(all)-1]
+}
+
+// Kinds names them in their order.
+func (e *Events) Kinds() string {
+	var kinds []string
+	for _, ev := range e.All() {
+		kinds = append(kinds, ev.Kind.String())
+	}
+	return strings.Join(kinds, ", ")
+}
+
+// Log is where a machine may log while the test reads it.
+type Log struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// String returns what was logged.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// Refusing answers that step with err, for memstore.Link.
+func Refusing(step string, err error) func(string) error {
+	return func(s string) error {
+		if s == step {
+			return err
+		}
+		return nil
+	}
+}

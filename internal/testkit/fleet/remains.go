@@ -1,0 +1,200 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+)
+
+// Context is a caller's ctx that knows who waits for its end: each context that is derived from it, and each
+// context.AfterFunc on it, is a callback until it is stopped or called.
+type Context struct {
+	context.Context
+	End context.CancelFunc
+
+	callbacks atomic.Int64
+}
+
+// NewContext returns one that ends with End.
+func NewContext() *Context {
+	inner, end := context.WithCancel(context.Background())
+	return &Context{Context: inner, End: end}
+}
+
+// Value implements context.Context. It hides the context within, on which package context would register past AfterFunc.
+func (c *Context) Value(any) any { return nil }
+
+// AfterFunc is what package context calls for every callback.
+func (c *Context) AfterFunc(f func()) (stop func() bool) {
+	c.callbacks.Add(1)
+	over := sync.OnceFunc(func() { c.callbacks.Add(-1) })
+	stopped := context.AfterFunc(c.Context, func() { over(); f() })
+	return func() bool { over(); return stopped() }
+}
+
+// Callbacks is how many are registered.
+func (c *Context) Callbacks() int { return int(c.callbacks.Load()) }
+
+// Registrations is a provider that knows how many callbacks are registered at it.
+type Registrations struct {
+	metric.MeterProvider
+	callbacks atomic.Int64
+}
+
+// Meter implements metric.MeterProvider.
+func (r *Registrations) Meter(name string, opts ...metric.MeterOption) metric.Meter {
+	return registering{r.MeterProvider.Meter(name, opts...), r}
+}
+
+// Callbacks is how many are registered.
+func (r *Registrations) Callbacks() int { return int(r.callbacks.Load()) }
+
+type registering struct {
+	metric.Meter
+	at *Registrations
+}
+
+// RegisterCallback implements metric.Meter.
+func (m registering) RegisterCallback(f metric.Callback, of ...metric.Observable) (metric.Registration, error) {
+	registered, err := m.Meter.RegisterCallback(f, of...)
+	if err != nil {
+		return nil, err
+	}
+	m.at.callbacks.Add(1)
+	return registration{registered, sync.OnceFunc(func() { m.at.callbacks.Add(-1) })}, nil
+}
+
+type registration struct {
+	metric.Registration
+	over func()
+}
+
+// Unregister implements metric.Registration.
+func (r registration) Unregister() error {
+	r.over()
+	return r.Registration.Unregister()
+}
+
+// Remains are what calls may leave behind in a process.
+type Remains struct {
+	Ctx *Context // for the calls
+
+	reports    *Reports
+	registered *Registrations
+}
+
+// NewRemains is for a process whose locks have these Options.
+func NewRemains() *Remains {
+	r := NewReports()
+	return &Remains{Ctx: NewContext(), reports: r, registered: &Registrations{MeterProvider: r.Meters}}
+}
+
+// Options make a lock register and report where Remains can see it.
+func (r *Remains) Options(more ...spindle.Option) []spindle.Option {
+	return append(r.reports.Options(more...), spindle.WithMeterProvider(r.registered))
+}
+
+// Kept is what is left: callbacks on the caller's ctx and at OpenTelemetry, the series of candidates and holders, and the
+// goroutines of the bubble, each by the line that it stands at.
+func (r *Remains) Kept(t testing.TB) map[string]int {
+	t.Helper()
+	kept := goroutines()
+	kept["callbacks on ctx"] = r.Ctx.Callbacks()
+	kept["callbacks at OpenTelemetry"] = r.registered.Callbacks()
+	for series := range r.reports.Metrics(t) {
+		if strings.HasPrefix(series, "held") || strings.HasPrefix(series, "token") || strings.HasPrefix(series, "lease.margin") {
+			kept[series]++
+		}
+	}
+	maps.DeleteFunc(kept, func(_ string, n int) bool { return n == 0 })
+	return kept
+}
+
+var (
+	bubble = regexp.MustCompile(`synctest bubble \d+`)
+	place  = regexp.MustCompile(`(?m)^(github\.com/spindle-lock/spindle\S*)\(`)
+)
+
+// goroutines counts those of the bubble but for the caller's own, once all of them wait.
+func goroutines() map[string]int {
+	synctest.Wait()
+	own := bubble.Find(stacks(false))
+	all := map[string]int{}
+	for i, stack := range bytes.Split(stacks(true), []byte("\n\n")) {
+		head, _, _ := bytes.Cut(stack, []byte("\n"))
+		if i == 0 || !bytes.Equal(bubble.Find(head), own) || bytes.Contains(stack, []byte("testing/synctest.Test(")) {
+			continue
+		}
+		at := place.FindSubmatch(stack)
+		if at == nil {
+			continue // of package testing
+		}
+		all["a goroutine in "+string(at[1])]++
+	}
+	return all
+}
+
+func stacks(all bool) []byte {
+	for size := 1 << 16; ; size *= 2 {
+		buf := make([]byte, size)
+		if n := runtime.Stack(buf, all); n < size {
+			return buf[:n]
+		}
+	}
+}
+
+// Trouble is something that is wrong with a process's steps for a while.
+type Trouble struct {
+	Name  string
+	Begin func(*memstore.Link)
+}
+
+// Troubles are every sickness of each of the steps. Late is how late a slow step is.
+func Troubles(late time.Duration, steps ...string) []Trouble {
+	var all []Trouble
+	for _, step := range steps {
+		for _, how := range memstore.Sicknesses {
+			all = append(all, Trouble{fmt.Sprint(step, " ", how), func(l *memstore.Link) { l.Sicken(step, how, late) }})
+		}
+	}
+	return all
+}
+
+// Brief reports whether tests that try everything with everything are to try some of it: with -short, and with -race.
+func Brief() bool { return testing.Short() || raced }
+
+// Part is all of them, or with -race a quarter, drawn anew each time: the race detector makes virtual time five times
+// slower, and finds in a quarter what it finds in all. Tests without -race are for the rest.
+func Part[T any](all ...T) []T {
+	if !raced {
+		return all
+	}
+	drawn := slices.Clone(all)
+	rand.Shuffle(len(drawn), func(i, j int) { drawn[i], drawn[j] = drawn[j], drawn[i] })
+	return drawn[:max(1, len(drawn)/4)]
+}
+
+// Some is all of them, or one by chance if tests are to be Brief.
+func Some[T any](all ...T) []T {
+	if Brief() {
+		i := rand.N(len(all))
+		return all[i : i+1]
+	}
+	return all
+}

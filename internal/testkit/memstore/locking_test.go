@@ -1,0 +1,196 @@
+package memstore_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+)
+
+// These tests say what the model takes for Spanner's ways. Times are exact.
+
+const (
+	way     = 2500 * time.Microsecond
+	paxos   = 2500 * time.Microsecond
+	refusal = 200 * time.Microsecond
+)
+
+func onModel(t *testing.T, pessimistic bool, f func(t *testing.T, s *memstore.Locking)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.NewLocking(&memstore.Store{})
+		s.Pessimistic = pessimistic
+		insert(t, s.Store, "a")
+		insert(t, s.Store, "b")
+		f(t, s)
+	})
+}
+
+func insert(t *testing.T, s table.Store, name string) {
+	require.NoError(t, s.Commit(context.Background(), "insert", []table.Write{{Kind: table.Insert, Name: name}}))
+}
+
+func touch(name string) []table.Write {
+	return []table.Write{{Kind: table.Update, Name: name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: table.Now}}}}
+}
+
+// outcome is how long something took, and its error.
+type outcome struct {
+	took time.Duration
+	err  error
+}
+
+func timed(f func() error) <-chan outcome {
+	done := make(chan outcome, 1)
+	start := time.Now()
+	go func() {
+		err := f()
+		done <- outcome{time.Since(start), err}
+	}()
+	synctest.Wait()
+	return done
+}
+
+func commits(s table.Store, name string) <-chan outcome {
+	return timed(func() error { return s.Commit(context.Background(), "write", touch(name)) })
+}
+
+func transacts(s table.Store, read table.Keys, write string, think time.Duration) <-chan outcome {
+	return timed(func() error {
+		_, err := s.Transact(context.Background(), "txn", func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+			_, err := r.Read(ctx, read)
+			time.Sleep(think)
+			return touch(write), err
+		})
+		return err
+	})
+}
+
+func names(names ...string) table.Keys { return table.Keys{Names: names} }
+
+func TestWhatTheStepsTakeAlone(t *testing.T) {
+	for _, pessimistic := range []bool{false, true} {
+		onModel(t, pessimistic, func(t *testing.T, s *memstore.Locking) {
+			read := timed(func() error { _, _, err := s.Read(context.Background(), "", table.Present, names("a")); return err })
+			assert.Equal(t, outcome{2 * way, nil}, <-read)
+			assert.Equal(t, outcome{2*way + paxos, nil}, <-commits(s, "a"))
+			assert.Equal(t, outcome{4*way + paxos, nil}, <-transacts(s, names("a"), "a", 0))
+			missing := <-commits(s, "c")
+			assert.ErrorIs(t, missing.err, table.ErrMissing)
+			assert.Equal(t, 2*way+refusal, missing.took)
+		})
+	}
+}
+
+func TestCommitsOfOneRowWaitInTheOrderInWhichTheyCame(t *testing.T) {
+	onModel(t, false, func(t *testing.T, s *memstore.Locking) {
+		var same []<-chan outcome
+		for range 3 {
+			same = append(same, commits(s, "a"))
+			time.Sleep(time.Millisecond) // the next comes later, and ends later
+		}
+		other := commits(s, "b")
+		assert.Equal(t, outcome{2*way + paxos, nil}, <-same[0])
+		assert.Equal(t, outcome{2*way + 2*paxos - time.Millisecond, nil}, <-same[1])
+		assert.Equal(t, outcome{2*way + 3*paxos - 2*time.Millisecond, nil}, <-same[2])
+		assert.Equal(t, outcome{2*way + paxos, nil}, <-other)
+	})
+}
+
+func TestSnapshotsWaitForNobody(t *testing.T) {
+	onModel(t, true, func(t *testing.T, s *memstore.Locking) {
+		txn := transacts(s, names("a"), "a", time.Second)
+		time.Sleep(100 * time.Millisecond)
+		read := timed(func() error { _, _, err := s.Read(context.Background(), "", table.Strong, names("a")); return err })
+		assert.Equal(t, outcome{2 * way, nil}, <-read)
+		assert.NoError(t, (<-txn).err)
+	})
+}
+
+func TestAnOptimisticTransactionHasNoLocksBeforeItsCommit(t *testing.T) {
+	onModel(t, false, func(t *testing.T, s *memstore.Locking) {
+		txn := transacts(s, names("a"), "a", time.Second)
+		time.Sleep(100 * time.Millisecond)
+		assert.Equal(t, outcome{2*way + paxos, nil}, <-commits(s, "a"))
+		lost := <-txn
+		assert.ErrorIs(t, lost.err, table.ErrAborted)
+		assert.Equal(t, 4*way+time.Second+refusal, lost.took)
+	})
+}
+
+func TestOptimisticTransactionsThatOnlyReadTheSameDoNotConflict(t *testing.T) {
+	onModel(t, false, func(t *testing.T, s *memstore.Locking) {
+		insert(t, s.Store, "c")
+		x, y := transacts(s, names("c"), "a", 0), transacts(s, names("c"), "b", 0)
+		assert.Equal(t, outcome{4*way + paxos, nil}, <-x)
+		assert.Equal(t, outcome{4*way + paxos, nil}, <-y)
+	})
+}
+
+func TestAPessimisticTransactionLocksWhatItReadGapsIncluded(t *testing.T) {
+	onModel(t, true, func(t *testing.T, s *memstore.Locking) {
+		txn := transacts(s, table.Keys{Ranges: []table.Range{{From: "b", To: "c"}}}, "b", time.Second)
+		time.Sleep(100 * time.Millisecond)
+		gap := timed(func() error {
+			return s.Commit(context.Background(), "write", []table.Write{{Kind: table.Insert, Name: "bb"}})
+		})
+		assert.Equal(t, outcome{2*way + paxos, nil}, <-commits(s, "a"))
+		assert.Equal(t, outcome{4*way + time.Second + paxos, nil}, <-txn)
+		assert.Greater(t, (<-gap).took, 900*time.Millisecond)
+	})
+}
+
+func TestOfTwoPessimisticTransactionsThatWaitForEachOtherOneIsAborted(t *testing.T) {
+	onModel(t, true, func(t *testing.T, s *memstore.Locking) {
+		x, y := transacts(s, names("a"), "b", time.Second), transacts(s, names("b"), "a", 2*time.Second)
+		assert.ErrorIs(t, (<-y).err, table.ErrAborted)
+		first := <-x
+		assert.NoError(t, first.err)
+		assert.Greater(t, first.took, 2*time.Second)
+	})
+}
+
+func TestLocksOfAClientThatDiedLastTenSeconds(t *testing.T) {
+	for _, pessimistic := range []bool{false, true} {
+		onModel(t, pessimistic, func(t *testing.T, s *memstore.Locking) {
+			_, err := s.Transact(context.Background(), "txn", func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+				_, _ = r.Read(ctx, names("a"))
+				return nil, memstore.ErrDied
+			})
+			require.ErrorIs(t, err, memstore.ErrDied)
+			next := <-commits(s, "a")
+			assert.NoError(t, next.err)
+			if pessimistic {
+				assert.Equal(t, 10*time.Second+paxos, next.took) // the reply and the request overlap with it
+			} else {
+				assert.Equal(t, 2*way+paxos, next.took)
+			}
+		})
+	}
+}
+
+func TestAnIdlePessimisticTransactionIsAborted(t *testing.T) {
+	onModel(t, true, func(t *testing.T, s *memstore.Locking) {
+		assert.ErrorIs(t, (<-transacts(s, names("a"), "a", 11*time.Second)).err, table.ErrAborted)
+	})
+}
+
+func TestWhoGivesUpWaitingLeavesTheQueue(t *testing.T) {
+	onModel(t, true, func(t *testing.T, s *memstore.Locking) {
+		txn := transacts(s, names("a"), "a", time.Second)
+		time.Sleep(100 * time.Millisecond)
+		gaveUp := timed(func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			defer cancel()
+			return s.Commit(ctx, "write", touch("a"))
+		})
+		assert.Equal(t, outcome{100 * time.Millisecond, context.DeadlineExceeded}, <-gaveUp)
+		assert.NoError(t, (<-txn).err)
+		assert.Equal(t, outcome{2*way + paxos, nil}, <-commits(s, "a"))
+	})
+}

@@ -1,0 +1,209 @@
+//go:build unix
+
+// Package chaos has the evidence from real processes: candidates, and members of groups, that are killed, stopped and
+// cut off from a real emulator for a few hundred terms, and checkers that look for two holders at a time, for writes
+// that passed the fence when they should not have, for a register that is not linearizable, and for writes of it that
+// are lost or doubled.
+//
+//		go test -race -v ./verify/chaos                                        about two minutes
+//		go test -race -v ./verify/chaos -run TestChaos -chaos.for 30m -timeout 40m
+//		go test -race -v ./verify/chaos -run TestGroupChaos -chaos.seed 7      the attacks of that run again
+//
+//	  - chaos_test.go: the run, and what it prints
+//	  - group_test.go: the run of groups, and what runs in their processes
+//	  - candidate_test.go: what runs in a process
+//	  - process_test.go: processes, and the network that each of them has
+//	  - nemesis_test.go: the faults
+//	  - damage_test.go: partitions that nobody can claim
+//	  - alone_test.go: what a group suffers with nothing else wrong
+//	  - history_test.go, register_test.go: what is recorded, and the checkers
+//	  - paused_test.go: that the checkers find what the fence prevents
+//	  - restart_test.go: an emulator that comes back empty
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+var (
+	chaosFor = flag.Duration("chaos.for", 0, "how long TestChaos goes on, and TestGroupChaos; 0: 45 s and 30 s")
+	seedFlag = flag.Uint64("chaos.seed", 0, "the seed of the attacks; 0: a new one")
+	keepIn   = flag.String("chaos.keep", "", "keep histories and logs in this directory, even of tests that pass")
+)
+
+func TestMain(m *testing.M) {
+	subprocess.Main(runCandidate)
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+const (
+	lease    = 600 * time.Millisecond
+	teamSize = 3
+	// settle is how long after the last fault a lock may be without a holder: a client that was cut off
+	// tries to connect again only after a pause, which has grown meanwhile.
+	settle = 30 * time.Second
+	// stretch is how long a team is tormented before it recovers.
+	stretch = 2 * time.Minute
+)
+
+const (
+	registerGoogleSQL  = `CREATE TABLE register (id INT64 NOT NULL, value INT64, token INT64, count INT64) PRIMARY KEY (id)`
+	registerPostgreSQL = `CREATE TABLE register (id bigint NOT NULL PRIMARY KEY, value bigint, token bigint, count bigint)`
+)
+
+func needEmulator(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+}
+
+// grounds are where the locks are: an emulator each, which injects faults of its own. It aborts one
+// commit in twenty, and the transaction that runs for the sake of another more or less often.
+var grounds = []struct {
+	lock     string
+	postgres bool
+	flags    []string
+}{
+	{"a", false, []string{"--enable_fault_injection"}},
+	{"b", true, []string{"--enable_fault_injection", "--abort_current_transaction_probability=60"}},
+	{"c", false, []string{"--enable_fault_injection", "--abort_current_transaction_probability=5"}},
+}
+
+func newDatabase(t *testing.T, postgres bool, flags ...string) *spindletest.Database {
+	if postgres {
+		return spindletest.New(t, spindletest.Private(flags...), spindletest.PostgreSQL(), spindletest.WithDDL(registerPostgreSQL, referencePostgreSQL))
+	}
+	return spindletest.New(t, spindletest.Private(flags...), spindletest.WithDDL(registerGoogleSQL, referenceGoogleSQL))
+}
+
+func TestChaos(t *testing.T) {
+	h := chaos(t, 45*time.Second, teamSize, candidate{Lease: lease}, func(team *team, mended int64) {
+		ok := team.h.await(settle, func() bool { return team.h.accepted(team.base.Lock, mended) > 0 })
+		assert.True(t, ok, "lock %s: no write was accepted in %v after the last fault", team.base.Lock, settle)
+	})
+	assert.NotZero(t, h.given[kindSteppedDown], "no StepDown came through")
+	assert.NotZero(t, h.given[kindHandover], "no request was answered")
+}
+
+// chaos torments a team of such candidates on each of the grounds, and requires that all is well after it. recovers
+// awaits that a team is as it should be again, once nothing torments it for a while.
+func chaos(t *testing.T, goesOn time.Duration, size int, base candidate, recovers func(team *team, mended int64)) *history {
+	needEmulator(t)
+	goesOn = cmp.Or(*chaosFor, goesOn)
+	if end, ok := t.Deadline(); ok {
+		require.Greater(t, time.Until(end), goesOn+2*settle, "-timeout must leave time for -chaos.for")
+	}
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	h := newHistory(t)
+	// Not with t.Log: that is lost if the test binary ends before the test does.
+	fmt.Printf("chaos: -chaos.seed %d makes the same attacks; history and logs are in %s while it runs\n", seed, h.dir)
+	start := time.Now()
+	var teams []*team
+	for _, g := range grounds {
+		db := newDatabase(t, g.postgres, g.flags...)
+		base.Lock, base.Database, base.Table, base.Handover = g.lock, db.Path, db.Table, true
+		teams = append(teams, newTeam(t, h, base, db, size))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), goesOn)
+	defer cancel()
+	var all sync.WaitGroup
+	for i, team := range teams {
+		team.dice, team.turn = rand.New(rand.NewPCG(seed, uint64(i))), seed+uint64(i)
+		all.Go(func() {
+			for ; ctx.Err() == nil; team.turn++ {
+				team.torment(ctx)
+				recovers(team, now())
+			}
+			team.terminate()
+			team.finish()
+		})
+	}
+	all.Wait()
+	requireOneClock(t, start)
+	v := h.check()
+	t.Log(summary(h, v, base.Lease, time.Since(start), seed, start))
+	v.require(t)
+	assert.Greater(t, float64(len(h.terms)), goesOn.Seconds()/2, "terms: too few to show anything")
+	assert.True(t, slices.ContainsFunc(h.writes, func(w *write) bool { return w.outcome == kindFenced }), "no write was fenced: nothing was shown of the fence")
+	return h
+}
+
+// requireOneClock fails if the machine's clock was set: the intervals of different processes can't be
+// compared then, and no finding means anything.
+func requireOneClock(t *testing.T, start time.Time) {
+	t.Helper()
+	monotonic := time.Since(start)
+	wall := time.Now().Round(0).Sub(start.Round(0))
+	assert.InDelta(t, monotonic, wall, float64(20*time.Millisecond), "the machine's clock was set during the test: run it again")
+}
+
+// summary is for a person.
+func summary(h *history, v verdict, lease, took time.Duration, seed uint64, start time.Time) string {
+	outcomes := map[string]int{}
+	for _, w := range h.writes {
+		outcomes[w.outcome]++
+	}
+	sum := 0
+	var kinds []string
+	for kind, n := range h.faults {
+		sum += n
+		kinds = append(kinds, fmt.Sprintf("%s %d", kind, n))
+	}
+	slices.Sort(kinds)
+	var b strings.Builder
+	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(what, format string, args ...any) {
+		fmt.Fprintf(tw, "%s\t%s\n", what, fmt.Sprintf(format, args...))
+	}
+	row("\nchaos", "%v, %d locks, %d processes, lease %v, seed %d", took.Round(time.Second), len(h.locks()), h.started, lease, seed)
+	row("terms", "%d, of %d elections", len(h.terms), h.joined)
+	row("faults", "%d", sum)
+	for _, kind := range kinds {
+		row("", "%s", kind)
+	}
+	if n := h.given[kindSteppedDown]; n > 0 {
+		row("stepped down", "%d", n)
+		row("requests answered", "%d", h.given[kindHandover])
+	}
+	row("writes accepted", "%d", outcomes[kindAccepted])
+	row("writes fenced", "%d", outcomes[kindFenced])
+	row("writes unknown", "%d, of which %d have happened", outcomes[kindUnknown], v.unknownSeen)
+	row("longest without a holder", "%.1f leases (lock %s, after %v)", float64(v.longestGap)/float64(lease), v.gapOf, time.Duration(v.gapAt-start.UnixNano()).Round(100*time.Millisecond))
+	row("overlaps", "%d", len(v.overlaps))
+	row("tokens out of order", "%d", len(v.disorder))
+	row("miscounted", "%d", len(v.miscounted))
+	row("linearizable", "%s", answer(v))
+	_ = tw.Flush()
+	return b.String()
+}
+
+func answer(v verdict) string {
+	switch {
+	case len(v.notLinear) > 0:
+		return "no: " + strings.Join(v.notLinear, ", ")
+	case len(v.undecided) > 0:
+		return "not decided: " + strings.Join(v.undecided, ", ")
+	}
+	return "yes"
+}

@@ -1,0 +1,184 @@
+//go:build mutants
+
+package mutants
+
+// mutant is the source with something replaced, which must break an invariant of the simulation (they are
+// listed in verify/simulation/check_test.go).
+type mutant struct {
+	name   string
+	breaks string
+	edits  []edit
+}
+
+// edit replaces a text that is there exactly once, in the body of one function. Elsewhere it can only add something (an
+// import, a field), which is then there for all mutants.
+type edit struct{ file, old, new string }
+
+const (
+	claimGo     = "internal/table/claim.go"
+	holdGo      = "internal/table/hold.go"
+	observeGo   = "internal/table/observe.go"
+	spannerGo   = "internal/table/spanner.go"
+	candidateGo = "internal/elect/candidate.go"
+	observerGo  = "internal/elect/observer.go"
+	pastGo      = "internal/elect/past.go"
+	coolDownGo  = "internal/elect/cooldown.go"
+	historyGo   = "internal/elect/history.go"
+	electGo     = "internal/elect/claim.go"
+	clockGo     = "internal/elect/clock.go"
+	termGo      = "internal/elect/term.go"
+	keepGo      = "internal/elect/keep.go"
+	releaseGo   = "internal/elect/release.go"
+	announceGo  = "internal/elect/announce.go"
+	runGo       = "run.go"
+	leadGo      = "lead.go"
+	linkGo      = "verify/simulation/link_test.go"
+
+	leadershipGo    = "leadership.go"
+	electHandoverGo = "internal/elect/handover.go"
+	tableHandoverGo = "internal/table/handover.go"
+	preferenceGo    = "internal/elect/preference.go"
+	optionsGo       = "internal/options/options.go"
+	tableGo         = "internal/table/table.go"
+)
+
+func one(name, breaks, file, old, new string) mutant {
+	return mutant{name, breaks, []edit{{file, old, new}}}
+}
+
+var mutants = []mutant{
+	// The steps on the table.
+	one("heartbeat without the lease row check", "one holder", holdGo,
+		"writes = append(writes, requireLease(name, token), Write{", "writes = append(writes, Write{"),
+	one("required lease is the lock row", "one holder", holdGo,
+		"\treturn Write{Kind: Update, Name: LeaseKey(name, token)}\n", "\treturn Write{Kind: Update, Name: name}\n"),
+	one("release that does not check", "one holder", holdGo,
+		"append(consume(h.Name, h.Token), Write", "append(consume(h.Name, h.Token)[1:], Write"),
+	one("release that leaves the lease row", "rows", holdGo,
+		"append(consume(h.Name, h.Token), Write", "append(consume(h.Name, h.Token)[:1], Write"),
+	one("claim without comparing the heartbeat", "one holder", claimGo,
+		" || !row.Heartbeat.Equal(o.Heartbeat) {", " {"),
+	one("claim that leaves the old lease row", "fence", claimGo,
+		"\t\twrites = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})\n", ""),
+	one("claim that leaves orphanLeases", "fence", claimGo,
+		"\t\twrites = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, token)})\n", "\t\t_ = token\n"),
+	one("claim over orphanLeases that nobody waited for", "one holder", claimGo,
+		"!known && !slices.Contains(o.OrphanFreeRows, tokenOf(key)) {", "false && !known {"),
+	one("confirm without the token check", "rows", claimGo,
+		"return TokenAt(row.Token) == token && row", "return row"),
+	one("withdrawal of another's claim", "rows", claimGo,
+		"TokenAt(row.Token) == token && !row.Heartbeat.IsZero()", "!row.Heartbeat.IsZero()"),
+	one("withdrawal that leaves the lease row", "rows", claimGo,
+		"Write{Kind: Delete, Name: LeaseKey(name, token)},\n\t\t\t\t\tWrite{Kind: Update", "Write{Kind: Update"),
+	one("orphanLeases of a later instant than the absence", "one holder", observerGo,
+		"return c.Table.LookAtLeases(ctx, observed[0].At, c.Names...)", "at := observed[0].At\n\t\tif observed, err = c.Table.LookAtLeases(ctx, at, c.Names...); err == nil {\n\t\t\tobserved[0].At = at\n\t\t}\n\t\treturn observed, err"),
+
+	// The fence.
+	one("fence on the lock row", "fence", spannerGo,
+		"return s.mutation(requireLease(name, token))", "return s.mutation(Write{Kind: Update, Name: name})"),
+	one("fence that deletes", "fence", spannerGo,
+		"return s.mutation(requireLease(name, token))", "return s.mutation(Write{Kind: Delete, Name: LeaseKey(name, token)})"),
+	one("fence that only reads", "fence", linkGo,
+		"\tp.rpc(ctx, \"fenced write\", true, func() reply {\n", `
+	if valid, err := (table.Table{Store: link{p}}).Valid(ctx, table.Token(token), lockName); !valid || err != nil {
+		return
+	}
+	writes = writes[1:]
+	p.rpc(ctx, "fenced write", true, func() reply {
+`),
+
+	// The candidate.
+	one("own lease instead of the holder's", "one holder", historyGo,
+		"o.Token, o.LeaseRecord, o.LeaseRecord.Lease", "o.Token, o.LeaseRecord, r.lease"),
+	one("record of an earlier holder", "one holder", historyGo,
+		"if h.holder != token {", "if h.record == nil {"),
+	one("expiry by the local clock", "one holder", candidateGo,
+		"free := h.freeIn(o, rules)\n", "free := h.freeIn(o, rules) + o.At.Sub(time.Unix(0, c.Clock.Now().Wall))\n"),
+	one("own token rule for every token", "one holder", historyGo,
+		"case o.Token == r.own && r.own != 0 &&", "case r.own != 0 &&"),
+	one("reclaim of everybody's", "one holder", historyGo,
+		"case r.reclaim && o.Holder() == r.id:", "case r.reclaim:"),
+	one("absence believed at once", "one holder", historyGo,
+		"case !o.Exists && h.assumedLease == 0:", "case !o.Exists:"),
+	one("holder that was seen forgotten with its rows", "one holder", historyGo,
+		"\t\th.absent, h.orphanLeases = o.At, o.OrphanLeases\n", "\t\th.absent, h.orphanLeases, h.assumedLease = o.At, o.OrphanLeases, 0\n"),
+	one("absence not forgotten once there is a row", "one holder", historyGo,
+		"\th.absent, h.orphanLeases = time.Time{}, nil\n", ""),
+	one("orphan leases ignored", "one holder", historyGo,
+		"\t\t\th.assumedLease = max(h.assumedLease, p.Lease)\n", "\t\t\t_ = p\n"),
+	one("lock delay not waited for", "claim after expiry", historyGo,
+		"return o.Heartbeat.Add(h.assumedLease + r.delay + h.priorityDelay(r))", "return o.Heartbeat.Add(h.assumedLease)"),
+	one("bare claim never superseded", "a holder again", historyGo,
+		"return o.Heartbeat.Add(r.lease).Sub(o.At) //", "return r.lease //"),
+	one("bare claim that fails never given up", "a holder again", electGo,
+		"\t\t\tc.withdraw(running, token, names, err)\n", "\t\t\tc.past.own = token\n"),
+	one("confirmation of unknown outcome believed", "one holder", electGo,
+		"\t\tcase err == nil:\n\t\t\treturn sent, nil\n", "\t\tcase !First(err):\n\t\t\treturn sent, nil\n"),
+	one("first deadline counted from the reply", "one holder", electGo,
+		"\tsent, err := c.confirm(ctx, token, names)\n", "\tsent, err := c.confirm(ctx, token, names)\n\tsent = c.Clock.Now()\n"),
+	one("expiry judged by a strong read", "a holder again", observeGo,
+		"t.Store.Read(ctx, step, Present, keys)", "t.Store.Read(ctx, step, Strong, keys)"),
+
+	// The holder.
+	one("deadline counted from the reply", "one holder", termGo,
+		"\tnow := t.clock.Now()\n\textended = ", "\tnow := t.clock.Now()\n\tsent = now\n\textended = "),
+	one("no allowance for the rate of the clock", "one holder", termGo,
+		"return lease - lease/100 }", "return lease }"),
+	one("wall clock only", "one holder", clockGo,
+		"max(i.Wall-start.Wall, i.Mono-start.Mono)", "i.Wall-start.Wall"),
+	one("monotonic clock only", "one holder", clockGo,
+		"max(i.Wall-start.Wall, i.Mono-start.Mono)", "i.Mono-start.Mono"),
+	one("failed heartbeat counted as acknowledged", "one holder", keepGo,
+		"\tif err != nil {\n\t\tif k.endanger() {", "\tif errors.Is(err, context.Canceled) {\n\t\tif k.endanger() {"),
+	{"term revived after its end", "no revival", []edit{
+		{termGo, "func() { t.End(ErrExpired) }", "func() { t.work.cancel(ErrExpired) }"},
+		{termGo, "if t.left(s, now) <= 0 || !t.deadline.Stop() {", "if t.deadline.Stop(); false {"},
+	}},
+	{"held while it is released", "one holder", []edit{
+		{leadGo, "\tl.show(view{})\n", ""},
+		{termGo, "\tif t.advance(ended) {\n", "\tif t.advance(draining) {\n"},
+	}},
+	one("work told of the end late", "ctx ends", termGo,
+		"\tt.work = within(t.over)\n", "\tt.work = within(ctx)\n\tcontext.AfterFunc(t.over, func() { time.AfterFunc(2*t.lease, func() { t.work.cancel(context.Cause(t.over)) }) })\n"),
+	one("release before the leader function has returned", "work first", leadGo,
+		"\tt := l.keeper.Term\n\tl.config.Lead(", "\tt := l.keeper.Term\n\tl.events.Put(event{what: returned})\n\tl.config.Lead("),
+	one("next term does not wait for the leader function", "one leader function", leadershipGo,
+		"\tif l.idle {\n\t\treturn l.end(concede)", "\tif true {\n\t\treturn l.end(concede)"),
+
+	// Handovers.
+	one("announcement without the lease row check", "rows", tableHandoverGo,
+		"writes = append(writes, requireLease(name, token), Write{", "writes = append(writes, Write{"),
+	one("successor named without the lease row check", "rows", tableHandoverGo,
+		"writes := []Write{requireLease(name, token), {Kind", "writes := []Write{{Kind"),
+	{"heartbeat that writes the mark away", "rows", []edit{
+		{tableGo, "\tStore Store\n", "\tStore Store\n\tID    string\n"},
+		{optionsGo, "\t\tTable: t, Clock", "\t\tTable: table.Table{Store: t.Store, ID: c.ID}, Clock"},
+		{holdGo, "Set: []Cell{{ColHeartbeat, Now}}})", "Set: []Cell{{ColHeartbeat, Now}, {ColWriter, t.ID}}})"},
+	}},
+	one("request that names the lock", "rows", tableHandoverGo,
+		"Write{Kind: Update, Name: LeaseKey(name, token), Set: []Cell{{string(r), nil}}}", "Write{Kind: Update, Name: name, Set: []Cell{{string(r), nil}}}"),
+	one("release of a handover before the work has returned", "work first", leadershipGo,
+		"\tif l.idle {\n\t\treturn l.end(cancelWork, release)", "\tif true {\n\t\treturn l.end(cancelWork, release)"),
+	one("who stepped down may claim at once", "others first", coolDownGo,
+		"\tc.coolDown.begin(c.Clock, length)\n", "\tc.coolDown.begin(c.Clock, 0)\n"),
+	one("who does not know of its release may claim at once", "others first", coolDownGo,
+		"\tif released {\n\t\tlength /= 3\n", "\tif length /= 3; !released {\n\t\tlength = 0\n"),
+	one("holder that goes without waiting for its followers", "works on", announceGo,
+		"\t\t\tk.linger(ctx, k.lease/3+k.clock.Now().Since(sent))\n", "\t\t\t_ = sent\n"),
+	one("followers that ignore the announcement", "handover gap", stepGo,
+		", d.wait+c.spread(seen), c.watch(seen))", ", d.wait+c.spread(seen))"),
+	one("work that is told to stop when Run's ctx ends, in spite of handover", "works on", electGo,
+		"return c.begin(running, token", "return c.begin(ctx, token"),
+	one("handover that nobody is waited for at the end of Run", "works on", leadershipGo,
+		"e.what == runEnded && !l.handover {", "e.what == runEnded {"),
+	one("holder that ignores no preference", "preference ends", preferenceGo,
+		"\tp.spurned = false\n\treturn p.ignoring\n", "\tp.spurned = false\n\treturn 0 * p.ignoring\n"),
+	one("equal priorities that ask", "equals do not ask", preferenceGo,
+		"s.LeaseRecord.Rank <= c.LeaseRecord.Rank", "s.LeaseRecord.Rank < c.LeaseRecord.Rank"),
+	one("StepDown that returns before the release", "step down", leadGo,
+		"\tl.keeper.CancelWork(cause)\n", "\tl.keeper.CancelWork(cause)\n\tl.answer(nil)\n"),
+	one("holder that goes on after its announcement", "leaving ends", leadershipGo,
+		"e.what == announced || e.what == returned || ", "e.what == returned || "),
+	one("requests accepted by everybody", "asked for", leadGo,
+		"\tif l.config.Handover {\n\t\tl.keeper.Watch", "\tif true {\n\t\tl.keeper.Watch"),
+}

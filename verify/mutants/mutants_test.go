@@ -1,0 +1,91 @@
+//go:build mutants
+
+package mutants
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+)
+
+const patience = "2m" // for the simulation of one mutant
+
+// early are seeds that catch mutants which few seeds catch. Each is tried before those from 1 on, and if the code has
+// changed since, so that it is a seed as any other, these still have all the time that they had.
+var early = map[string]uint64{
+	"orphanLeases of a later instant than the absence": 891,
+	"no allowance for the rate of the clock":           167,
+	"deadline counted from the reply":                  61,
+	"group/two reads for one snapshot":                 54,
+	"group/what the table shows as the own is adopted": 15,
+}
+
+// TestMutants runs the simulation with each mutant until the invariant is violated that the mutant must break.
+// What fails otherwise (it panics, nothing is found) is a failure of the simulation.
+func TestMutants(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	unknown := maps.Clone(early)
+	fmt.Fprintln(w, "mutant\tcaught by\tseeds\tsimulated\tthe whole run")
+	t.Run("all", func(t *testing.T) {
+		for i, m := range slices.Concat(mutants, groupMutants) {
+			name, suite := m.name, "TestSimulation"
+			if i >= len(mutants) {
+				name, suite = "group/"+m.name, "TestGroups"
+			}
+			delete(unknown, name)
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				start := time.Now()
+				out, _ := simulate(t, suite, i+1, m.breaks, patience, early[name])
+				caught := regexp.MustCompile(`caught: "(.*?)" by seed (\d+) after (\S+);`).FindStringSubmatch(out)
+				if caught == nil || strings.Contains(out, "panic:") {
+					t.Fatalf("the simulation did not find that %q is broken:\n%s", m.breaks, out)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\n", name, caught[1], caught[2], caught[3], time.Since(start).Round(100*time.Millisecond))
+			})
+		}
+	})
+	if len(unknown) > 0 {
+		t.Errorf("there are no mutants of these names: %v", unknown)
+	}
+	w.Flush()
+	t.Logf("\n%s", table.String())
+}
+
+// TestNoMutant is the control: the same build with nothing replaced breaks no invariant, by the first seeds and by those
+// that are tried early.
+func TestNoMutant(t *testing.T) {
+	t.Parallel()
+	control := func(suite, limit string, first uint64) {
+		out, err := simulate(t, suite, 0, "none", limit, first)
+		if err != nil || !strings.Contains(out, "violated: []") {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}
+	control("TestSimulation", "3s", 0)
+	control("TestGroups", "3s", 0)
+	for name, seed := range early {
+		suite := "TestSimulation"
+		if strings.HasPrefix(name, "group/") {
+			suite = "TestGroups"
+		}
+		control(suite, "1ms", seed)
+	}
+}
+
+// simulate runs the simulation until an invariant is violated, with that seed first, if it is not 0.
+func simulate(t *testing.T, suite string, number int, until, limit string, first uint64) (string, error) {
+	t.Helper()
+	return test(t, "./verify/simulation", number, "-test.run=^"+suite+"$", "-test.v", "-until="+until, "-soak="+limit, fmt.Sprintf("-first=%d", first))
+}
