@@ -32,7 +32,7 @@ func (g *guarding) detachHook(why error) {
 func runDetached(args []string) {
 	_ = terminal.Stderr.Format.Set(os.Getenv(watchdogFormat))
 	_ = os.Unsetenv(watchdogFormat)
-	terminal.Stderr.Timed = true
+	terminal.Stderr.Time()
 	exit.OutliveReaders()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	r := reports{lock: &lockCommand{name: args[0], id: args[1]}}

@@ -94,7 +94,7 @@ func asFlag(call string) string {
 // verify returns errors that waiting can't fix. If the database can't be reached now, it may be later. From here on,
 // messages have the time, as in a log.
 func (x *lockCommand) verify(ctx context.Context, db *spanner.Client) error {
-	terminal.Stderr.Timed = true
+	terminal.Stderr.Time()
 	limited, cancel := context.WithTimeout(ctx, x.readTimeout())
 	defer cancel()
 	err := ddl.Verify(limited, db, x.Table)

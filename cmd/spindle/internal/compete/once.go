@@ -121,7 +121,7 @@ func (x *execution) beginOnce() {
 // glance is a first look at what was done last, which costs one RPC and nothing else if there is nothing to do. What
 // fails is tried again.
 func (x *execution) glance(ctx context.Context) error {
-	terminal.Stderr.Timed = true
+	terminal.Stderr.Time()
 	ctx, cancel := context.WithTimeout(ctx, x.readTimeout())
 	defer cancel()
 	var over *exit.Error

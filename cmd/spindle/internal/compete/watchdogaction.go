@@ -38,7 +38,7 @@ func runWatchdog(args []string) (code int) {
 		return exit.Misused
 	}
 	_ = terminal.Stderr.Format.Set(os.Getenv(watchdogFormat))
-	terminal.Stderr.Timed = true
+	terminal.Stderr.Time()
 	// Nothing ends it but its parent, by what it says or by its death. Whoever read the standard error may
 	// have died with the parent. (Ignored signals would be ignored by the commands that it runs.)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)

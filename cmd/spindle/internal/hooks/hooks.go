@@ -45,10 +45,10 @@ func (h *Hooks) Run(k Kind, environment func() []string) {
 		h.Warn("--%s is not run again: its last run has not ended", k)
 		return
 	}
-	env := environment()
+	env, limit := environment(), h.Limit
 	h.all.Go(func() {
 		defer h.free(k)
-		h.run(k, env)
+		h.run(k, env, limit)
 	})
 }
 
@@ -71,9 +71,9 @@ func (h *Hooks) free(k Kind) {
 	delete(h.running, k)
 }
 
-func (h *Hooks) run(k Kind, env []string) {
-	limit := time.NewTimer(h.Limit)
-	defer limit.Stop()
+func (h *Hooks) run(k Kind, env []string, limit time.Duration) {
+	late := time.NewTimer(limit)
+	defer late.Stop()
 	// Leaving, since the end of a hook is not the end of a program: only what is left of the hook's group is killed here. A
 	// hook's output is no output of the program.
 	c, err := child.Start([]string{"/bin/sh", "-c", "exec >&2\n" + h.Commands[k]}, env, child.Apart, child.Leaving)
@@ -86,8 +86,8 @@ func (h *Hooks) run(k Kind, env []string) {
 		if c.Code() != 0 {
 			h.failed(k, fmt.Errorf("exit code %d", c.Code()))
 		}
-	case <-limit.C:
-		h.failed(k, fmt.Errorf("killed after %v", h.Limit))
+	case <-late.C:
+		h.failed(k, fmt.Errorf("killed after %v", limit))
 	}
 	c.Kill()
 	<-c.Done()

@@ -23,7 +23,7 @@ func (ls *listing) follow(ctx context.Context) error {
 	defer db.Close()
 	ctx, stop := exit.UntilInterrupted(ctx)
 	defer stop()
-	terminal.Stderr.Timed = true
+	terminal.Stderr.Time()
 	return ls.repeat(ctx, terminal.On(os.Stdout), db.Audibly(ls.Database))
 }
 

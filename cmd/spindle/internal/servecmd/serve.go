@@ -117,7 +117,7 @@ func (s *serving) run(ctx context.Context) error {
 	defer on.Close()
 	ctx, stop := exit.UntilInterrupted(ctx)
 	defer stop()
-	terminal.Stderr.Timed = true
+	terminal.Stderr.Time()
 	exit.OutliveReaders()
 	server := s.server(db, excluded)
 	answered := make(chan error, 1)

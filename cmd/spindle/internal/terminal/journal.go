@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -15,8 +16,11 @@ import (
 type Journal struct {
 	out    io.Writer
 	Format Format
-	Timed  bool // lines begin with the time: the command runs for long
+	timed  atomic.Bool
 }
+
+// Time makes lines begin with the time from now on, as the command runs for long. It may be called beside Log.
+func (j *Journal) Time() { j.timed.Store(true) }
 
 // Stderr has the messages of this process.
 var Stderr = NewJournal(os.Stderr)
@@ -40,7 +44,7 @@ func (j *Journal) Log(level slog.Level, text string, about ...slog.Attr) {
 		return
 	}
 	line := "spindle: " + escapeLines(text) + "\n"
-	if j.Timed {
+	if j.timed.Load() {
 		line = time.Now().UTC().Format(Stamp) + " " + line
 	}
 	_, _ = io.WriteString(j.out, line)

@@ -141,7 +141,7 @@ func (w *watching) run(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	terminal.Stderr.Timed = true
+	terminal.Stderr.Time()
 	p := terminal.On(os.Stdout)
 	if !w.plain && !w.f.Objects() && p.AtTerminal() {
 		return w.draw(ctx, db)
