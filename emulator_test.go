@@ -30,6 +30,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/network"
 	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
+	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
@@ -638,5 +639,31 @@ func TestAWriteThatWasRefusedIsCountedAndHasASpan(t *testing.T) {
 		_, err = l.ReadWriteTransaction(t.Context(), 0, func(context.Context, *spanner.ReadWriteTransaction) error { return nil })
 		require.ErrorIs(t, err, spindle.ErrFenced)
 		assert.Equal(t, map[string]float64{"fenced{lock=fenced}": 2}, r.Metrics(t), "that was not even sent")
+	})
+}
+
+// One commit is under the term of an election and a mutex, on a real database.
+func TestACommitIsUnderATermAndAMutex(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		terms := make(chan spindle.Term, 1)
+		l := stand(t, db.Client, db, spindle.WithLeader(func(ctx context.Context, term spindle.Term) { terms <- term; <-ctx.Done() }))
+		term := <-terms
+		accounts := lock.New(db.Client, db.Table, "accounts")
+		require.NoError(t, accounts.Lock(t.Context()))
+		write := []*spanner.Mutation{spanner.InsertOrUpdate("register", []string{"id", "value"}, []any{1, 7})}
+		_, err := spindle.Apply(t.Context(), []spindle.Holding{term, accounts}, write)
+		require.NoError(t, err)
+
+		require.NoError(t, accounts.Unlock(t.Context()))
+		_, err = spindle.Apply(t.Context(), []spindle.Holding{term, accounts}, write)
+		require.ErrorIs(t, err, spindle.ErrFenced, "one is not held any more")
+		assert.ErrorContains(t, err, "accounts")
+
+		require.NoError(t, accounts.Lock(t.Context()))
+		require.NoError(t, l.stop())
+		_, err = spindle.Apply(t.Context(), []spindle.Holding{term, accounts}, write)
+		require.ErrorIs(t, err, spindle.ErrFenced, "nor is the other")
+		assert.ErrorContains(t, err, "mylock")
+		require.NoError(t, accounts.Unlock(t.Context()))
 	})
 }

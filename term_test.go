@@ -6,14 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/lock"
-	"github.com/spindle-lock/spindle/spindletest"
 )
 
 // A leader function acts on its own term, also when a later one has begun.
@@ -82,30 +80,4 @@ func TestErrSaysAtOnceWhatIsWrong(t *testing.T) {
 	assert.Error(t, lock.NewSemaphore(nil, "locktable", "m", 0).Err())
 	assert.Error(t, lock.NewOnce(nil, "locktable", "").Err())
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) { assert.NoError(t, b.Machine("a").Err()) })
-}
-
-// One commit is under the term of an election and a mutex, on a real database.
-func TestACommitIsUnderATermAndAMutex(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		terms := make(chan spindle.Term, 1)
-		l := stand(t, db.Client, db, spindle.WithLeader(func(ctx context.Context, term spindle.Term) { terms <- term; <-ctx.Done() }))
-		term := <-terms
-		accounts := lock.New(db.Client, db.Table, "accounts")
-		require.NoError(t, accounts.Lock(t.Context()))
-		write := []*spanner.Mutation{spanner.InsertOrUpdate("register", []string{"id", "value"}, []any{1, 7})}
-		_, err := spindle.Apply(t.Context(), []spindle.Holding{term, accounts}, write)
-		require.NoError(t, err)
-
-		require.NoError(t, accounts.Unlock(t.Context()))
-		_, err = spindle.Apply(t.Context(), []spindle.Holding{term, accounts}, write)
-		require.ErrorIs(t, err, spindle.ErrFenced, "one is not held any more")
-		assert.ErrorContains(t, err, "accounts")
-
-		require.NoError(t, accounts.Lock(t.Context()))
-		require.NoError(t, l.stop())
-		_, err = spindle.Apply(t.Context(), []spindle.Holding{term, accounts}, write)
-		require.ErrorIs(t, err, spindle.ErrFenced, "nor is the other")
-		assert.ErrorContains(t, err, "mylock")
-		require.NoError(t, accounts.Unlock(t.Context()))
-	})
 }
