@@ -8,7 +8,7 @@ import (
 )
 
 // version is of the hashes and of what Next does with them. Members that compute another plan from the same names must
-// not have the same list. Version 1 is package spread.
+// not have the same list.
 const version = "2"
 
 // List is a list of partitions. Members with the same list give it the same digest, in any order of the names.
