@@ -24,6 +24,7 @@ type leader struct {
 	events   *loop.Inbox[event]
 	worked   chan struct{} // closed once the work has returned
 	reports  *telemetry.Term
+	why      error          // the term is given up, once the work's context is canceled
 	answers  []chan<- error // to calls of StepDown that wait
 	outcome  *error         // of all calls of StepDown, once it is known
 	reminder *time.Timer    // of work that has not returned
@@ -49,10 +50,12 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	return l.err
 }
 
+// termHappenings says which event is which.
+var termHappenings = map[elect.TermEventKind]happening{elect.InJeopardy: jeopardy, elect.Safe: safe, elect.Lost: termEnded, elect.Requested: requested, elect.Announced: announced}
+
 // notify puts what happens to the term into the inbox.
 func (l *leader) notify(e elect.TermEvent) {
-	kinds := map[elect.TermEventKind]happening{elect.InJeopardy: jeopardy, elect.Safe: safe, elect.Lost: termEnded, elect.Requested: requested, elect.Announced: announced}
-	if what, known := kinds[e.What]; known {
+	if what, known := termHappenings[e.What]; known {
 		l.events.Put(event{what: what, err: e.Err, by: e.By})
 	}
 }
@@ -185,9 +188,11 @@ func (l *leader) announce() {
 }
 
 func (l *leader) cancelWork() {
-	cause := error(ErrSteppedDown)
+	cause := ErrSteppedDown
+	l.why = ErrSteppedDown
 	if l.ctx.Err() != nil {
 		cause = context.Cause(l.ctx)
+		l.why = fmt.Errorf("%w: %w", ErrStopped, cause)
 	}
 	l.keeper.CancelWork(cause)
 	if l.machine.phase != draining {
@@ -199,23 +204,14 @@ func (l *leader) cancelWork() {
 	l.remindIn(l.config.Lease)
 }
 
-// why is the reason of a term that is given up.
-func (l *leader) why() error {
-	if l.ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", ErrStopped, context.Cause(l.ctx))
-	}
-	return ErrSteppedDown
-}
-
 // releaseLock releases the lock, unless it was lost by now.
 func (l *leader) releaseLock() {
 	if reason := l.keeper.Stop(); reason != nil {
 		l.lose(reason)
 		return
 	}
-	why := l.why()
-	l.termOver(why)
-	err := l.release(l.ctx, l.keeper.Term, why)
+	l.termOver(l.why)
+	err := l.release(l.ctx, l.keeper.Term, l.why)
 	l.outcome = &err
 	if l.ctx.Err() != nil {
 		l.err = notLost(err)
@@ -226,12 +222,11 @@ func (l *leader) releaseLock() {
 
 // leaveToExpire is for work that does not return.
 func (l *leader) leaveToExpire() {
-	why := l.why()
 	if reason := l.keeper.Stop(); reason != nil {
-		why = reason
+		l.why = reason
 	}
-	l.termOver(why)
-	l.keeper.End(why)
+	l.termOver(l.why)
+	l.keeper.End(l.why)
 	l.abandon()
 	l.outcome = &l.err
 }

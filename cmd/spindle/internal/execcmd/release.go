@@ -31,10 +31,12 @@ func hold(t *elect.Term, interval time.Duration) *holding {
 	return h
 }
 
+// termHappenings says which event is which.
+var termHappenings = map[elect.TermEventKind]happening{elect.InJeopardy: jeopardy, elect.Safe: safe, elect.Lost: lost, elect.Requested: requested, elect.Announced: announced}
+
 // notify takes in what happens to the term.
 func (h *holding) notify(e elect.TermEvent) {
-	kinds := map[elect.TermEventKind]happening{elect.InJeopardy: jeopardy, elect.Safe: safe, elect.Lost: lost, elect.Requested: requested, elect.Announced: announced}
-	if what, known := kinds[e.What]; known {
+	if what, known := termHappenings[e.What]; known {
 		h.events.Put(event{what: what, err: e.Err, by: e.By})
 	}
 }
