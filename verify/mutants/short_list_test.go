@@ -9,6 +9,7 @@ type shortMutant struct {
 }
 
 const (
+	orders      = "TestNoOrderOfEventsReleasesALockBeforeItsWorkHasReturned"
 	contenderGo = "lock/contender.go"
 	heldGo      = "lock/held.go"
 	mutexGo     = "lock/mutex.go"
@@ -156,6 +157,12 @@ var (
 			"if before.LeaseRecord != nil && before.Token != o.Token {", "if false {"),
 		one("a stale leader that is waited for", "TestALeaderThatCanNotBeSeenGetsOld", seenGo,
 			"return ok && age < leader.Lease", "return ok && age >= 0"),
+		one("the end of Run is announced without WithHandover", orders, leadershipGo,
+			"\t\tif l.handover {\n\t\t\treturn l.depart()", "\t\tif true {\n\t\t\treturn l.depart()"),
+		one("work that does not return keeps Run for ever", orders, leadershipGo,
+			"\tcase timeIsUp:\n\t\treturn l.end(abandon)\n", ""),
+		one("the loss of a lock ends its term at once", orders, leadershipGo,
+			"\tl.phase = lost\n", "\tl.phase = over\n"),
 		one("a loop that stands still is healthy", "TestALeaderWhoseLoopStandsStillIsUnhealthy", healthGo,
 			"what, age = \"no heartbeat was acknowledged\", v.term.Silence()", "age = 0"),
 		one("a loop that does not hear of the end of its term", "TestALeaderFunctionThatHangsAfterALossIsUnhealthy", keepGo,

@@ -1,0 +1,119 @@
+package spindle
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// surroundings are what can happen around a leadership, and what it must not do then.
+type surroundings struct {
+	leadership
+	t    *testing.T
+	path []happening
+
+	ended, announcing, canceled, held bool
+	working                           bool
+	reminders                         int // calls of StepDown and requests that may still come
+}
+
+// next are the events that can happen now.
+func (s *surroundings) next() (all []happening) {
+	add := func(can bool, what happening) {
+		if can {
+			all = append(all, what)
+		}
+	}
+	add(!s.ended, runEnded)
+	add(s.reminders > 0, asked)
+	add(s.reminders > 0 && s.handover && !s.canceled, requested)
+	add(s.announcing, announced)
+	add(s.working, returned)
+	add(s.held, termEnded)
+	add(s.ended && (s.phase == draining || s.phase == lost), timeIsUp)
+	return all
+}
+
+// happens lets an event happen, and checks what is done.
+func (s *surroundings) happens(what happening) {
+	s.path = append(slices.Clone(s.path), what)
+	switch what {
+	case runEnded:
+		s.ended = true
+	case asked, requested:
+		s.reminders--
+	case announced:
+		s.announcing = false
+	case returned:
+		s.working = false
+	case termEnded:
+		s.held = false
+	}
+	for _, a := range s.on(event{what: what}) {
+		s.does(a, what)
+	}
+	s.holds(s.phase == over || s.held || s.phase == lost, "a lock that is lost is known to be")
+	s.holds(s.phase != over || !s.working || what == timeIsUp, "nothing ends before the work has returned, or has had its time")
+}
+
+func (s *surroundings) does(a action, what happening) {
+	s.holds(a == concede || s.held || a == abandon, "nothing is done with a lock that is lost")
+	switch a {
+	case warnIdle:
+		s.holds(!s.working && !s.canceled && !s.announcing, "work has returned early")
+	case announce:
+		s.holds(!s.announcing && !s.canceled && (what != runEnded || s.handover), "a term is announced once, before its work is canceled")
+		s.announcing = true
+	case cancelWork:
+		s.holds(!s.canceled, "the work is canceled once")
+		s.canceled, s.announcing = true, false
+	case release:
+		s.holds(s.canceled && !s.working, "the lock is released once the work has returned")
+		s.held = false
+	case expire:
+		s.holds(s.canceled && s.working && s.ended, "the lock is left to expire if work does not return in time")
+		s.held = false
+	case concede:
+		s.holds(!s.held, "a lock that is held is not conceded")
+		s.announcing = false
+	case abandon:
+		s.holds(s.working && s.ended, "work is abandoned once it has had its time")
+	}
+}
+
+func (s *surroundings) holds(ok bool, what string) {
+	if !ok {
+		s.t.Fatalf("%s, but not after %v (handover %v, step down on return %v)", what, s.path, s.handover, s.stepDownOnReturn)
+	}
+}
+
+// explore goes through all orders of events, and returns how many there are.
+func (s surroundings) explore() int {
+	if s.phase == over {
+		return 1
+	}
+	all, n := s.next(), 0
+	s.holds(len(all) > 0, "something can happen until the term is over")
+	for _, what := range all {
+		next := s
+		next.happens(what)
+		n += next.explore()
+	}
+	return n
+}
+
+// Whatever happens in whichever order: the work is canceled once, before the lock is given back; the lock is given back only
+// once the work has returned; and each term comes to an end.
+func TestNoOrderOfEventsReleasesALockBeforeItsWorkHasReturned(t *testing.T) {
+	n := 0
+	for _, l := range []leadership{{}, {handover: true}, {stepDownOnReturn: true}, {handover: true, stepDownOnReturn: true}} {
+		for _, working := range []bool{true, false} {
+			l.idle = !working
+			s := surroundings{leadership: l, t: t, working: working, held: true, reminders: 3}
+			n += s.explore()
+		}
+	}
+	t.Logf("%d orders", n)
+	assert.Greater(t, n, 1000)
+}
