@@ -264,7 +264,7 @@ func get(t *testing.T, url string) (from, body string) {
 // probe returns what the probes of the manifest are answered: the liveness probe, and the readiness probe.
 func probe(t *testing.T, url string) (codes []int) {
 	t.Helper()
-	manifest, err := os.ReadFile("kubernetes/leader.yaml")
+	manifest, err := os.ReadFile("../deploy/kubernetes/leader.yaml")
 	require.NoError(t, err)
 	for _, path := range regexp.MustCompile(`(?s)livenessProbe:.*?path: (/\w+).*readinessProbe:.*?path: (/\w+)`).FindStringSubmatch(string(manifest))[1:] {
 		resp, err := http.Get(url + path)

@@ -16,7 +16,8 @@ const dialect = databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
 
 var lockTable = ddl.Statement(dialect, "locktable")
 
-// newDatabase returns the path of a database with a lock table, in the emulator that all tests share.
+// newDatabase returns the path of a database with a lock table, in an emulator of its own: an emulator runs one read-write
+// transaction at a time, and tests run side by side.
 func newDatabase(t testing.TB) (e *emulator.Emulator, path string) {
 	t.Helper()
 	if testing.Short() {
@@ -24,10 +25,11 @@ func newDatabase(t testing.TB) (e *emulator.Emulator, path string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	e, err := emulator.Shared(ctx)
+	e, err := emulator.Open(ctx)
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = e.Close() })
 	path, err = e.CreateDatabase(ctx, dialect, lockTable)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = e.DropDatabase(context.Background(), path) })
+	t.Cleanup(func() { _ = e.DropDatabase(context.Background(), path) }) // of one that was not started here
 	return e, path
 }

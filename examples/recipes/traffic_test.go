@@ -15,7 +15,7 @@ import (
 // Only the leader is ready and serves, and followers are live, at the paths that deploy/kubernetes has.
 func TestOnlyTheLeaderIsReadyAndServes(t *testing.T) {
 	needEmulator(t)
-	manifest, err := os.ReadFile("../kubernetes/leader.yaml")
+	manifest, err := os.ReadFile("../../deploy/kubernetes/leader.yaml")
 	require.NoError(t, err)
 	probe := func(kind string) string {
 		path := regexp.MustCompile(kind + `Probe:\s+httpGet: \{path: ([^,]+),`).FindSubmatch(manifest)

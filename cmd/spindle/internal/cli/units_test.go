@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const examples = "../../../../examples"
+const deploy = "../../../../deploy"
 
 // settings are the assignments of a unit, with their lines joined.
 func settings(t *testing.T, path string) map[string][]string {
@@ -53,9 +53,9 @@ func parse(t *testing.T, args []string) *cobra.Command {
 	return c
 }
 
-// The units are examples that people copy: systemd and this program must read each line of them as it is meant.
+// People copy the units: systemd and this program must read each line of them as it is meant.
 func TestTheUnitsOfSystemdAreRead(t *testing.T) {
-	units, err := filepath.Glob(examples + "/systemd/*.service")
+	units, err := filepath.Glob(deploy + "/systemd/*.service")
 	require.NoError(t, err)
 	require.Len(t, units, 2)
 	for _, path := range units {
@@ -109,7 +109,7 @@ func systemdReads(t *testing.T, path string) {
 // The manifests start this program with flags that it has, and probe what it serves.
 func TestTheManifestsOfKubernetesAreRead(t *testing.T) {
 	for _, name := range []string{"deployment.yaml", "service.yaml"} {
-		text, err := os.ReadFile(filepath.Join(examples, "kubernetes", name))
+		text, err := os.ReadFile(filepath.Join(deploy, "kubernetes", name))
 		require.NoError(t, err)
 		manifest := string(text)
 		command := regexp.MustCompile(`command: \["/spindle/spindle", (.*)\]`).FindStringSubmatch(manifest)

@@ -26,9 +26,9 @@ const serveHelp = `Serve shows the lock table to people and to Prometheus, until
 
   /         a page: each lock with its holder, its lease as a bar that runs out
             and is refilled, and a timeline of its terms of the last hour
-  /metrics  for Prometheus: deploy/prometheus/alerts.yaml has alert rules, and
-            deploy/grafana/dashboard.json is a dashboard for Grafana. The partitions of
-            a group are counted by state; --partition-metrics adds each of them
+  /metrics  for Prometheus: deploy/prometheus has alert rules, and
+            deploy/grafana a dashboard for Grafana. The partitions of a group
+            are counted by state; --partition-metrics adds each of them
   /healthz  200 if the table was read lately, else 503 and the reason
 
 It reads the table once in each --every, however many pages are open, and writes
