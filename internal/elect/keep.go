@@ -79,12 +79,11 @@ func (k *Keeper) Stop() error {
 	k.quit()
 	close(k.left)
 	k.all.Wait()
-	if !k.Held() {
-		k.End(ErrExpired) // unless it has ended for another reason: no timer ran on a machine that was suspended
-		return context.Cause(k.over)
+	if k.Held() && k.unwatch() { // both: it may end in between
+		return nil
 	}
-	k.unwatch()
-	return nil
+	k.End(ErrExpired) // unless it has ended for another reason: no timer ran on a machine that was suspended
+	return context.Cause(k.over)
 }
 
 // renew sends heartbeats until the term has ended, or the owner stops it.
@@ -126,7 +125,11 @@ func (k *Keeper) beat() error {
 		return err
 	}
 	if err != nil {
-		if k.endanger() {
+		was, goesOn := k.endanger()
+		switch {
+		case !goesOn:
+			return ErrExpired
+		case !was:
 			k.Notify(TermEvent{What: InJeopardy, Err: fmt.Errorf("heartbeat: %w", err)})
 		}
 		return nil

@@ -157,13 +157,14 @@ func (t *Term) extend(sent Instant) (was, extended bool) {
 	return was, extended
 }
 
-// endanger takes in that a heartbeat was not acknowledged, and reports whether the one before it was.
-func (t *Term) endanger() bool {
-	return t.move(func(s *standing) bool {
-		was := s.jeopardy
-		s.jeopardy = true
-		return !was
+// endanger takes in that a heartbeat was not acknowledged. It reports whether the one before it was not either, and whether
+// the term goes on.
+func (t *Term) endanger() (was, goesOn bool) {
+	goesOn = t.move(func(s *standing) bool {
+		was, s.jeopardy = s.jeopardy, true
+		return s.phase != ended
 	})
+	return was, goesOn
 }
 
 // move makes the term stand elsewhere. Those who see a context end see where it stands. The function does not look at the

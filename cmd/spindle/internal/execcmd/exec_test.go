@@ -622,3 +622,30 @@ func TestASignalAndTheWaitsEndComeBeforeAClaim(t *testing.T) {
 		}
 	}
 }
+
+// A signal that ends exec is taken in together with a heartbeat that has failed, before the program is started.
+func TestASignalThatComesWithAFailedHeartbeatEndsExec(t *testing.T) {
+	failing := func(context.Context) (*End, error) { return nil, errors.New("unavailable") }
+	for range 20 { // which of them is seen first is left to chance
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			s := newSite(t, store, "a", once(failing))
+			r := &runner{Exec: &s.exec, ctx: t.Context(), events: make(chan event), m: machine{once: true}}
+			r.handle(event{what: begun})
+			for r.m.phase != checking {
+				for _, e := range r.await() {
+					r.receive(e)
+				}
+			}
+			r.term.notify(elect.TermEvent{What: elect.InJeopardy, Err: errors.New("heartbeat: unavailable")})
+			s.signals <- syscall.SIGTERM
+			for r.m.phase != ended {
+				for _, e := range r.await() {
+					r.receive(e)
+				}
+			}
+			assert.Equal(t, byTerm, r.end(r.m.last).Code)
+			assert.True(t, free(store))
+		})
+	}
+}

@@ -29,10 +29,8 @@ func (r *runner) notice(e event) {
 		if r.Notices.Ending != nil {
 			r.Notices.Ending(e.signal)
 		}
-	case jeopardy:
-		r.Job.Jeopardy(r.term.Term, e.err)
-	case safe:
-		r.Job.Safe()
+	case jeopardy, safe:
+		r.noticeHeartbeat(e)
 	case late, overdue:
 		r.noticeLoss(r.term, errLate)
 	case lost, unfit:
@@ -43,6 +41,17 @@ func (r *runner) notice(e event) {
 		if r.Notices.Stuck != nil {
 			r.Notices.Stuck(fmt.Errorf("%s was killed, and has not ended at the deadline of %s", r.Program, r.name()))
 		}
+	}
+}
+
+// noticeHeartbeat is for a term that goes on. What was taken in together with the event may have ended it.
+func (r *runner) noticeHeartbeat(e event) {
+	switch {
+	case r.term == nil || r.m.turn.lost != nil:
+	case e.what == jeopardy:
+		r.Job.Jeopardy(r.term.Term, e.err)
+	case e.what == safe:
+		r.Job.Safe()
 	}
 }
 

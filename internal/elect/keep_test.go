@@ -1,0 +1,85 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+)
+
+// log is what a Keeper has said.
+type log struct {
+	mu    sync.Mutex
+	kinds []TermEventKind
+}
+
+func (l *log) notify(e TermEvent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kinds = append(l.kinds, e.What)
+}
+
+// A process that was stopped while a heartbeat was under way learns of the deadline before it learns that the heartbeat has
+// failed. What a Keeper says of a term ends with Lost.
+func TestALostTermIsInNoJeopardy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := &memstore.Link{Store: &memstore.Store{}}
+		term := candidate("a", link, "m").Try(t.Context(), All, lease/3).Term
+		require.NotNil(t, term)
+		link.Refuse(func(step string) error {
+			time.Sleep(2 * lease)
+			return errors.New("unavailable")
+		})
+		said := &log{}
+		k := &Keeper{Term: term, Interval: lease / 3, Notify: said.notify}
+		k.Start()
+		time.Sleep(3 * lease)
+		assert.ErrorIs(t, k.Stop(), ErrExpired)
+		assert.Equal(t, []TermEventKind{Lost}, said.kinds)
+		assert.True(t, term.inJeopardy(), "the next competition knows why it expired")
+	})
+}
+
+// lateClock lets something happen between a look at the clock and what follows from it.
+type lateClock struct {
+	SystemClock
+	then *func()
+}
+
+func (c lateClock) Now() Instant {
+	now := c.SystemClock.Now()
+	if then := *c.then; then != nil {
+		*c.then = nil
+		then()
+	}
+	return now
+}
+
+// An owner that Stop has told that the term is held gives it back, and does not take it for lost.
+func TestAfterStopATermIsHeldOrLostAndNotBoth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := candidate("a", &memstore.Store{}, "m")
+		var then func()
+		c.Clock = lateClock{then: &then}
+		term := c.Try(t.Context(), All, lease/3).Term
+		require.NotNil(t, term)
+		said := &log{}
+		k := &Keeper{Term: term, Interval: lease / 3, Notify: said.notify}
+		k.Start()
+		synctest.Wait()
+		then = func() { term.End(table.ErrSuperseded); synctest.Wait() }
+		err := k.Stop()
+		synctest.Wait()
+		require.Equal(t, []TermEventKind{Lost}, said.kinds)
+		assert.ErrorIs(t, err, table.ErrSuperseded)
+		assert.ErrorIs(t, context.Cause(term.Over()), table.ErrSuperseded)
+	})
+}
