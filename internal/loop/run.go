@@ -23,11 +23,12 @@ type Loop interface {
 // Runs are those of one value, of which one goes on at a time.
 type Runs struct {
 	Pulse
-	running atomic.Bool
+	running atomic.Bool // until the caller's code has returned too
+	going   atomic.Bool // the loop: what its End wakes is to see that it does not
 }
 
 // Going reports whether a Run goes on.
-func (r *Runs) Going() bool { return r.running.Load() }
+func (r *Runs) Going() bool { return r.going.Load() }
 
 // Settings are what a Run has to know.
 type Settings struct {
@@ -46,9 +47,11 @@ func (r *Runs) Start(ctx context.Context, done []chan<- error, s Settings, begin
 		return ErrRunning
 	}
 	r.Begin()
+	r.going.Store(true)
 	go func() {
 		l := begin()
 		err := l.Run(ctx)
+		r.going.Store(false)
 		end := func() { l.End(); r.running.Store(false) }
 		if l.Overdue() {
 			defer end()

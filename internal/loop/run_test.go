@@ -1,0 +1,31 @@
+package loop
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+)
+
+// brief is a loop that ends at once, and looks at its Runs when its End wakes others.
+type brief struct {
+	runs  *Runs
+	going chan bool
+}
+
+func (brief) Run(context.Context) error { return nil }
+func (brief) Overdue() bool             { return false }
+func (b brief) End()                    { b.going <- b.runs.Going() }
+
+// Those that End wakes look whether a Run goes on, and wait for the next change if it does: there is none after it.
+func TestARunDoesNotGoOnWhenEndWakesOthers(t *testing.T) {
+	b := brief{&Runs{}, make(chan bool, 1)}
+	done := make(chan error, 1)
+	require.NoError(t, b.runs.Start(t.Context(), []chan<- error{done}, Settings{Lease: time.Second, Clock: elect.SystemClock{}}, func() Loop { return b }))
+	assert.False(t, <-b.going)
+	require.NoError(t, <-done)
+}
