@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -85,12 +86,18 @@ type Holding interface {
 func Apply(ctx context.Context, under []Holding, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	var fences fence.Fences
 	for i, h := range under {
-		if h == nil {
+		if isNil(h) {
 			return time.Time{}, fmt.Errorf("spindle: apply: lock %d of %d is nil: leave it out", i+1, len(under))
 		}
 		fences = append(fences, h.FenceIn(ctx))
 	}
 	return fences.Apply(ctx, ms, opts...)
+}
+
+// isNil is true for a nil pointer too, such as the permit of a TryAcquire that took no slot.
+func isNil(h Holding) bool {
+	v := reflect.ValueOf(h)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // IsFenced reports whether err is that of a fence in a transaction of your own, and not about a row of yours:

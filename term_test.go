@@ -51,6 +51,17 @@ func TestTheZeroTermIsNone(t *testing.T) {
 	assert.Zero(t, none.FenceStatement(1))
 }
 
+// The permit of a TryAcquire that took no slot, say.
+func TestApplyRefusesALockThatIsNil(t *testing.T) {
+	var permit *lock.Permit
+	var mutex *lock.Mutex
+	var term *spindle.Term
+	for _, none := range []spindle.Holding{nil, permit, mutex, term} {
+		_, err := spindle.Apply(t.Context(), []spindle.Holding{spindle.Term{}, none}, nil)
+		assert.ErrorContains(t, err, "lock 2 of 2 is nil")
+	}
+}
+
 func TestRunAndWaitReturnsWhatDoneWouldReceive(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Machine("a")
