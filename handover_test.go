@@ -69,6 +69,25 @@ func TestAnAnnouncedLeaderIsReplacedWithinAFiftiethOfALease(t *testing.T) {
 	}
 }
 
+// Run may end while the work of a leader that has stepped down returns: Lost says what the work's context says.
+func TestATermEndsForTheReasonThatItsWorkWasCanceledFor(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		var cause error
+		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			time.Sleep(fleet.Lease / 2)
+		}))
+		done := stepDown(context.Background(), a)
+		time.Sleep(fleet.Lease/3 + time.Second) // it has been announced
+		a.Stop()
+		require.NoError(t, <-done)
+		require.ErrorIs(t, cause, spindle.ErrSteppedDown)
+		assert.Equal(t, spindle.Lost, a.Seen.Last().Kind)
+		assert.ErrorIs(t, a.Seen.Last().Err, spindle.ErrSteppedDown)
+	})
+}
+
 // A leader goes on while its followers learn that it is leaving, and stops only then.
 func TestALeaderThatStepsDownWorksUntilItsFollowersKnow(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
