@@ -1,6 +1,7 @@
 package group
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -120,6 +121,32 @@ func TestAMemberThatIsNotInTheGroupIsUnhealthyAfterThreeLeases(t *testing.T) {
 		c.until(lease, "a to have all", spreadOver(4, a))
 		require.NoError(t, a.Health())
 		c.end(a)
+	})
+}
+
+// Work that hangs for ever keeps Run from being called again, and nobody from learning that it has ended.
+func TestBalancedDoesNotWaitForWorkThatHangsWhenRunHasEnded(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.process("a", Numbered(2))
+		free := c.hung(a)
+		c.run(a)
+		c.until(lease, "a to have all", spreadOver(2, a))
+		a.stop()
+		c.sleep(time.Second)
+		waits := make(chan error, 1)
+		go func() { waits <- a.Balanced(context.Background()) }()
+		require.Error(t, <-a.done)
+		c.sleep(time.Second)
+		select {
+		case err := <-waits:
+			assert.ErrorContains(t, err, "has ended")
+		default:
+			assert.Fail(t, "it waits for the work")
+		}
+		assert.ErrorContains(t, a.Balanced(context.Background()), "has ended")
+		assert.ErrorIs(t, a.Run(context.Background()), spindle.ErrRunning)
+		free()
+		c.sleep(0)
 	})
 }
 

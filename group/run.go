@@ -261,7 +261,7 @@ func (m *member) Overdue() bool { return m.observing != nil || m.inventory.anyBu
 
 // End implements loop.Loop.
 func (m *member) End() {
-	defer m.standing.end()
+	m.standing.end()
 	if m.observing != nil {
 		<-m.observing
 	}
