@@ -3,6 +3,7 @@ package elect
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -27,6 +28,12 @@ func (l *log) notify(e TermEvent) {
 	l.kinds = append(l.kinds, e.What)
 }
 
+func (l *log) all() []TermEventKind {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.kinds)
+}
+
 // A process that was stopped while a heartbeat was under way learns of the deadline before it learns that the heartbeat has
 // failed. What a Keeper says of a term ends with Lost.
 func TestALostTermIsInNoJeopardy(t *testing.T) {
@@ -43,7 +50,7 @@ func TestALostTermIsInNoJeopardy(t *testing.T) {
 		k.Start()
 		time.Sleep(3 * lease)
 		assert.ErrorIs(t, k.Stop(), ErrExpired)
-		assert.Equal(t, []TermEventKind{Lost}, said.kinds)
+		assert.Equal(t, []TermEventKind{Lost}, said.all())
 		assert.True(t, term.inJeopardy(), "the next competition knows why it expired")
 	})
 }
@@ -78,7 +85,7 @@ func TestAfterStopATermIsHeldOrLostAndNotBoth(t *testing.T) {
 		then = func() { term.End(table.ErrSuperseded); synctest.Wait() }
 		err := k.Stop()
 		synctest.Wait()
-		require.Equal(t, []TermEventKind{Lost}, said.kinds)
+		require.Equal(t, []TermEventKind{Lost}, said.all())
 		assert.ErrorIs(t, err, table.ErrSuperseded)
 		assert.ErrorIs(t, context.Cause(term.Over()), table.ErrSuperseded)
 	})
