@@ -11,20 +11,20 @@ import (
 	"github.com/spindle-lock/spindle/internal/options"
 )
 
-// ClientOptions are options for spanner.NewClient, to be given after your own. Lease is the shortest lease that
-// the client is used with; 0 is the default lease. Without them, a client takes up to two and a half minutes
-// to give up a connection that a NAT or a firewall has forgotten, and may wait two minutes after an outage
-// before it connects again. A lock has no holder for that long.
+// ClientOptions returns options for spanner.NewClient; put them after your own. Lease is the shortest lease that the
+// client is used with; 0 means the default lease. Without these options, a client takes up to two and a half minutes to
+// give up a connection that a NAT or a firewall has forgotten, and may wait two minutes after an outage before it
+// reconnects. A lock has no holder for that long.
 //
-// With them, a dead connection is closed
+// With them, the client closes a dead connection
 //   - on Linux, once sent data was not acknowledged for a third of the lease, but at least a second;
 //   - elsewhere, or if a proxy acknowledges for the server, once a call waits, nothing was read for 10 s (or a
 //     third of the lease, if that is longer), and a ping was not answered for a third of the lease.
 //
-// A new connection is tried at least each third of the lease. Nothing else about the client changes.
+// It retries a connection at least every third of the lease. Nothing else about the client changes.
 //
-// Idle connections are not pinged. A strict server, such as the emulator, closes a connection on which a call
-// is silent for most of a minute: make such calls, a long query say, with another client.
+// Idle connections are not pinged. A strict server, such as the emulator, closes a connection if a call on it is silent
+// for most of a minute. Make such calls, for example long queries, with another client.
 func ClientOptions(lease time.Duration) []option.ClientOption {
 	if lease <= 0 {
 		lease = options.DefaultLease
@@ -36,8 +36,8 @@ func ClientOptions(lease time.Duration) []option.ClientOption {
 	}
 }
 
-// keepaliveWithin closes a dead connection in about d. Time is without a read, and gRPC allows no less than 10 s; Timeout is
-// for the answer of a ping, and gRPC sets TCP_USER_TIMEOUT to it. The Spanner client has 2 min and 20 s.
+// keepaliveWithin closes a dead connection in about d. Time is how long nothing was read; gRPC allows no less than 10
+// s. Timeout is for the answer to a ping; gRPC sets TCP_USER_TIMEOUT to it. The Spanner client has 2 min and 20 s.
 func keepaliveWithin(d time.Duration) keepalive.ClientParameters {
 	return keepalive.ClientParameters{
 		Time:    within(d, 10*time.Second, 2*time.Minute),
@@ -45,8 +45,8 @@ func keepaliveWithin(d time.Duration) keepalive.ClientParameters {
 	}
 }
 
-// reconnectWithin tries a new connection each d. The load is about a candidate's reads. A handshake of which a packet is lost
-// twice has to succeed in MinConnectTimeout, as the next attempt is given no more.
+// reconnectWithin retries a connection every d. The load is about a candidate's reads. A handshake that loses a packet
+// twice must succeed within MinConnectTimeout, because the next attempt is given no more.
 func reconnectWithin(d time.Duration) grpc.ConnectParams {
 	return grpc.ConnectParams{
 		Backoff: backoff.Config{
@@ -59,5 +59,5 @@ func reconnectWithin(d time.Duration) grpc.ConnectParams {
 	}
 }
 
-// within is d, but at least low and at most high.
+// within clamps d between low and high.
 func within(d, low, high time.Duration) time.Duration { return max(low, min(d, high)) }

@@ -26,11 +26,11 @@ var (
 	// superseded or released. Nothing was written, unless the commit was tried more than once: see Apply.
 	ErrFenced = fence.ErrFenced
 
-	// ErrSuperseded: the term ended because another claimed the lock, or somebody deleted its row. It is
-	// in Event.Err of Lost, and the cause of the leader function's ctx.
+	// ErrSuperseded: the term ended because another claimed the lock, or somebody deleted its row. It is in Event.Err
+	// of Lost, and the cause of the leader function's ctx.
 	ErrSuperseded = table.ErrSuperseded
 
-	// ErrStopped: the term ended because Run's ctx did. Event.Err wraps the cause of that too.
+	// ErrStopped: the term ended because Run's ctx ended. Event.Err also wraps the ctx's cause.
 	ErrStopped = errors.New("stopped")
 
 	// ErrSteppedDown: the term ended because this Lock gave it up: by StepDown, by a request, or because its

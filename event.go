@@ -7,7 +7,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// EventKind says what an Event is about.
+// EventKind is the kind of an Event.
 type EventKind int
 
 const (
@@ -16,23 +16,23 @@ const (
 	// Lost: the term of Event.Token is over. Event.Err says why: ErrSuperseded, ErrExpired, ErrSteppedDown or
 	// ErrStopped.
 	Lost
-	// Jeopardy: a heartbeat failed with Event.Err. The lock is still held, and will be lost at
-	// Event.Deadline unless a heartbeat is acknowledged before then.
+	// Jeopardy: a heartbeat failed with Event.Err. The lock is still held. It is lost at Event.Deadline unless a
+	// heartbeat is acknowledged before then.
 	Jeopardy
 	// Safe: a heartbeat was acknowledged again after Jeopardy.
 	Safe
 	// LeaderSeen: another process holds the lock. Event.Leader describes it.
 	LeaderSeen
-	// LeaderGone: the leader that was seen last, Event.Leader, does not hold the lock any more. If another
-	// was seen, or this Lock was elected, the next Event says so.
+	// LeaderGone: the leader seen last, Event.Leader, does not hold the lock any more. If another was seen, or this
+	// Lock was elected, the next Event says so.
 	LeaderGone
-	// Leaving: the leader has announced that it will give the lock up, and still holds it. The leader is this Lock,
-	// or another process, which Event.Leader then describes.
+	// Leaving: the leader has announced that it will give up the lock, and still holds it. If the leader is another
+	// process, Event.Leader describes it; otherwise it is this Lock.
 	Leaving
 	// PartitionAssigned, of a group: this member now has the partition Event.Partition, under Event.Token.
 	PartitionAssigned
-	// PartitionRevoked, of a group: this member does not act on Event.Partition any more, and Event.Err says why, as the
-	// cause of its work's context does. The partition is free once the work has returned.
+	// PartitionRevoked, of a group: this member does not act on Event.Partition any more. Event.Err says why, and is
+	// also the cause of the work's context. The partition is free once the work has returned.
 	PartitionRevoked
 )
 

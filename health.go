@@ -8,15 +8,17 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Health returns nil as long as this Lock competes for the lock or keeps it. The last success of a follower is a look at
-// the lock, with the claim of a lock that was free; that of a leader is an acknowledged heartbeat. It must be younger than
-// three leases, or 10 s if that is longer. So followers are healthy, and so is a leader in jeopardy; a short outage of
-// Spanner does not make them unhealthy. Time in which the machine was suspended does not count, nor does a wall clock that
-// was set. Otherwise, and before Run and after it has ended, the error says what is wrong and since when: that Spanner can't
-// be reached, say, that a free lock can't be claimed, or that the leader function has not returned for as long since its term
-// ended or it was told to stop.
+// Health returns nil as long as this Lock competes for the lock or keeps it. Its last success must be younger than
+// three leases, or 10 s if that is longer. A follower's success is a look at the lock, and the claim if the lock was
+// free; a leader's is an acknowledged heartbeat. So followers and leaders in jeopardy are healthy, and a short outage
+// of Spanner does not make them unhealthy. Time in which the machine was suspended does not count, nor does a change of
+// the wall clock.
 //
-// It is local: no RPC. It may be called from any goroutine.
+// Otherwise, and before Run and after it has ended, the error says what is wrong and since when: Spanner can't be
+// reached, a free lock can't be claimed, or the leader function has not returned for as long since its term ended or
+// its ctx was canceled.
+//
+// Health is local: no RPC. It may be called from any goroutine.
 func (l *Lock) Health() error {
 	if l.err != nil {
 		return l.err
@@ -41,12 +43,12 @@ func (l *Lock) Health() error {
 	return nil
 }
 
-// Live is Health in the form of a probe. It is for liveness: a restart mends a leader function that hangs, or a
-// Spanner client that has lost its session. A follower is live.
+// Live is Health in the form of a liveness probe. A restart mends a leader function that hangs, or a Spanner client
+// that has lost its session. A follower is live.
 func (l *Lock) Live(*http.Request) error { return l.Health() }
 
-// Leading returns nil while this Lock leads, as HasLock says, and otherwise an error. It is for readiness, if requests
-// are to reach the leader only. A prober knows of a change only at its next probe.
+// Leading returns nil while this Lock leads, as HasLock says, and otherwise an error. It is a readiness probe, for
+// requests that only the leader should get. A prober notices a change only at its next probe.
 func (l *Lock) Leading(*http.Request) error {
 	if l.err != nil {
 		return l.err
@@ -57,7 +59,7 @@ func (l *Lock) Leading(*http.Request) error {
 	return nil
 }
 
-// Probe makes an http.Handler of Live or Leading. It answers 200, or 503 and the error. With controller-runtime, pass
+// Probe makes an http.Handler of Live or Leading. It answers 200, or 503 with the error. With controller-runtime, pass
 // the methods themselves: they have the form of its healthz.Checker.
 type Probe func(*http.Request) error
 

@@ -14,7 +14,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// leader runs one term: what its machine says, over time. It belongs to the loop's goroutine; others put events into its
+// leader runs one term: it takes the machine's actions. It belongs to the loop's goroutine; others put events into its
 // inbox.
 type leader struct {
 	*elector
@@ -32,7 +32,7 @@ type leader struct {
 	err      error          // of a stop that could not be completed
 }
 
-// lead keeps a term until it is over, and its work has returned. Its error says that a stop could not be completed.
+// lead keeps a term until it is over and its work has returned. Its error says that a stop could not be completed.
 func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	if ctx.Err() != nil {
 		return notLost(e.release(ctx, t, context.Cause(ctx)))
@@ -117,7 +117,7 @@ func (l *leader) receive() {
 	}
 }
 
-// handle notes an event, and does what the machine makes of it.
+// handle notes an event, and takes the actions that the machine returns.
 func (l *leader) handle(e event) {
 	if l.machine.phase < lost {
 		l.report(e)
@@ -256,7 +256,7 @@ var (
 	errOverdue = errors.New("the leader function has not returned since its term ended, and this candidate waits for it")
 )
 
-// abandon gives the wait for the work up.
+// abandon stops waiting for the work.
 func (l *leader) abandon() {
 	l.runs.Fail(errOverdue)
 	l.overdue = append(l.overdue, l.worked)
@@ -294,7 +294,7 @@ func (l *leader) remindIn(d time.Duration) {
 	l.reminder.Reset(d)
 }
 
-// remind says that the work has not returned: nobody else can lead, or this candidate can't, meanwhile.
+// remind says that the work has not returned. Meanwhile nobody else can lead, or this candidate can't.
 func (l *leader) remind() {
 	why := "the leader function was told to stop and has not returned: the lock stays held until it does"
 	if l.machine.phase == lost {

@@ -17,9 +17,9 @@ type Leader struct {
 	Leaving   bool          // it has announced that it will give the lock up
 }
 
-// Leader reads who holds the lock now, in one RPC, or two if the leader is another than the last time. The error wraps
-// ErrNoLeader if the lock is free, expired by Spanner's own clock, or claimed by a candidate that is not confirmed
-// yet. Leader does not need Run, returns at the latest when ctx ends, and may be called from any goroutine.
+// Leader reads who holds the lock now, in one RPC, or in two if the leader has changed since the last call. The error
+// wraps ErrNoLeader if the lock is free, has expired by Spanner's own clock, or is claimed by a candidate that is not
+// confirmed yet. Leader does not need Run, returns at the latest when ctx ends, and may be called from any goroutine.
 func (l *Lock) Leader(ctx context.Context) (Leader, error) {
 	if l.err != nil {
 		return Leader{}, l.err
@@ -34,8 +34,8 @@ func (l *Lock) Leader(ctx context.Context) (Leader, error) {
 	return leaderOf(o), nil
 }
 
-// look reads the lock row and the lease row of the leader that was seen last, in one snapshot, and again
-// if it has another leader now.
+// look reads the lock row, and the lease row of the leader seen last, in one snapshot. It looks again if the lock has
+// another leader now.
 func (l *Lock) look(ctx context.Context) (table.Observation, error) {
 	o := table.Observation{Name: l.name, Token: table.Token(l.leader.Load())}
 	for {

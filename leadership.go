@@ -2,24 +2,24 @@ package spindle
 
 import "github.com/spindle-lock/spindle/internal/table"
 
-// leadership is the state of one term: what must be done at each event. It follows from two rules: once the work's
-// context is canceled, there is no way back; and the lock is released only when the work has returned.
+// leadership is the state of one term, and decides what to do at each event. Two rules: once the work's context is
+// canceled, there is no way back; and the lock is released only when the work has returned.
 type leadership struct {
 	handover         bool // the end of Run's ctx is announced too
 	stepDownOnReturn bool
 
 	phase phase
 	idle  bool          // the work has returned, or there is none
-	by    table.Request // that made the term end, or ""
+	by    table.Request // why the term ends, or ""
 }
 
-// phase is how far a term is.
+// phase is how far a term has come.
 type phase int
 
 const (
 	leading  phase = iota
-	leaving        // which is announced: the work goes on until the followers have seen it
-	draining       // the work's context is canceled: heartbeats go on until it has returned
+	leaving        // announced: the work continues until the followers have seen it
+	draining       // the work's context is canceled: heartbeats continue until the work has returned
 	lost           // the lock is not held any more, and the work has not returned
 	over
 )
@@ -36,7 +36,7 @@ const (
 	jeopardy                   // a heartbeat failed: err
 	safe                       // a heartbeat was acknowledged again
 	termEnded                  // the lock is not held any more: err
-	timeIsUp                   // the work has had its time since Run's ctx ended
+	timeIsUp                   // the work's grace period after Run's ctx is over
 )
 
 // event is something that happened.
@@ -47,11 +47,11 @@ type event struct {
 	answer chan<- error
 }
 
-// action is something to be done.
+// action is something to do.
 type action int
 
 const (
-	warnIdle   action = iota // the term goes on, and nobody works
+	warnIdle   action = iota // the term continues, and nobody works
 	announce                 // that the leader is leaving
 	cancelWork               // its context
 	release                  // the lock
@@ -60,7 +60,7 @@ const (
 	abandon                  // work that has not returned since the lock was lost
 )
 
-// on says what to do, in this order.
+// on returns what to do, in this order.
 func (l *leadership) on(e event) []action {
 	if e.what == returned {
 		l.idle = true

@@ -10,19 +10,19 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Handover is the outcome of a request.
+// Handover is the outcome of a handover request.
 type Handover struct {
-	From, To Leader        // if their ID is the same, the holder that was asked was elected again
-	Gap      time.Duration // nobody held the lock for at most so long, by Spanner's clock
+	From, To Leader        // if their ID is the same, the old holder was elected again
+	Gap      time.Duration // for at most this long nobody held the lock, by Spanner's clock
 }
 
-// RequestHandover asks the holder of token to step down, and returns once another term has begun. The holder
-// accepts if it runs with WithHandover. It looks for requests once a lease, so this takes up to a lease and a half,
-// and what the leader's work takes to stop. It does not need Run, and may be called from any process.
+// RequestHandover asks the holder of token to step down, and returns once another term has begun. The holder accepts if
+// it runs with WithHandover. It looks for requests once a lease, so this takes up to a lease and a half, plus the time
+// that the leader's work takes to return. RequestHandover does not need Run, and may be called from any process.
 //
-// The error is ErrSuperseded if the token is not valid, ErrNoLeader if it is and its lease is over, ErrHandoverUnsupported if its
-// holder does not look for requests, or wraps that of ctx and says how far it came. A request can't be taken back. Only the term of token is asked,
-// never a later one.
+// The error is ErrSuperseded if the token is not valid; ErrNoLeader if it is valid and its lease is over;
+// ErrHandoverUnsupported if its holder does not look for requests. Otherwise it wraps ctx's error and says how far the
+// handover came. A request can't be taken back. It is for the term of token only, never for a later one.
 func (l *Lock) RequestHandover(ctx context.Context, token Token) (Handover, error) {
 	if l.err != nil {
 		return Handover{}, l.err
@@ -55,7 +55,7 @@ func (l *Lock) requestHandover(ctx context.Context, token Token) (Handover, erro
 	return f.Handover, err
 }
 
-// firstLook reads who holds the lock. Nothing was asked yet.
+// firstLook reads who holds the lock. Nobody has been asked yet.
 func (l *Lock) firstLook(ctx context.Context) (o table.Observation, err error) {
 	err = l.insist(ctx, l.config.Lease, "who leads is not known", func(ctx context.Context) (err error) {
 		o, err = l.look(ctx)
@@ -64,7 +64,7 @@ func (l *Lock) firstLook(ctx context.Context) (o table.Observation, err error) {
 	return o, err
 }
 
-// ask repeats the request until it is known to have arrived. It has no answer if the term has just ended.
+// ask repeats the request until it is known to have arrived. A term that has just ended is no error.
 func (l *Lock) ask(ctx context.Context, from Leader) error {
 	return l.insist(ctx, from.Lease, "whether it was asked is not known", func(ctx context.Context) error {
 		err := l.table.Ask(ctx, table.ByOperator, l.name, table.Token(from.Token))
@@ -75,8 +75,8 @@ func (l *Lock) ask(ctx context.Context, from Leader) error {
 	})
 }
 
-// insist makes attempts at a step, each of limited length since one may get lost, until one succeeds, ctx ends, or waiting
-// can't mend what is wrong.
+// insist repeats a step until it succeeds, ctx ends, or waiting can't mend what is wrong. Each attempt is limited,
+// because one may get lost.
 func (l *Lock) insist(ctx context.Context, lease time.Duration, unless string, step func(context.Context) error) error {
 	for retry := (elect.Backoff{Max: lease / 10}); ; {
 		attempt, cancel := context.WithTimeout(ctx, elect.Attempt(lease))
@@ -92,7 +92,7 @@ func (l *Lock) insist(ctx context.Context, lease time.Duration, unless string, s
 	}
 }
 
-// follower sees a handover through.
+// follower follows a handover to its end.
 type follower struct {
 	Handover
 	held time.Time // when the lock was last known to be held

@@ -11,8 +11,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// elector is the loop of one Run: a candidate until it is elected, a holder until its term ends, and
-// again. Its state belongs to its one goroutine. Others see the lock's term, and events.
+// elector is the loop of one Run: a candidate until it is elected, a holder until its term ends, and again. Its state
+// belongs to its one goroutine. Others see the lock's term, and events.
 type elector struct {
 	*Lock
 	log       *slog.Logger
@@ -20,9 +20,9 @@ type elector struct {
 	candidate elect.Candidate
 	problems  loop.Problems
 	watch     *telemetry.Watch
-	last      table.Token // of its last term
+	last      table.Token // nil: none
 
-	gracePeriod <-chan struct{}   // closed when the time to stop is up
+	gracePeriod <-chan struct{}   // closed when the grace period is over
 	overdue     []<-chan struct{} // the caller's code that did not return in time
 }
 
@@ -74,7 +74,7 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 		switch {
 		case step.Err != nil:
 			e.runs.Fail(step.Err)
-		case !step.CoolingDown || e.view.Load().other.LeaseRecord != nil: // else it could not confirm, and nobody leads
+		case !step.CoolingDown || e.view.Load().other.LeaseRecord != nil: // otherwise it could not confirm, and nobody leads
 			e.runs.Beat(began)
 		}
 		switch {
@@ -94,7 +94,7 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 	return nil
 }
 
-// notice publishes whether another leads, and sends an event if that is a new leader, or the last one leads no more.
+// notice publishes whether another leads. It sends an event for a new leader, or if the last one leads no more.
 func (e *elector) notice(s elect.LockView, began elect.Instant) {
 	before, o := e.view.Load().other, s.Observation
 	if s.FreeIn <= 0 || o.Token == e.last || !leads(o) {
@@ -117,7 +117,7 @@ func (e *elector) notice(s elect.LockView, began elect.Instant) {
 	}
 }
 
-// notLost is nil for a lock that was not to be released any more.
+// notLost returns err, or nil for a lock that was superseded: there is nothing left to release.
 func notLost(err error) error {
 	if errors.Is(err, ErrSuperseded) {
 		return nil

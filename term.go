@@ -12,15 +12,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Term is one term of a Lock, as the leader function (WithLeader) is given it. Its methods may be called from any
-// goroutine, also when the term is over: what is written then is refused. The zero Term is none.
+// Term is one term of a Lock, the argument of the leader function (WithLeader). Its methods may be called from any
+// goroutine, even when the term is over: its writes are refused then. The zero Term has no lock.
 type Term struct{ under options.Lead }
 
 // Token returns the term's fencing token.
 func (t Term) Token() Token { return Token(t.under.Fence.Token) }
 
-// Left returns the time until the term ends, unless a heartbeat is acknowledged before: by the local clock, as HasLock. It
-// is not positive if the term is over.
+// Left returns the time until the term ends, unless a heartbeat is acknowledged before: by the local clock, like
+// HasLock. It is not positive if the term is over.
 func (t Term) Left() time.Duration {
 	if t.under.Term == nil {
 		return 0
@@ -31,12 +31,12 @@ func (t Term) Left() time.Duration {
 // Fence is Lock.Fence under the term's token.
 func (t Term) Fence() *spanner.Mutation {
 	if t.under.Term == nil {
-		return table.Spanner{}.Fence("", 0) // of no lock: it refuses what it is in
+		return table.Spanner{}.Fence("", 0) // of no lock: every commit with it is refused
 	}
 	return t.under.Fence.Mutations()[0]
 }
 
-// FenceStatement is Lock.FenceStatement under the term's token. It is empty for the zero Term, which Spanner refuses.
+// FenceStatement is Lock.FenceStatement under the term's token. For the zero Term it is empty, and Spanner refuses it.
 func (t Term) FenceStatement(dialect databasepb.DatabaseDialect) spanner.Statement {
 	if t.under.Term == nil {
 		return spanner.Statement{}
@@ -54,7 +54,7 @@ func (t Term) ReadWriteTransaction(ctx context.Context, fn func(context.Context,
 	return t.under.Fence.ReadWriteTransaction(ctx, fn)
 }
 
-// StepDown is Lock.StepDown, of this term only: if it is over, the error is ErrNotLeader.
+// StepDown is Lock.StepDown for this term only: if it is over, the error is ErrNotLeader.
 func (t Term) StepDown(ctx context.Context) error {
 	if t.under.Term == nil {
 		return ErrNotLeader
