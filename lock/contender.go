@@ -18,7 +18,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// contender is what competes for locks: the same for a mutex, a set and a semaphore.
+// contender competes for locks, for a mutex, a set or a semaphore.
 type contender struct {
 	what    string // for errors
 	config  options.Config
@@ -33,7 +33,7 @@ type contender struct {
 	key   string        // of the queue, within one table
 }
 
-// newContender checks the arguments, and what check finds wrong with them once the options are known.
+// newContender checks the arguments. check finds what is wrong with them once the options are known.
 func newContender(db *spanner.Client, tableName, what string, names []string, opts []spindle.Option, check func(*options.Config)) contender {
 	c := options.New(opts)
 	c.Check(db, tableName, names...)
@@ -73,22 +73,22 @@ func (s *contender) wrap(step string, err error) error {
 	return fmt.Errorf("lock: %s: %s: %w", step, s.what, err)
 }
 
-// fence is about names that are held under token.
+// fence returns the fence of names that are held under token.
 func (s *contender) fence(token spindle.Token, names ...string) fence.Fence {
 	return fence.Fence{Table: s.spanner, Names: names, Token: table.Token(token), About: s.about,
 		Wrap: func(err error) error { return s.wrap("fence", err) }}
 }
 
-// candidate competes for names, in line. They change hands often, so it uses free rows.
+// candidate returns a candidate for names that waits in line. Its locks change hands often, so it uses free rows.
 func (s *contender) candidate(l *line, names ...string) elect.Candidate {
 	c := s.config.Candidate(table.Table{Store: l}, names...)
 	c.FreeRows, c.LeaseRecord.Kind = true, table.Mutex
 	return c
 }
 
-// acquire looks until it can claim what is chosen, in its turn: see line. It makes one attempt if try is set, and returns no
-// term if that finds the locks taken, or others before it. Who finds that and may wait puts a ticket into the queues, unless
-// its place is taken by another goroutine of the process.
+// acquire looks until it can claim, in its turn (see line), what choose returns. If try is set, it makes one attempt,
+// and returns no term if the locks are taken or others are before it. A waiter that finds this, and may wait, puts a
+// ticket into the queues, unless another goroutine of the process has its place.
 func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elect.Choose, try bool, w *waiting) (*elect.Term, error) {
 	for ctx.Err() == nil {
 		step := s.attempt(ctx, c, choose, s.maxPause(), w.watch)
@@ -100,7 +100,7 @@ func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elec
 			w.seen, w.before = step.Seen, w.line.place()
 		}
 		switch {
-		case ctx.Err() != nil: // the error is that of ctx
+		case ctx.Err() != nil: // the error is ctx's
 		case byNewer && try:
 			w.last = step.Err
 			return nil, nil
@@ -123,8 +123,8 @@ func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elec
 	return nil, w.ended(ctx, s.config.Clock)
 }
 
-// attend keeps the waiter's place in the queues, if it has the turn in its process. What fails is tried again after the next
-// look.
+// attend keeps the waiter's place in the queues, if it has the turn in its process. It retries what fails after the
+// next look.
 func (s *contender) attend(ctx context.Context, w *waiting) error {
 	if w.inLine != nil && !w.inLine() {
 		return nil
@@ -137,7 +137,7 @@ func (s *contender) attend(ctx context.Context, w *waiting) error {
 	return nil
 }
 
-// lastChange is how long ago one of the locks changed hands.
+// lastChange returns how long ago one of the locks changed hands.
 func lastChange(seen []elect.LockView) time.Duration {
 	ago := time.Duration(math.MaxInt64)
 	for _, s := range seen {
@@ -146,7 +146,7 @@ func lastChange(seen []elect.LockView) time.Duration {
 	return ago
 }
 
-// inOrder chooses what choose does, once nobody is before it in the queues.
+// inOrder wraps choose: it chooses nothing while somebody is before it in the queues.
 func inOrder(l *line, choose elect.Choose) elect.Choose {
 	return func(seen []elect.LockView) elect.Decision {
 		d := choose(seen)
@@ -159,8 +159,8 @@ func inOrder(l *line, choose elect.Choose) elect.Choose {
 	}
 }
 
-// heldByNewer reports whether err is that of a lock whose rows a newer version of this program has written. Such a lock is
-// held: in a rolling update older processes wait until it is released. The log has it once.
+// heldByNewer reports whether err is about a lock whose rows a newer version of this program wrote. Such a lock is
+// held: in a rolling update older processes wait until it is released. This is logged once.
 func (s *contender) heldByNewer(err error) bool {
 	if !errors.Is(err, table.ErrNewer) || permanent(err) {
 		return false
@@ -171,7 +171,7 @@ func (s *contender) heldByNewer(err error) bool {
 	return true
 }
 
-// attempt returns when ctx ends, and then gives back in the background what it may still get.
+// attempt returns when ctx ends. Then it gives back in the background what it may still get.
 func (s *contender) attempt(ctx context.Context, c *elect.Candidate, choose elect.Choose, maxPause time.Duration, w *telemetry.Watch) elect.Step {
 	taken := make(chan elect.Step, 1)
 	go func() {

@@ -7,26 +7,25 @@ import (
 	"slices"
 )
 
-// ErrLost is the cause of the context of a function in Do whose lock was lost, or was given back by another. It
-// wraps the reason of a loss: spindle.ErrExpired or spindle.ErrSuperseded.
+// ErrLost is the cause of the context in Do if its lock was lost, or another goroutine gave it back. It wraps the
+// reason of a loss: spindle.ErrExpired or spindle.ErrSuperseded.
 var ErrLost = errors.New("the lock was lost")
 
-// Locker is what Do takes: a Mutex, a Set, a Semaphore, or a type that embeds one.
+// Locker is the argument of Do: a Mutex, a Set, a Semaphore, or a type that embeds one.
 type Locker interface {
 	take(ctx context.Context, try bool) (*work, error) // nil: not without waiting
 }
 
-// Do takes the lock, or a permit of a semaphore, runs fn, and gives it back in every case, panics included. The
-// context of fn ends when ctx does, or, with the cause ErrLost, the instant the lock is lost or somebody else
-// unlocks it. Do returns what fn returns, joined with ErrNotHeld if the lock was gone before fn returned,
-// whether or not fn noticed, or with why it could not be given back: it is left to expire then.
+// Do takes the lock, or a permit of a semaphore, runs fn, and gives it back in every case, panics included. The context
+// of fn ends when ctx does, or, with the cause ErrLost, the instant the lock is lost or somebody else unlocks it. Do
+// returns fn's error. It joins ErrNotHeld if the lock was gone before fn returned, whether or not fn noticed, or the
+// reason why the lock could not be given back: it is left to expire then.
 //
-// The context of fn, and those made from it, know what is held. With them, Apply and ReadWriteTransaction of l
-// write under the token of this turn, never under that of a later one, and Semaphore.Permit is the permit.
-// Lock and TryLock of a name that is held are ErrHeld, whichever Mutex or Set asks: they would wait for fn, and
-// fn for them.
+// The context of fn, and contexts derived from it, know what is held. With them, Apply and ReadWriteTransaction of l
+// write under the token of this turn, never under a later one, and Semaphore.Permit returns the permit. Lock and
+// TryLock of a held name return ErrHeld, whichever Mutex or Set calls them: they would wait for fn, and fn for them.
 //
-// It gives back only what it has taken itself, never what another goroutine has taken since.
+// Do gives back only what it has taken itself, never what another goroutine has taken since.
 func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) error {
 	own, err := l.take(ctx, false)
 	if err != nil {
@@ -35,7 +34,7 @@ func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) error
 	return own.do(ctx, fn)
 }
 
-// TryDo is Do if the lock, or a permit, can be had without waiting, and reports whether fn was run.
+// TryDo is Do if the lock, or a permit, is free. It reports whether fn was run.
 func TryDo(ctx context.Context, l Locker, fn func(ctx context.Context) error) (bool, error) {
 	own, err := l.take(ctx, true)
 	if own == nil {
@@ -60,12 +59,12 @@ func (own *work) do(ctx context.Context, fn func(ctx context.Context) error) (er
 	return fn(work)
 }
 
-// work is what runs in Do, and what it holds.
+// work is one call of fn in Do, and what it holds.
 type work struct {
 	*held
 	permit *Permit // of a semaphore
 	unlock func(context.Context) error
-	within *work // in whose function this Do was called, or nil
+	within *work // the work whose function called this Do, or nil
 }
 
 // inDo is the key of the work in the contexts that Do makes.
@@ -76,7 +75,7 @@ func working(ctx context.Context) *work {
 	return w
 }
 
-// work is that of ctx which has taken this very value, or nil.
+// work returns the work of ctx that has taken this very value, or nil.
 func (s *contender) work(ctx context.Context) *work {
 	w := working(ctx)
 	for w != nil && w.contender != s {
@@ -85,7 +84,7 @@ func (s *contender) work(ctx context.Context) *work {
 	return w
 }
 
-// ownIn returns those of names that the work of ctx holds now, by whatever value, and what holds the last.
+// ownIn returns which of names the work of ctx holds now, by any value, and what holds the last.
 func (s *contender) ownIn(ctx context.Context, names []string) (own []string, by string) {
 	for w := working(ctx); w != nil; w = w.within {
 		if w.token() == 0 || w.where() != s.where() {

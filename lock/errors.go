@@ -13,16 +13,16 @@ import (
 )
 
 var (
-	// ErrNotHeld is returned by Unlock and Release if the lock is not held: it was never taken, was given
-	// back already, or was lost meanwhile.
+	// ErrNotHeld is returned by Unlock and Release if the lock is not held: it was never taken, was already given back,
+	// or was lost meanwhile.
 	ErrNotHeld = errors.New("not held")
 
-	// ErrHeld is returned by Lock and TryLock if the work of ctx, in Do, holds the lock itself, by this value
-	// or another; and by Acquire and TryAcquire if it holds every slot. They would wait for themselves.
+	// ErrHeld is returned by Lock and TryLock if the work of ctx, in Do, holds the lock itself, by this value or
+	// another; and by Acquire and TryAcquire if it holds every slot. They would wait for themselves.
 	ErrHeld = errors.New("already held by the work that asks for it")
 )
 
-// permanent reports whether an error will not go away by waiting.
+// permanent reports whether waiting can't mend err.
 func permanent(err error) bool {
 	return errors.Is(err, errFull) || errors.Is(err, table.ErrDone) || errors.Is(err, ErrPassed) || elect.Lasting(err)
 }
@@ -32,14 +32,14 @@ type waiting struct {
 	since  elect.Instant
 	seen   []elect.LockView
 	before int                                // in the queue, when it looked last
-	also   func(seen []elect.LockView) string // what else what was seen says, or nil
+	also   func(seen []elect.LockView) string // adds to that error what a look shows, or nil
 	last   error
 	watch  *telemetry.Watch
 	ticket table.Ticket // what its tickets say
 	beside []string     // further rows that it reads
 	queue  *queue
 	line   *line
-	inLine func() bool // it has the turn in its process; nil: it has
+	inLine func() bool // reports whether it has the turn in its process; nil: it has
 }
 
 func (w *waiting) ended(ctx context.Context, c elect.Clock) error {
@@ -56,7 +56,7 @@ func (w *waiting) ended(ctx context.Context, c elect.Clock) error {
 	return fmt.Errorf("not acquired in %v: %w%s", waited, why, by)
 }
 
-// place says how many were before it in the queue.
+// place returns how many were before it in the queue, for an error.
 func (w *waiting) place() string {
 	switch {
 	case w.before == 0:
@@ -69,7 +69,7 @@ func (w *waiting) place() string {
 	return fmt.Sprintf(" (at least %d other processes were before this one in the queue)", w.before)
 }
 
-// ended is ctx's error, with the cause if that says more: such as ErrLost, in Do.
+// ended returns ctx's error, with the cause if that says more, such as ErrLost in Do.
 func ended(ctx context.Context) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
 		return fmt.Errorf("%w: %w", ctx.Err(), cause)

@@ -15,18 +15,18 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// held is a term that keeps itself, until it is given back or lost.
+// held is a term that sends its own heartbeats until it is given back or lost.
 type held struct {
 	*contender
 	term   *elect.Term
 	keeper *elect.Keeper
 	lost   chan struct{}
-	over   context.Context         // ends when it is lost, or begins to be given back: its cause says which
+	over   context.Context         // ends when it is lost or its release begins; the cause says which
 	end    context.CancelCauseFunc // of over
-	left   atomic.Bool             // it is given back
-	late   atomic.Bool             // that took too long: it is left to expire
+	left   atomic.Bool             // it is being given back
+	late   atomic.Bool             // giving it back took too long: it is left to expire
 	seen   *telemetry.Term
-	blocks sync.Once // the warning of what waits for it though it is lost
+	blocks sync.Once // guards the warning that others wait for it though it is lost
 }
 
 var errGivenBack = errors.New("it was given back")
@@ -52,17 +52,17 @@ func (h *held) notify(e elect.TermEvent) {
 	}
 }
 
-// isLost reports whether it was lost, and its turn in this process goes on.
+// isLost reports whether it was lost, and its turn in this process continues.
 func (h *held) isLost() bool { return !h.left.Load() && h.term.Over().Err() != nil }
 
-// overdue is a lease after the loss: work whose ctx has ended by it has had the time to unlock.
+// overdue runs a lease after the loss: work whose ctx has ended has had the time to unlock.
 func (h *held) overdue() {
 	if now, behind := inTurn(h.queue()); now == h && behind > 0 {
 		h.warnOfWaiting()
 	}
 }
 
-// warnOfWaiting warns, once, if others of this process wait for it though it is lost.
+// warnOfWaiting warns once if other goroutines of this process wait for it though it is lost.
 func (h *held) warnOfWaiting() {
 	if h.isLost() {
 		h.blocks.Do(func() {
@@ -78,7 +78,7 @@ func (h *held) token() spindle.Token {
 	return spindle.Token(h.term.Token())
 }
 
-// leave is how giving back begins. It reports true once: to the one who is to give back.
+// leave begins to give the locks back. It reports true to the first caller only, which is to give them back.
 func (h *held) leave() bool {
 	if !h.left.CompareAndSwap(false, true) {
 		return false
@@ -88,17 +88,17 @@ func (h *held) leave() bool {
 }
 
 const (
-	// longestGiveBack is for Do, whose ctx may have ended: what can't be given back expires.
+	// longestGiveBack is for Do, whose ctx may have ended. What can't be given back expires.
 	longestGiveBack = 10 * time.Second
 
-	// lateGiveBack is for a ctx that had ended before, as in a deferred Unlock at a shutdown: to leave the lock to expire
+	// lateGiveBack is for a ctx that had already ended, as in a deferred Unlock at a shutdown: a lock left to expire
 	// would cost everybody a lease.
 	lateGiveBack = 3 * time.Second
 )
 
-// giveBack frees the locks that were left, within ctx, and records what is done, if that has a key. What fails is left to
-// expire. The ctx of work in Do ends as its lock is left: of that, only a deadline ends this. A ctx that had ended before
-// ends nothing.
+// giveBack frees the locks within ctx, and records what is done, if that has a key. What fails is left to expire. In
+// Do, ctx ends as the lock is left, so only its deadline counts here. A ctx that had already ended does not limit
+// giveBack.
 func (h *held) giveBack(ctx context.Context, done table.Due) error {
 	ctx, cancel := h.last(ctx)
 	defer cancel()
@@ -123,7 +123,7 @@ func (h *held) giveBack(ctx context.Context, done table.Due) error {
 	return err
 }
 
-// last is the ctx to give back with.
+// last returns the ctx for giving back.
 func (h *held) last(ctx context.Context) (context.Context, context.CancelFunc) {
 	on := context.WithoutCancel(ctx)
 	deadline, limited := ctx.Deadline()
@@ -138,8 +138,7 @@ func (h *held) last(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(on, longestGiveBack)
 }
 
-// release frees the locks of a term that nobody keeps any more, and says how that went, as it may be in the
-// background.
+// release frees the locks of a term that nobody keeps any more. It logs the outcome, as it may run in the background.
 func (s *contender) release(ctx context.Context, t *elect.Term, done table.Due) (err error) {
 	if done.Key != "" {
 		err = t.Finish(ctx, errGivenBack, done, s.config.ID)
@@ -157,7 +156,7 @@ func (s *contender) release(ctx context.Context, t *elect.Term, done table.Due) 
 	return err
 }
 
-// log is for what happens to a term. The keys are those of the elector's lines; a set has locks.
+// log adds the term to the log. The keys are the elector's; for a set, there is "locks".
 func (s *contender) log(t *elect.Term) *slog.Logger {
 	names := slog.Any("locks", t.Names())
 	if len(t.Names()) == 1 {

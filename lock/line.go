@@ -11,10 +11,11 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// line is one waiter's place in the queues of the locks that it wants, among the processes. It is the Store of its candidate:
-// each look reads the tickets too, and a claim deletes its own and those that it passes, at no request more.
+// line is a waiter's place in the queues of the locks that it wants, among the processes. It is the Store of its
+// candidate: each look also reads the tickets, and a claim also deletes its own and those that it passes, with no
+// further request.
 //
-// The waiter's goroutine asks and changes it. An attempt that ctx has left behind may do so a last time: hence the mutex.
+// The waiter's goroutine calls it. An attempt that ctx has left behind may call it once more: hence the mutex.
 type line struct {
 	table.Store
 	wanted
@@ -31,23 +32,23 @@ type line struct {
 type wanted struct {
 	clock  elect.Clock
 	lease  time.Duration
-	locks  int // that each look reads
+	locks  int // how many locks each look reads
 	queues []string
-	beside []string // further rows that each look reads: they are none of the lock's
+	beside []string // further rows that each look reads: not the lock's
 	enters func(queue, before int)
-	ticket table.Ticket // what its tickets say, but for the queue
+	ticket table.Ticket // what its tickets say, except for the queue
 }
 
 // queued is the waiter's own ticket.
 type queued struct {
-	own     table.Ticket // of no nonce: it has none
-	missing int          // looks in a row that did not find it
+	own     table.Ticket // no nonce: it has none
+	missing int          // how many looks in a row did not find it
 	touched time.Time    // when its tickets were last put
 }
 
 // shown is what looks have shown.
 type shown struct {
-	ends  []string      // up to which row of each queue the look reads
+	ends  []string      // the row up to which the look reads each queue
 	seen  []fair.Line   // by the last look, one for each queue; nil: nothing was seen
 	rows  []table.Row   // of beside
 	at    time.Time     // of the last look, by Spanner's clock,
@@ -61,7 +62,7 @@ type since struct {
 	at    time.Time
 }
 
-// stand puts a waiter into the queues of what it wants, where its process has that ticket if it is in them already.
+// stand puts a waiter into the queues of what it wants. own is its process's ticket, if there is one already.
 func (s *contender) stand(w *waiting, own table.Ticket, queues ...string) {
 	w.ticket.ID, w.ticket.Set = s.config.ID, len(queues) > 1
 	w.line = &line{Store: w.watch.Table(s.table).Store,
@@ -84,7 +85,8 @@ func (l *line) Read(ctx context.Context, step string, bound table.Bound, keys ta
 	return l.learn(rows, at, began), at, nil
 }
 
-// ranges are the keys of the tickets that a look reads: up to the last one that was read before, if there were many.
+// ranges returns the keys of the tickets that a look reads: if there were many, up to the last one that was read
+// before.
 func (l *line) ranges() (all []table.Range) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,7 +100,7 @@ func (l *line) ranges() (all []table.Range) {
 	return all
 }
 
-// learn takes in what a look has read, and returns the rows that it was for.
+// learn takes in what a look has read, and returns the rows that the caller asked for.
 func (l *line) learn(rows []table.Row, at time.Time, began elect.Instant) []table.Row {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +126,7 @@ func (l *line) learn(rows []table.Row, at time.Time, began elect.Instant) []tabl
 	return others
 }
 
-// self is its own ticket, or, if it has none, what it would say.
+// self returns its own ticket, or, if it has none, what that would say.
 func (l *line) self(queue string) table.Ticket {
 	self := l.ticket
 	self.Queue, self.Time, self.Nonce = queue, l.own.Time, l.own.Nonce
@@ -144,7 +146,7 @@ func (l *line) Transact(ctx context.Context, step string, fn func(context.Contex
 	})
 }
 
-// further is what a commit does to the queues.
+// further returns what a commit writes to the queues.
 func (l *line) further(step string) []table.Write {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,8 +159,8 @@ func (l *line) further(step string) []table.Write {
 	return nil
 }
 
-// turn is how long it has to leave locks that are free to others: not at all, if not positive. The claim that follows then
-// deletes the tickets of those that it passes, and its own.
+// turn returns how long it must leave free locks to others; it need not if that is not positive. The claim that follows
+// then deletes its own tickets, and those that it passes.
 func (l *line) turn(seen []elect.LockView) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,15 +178,15 @@ func (l *line) turn(seen []elect.LockView) time.Duration {
 	return l.wait
 }
 
-// leave adds to the next claim that it deletes these tickets.
+// leave makes the next claim delete these tickets too.
 func (l *line) leave(tickets []table.Ticket) {
 	for _, t := range tickets {
 		l.leaves = append(l.leaves, t.Delete())
 	}
 }
 
-// slot is for a semaphore: which of the free slots is its own, or how long it has to wait. Chance decides for those who come
-// while nobody waits: they don't know of each other.
+// slot is for a semaphore. It returns which of the free slots is its own, or how long it has to wait. While nobody
+// waits, newcomers choose at random, because they don't know of each other.
 func (l *line) slot(free []elect.LockView) (slot int, wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,8 +208,8 @@ func (l *line) slot(free []elect.LockView) (slot int, wait time.Duration, ok boo
 	return slot, wait, ok
 }
 
-// freeIn is how long a lock has been free for those of its queue. Nothing says since when one has no row: as those before did
-// not take it, it counts from the last that came.
+// freeIn returns how long a lock has been free for its queue. Nothing says since when a lock without a row is free; as
+// those before did not take it, the time counts from the last one that came.
 func (l *line) freeIn(q fair.Line, s elect.LockView) time.Duration {
 	free := l.freeFor(s)
 	if before := q.Before(); !s.Exists && len(before) > 0 {
@@ -217,7 +219,7 @@ func (l *line) freeIn(q fair.Line, s elect.LockView) time.Duration {
 	return free
 }
 
-// freeFor is how long a lock has been free: as its rows say, or since it was first seen to be, if that is longer.
+// freeFor returns how long a lock has been free: as its rows say, or since it was first seen to be, if that is longer.
 func (l *line) freeFor(s elect.LockView) time.Duration {
 	known, ok := l.free[s.Name]
 	if !ok || known.token != s.Token {
@@ -227,7 +229,7 @@ func (l *line) freeFor(s elect.LockView) time.Duration {
 	return max(s.FreeFor, s.At.Sub(known.at))
 }
 
-// place is how many were before it when it looked last, in the longest of its queues.
+// place returns how many were before it at the last look, in the longest of its queues.
 func (l *line) place() (place int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -237,7 +239,7 @@ func (l *line) place() (place int) {
 	return place
 }
 
-// done is what was done last under a lock, at the time of the last look.
+// done returns what was done last under a lock, at the time of the last look.
 func (l *line) done() (table.Done, time.Time, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -245,7 +247,7 @@ func (l *line) done() (table.Done, time.Time, error) {
 	return d, l.at, err
 }
 
-// slots is the smallest size that those who wait give a semaphore, or n.
+// slots returns the smallest size that a waiter gives a semaphore, or n.
 func (l *line) slots(n int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -257,7 +259,7 @@ func (l *line) slots(n int) int {
 	return n
 }
 
-// pause is the time to its next look, after one of locks that had changed hands that long before.
+// pause returns the time to its next look. The locks had changed hands that long before the last one.
 func (l *line) pause(ago time.Duration) time.Duration {
 	place := l.place()
 	l.mu.Lock()
@@ -271,7 +273,7 @@ func (l *line) pause(ago time.Duration) time.Duration {
 
 func (l *line) pace() fair.Pace { return fair.Pace{Lease: l.lease, RoundTrip: l.took, Locks: l.locks} }
 
-// tickets are its own, one for each queue.
+// tickets returns its own, one for each queue.
 func (l *line) tickets() (own []table.Ticket) {
 	if l.own.Nonce == "" {
 		return nil
@@ -284,15 +286,15 @@ func (l *line) tickets() (own []table.Ticket) {
 	return own
 }
 
-// attend writes what the last look says is to be written: its ticket, if it has none, or if others have passed it; that it is
-// first in all its queues; and that tickets of its process which are none any more are gone. A ticket that others pass
-// again and again is followed by a new one: else who can queue and not claim would cost each turn its grace.
+// attend writes what the last look makes necessary: its ticket, if it has none or others have passed it; that it is
+// first in all its queues; and the deletion of its process's stale tickets. It replaces a ticket that others pass again
+// and again: otherwise a process that can queue and not claim would cost each turn its grace.
 func (l *line) attend(ctx context.Context, nonce string, seen []elect.LockView) error {
 	t := table.Table{Store: l.Store}
 	return t.Queue(ctx, l.due(nonce, seen)...)
 }
 
-// due are the writes that attend makes.
+// due returns the writes for attend.
 func (l *line) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -333,7 +335,7 @@ func (l *line) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 	return writes
 }
 
-// isFirst reports whether the turn of a set has come in all its queues, for locks that are held and for those that are free.
+// isFirst reports whether the turn of a set has come in all its queues, for locks that are held and for free ones.
 // Those before it for a free lock may have died: if nobody else wants that lock, nobody else passes them.
 func (l *line) isFirst(seen []elect.LockView) bool {
 	for i, q := range l.seen {
@@ -345,16 +347,16 @@ func (l *line) isFirst(seen []elect.LockView) bool {
 	return true
 }
 
-// take gives it a ticket of that time.
+// take gives it a ticket with that time.
 func (l *line) take(nonce string, at table.Token) {
 	l.own = l.ticket
 	l.own.Time, l.own.Nonce, l.own.Grace = at, nonce, min(l.pace().Grace(), table.MaxGrace)
 	l.missing = 0
 }
 
-// goToTheEnd makes the commit of the release put a new ticket at the end of the queue, for the next goroutine of the process,
-// which has it from here. What that one is to do is not known. The time is Spanner's, as it went on since the last look: by the
-// clock that nobody sets.
+// goToTheEnd makes the commit of the release put a new ticket at the end of the queue, for the next goroutine of the
+// process, which has it from here. What that goroutine is to do is not known. The time is Spanner's at the last look,
+// plus what has passed since by the monotonic clock.
 func (l *line) goToTheEnd(q *queue) {
 	l.mu.Lock()
 	l.take(q.id(l.clock), table.TokenAt(l.at.Add(l.clock.Now().Ran(l.ended))))
@@ -366,21 +368,21 @@ func (l *line) goToTheEnd(q *queue) {
 	l.handOn(q)
 }
 
-// takeOver is for the next goroutine of the process, which has the ticket of the last.
+// takeOver gives the next goroutine of the process the ticket of the last.
 func (l *line) takeOver(q *queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.own, l.missing = q.ticket, 0
 }
 
-// served is after a claim, which has deleted its ticket.
+// served runs after a claim, which has deleted its ticket.
 func (l *line) served() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.own = table.Ticket{}
 }
 
-// handOn leaves its ticket to the next goroutine of its process, or to the one that leaves the queue last.
+// handOn leaves its ticket to the next goroutine of its process, or to the last one that leaves the queue.
 func (l *line) handOn(q *queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

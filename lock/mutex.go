@@ -15,28 +15,29 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Mutex is a lock on one name. It renews itself in the background while it is held. All methods may be
-// called from any goroutine: those of one process queue for it, first come, first served, even if they use
-// different values of the same name.
+// Mutex is a lock on one name. It renews itself in the background while it is held. All methods may be called from any
+// goroutine: the goroutines of one process queue for it, first come, first served, even if they use different values of
+// the same name.
 type Mutex struct{ mutex }
 
-// New returns a Mutex on name, in a table that ddl.Create makes. It makes no RPC. If an argument is wrong, Lock
-// and TryLock say so. The options that apply are WithLease, WithDuration, WithHeartbeat, WithID, WithValue,
-// WithLockDelay, WithLogger, WithMeterProvider and WithTracerProvider.
+// New returns a Mutex on name, in a table made by ddl.Create. It makes no RPC. If an argument is wrong, Lock and
+// TryLock say so. The options that apply are WithLease, WithDuration, WithHeartbeat, WithID, WithValue, WithLockDelay,
+// WithLogger, WithMeterProvider and WithTracerProvider.
 func New(db *spanner.Client, table, name string, opts ...spindle.Option) *Mutex {
 	return &Mutex{mutex{contender: newContender(db, table, fmt.Sprintf("mutex %.64q", name), []string{name}, opts, nil), names: []string{name}}}
 }
 
-// Fence returns a mutation that changes nothing and lets a commit succeed only while the mutex is held
-// under the token that it has now, whoever holds it: see spindle.Lock.Fence, and spindle.IsFenced for the error.
-// If it is not held, the commit always fails. With it, a write under another lock needs this one too: add it to
-// the mutations of that one's Apply. The error is ErrFenced then only if that one's token is not valid, and one of
-// IsFenced if this one's is not.
+// Fence returns a mutation that changes nothing and lets a commit succeed only while the mutex is held under its
+// present token: see spindle.Lock.Fence, and spindle.IsFenced for the error. If it is not held, the commit always
+// fails.
+//
+// With it, a write under another lock needs this one too: add it to the mutations of the other lock's Apply. The error
+// is ErrFenced then only if the other lock's token is not valid. If this one's is not, IsFenced recognizes the error.
 func (m *Mutex) Fence() *spanner.Mutation {
 	return m.contender.fence(m.Token(), m.names...).Mutations()[0]
 }
 
-// FenceStatement is spindle.Lock.FenceStatement under the token that the mutex has now. If it is not held, no row is
+// FenceStatement is spindle.Lock.FenceStatement under the mutex's present token. If the mutex is not held, no row is
 // updated.
 func (m *Mutex) FenceStatement(dialect databasepb.DatabaseDialect) spanner.Statement {
 	return m.contender.fence(m.Token(), m.names...).Statement(dialect)
@@ -49,34 +50,34 @@ type mutex struct {
 	now       atomic.Pointer[turn] // nil: not locked
 }
 
-// turn is one time of holding, and the turn in this process's queue that goes with it.
+// turn is one time of holding, with its turn in this process's queue.
 type turn struct {
 	*held
 	queue *queue
 	line  *line
 }
 
-// Lock blocks until the lock is held or ctx ends. The error then wraps ctx's and says who holds the lock.
-// Errors that waiting can't fix, such as a missing table, are returned at once.
+// Lock blocks until the lock is held or ctx ends. The error then wraps ctx's and says who holds the lock. Errors that
+// waiting can't fix, such as a missing table, are returned at once.
 //
-// It queues behind the other goroutines of this process, including the one that has this value locked. That one has its
-// turn until its Unlock, or until its Do returns, also if it has lost the lock: it may be at work still, and two of
-// one process must not be by surprise. So this process waits then, though others may hold the lock; the error says so,
-// and a warning in the log. With a ctx of Do it returns ErrHeld where it would wait for itself: see Do.
+// Lock queues behind the other goroutines of this process, including the one that has this value locked. That one keeps
+// its turn until its Unlock, or until its Do returns, even if it has lost the lock: it may still be at work, and two
+// goroutines of one process must not work by surprise. Meanwhile this process waits, though others may hold the lock;
+// the error and a warning in the log say so. With a ctx of Do, Lock returns ErrHeld where it would wait for itself: see
+// Do.
 func (m *mutex) Lock(ctx context.Context) error {
 	_, err := m.lock(ctx, elect.All, false, new(waiting))
 	return err
 }
 
-// TryLock takes the lock if it is free, and reports whether it did. It waits for nobody, in this process
-// or another. What the work of ctx holds itself is ErrHeld, as with Lock.
+// TryLock takes the lock if it is free, and reports whether it did. It waits for nobody, in this process or another. If
+// the work of ctx holds the lock itself, it returns ErrHeld, as Lock does.
 func (m *mutex) TryLock(ctx context.Context) (bool, error) {
 	t, err := m.lock(ctx, elect.All, true, new(waiting))
 	return t != nil, err
 }
 
-// lock takes the lock when choose does. If try is set, it returns no turn if it would have to wait. The waiting is
-// filled in.
+// lock takes the lock when choose does. If try is set, it returns no turn if it would have to wait. It fills in w.
 func (m *mutex) lock(ctx context.Context, choose elect.Choose, try bool, w *waiting) (*turn, error) {
 	if err := m.ready(ctx); err != nil {
 		return nil, err
@@ -121,7 +122,7 @@ func (m *mutex) ready(ctx context.Context) error {
 	return nil
 }
 
-// inProcess says who of this process is in the way.
+// inProcess says which goroutine of this process is in the way.
 func (m *mutex) inProcess() string {
 	if t := m.now.Load(); t != nil {
 		how := "held"
@@ -157,13 +158,13 @@ func (m *mutex) hold(ctx context.Context, q *queue, choose elect.Choose, try boo
 	return t, nil
 }
 
-// Unlock gives the lock back, in one RPC, and lets the next goroutine of this process have its turn. It
-// blocks until that is done or ctx ends; the lock is then left to expire. If ctx had ended before, as in a deferred
-// Unlock at a shutdown, Unlock takes three seconds at most instead. It returns ErrNotHeld if the lock was lost or
-// never held: another process may have had it meanwhile, so work done under it may have to be undone or done again.
+// Unlock gives the lock back, in one RPC, and lets the next goroutine of this process have its turn. It blocks until
+// that is done or ctx ends; the lock is then left to expire. If ctx had already ended, as in a deferred Unlock at a
+// shutdown, Unlock takes three seconds at most instead. It returns ErrNotHeld if the lock was lost or never held:
+// another process may have had it meanwhile, so work done under it may have to be undone or done again.
 //
-// It unlocks this value, whichever goroutine locked it. If goroutines share a value, a second Unlock by one
-// can take the lock from another. Work in Do is told of that, and Do only ever gives back its own lock.
+// It unlocks this value, whichever goroutine locked it. If goroutines share a value, a second Unlock by one can take
+// the lock from another. In Do, the context of the other's work is then canceled. Do only ever gives back its own lock.
 func (m *mutex) Unlock(ctx context.Context) error { return m.unlock(ctx, m.now.Load(), table.Due{}) }
 
 // take implements Locker.
@@ -194,11 +195,11 @@ func (m *mutex) unlock(ctx context.Context, t *turn, done table.Due) error {
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Lost returns a channel that is closed the instant the lock is lost: its lease ran out, or another claimed
-// it. Unlock does not close it. If the lock is not held, the channel is closed already.
+// Lost returns a channel that is closed the instant the lock is lost: its lease ran out, or another claimed it. Unlock
+// does not close it. If the lock is not held, the channel is already closed.
 //
-// Call Unlock of this value after a loss too, once the work has stopped: until then other goroutines of this process, and
-// other values of the same name, wait for it, while other processes don't.
+// Call Unlock of this value after a loss too, once the work has stopped. Until then other goroutines of this process,
+// and other values of the same name, wait for it, while other processes don't.
 func (m *mutex) Lost() <-chan struct{} {
 	if t := m.now.Load(); t != nil {
 		return t.lost
@@ -206,8 +207,8 @@ func (m *mutex) Lost() <-chan struct{} {
 	return closed
 }
 
-// Token returns the fencing token that the lock is held under, or zero if it is not held or its deadline has
-// passed. It is local: no RPC.
+// Token returns the fencing token under which the lock is held, or zero if it is not held or its deadline has passed.
+// It is local: no RPC.
 func (m *mutex) Token() spindle.Token {
 	if t := m.now.Load(); t != nil {
 		return t.token()
@@ -215,10 +216,9 @@ func (m *mutex) Token() spindle.Token {
 	return 0
 }
 
-// Apply is spindle.Lock.Apply under the token that the lock is held under now, or, with a ctx of Do, under that
-// of its turn, even if this value is locked again by then. errors.Is(err, spindle.ErrFenced) is true exactly when
-// the lock is not held under that token any more, or not held at all: nothing is asked of Spanner then. A Set is
-// held if all of its locks are.
+// Apply is spindle.Lock.Apply under the lock's present token, or, with a ctx of Do, under the token of that turn, even
+// if this value is locked again by then. errors.Is(err, spindle.ErrFenced) is true exactly when the lock is not held
+// under that token any more, or not held at all: Spanner is not asked then. A Set is held if all of its locks are.
 func (m *mutex) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	if m.contender.err != nil {
 		return time.Time{}, m.contender.err
@@ -226,8 +226,8 @@ func (m *mutex) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spann
 	return m.FenceIn(ctx).Apply(ctx, ms, opts...)
 }
 
-// ReadWriteTransaction is spindle.Lock.ReadWriteTransaction under the token that Apply would have. If the lock is
-// not held, fn is not called.
+// ReadWriteTransaction is spindle.Lock.ReadWriteTransaction under the token that Apply would use. If the lock is not
+// held, fn is not called.
 func (m *mutex) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	if m.contender.err != nil {
 		return time.Time{}, m.contender.err

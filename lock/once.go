@@ -21,30 +21,30 @@ var (
 	// ErrBusy is returned by Once.TryDo if another is doing the work now: its text says who.
 	ErrBusy = errors.New("another is doing it")
 
-	// ErrPassed is returned by Once.Do and Once.TryDo if a larger key is done than the one that they were given. This
-	// one is not run any more, and whether it ever ran is not known: the text names both keys. For work of which later
-	// includes earlier, such as a report of all that is there, it is as good as done.
+	// ErrPassed is returned by Once.Do and Once.TryDo if a larger key is done than the given one. The given key is not
+	// run any more, and whether it ever ran is not known: the text names both keys. If later work includes earlier
+	// work, such as a report on everything there is, the key is as good as done.
 	ErrPassed = table.ErrPassed
 )
 
-// Once does work once for each key, in whichever process asks first: the tick of a schedule, or the version of a schema.
-// Keys only grow, in the order of their bytes: once one is done, the smaller ones are not run any more, and to ask for one
-// of them is ErrPassed. Of callers that wait the smallest key goes first, but one that comes too late is passed. So a Once is
-// not for work of which every key has to be run, such as the batches of an import; and a name is for one schedule, or for keys
-// that are no ticks.
+// Once does work once for each key, in the first process that calls: the tick of a schedule, or the version of a
+// schema. Keys only grow, in the order of their bytes: once one is done, smaller ones are not run any more, and Do
+// returns ErrPassed for them. Among waiting callers the smallest key goes first, but one that comes too late is passed.
+// So a Once is not for work of which every key must run, such as the batches of an import. A name is for one schedule,
+// or for keys that are no ticks.
 //
 // What was done last is a row beside the lock's, written in the commit that gives the lock back, and never pruned.
 //
 // It is a lock of its name, which excludes a Mutex and a spindle.Lock of that name. All methods may be called from any
-// goroutine; those of one process queue, first come, first served.
+// goroutine; the goroutines of one process queue, first come, first served.
 type Once struct {
 	mutex mutex
-	edge  sync.Once // of the warning of a call that is close to the end of a period
-	moved sync.Once // of the news of another period
+	edge  sync.Once // guards the warning about a call close to the end of a period
+	moved sync.Once // guards the log line about another period
 }
 
-// NewOnce returns a Once on name, in a table that ddl.Create makes. It makes no RPC. If an argument is wrong, Do and
-// TryDo say so. The options are those of New.
+// NewOnce returns a Once on name, in a table made by ddl.Create. It makes no RPC. If an argument is wrong, Do and TryDo
+// say so. The options are the same as for New.
 func NewOnce(db *spanner.Client, table, name string, opts ...spindle.Option) *Once {
 	return &Once{mutex: mutex{contender: newContender(db, table, fmt.Sprintf("once %.64q", name), []string{name}, opts, nil), names: []string{name}}}
 }
@@ -59,41 +59,41 @@ type Run struct {
 	done  []*spanner.Mutation
 }
 
-// Key is the key of this run: of a tick, its beginning in UTC, such as 2026-11-21T03:00:00Z.
+// Key returns the key of this run: for a tick, its beginning in UTC, such as 2026-11-21T03:00:00Z.
 func (r Run) Key() string { return r.key }
 
-// Token is the fencing token of this run.
+// Token returns the fencing token of this run.
 func (r Run) Token() spindle.Token { return spindle.Token(r.token) }
 
-// Done returns mutations that record the key as done, and let their commit succeed only while this run has the lock: see
-// spindle.IsFenced for the error. Add them to a serializable transaction of your own, in the lock's database, and what
-// it writes takes effect exactly once for the key, whatever happens to this process before or after. The key stays done
-// even if the function fails later.
+// Done returns mutations that record the key as done, and let their commit succeed only while this run has the lock:
+// see spindle.IsFenced for the error. Add them to a serializable transaction of your own, in the lock's database: its
+// writes then take effect exactly once for the key, whatever happens to this process before or after. The key stays
+// done even if the function fails later.
 //
 // If the outcome of that commit is not known, return its error, and don't commit again: the next call finds out.
 func (r Run) Done() []*spanner.Mutation { return r.done }
 
-// Do runs fn unless the key is done already, and reports whether it ran: false without an error says that this very key
-// is done. It waits while another is doing the work of the same Once, for whatever key. When that one has finished, Do
-// returns false, or runs fn if the key is not done: the other had a smaller key, or failed, or was killed, which costs its
-// lease. If a larger key was done meanwhile, or before, the error is ErrPassed. If ctx ends first, the error wraps ctx's
-// and says who is doing it.
+// Do runs fn unless the key is already done, and reports whether it ran: false without an error means that this very
+// key is done. If another is doing the work of the same Once, for any key, Do waits. Then it returns false, or runs fn
+// if the key is not done: the other had a smaller key, or failed, or was killed, which costs its lease. If a larger key
+// is done, the error is ErrPassed. If ctx ends first, the error wraps ctx's and says who is doing the work.
 //
-// The context of fn is that of lock.Do: it ends when ctx does or the lock is lost. If fn returns nil, the key is done.
-// If it returns an error or panics, the key is not done, and the next caller runs it. Those who wait let a pause go by
-// after each failure that they see, so that they don't run it back to back: at random, and longer each time, up to a tenth
-// of the lease, or a second. If Do returns an error though fn
-// returned nil, the next caller may run it again: the lock was lost before, which is ErrNotHeld, or it is not known
-// whether the key was recorded. So work that may not be done twice needs Run.Done. If fn did not run, an error other than
-// ErrPassed says nothing about the key.
+// The context of fn is as in lock.Do: it ends when ctx does or the lock is lost. If fn returns nil, the key is done. If
+// it returns an error or panics, the key is not done, and the next caller runs it. After each failure that they see,
+// waiters pause, so that they don't run it back to back: at random, and longer each time, up to a tenth of the lease,
+// or a second.
 //
-// With a ctx of the work of a Do that holds a lock of this name, it is ErrHeld. It takes one RPC if the key is done, and
-// five beside those of fn if it runs: eight the first time.
+// If Do returns an error though fn returned nil, the next caller may run it again: either the lock was lost before,
+// which is ErrNotHeld, or it is not known whether the key was recorded. So work that may not be done twice needs
+// Run.Done. If fn did not run, an error other than ErrPassed says nothing about the key.
+//
+// With a ctx whose work, in a Do, holds a lock of this name, Do returns ErrHeld. It takes one RPC if the key is done,
+// and five beside fn's if it runs: eight the first time.
 func (o *Once) Do(ctx context.Context, key Key, fn func(ctx context.Context, run Run) error) (ran bool, err error) {
 	return o.do(ctx, key, false, fn)
 }
 
-// TryDo is Do for those who do not wait: if another is doing the work, it returns ErrBusy.
+// TryDo is Do without waiting: if another is doing the work, it returns ErrBusy.
 func (o *Once) TryDo(ctx context.Context, key Key, fn func(ctx context.Context, run Run) error) (ran bool, err error) {
 	return o.do(ctx, key, true, fn)
 }
@@ -123,7 +123,7 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 		}
 		return false, o.mutex.contender.wrap("once", fmt.Errorf("%w: key %q%s", ErrBusy, wanted.Key, by))
 	}
-	var record table.Due // what the commit that gives the lock back is to record as done
+	var record table.Due // what the commit that gives the lock back records as done
 	own := &work{held: t.held, unlock: func(ctx context.Context) error { return o.mutex.unlock(ctx, t, record) }}
 	err = own.do(ctx, func(ctx context.Context) error {
 		// The last holder may have recorded it until its lease row was gone.
@@ -149,7 +149,7 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 	return true, err
 }
 
-// forbids is why a key is not to be run.
+// forbids returns why a key must not run, or nil.
 func (o *Once) forbids(last table.Done, wanted table.Due) error {
 	if err := last.Forbids(wanted); err != nil {
 		return o.mutex.contender.wrap("once", err)
@@ -157,7 +157,7 @@ func (o *Once) forbids(last table.Done, wanted table.Due) error {
 	return nil
 }
 
-// unlessDone is err, but for the news that the key is done, which is no error.
+// unlessDone returns err, or nil if err says that the key is done.
 func unlessDone(err error) error {
 	if errors.Is(err, table.ErrDone) {
 		return nil
@@ -172,7 +172,7 @@ func (o *Once) run(due table.Due, t *turn) Run {
 
 func (o *Once) name() string { return o.mutex.names[0] }
 
-// wanted is what is to be done.
+// wanted returns what is to be done.
 func (o *Once) wanted(ctx context.Context, key Key, try bool, pause *repeat.Pause) (table.Due, error) {
 	if err := o.mutex.ready(ctx); err != nil {
 		return table.Due{}, err
@@ -191,7 +191,7 @@ func (o *Once) wanted(ctx context.Context, key Key, try bool, pause *repeat.Paus
 	return wanted, o.forbids(last, wanted)
 }
 
-// inform says once that a schedule has another period.
+// inform logs once that a schedule has another period.
 func (o *Once) inform(last table.Done, wanted table.Due) {
 	if last.OtherPeriod(wanted) {
 		o.moved.Do(func() {
@@ -201,7 +201,7 @@ func (o *Once) inform(last table.Done, wanted table.Due) {
 	}
 }
 
-// warn warns once of calls for a time whose key is decided by little: a call for the same time may have another key.
+// warn logs once that calls come close to a change of key: another call for the same time may have another key.
 func (o *Once) warn(t table.Tick, now time.Time) {
 	if offset, near := t.BetterOffset(now); near && t.Nearest {
 		o.edge.Do(func() {
@@ -216,7 +216,7 @@ func (o *Once) log() *slog.Logger {
 	return c.config.Log.With("table", c.about.Table, "lock", o.name(), "id", c.config.ID)
 }
 
-// last reads what was done last. What fails is tried again unless waiting can't fix it, or try is set.
+// last reads what was done last. It retries, unless waiting can't fix the error, or try is set.
 func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (table.Done, time.Time, error) {
 	c := &o.mutex.contender
 	w := c.about.Watch()
@@ -243,8 +243,8 @@ func (o *Once) look(ctx context.Context, bound table.Bound, w *telemetry.Watch) 
 	return w.Table(c.table).Done(ctx, bound, o.name())
 }
 
-// unlessForbidden chooses the lock if it is free, unless the key is not to be run any more: each look reads what was done, so
-// that all who wait for a key leave as soon as it is.
+// unlessForbidden chooses the lock if it is free, unless the key must not run any more. Each look reads what was done,
+// so all who wait for a key leave as soon as it is done.
 func unlessForbidden(wanted table.Due, pause *repeat.Pause, w *waiting) elect.Choose {
 	forbids := func(last table.Done, _ time.Time) error { return last.Forbids(wanted) }
 	choose := pause.Choose(func() (table.Done, time.Time, error) { return w.line.done() }, forbids)

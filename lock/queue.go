@@ -18,19 +18,19 @@ var queues = struct {
 
 type queue struct {
 	key   string
-	users int                  // the queue is forgotten with the last
+	users int                  // the queue is forgotten with the last one
 	wants int                  // how many wait for their turn
 	turn  chan struct{}        // has room for one: Go serves blocked senders in the order in which they came
-	holds atomic.Pointer[held] // what is held in this turn; of a mutex
+	holds atomic.Pointer[held] // what is held in this turn; for a mutex
 	slots slots
 
-	// The place of this process among the others. It belongs to the goroutine that has the turn, and goes from one to the next.
+	// The place of this process among the others. It belongs to the goroutine that has the turn, which passes it on.
 	nonce  string
-	ticket table.Ticket // of no nonce: it has none
+	ticket table.Ticket // no nonce: it has none
 	forget func()       // deletes the ticket from the table
 }
 
-// join returns the queue of that key, to be left once.
+// join returns the queue of that key. Each caller must leave it.
 func join(key string) *queue {
 	queues.Lock()
 	defer queues.Unlock()
@@ -54,14 +54,14 @@ func (q *queue) leave() {
 	q.giveUp()
 }
 
-// handOn leaves a place among the processes to the next goroutine, or to the one that leaves the queue last.
+// handOn leaves a place among the processes to the next goroutine, or to the last one that leaves the queue.
 func (q *queue) handOn(t table.Ticket, forget func()) {
 	queues.Lock()
 	defer queues.Unlock()
 	q.ticket, q.forget = t, forget
 }
 
-// unlessWanted forgets the place if nobody waits for the turn: those who hold a slot are in the queue, too.
+// unlessWanted forgets the place if nobody waits for the turn: holders of a slot are in the queue, too.
 func (q *queue) unlessWanted() {
 	queues.Lock()
 	defer queues.Unlock()
@@ -77,7 +77,7 @@ func (q *queue) giveUp() {
 	q.ticket = table.Ticket{}
 }
 
-// id tells the tickets of this process. It is for the goroutine that has the turn.
+// id marks the tickets of this process. It is for the goroutine that has the turn.
 func (q *queue) id(c elect.Clock) string {
 	if q.nonce == "" {
 		q.nonce = strconv.FormatInt(int64(c.Random(1<<62)), 36)
@@ -92,7 +92,7 @@ func (q *queue) isWanted() bool {
 	return q.users > 1
 }
 
-// inTurn is what is held by the one of this process whose turn it is, or nil, and how many wait behind it.
+// inTurn returns what the goroutine of this process that has the turn holds, or nil, and how many wait behind it.
 func inTurn(key string) (h *held, behind int) {
 	queues.Lock()
 	defer queues.Unlock()
@@ -102,7 +102,7 @@ func inTurn(key string) (h *held, behind int) {
 	return nil, 0
 }
 
-// wait waits for its turn, and reports false if ctx ended first.
+// wait waits for the caller's turn. It reports false if ctx ended first.
 func (q *queue) wait(ctx context.Context) bool {
 	q.want(1)
 	defer q.want(-1)
@@ -126,7 +126,7 @@ func (q *queue) next() { <-q.turn }
 // waiting reports whether somebody has the turn.
 func (q *queue) waiting() bool { return len(q.turn) > 0 }
 
-// enter joins a queue and waits for its turn: nil if ctx ended first.
+// enter joins a queue and waits for its turn. It returns nil if ctx ended first.
 func enter(ctx context.Context, key string) *queue {
 	q := join(key)
 	if !q.wait(ctx) {

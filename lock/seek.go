@@ -14,12 +14,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// seeker is one goroutine that wants a slot. It takes its place in the queue only if no slot is free, and gives
-// its turn to the next as soon as it has claimed one.
+// seeker is one goroutine that wants a slot. It takes its place in the queue only if no slot is free, and gives its
+// turn to the next as soon as it has claimed one.
 type seeker struct {
 	*Semaphore
 	queue     *queue
-	candidate elect.Candidate // which cools down, if it has to, however often it queues
+	candidate elect.Candidate // keeps its cool-down however often it queues
 	pick      pick
 	waiting   waiting
 	turn      atomic.Bool
@@ -27,7 +27,7 @@ type seeker struct {
 	quit      func() // at the end, of the slot too
 }
 
-// errFull says that no slot is free, to one that may not wait for it now.
+// errFull says that no slot is free. It is for a caller that may not wait now.
 var errFull = errors.New("no slot is free")
 
 func (s *Semaphore) seek() *seeker {
@@ -64,8 +64,8 @@ func (k *seeker) pass() {
 	}
 }
 
-// acquire returns a slot that is held, and that all know who hold one. Any other slot is given back, and it looks again.
-// So it does if the slot is lost meanwhile, unless try is set.
+// acquire returns a held slot that all holders know of. It gives any other slot back, and looks again. So it does if it
+// loses the slot meanwhile, unless try is set.
 func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 	retry := elect.Backoff{Max: k.contender.maxPause()}
 	for {
@@ -75,7 +75,7 @@ func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 			return nil, err
 		}
 		switch {
-		case t == nil && k.waiting.last != nil: // the slots are those of a newer version
+		case t == nil && k.waiting.last != nil: // a newer version has the slots
 			return nil, errFull
 		case t == nil: // another process was first at that slot: others may be free
 			continue
@@ -100,7 +100,7 @@ func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 		case err != nil && !byNewer && (try || !lost):
 			return nil, err
 		}
-		if !lost { // to this candidate its own last term is over, also where it is not released yet
+		if !lost { // for this candidate its own last term is over, even where it is not released yet
 			select {
 			case <-given:
 			case <-ctx.Done():
@@ -112,7 +112,7 @@ func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 	}
 }
 
-// giveBackLater gives a slot back that nobody was given. It closes the channel when that is done.
+// giveBackLater gives back a slot that no caller got. It closes the channel when that is done.
 func (p *Permit) giveBackLater(ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -124,9 +124,10 @@ func (p *Permit) giveBackLater(ctx context.Context) <-chan struct{} {
 	return done
 }
 
-// isKnown looks at all slots that are held, once one is held here, and reports whether all know this one. Who looked
-// before it claimed may have seen nobody, and somebody with a smaller size may have come since: without this look, slots
-// beyond that size would be taken again and again. It ends with ctx, and once the slot is not held any more.
+// isKnown looks at all held slots, once one is held here, and reports whether all their holders know this one. A
+// process that looked before it claimed may have seen nobody, and another with a smaller size may have come since.
+// Without this look, slots beyond that size would be taken again and again. The look ends with ctx, and once the slot
+// is not held any more.
 func (k *seeker) isKnown(ctx context.Context, p *Permit, try bool) (bool, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -145,8 +146,7 @@ func (k *seeker) isKnown(ctx context.Context, p *Permit, try bool) (bool, error)
 	}
 }
 
-// choose takes a slot that is free and that all know who hold one or wait for one, but for those that others of this process
-// have chosen.
+// choose takes a free slot that all holders and waiters know of, except those that others of this process have chosen.
 func (k *seeker) choose(seen []elect.LockView) elect.Decision {
 	common := min(k.common(holdersOf(seen)), k.waiting.line.slots(len(k.slots)), cmp.Or(k.limit, maxSlots))
 	k.limit = 0
@@ -163,7 +163,7 @@ func (k *seeker) choose(seen []elect.LockView) elect.Decision {
 	return elect.Wait(wait)
 }
 
-// untilFree is how long it is until one of the slots can be free.
+// untilFree returns how long it is until one of the slots can be free.
 func (k *seeker) untilFree(seen []elect.LockView) time.Duration {
 	wait := k.contender.config.Lease
 	for _, o := range seen {
@@ -174,7 +174,7 @@ func (k *seeker) untilFree(seen []elect.LockView) time.Duration {
 	return wait
 }
 
-// holdersOf are the slots that are held, of those that were seen.
+// holdersOf returns the slots that are held, among those seen.
 func holdersOf(seen []elect.LockView) (holders []table.Observation) {
 	for _, o := range seen {
 		if o.FreeIn > 0 && o.Confirmed() && o.LeaseRecord != nil {
@@ -184,7 +184,7 @@ func holdersOf(seen []elect.LockView) (holders []table.Observation) {
 	return holders
 }
 
-// reason says why slots that are free were not taken, if only the common ones are.
+// reason says why free slots were not taken, if only the common ones are taken.
 func (k *seeker) reason(seen []elect.LockView) string {
 	common := k.common(holdersOf(seen))
 	if common == len(k.slots) {

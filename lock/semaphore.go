@@ -19,24 +19,25 @@ import (
 
 const maxSlots = 1000
 
-// Semaphore lets at most n hold a name at a time. Each holder has a slot, with a lease and a token of its own;
-// after a crash the slot frees itself. All methods may be called from any goroutine. Those of one process
-// take free slots side by side, and queue first come, first served, if there is none; one that loses a slot to
-// another process queues again.
+// Semaphore lets at most n holders have a name at a time. Each holder has a slot, with a lease and a token of its own;
+// after a crash the slot frees itself. All methods may be called from any goroutine. The goroutines of one process take
+// free slots side by side. If there is none, they queue, first come, first served; one that loses a slot to another
+// process queues again.
 type Semaphore struct {
 	contender contender
 	name      string
 	slots     []string
-	others    sync.Map // sizes that other holders gave, and that the log has
+	others    sync.Map // sizes of other holders that were logged
 }
 
-// NewSemaphore returns a Semaphore of n slots on name, in a table that ddl.Create makes; n is 1 to 1000. The
-// slots are locks named name/slot/0000 and so on. It makes no RPC. If an argument is wrong, Acquire and
-// TryAcquire say so. The options are those of New.
+// NewSemaphore returns a Semaphore of n slots on name, in a table made by ddl.Create; n is 1 to 1000. The slots are
+// locks named name/slot/0000 and so on. NewSemaphore makes no RPC. If an argument is wrong, Acquire and TryAcquire say
+// so. The options are the same as for New.
 //
 // All processes should give the same n. In a rolling update from one n to another, both versions get permits. While a
-// process with a smaller n holds a slot, the others take only slots that this n has too: holders of slots beyond it become
-// fewer, and none follows them. More than the largest n never hold. Each other n is logged once, as a warning.
+// process with a smaller n holds a slot, the others take only slots below that n: holders of slots beyond it become
+// fewer, and none follows them. There are never more holders than the largest n. Each other n is logged once, as a
+// warning.
 func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...spindle.Option) *Semaphore {
 	s := &Semaphore{name: name}
 	for i := range min(max(n, 0), maxSlots) {
@@ -56,20 +57,20 @@ func (s *Semaphore) Err() error { return s.contender.err }
 
 func slot(name string, i int) string { return fmt.Sprintf("%s/slot/%04d", name, i) }
 
-// queueOf is the queue of all slots of a semaphore.
+// queueOf returns the queue of all slots of a semaphore.
 func queueOf(name string) string { return name + "/slot/" }
 
-// isSlot tells the slots of a semaphore of whatever size from locks whose names are between them.
+// isSlot tells the slots of a semaphore of any size from locks whose names are between them.
 func (s *Semaphore) isSlot(name string) bool {
 	digits, ok := strings.CutPrefix(name, s.name+"/slot/")
 	return ok && len(digits) == 4 && strings.Trim(digits, "0123456789") == ""
 }
 
-// Acquire blocks until a slot is held or ctx ends. The error then wraps ctx's and says who holds the slots.
-// Errors that waiting can't fix, such as a missing table, are returned at once.
+// Acquire blocks until a slot is held or ctx ends. The error then wraps ctx's and says who holds the slots. Errors that
+// waiting can't fix, such as a missing table, are returned at once.
 //
-// In Do of a semaphore it takes another slot, which may have to be waited for. If the work of ctx holds all n
-// slots itself, by Do in Do, it would wait for itself: that is ErrHeld.
+// In Do of a semaphore it takes another slot, which may have to be waited for. If the work of ctx holds all n slots
+// itself, by Do in Do, it would wait for itself: it returns ErrHeld.
 func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -144,8 +145,8 @@ func (s *Semaphore) take(ctx context.Context, try bool) (*work, error) {
 	return &work{held: p.held, permit: p, unlock: p.Release}, nil
 }
 
-// Permit returns the permit that Do of this Semaphore has taken for the work of ctx. With another ctx it is one
-// that is not held: its writes are fenced.
+// Permit returns the permit that Do of this Semaphore has taken for the work of ctx. With another ctx, it returns a
+// permit that is not held: its writes are fenced.
 func (s *Semaphore) Permit(ctx context.Context) *Permit {
 	if w := s.contender.work(ctx); w != nil {
 		return w.permit
@@ -162,7 +163,7 @@ func (s *Semaphore) holders(ctx context.Context) ([]table.Observation, error) {
 	return s.contender.table.Holders(ctx, all, s.isSlot)
 }
 
-// common is how many slots all know that hold one, and this semaphore: the first ones. A mutex may have the name of a
+// common returns how many slots this semaphore and all the holders know: the first ones. A mutex may have the name of a
 // slot, too.
 func (s *Semaphore) common(holders []table.Observation) int {
 	common := len(s.slots)
@@ -190,8 +191,9 @@ type Permit struct {
 	quit func() // lets others of this process have the slot
 }
 
-// Release gives the slot back, in one RPC. It blocks until that is done, or ctx ends: the slot is left to
-// expire then. If ctx had ended before, Release takes three seconds at most instead. The error is ErrNotHeld if the slot was lost meanwhile, or given back before.
+// Release gives the slot back, in one RPC. It blocks until that is done or ctx ends: the slot is left to expire then.
+// If ctx had already ended, Release takes three seconds at most instead. The error is ErrNotHeld if the slot was lost
+// meanwhile, or already given back.
 func (p *Permit) Release(ctx context.Context) error {
 	if !p.held.leave() {
 		return p.held.wrap("release", ErrNotHeld)
@@ -206,15 +208,15 @@ func (p *Permit) Release(ctx context.Context) error {
 // Lost returns a channel that is closed the instant the slot is lost. Release does not close it.
 func (p *Permit) Lost() <-chan struct{} { return p.held.lost }
 
-// Token returns the fencing token of the slot, or zero if it is not held or its deadline has passed.
-// Tokens of a semaphore's holders say nothing about one another: only those of one slot are ordered.
+// Token returns the fencing token of the slot, or zero if it is not held or its deadline has passed. Tokens of a
+// semaphore's holders say nothing about one another: only tokens of one slot are ordered.
 func (p *Permit) Token() spindle.Token { return p.held.token() }
 
-// Fence returns a mutation that changes nothing and lets a commit succeed only while the slot is held
-// under the token that it has now: see Mutex.Fence.
+// Fence returns a mutation that changes nothing and lets a commit succeed only while the slot is held under its present
+// token: see Mutex.Fence.
 func (p *Permit) Fence() *spanner.Mutation { return p.fence().Mutations()[0] }
 
-// FenceStatement is spindle.Lock.FenceStatement under the token of the slot. If that is not held, no row is updated.
+// FenceStatement is spindle.Lock.FenceStatement under the token of the slot. If it is not held, no row is updated.
 func (p *Permit) FenceStatement(dialect databasepb.DatabaseDialect) spanner.Statement {
 	return p.fence().Statement(dialect)
 }
@@ -225,8 +227,8 @@ func (p *Permit) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...span
 	return p.fence().Apply(ctx, ms, opts...)
 }
 
-// ReadWriteTransaction is spindle.Lock.ReadWriteTransaction under the token of the slot. If that is not held, fn
-// is not called.
+// ReadWriteTransaction is spindle.Lock.ReadWriteTransaction under the token of the slot. If it is not held, fn is not
+// called.
 func (p *Permit) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	return p.fence().ReadWriteTransaction(ctx, fn)
 }

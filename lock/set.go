@@ -11,14 +11,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Set is several locks that are taken all at once or not at all, in one transaction, under one token,
-// and are renewed and given back together. Callers may ask for overlapping sets in any order: nobody ever
-// holds a part of a set while waiting for the rest, so there is no deadlock.
+// Set is several locks that are taken all at once or not at all, in one transaction, under one token, and are renewed
+// and given back together. Callers may ask for overlapping sets in any order: nobody holds a part of a set while
+// waiting for the rest, so there is no deadlock.
 type Set struct{ mutex }
 
-// All returns a Set of the names, each of which may be a Mutex or a spindle.Lock elsewhere. There must be
-// at least one, and none twice; at most 500, which are claimed in one transaction. Each lock gets a copy of
-// the value: names and values together must fit into a commit, of 100 MiB. Otherwise it is as New.
+// All returns a Set of the names, each of which may be a Mutex or a spindle.Lock elsewhere. There are 1 to 500 names,
+// none twice, which are claimed in one transaction. Each lock gets a copy of the value: names and values together must
+// fit into a commit, of 100 MiB. Otherwise All is like New.
 func All(db *spanner.Client, tableName string, names []string, opts ...spindle.Option) *Set {
 	names = slices.Sorted(slices.Values(names))
 	return &Set{mutex{contender: newContender(db, tableName, fmt.Sprintf("set %.200q", names), names, opts, refuseSet(names)), names: names}}
@@ -27,14 +27,14 @@ func All(db *spanner.Client, tableName string, names []string, opts ...spindle.O
 const (
 	maxSet = 500
 
-	// maxCommit leaves a tenth of the 100 MiB that Spanner takes in one commit for what is not counted
-	// here. The other limit, 80,000 mutations, is far: a confirmation needs six for each name.
+	// maxCommit leaves a tenth of the 100 MiB that Spanner takes in one commit for what is not counted here. The other
+	// limit, 80,000 mutations, is far: a confirmation needs six for each name.
 	maxCommit = 90 << 20
 
 	rowOverhead = 512 // of the two rows of a name: columns, times, the table's name, the encoding
 )
 
-// confirmation is about how many bytes the confirmation of a set has.
+// confirmation returns about how many bytes the confirmation of a set has.
 func confirmation(names []string, p table.LeaseRecord) int {
 	size := len(names) * (p.Size() + rowOverhead)
 	for _, name := range names {
@@ -63,8 +63,8 @@ func refuseSet(names []string) func(*options.Config) {
 	}
 }
 
-// Fence returns mutations that change nothing and let a commit succeed only while every lock of the set
-// is held under the token that it has now: see Mutex.Fence.
+// Fence returns mutations that change nothing and let a commit succeed only while every lock of the set is held under
+// its present token: see Mutex.Fence.
 func (s *Set) Fence() []*spanner.Mutation {
 	return s.contender.fence(s.Token(), s.names...).Mutations()
 }

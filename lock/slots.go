@@ -8,8 +8,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// slots are those of one semaphore that goroutines of this process are about to claim or hold. What one of
-// them has looked at may be older than what another has claimed since.
+// slots has the slots of one semaphore that goroutines of this process are about to claim or hold. One goroutine's look
+// may be older than another's claim.
 type slots struct {
 	mu    sync.Mutex
 	taken map[string]bool
@@ -22,8 +22,8 @@ type pick struct {
 	over bool
 }
 
-// from chooses one of the free slots that nobody else in this process has, in place of the one that it chose before: the one
-// that which says. It reports false if there is none, or it has to wait for as long as that says.
+// from chooses one of the free slots that nobody else in this process has, in place of its earlier choice: the one that
+// which returns. It reports false if there is none, or if it has to wait for the returned time.
 func (p *pick) from(free []elect.LockView, which func([]elect.LockView) (int, time.Duration, bool)) (elect.LockView, time.Duration, bool) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
