@@ -7,7 +7,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// alarm is when something is due. The zero alarm is never.
+// alarm is when something is due. The zero alarm is never due.
 type alarm struct {
 	on   bool
 	from elect.Instant
@@ -25,7 +25,7 @@ func (a *alarm) sooner(c elect.Clock, in time.Duration) {
 
 func (a *alarm) off() { a.on = false }
 
-// left is the time until it is due: none, or less, once it is.
+// left returns the time until it is due: not positive once it is.
 func (a *alarm) left(c elect.Clock) time.Duration {
 	if !a.on {
 		return math.MaxInt64
@@ -33,7 +33,7 @@ func (a *alarm) left(c elect.Clock) time.Duration {
 	return a.in - c.Now().Since(a.from)
 }
 
-// wait is the time until what it holds up may go on: none, once it is due, and if it was never set.
+// wait returns the time until the held-up work may continue: none once the alarm is due, or if it was never set.
 func (a *alarm) wait(c elect.Clock) time.Duration {
 	if !a.on {
 		return 0

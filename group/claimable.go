@@ -9,18 +9,18 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// never is the wait for a partition that another member has: until that member releases it, or is over.
+// never is the wait for a partition that another member has: until the member releases it, or is over.
 const never = time.Duration(math.MaxInt64)
 
-// history is what a member keeps of a partition from one look to the next, by Spanner's clock.
+// history is what a member keeps of a partition between looks, by Spanner's clock.
 type history struct {
-	assumed time.Duration // the lease of the last holder that was seen; 0: there was none
+	assumed time.Duration // the lease of the last holder seen; 0: there was none
 	absent  time.Time     // since when it is known to have no row
-	plain   table.Token   // of a plain lock that has its name, as was said
+	plain   table.Token   // of a plain lock with its name, once that was logged
 }
 
-// learn takes in what was observed. Rows that vanish under a member don't end what it has before its deadline: its lease
-// is remembered.
+// learn takes in what was observed. A member whose rows vanish may still act until its deadline: its lease is
+// remembered.
 func (h *history) learn(o table.PartitionRow, lease time.Duration) {
 	switch {
 	case o.Exists && o.Heartbeat.IsZero():
@@ -32,18 +32,18 @@ func (h *history) learn(o table.PartitionRow, lease time.Duration) {
 	}
 }
 
-// judge says when a partition can be claimed: by one snapshot of the group, and what was seen of it before.
+// judge says when a partition can be claimed, by one snapshot of the group and by its history.
 type judge struct {
 	snapshot table.GroupSnapshot
 	own      table.LeaseRef                   // the member that asks
 	lease    time.Duration                    // its own
-	missing  map[table.LeaseRef]time.Time     // since when the rows of these members are known to be missing
-	leases   map[table.LeaseRef]time.Duration // the leases of members that were seen, for those whose rows are gone
+	missing  map[table.LeaseRef]time.Time     // since when the rows of these members are missing
+	leases   map[table.LeaseRef]time.Duration // of members seen, for those whose rows are gone
 }
 
-// claimableIn is how long after the snapshot a partition can be claimed, which was learned. It assumes that the member that
-// asks neither acts on it nor has anything under way for it. If the lock row alone does not tell, it asks for the lease
-// rows. It changes nothing.
+// claimableIn returns how long after the snapshot a partition, which was learned, can be claimed. It assumes that the
+// asking member neither acts on it nor has a request for it under way. If the lock row alone does not tell, it asks for
+// the lease rows. It changes nothing.
 func (j judge) claimableIn(o table.PartitionRow, h history) (wait time.Duration, leases bool) {
 	with, is := table.MemberOf(o.Writer)
 	switch {
@@ -69,7 +69,7 @@ func (j judge) claimableIn(o table.PartitionRow, h history) (wait time.Duration,
 	return j.freeBy(*o.LeaseRecord, o.Heartbeat), false
 }
 
-// withoutRow judges by the lease rows that are left, as somebody has deleted the lock row by hand.
+// withoutRow judges by the remaining lease rows, because somebody has deleted the lock row by hand.
 func (j judge) withoutRow(o table.PartitionRow, h history) (wait time.Duration, leases bool) {
 	if !o.LeasesRead {
 		return never, true
@@ -86,7 +86,7 @@ func (j judge) withoutRow(o table.PartitionRow, h history) (wait time.Duration, 
 	return wait, false
 }
 
-// freeBy judges by a lease record: one of a lock that is no partition counts from a heartbeat.
+// freeBy judges by a lease record. For a lock that is no partition, the lease counts from a heartbeat.
 func (j judge) freeBy(p table.LeaseRecord, heartbeat time.Time) time.Duration {
 	if with, is := table.MemberOf(p.With); is {
 		return j.freeWith(with, p.Lease)
@@ -94,14 +94,14 @@ func (j judge) freeBy(p table.LeaseRecord, heartbeat time.Time) time.Duration {
 	return j.left(heartbeat.Add(p.Lease))
 }
 
-// decided reports whether a member is known to be over, or to be there.
+// decided reports whether a member is known to be over, or known to be there.
 func (j judge) decided(with table.LeaseRef) bool {
 	return j.snapshot.Unreadable[with.Name] != nil || j.snapshot.Members[with.Name].Exists
 }
 
-// freeWith judges by the member that has the partition, which is over once its row says so. If the row is missing,
-// somebody has deleted it, and the member may not know yet: it acts no longer than its lease, as far as that is known,
-// and else no longer than this member would.
+// freeWith judges by the member that has the partition: free once the member's row says that it is over. If the row is
+// missing, somebody has deleted it, and the member may not know yet: it acts no longer than its lease, if that is
+// known, otherwise no longer than this member would.
 func (j judge) freeWith(with table.LeaseRef, leases time.Duration) time.Duration {
 	o := j.snapshot.Members[with.Name]
 	switch since, missing := j.missing[with]; {
@@ -127,7 +127,7 @@ func (j judge) names(o table.PartitionRow) bool {
 	return slices.Contains(named(o), j.own) && !(o.Exists && o.Heartbeat.IsZero())
 }
 
-// named are the members that the rows of a partition name.
+// named returns the members that a partition's rows name.
 func named(o table.PartitionRow) (refs []table.LeaseRef) {
 	keys := []string{o.Writer}
 	if o.LeaseRecord != nil {
@@ -144,7 +144,7 @@ func named(o table.PartitionRow) (refs []table.LeaseRef) {
 	return refs
 }
 
-// lockRow is what the lock row alone says.
+// lockRow returns what the lock row alone says.
 func lockRow(o table.PartitionRow) table.PartitionRow {
 	o.LeaseRecord, o.OrphanLeases, o.LeasesRead = nil, nil, false
 	return o

@@ -7,26 +7,27 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A look becomes a decision here, by pure functions: first what the look shows of each partition, then what is done about
-// it. docs/groups.md has the table.
+// Pure functions turn a look into a decision: first what the look shows of each partition, then what is done about it.
+// docs/groups.md has the table.
 
-// partitionView is what a look shows of one partition to this member. The zero partitionView is of a look that did not read it.
+// partitionView is what a look shows of one partition to this member. It is zero if the look did not read the
+// partition.
 type partitionView struct {
 	read       bool
-	later      bool          // it was left out on purpose, as much is wanted, and has its turn
-	gone       bool          // of one that is held: its lease row is not there
+	later      bool          // left out on purpose, because many are wanted; its turn comes
+	gone       bool          // a held partition's lease row is missing
 	unreadable bool          // its rows can't be read, or a newer version wrote them
 	own        bool          // rows name this member's term
-	wait       time.Duration // until it can be claimed: 0 now, never: until another member releases it or is over
+	wait       time.Duration // until it can be claimed: 0 now; never: until another member releases it or is over
 	row        table.Observation
 }
 
 // local is what this member knows of itself and of one partition.
 type local struct {
-	planned bool          // it is known what is assigned to which member
+	planned bool          // it is known which partition is assigned to which member
 	target  bool          // the partition is assigned to this one
 	busy    bool          // the work under an earlier token has not returned
-	acting  bool          // the term is held and goes on
+	acting  bool          // the term is held and continues
 	leaving bool          // the term is being given up
 	room    bool          // for one more that moves now
 	backoff time.Duration // until it may be tried again
@@ -39,21 +40,21 @@ const (
 	toLeave     action = iota // as it is
 	toClaim                   // send a claim: free, unresolved → claimed
 	toRevoke                  // end its work: held → revoking
-	toLose                    // the same, of one that is not to be released: somebody has deleted its lease row
+	toLose                    // the same, without a release: somebody has deleted its lease row
 	toReconcile               // free it in the table, and look at it again
 	toDoubt                   // free → unresolved
 	toClear                   // unresolved → free
-	toNote                    // say that it can't be read
+	toNote                    // log that it can't be read
 )
 
-// The pause before the next look at a partition, if it is not 0, at once, or a time.
+// The pause before the next look at a partition, if it is neither 0 (at once) nor a time.
 const (
 	noLook  = never
-	awaited = time.Duration(-1) // it is another member's: as patiently as it has been waited for
+	awaited = time.Duration(-1) // another member has it: as patient as the wait for it so far
 )
 
-// decideEntry is the table of the decision: what is done about a partition in that state, and when the next look at it is
-// due. A wait of never, of another member, is turned into a pause by those who look.
+// decideEntry is the decision table: what to do about a partition in that state, and when to look at it next. The
+// caller turns a wait of never, for another member, into a pause.
 func decideEntry(s state, x partitionView, l local) (do action, next time.Duration) {
 	switch s {
 	case free:
@@ -64,13 +65,13 @@ func decideEntry(s state, x partitionView, l local) (do action, next time.Durati
 			return toLose, noLook
 		case !l.acting:
 			return toRevoke, noLook
-		case l.planned && !l.target && !l.leaving && l.room: // what a member that leaves has goes with it
+		case l.planned && !l.target && !l.leaving && l.room: // a leaving member's partitions leave with it
 			return toRevoke, noLook
 		}
 	case unresolved:
 		return decideUnresolved(x, l)
 	}
-	return toLeave, noLook // claimed, revoking, releasing: the request, or the work, goes on
+	return toLeave, noLook // claimed, revoking, releasing: the request, or the work, continues
 }
 
 func decideFree(x partitionView, l local) (action, time.Duration) {
@@ -118,21 +119,21 @@ func decideUnresolved(x partitionView, l local) (action, time.Duration) {
 	return toLeave, awaited
 }
 
-// facts are what a decision goes by beside the look.
+// facts are the inputs of a decision beside the look.
 type facts struct {
-	local     // what is alike for all partitions
+	local     // the part that is the same for all partitions
 	room  int // how many more may move now
 	now   elect.Instant
 }
 
-// decisions are what follows from one look, or from none: then only what has to be revoked.
+// decisions are what follows from one look. Without a look, they are only what has to be revoked.
 type decisions struct {
 	claim, reconcile           []table.Observation // in the order of names
 	revoke, lose, doubt, clear []*entry
 	illegible, legible         []*entry
 	again                      bool          // look again at once, before anything is concluded
 	next                       time.Duration // the next look that a partition asks for
-	awaits                     bool          // something that another member has
+	awaits                     bool          // another member has something that this one wants
 }
 
 // decide goes through the inventory. see says what the look shows of an entry.

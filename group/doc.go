@@ -1,6 +1,6 @@
-// Package group spreads partitions over processes: tenants, shards, queues, from one to 20,000. One process at a time works
-// on each partition, under a fencing token of its own. Each process has its share: in proportion to its weight, give or take
-// one partition. When a process joins, leaves or dies, only the partitions move that have to.
+// Package group spreads partitions over processes: tenants, shards, queues, from one to 20,000. One process at a time
+// works on each partition, under a fencing token of its own. Each process has a share in proportion to its weight, give
+// or take one partition. When a process joins, leaves or dies, only the partitions move that have to.
 //
 // A process sends one heartbeat, however many partitions it has.
 //
@@ -8,17 +8,17 @@
 //		group.WithWork(func(ctx context.Context, p group.Partition) error { ... }))
 //	err := g.Run(ctx, done)
 //
-// A [Group] is one member of the group of that name. A member holds a lock, "orders/member/0007", with heartbeats as
-// any lock has, and claims its share of the partitions, which are locks too: "orders/partition/17". A partition is held
-// as long as its member's lock is. There is no coordinator: the members publish a plan in the lock table, and each of them
-// computes the same next plan from it.
+// A [Group] is one member of the group of that name. A member holds a lock, "orders/member/0007", with heartbeats like
+// any lock, and claims its share of the partitions, which are locks too: "orders/partition/17". A partition is held as
+// long as its member's lock. There is no coordinator: the members publish a plan in the lock table, and each computes
+// the same next plan from it.
 //
-// Promised: two processes never act on one partition, as long as no machine's clock runs more than 1 % slow. Fenced writes
-// ([Partition.Apply]) don't depend on clocks at all. As long as a member keeps its term, a partition moves only after its work
-// has returned. A member that can't do its work leaves its share to the others.
+// Promised: two processes never act on one partition, as long as no machine's clock runs more than 1 % slow. Fenced
+// writes ([Partition.Apply]) don't depend on clocks at all. As long as a member keeps its term, a partition moves only
+// after its work has returned. A member that can't do its work leaves its share to the others.
 //
-// Not promised: that a partition always has a process; that work has returned before another begins, once a member has lost
-// its term, or after [Group.LetGo]; an even load, as partitions are counted and not measured.
+// Not promised: that a partition always has a process; that work has returned before another begins, once a member has
+// lost its term, or after [Group.LetGo]; an even load, because partitions are counted and not measured.
 //
 // The files, by idea:
 //

@@ -12,12 +12,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// leaseOf returns the lease of a member, even if its lease row is gone by now.
+// leaseOf returns a member's lease, even if its lease row is gone by now.
 func (t *term) leaseOf(o table.Observation) time.Duration {
 	return cmp.Or(t.m.leases[table.LeaseRef{Name: o.Name, Token: o.Token}], t.m.config.Lease)
 }
 
-// dead are the members whose leases have run out.
+// dead returns the members whose leases have run out.
 func (t *term) dead(s table.GroupSnapshot) (dead []table.Observation) {
 	for _, name := range slices.Sorted(maps.Keys(s.Members)) {
 		o := s.Members[name]
@@ -30,7 +30,7 @@ func (t *term) dead(s table.GroupSnapshot) (dead []table.Observation) {
 	return dead
 }
 
-// evict ends the terms of dead members, all in one commit, so that others have their partitions.
+// evict ends the terms of dead members, all in one commit, so that others can claim their partitions.
 func (t *term) evict(dead []table.Observation) {
 	if len(dead) == 0 || t.evicting {
 		return
@@ -50,7 +50,7 @@ func (t *term) evict(dead []table.Observation) {
 				}
 			}
 			before := t.planning
-			t.planning = t.planning.evicted(freed) // the next look is about what was theirs
+			t.planning = t.planning.evicted(freed) // the next look is about their partitions
 			t.assign(before)
 			t.soon(0)
 		case elect.First(err):

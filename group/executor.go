@@ -14,8 +14,8 @@ import (
 // lanes is how many commits of claims and releases are under way at a time.
 const lanes = 4
 
-// executor runs a term's requests beside its loop, so that one which hangs holds up nothing else. What comes of a request is
-// taken in by the loop; what comes after the end of the term is dropped, as it says nothing any more.
+// executor runs a term's requests beside its loop, so that one that hangs holds up nothing else. The loop takes in the
+// outcome of a request; after the end of the term it means nothing any more, and is dropped.
 type executor struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -24,25 +24,25 @@ type executor struct {
 	results chan func()
 	running *sync.WaitGroup // all requests, of all terms
 
-	queue   []*commit // that wait for a lane
+	queue   []*commit // waiting for a lane
 	under   int       // commits under way
 	single  bool      // one at a time, with pauses: nothing succeeds
 	pause   elect.Backoff
 	paused  alarm // until the next, if single
-	crowded alarm // until more than one is under way again: others are in each other's way
+	crowded alarm // until several may be under way again: members abort each other's commits
 }
 
-// commit is partitions that are claimed, or freed, together. If it fails, its halves are tried by themselves, so that one
-// partition is not in the way of the others.
+// commit is partitions that are claimed, or freed, together. If it fails, its halves are tried separately, so that one
+// partition does not block the others.
 type commit struct {
 	entries []*entry
-	rows    []table.Observation // of each, as a look showed it
+	rows    []table.Observation // one for each entry, as a look showed it
 	ready   alarm               // not before
 	send    func(ctx context.Context, c *commit) (result, error)
 	done    func(c *commit, r result, err error)
 }
 
-// result is what a commit that succeeded has done.
+// result is what a successful commit has done.
 type result struct {
 	sent      elect.Instant
 	token     table.Token
@@ -56,7 +56,7 @@ func newExecutor(ctx context.Context, m *member) *executor {
 	return x
 }
 
-// do runs a step beside the loop, for at most limit, and then what follows from it in the loop.
+// do runs a step beside the loop, for at most limit, and then calls then in the loop.
 func (x *executor) do(limit time.Duration, step func(context.Context) error, then func(error)) {
 	x.running.Add(1)
 	go func() {
@@ -71,19 +71,19 @@ func (x *executor) do(limit time.Duration, step func(context.Context) error, the
 	}()
 }
 
-// commitLimit is how long one commit may take: it is shorter than for a look, as its halves come next.
+// commitLimit is how long one commit may take: shorter than a look, because its halves come next.
 func (x *executor) commitLimit() time.Duration {
 	return min(max(x.lease/5, time.Second), x.lease/2, elect.Attempt(x.lease))
 }
 
-// add queues a commit. Small ones go first: they are halves of what has failed.
+// add queues a commit. Small ones go first: they are halves of failed ones.
 func (x *executor) add(c *commit) {
 	i, _ := slices.BinarySearchFunc(x.queue, len(c.entries)+1, func(q *commit, n int) int { return len(q.entries) - n })
 	x.queue = slices.Insert(x.queue, i, c)
 }
 
-// dispatch starts what can be started. keep says whether an entry of a commit that waits is still to be claimed or freed;
-// others are dropped from it.
+// dispatch starts what can be started. keep says whether an entry of a waiting commit is still to be claimed or freed;
+// others are dropped from the commit.
 func (x *executor) dispatch(keep func(c *commit, e *entry) bool) {
 	for x.under < x.width() {
 		i := slices.IndexFunc(x.queue, func(c *commit) bool { return c.ready.wait(x.clock) == 0 })
@@ -113,7 +113,7 @@ func (x *executor) start(c *commit) {
 	})
 }
 
-// width is how many commits may be under way.
+// width returns how many commits may be under way.
 func (x *executor) width() int {
 	switch {
 	case x.single && x.paused.wait(x.clock) > 0:
@@ -124,7 +124,7 @@ func (x *executor) width() int {
 	return lanes
 }
 
-// left is the time until a commit that waits can be started.
+// left returns the time until a waiting commit can be started.
 func (x *executor) left() time.Duration {
 	if len(x.queue) == 0 || x.under > 0 && x.under >= x.width() {
 		return never
@@ -139,7 +139,7 @@ func (x *executor) left() time.Duration {
 	return soonest
 }
 
-// slow makes it one commit at a time, with pauses, or not.
+// slow turns the mode of one commit at a time, with pauses, on or off.
 func (x *executor) slow(single bool) {
 	if x.single = single; !single {
 		x.pause.Reset()
@@ -147,10 +147,10 @@ func (x *executor) slow(single bool) {
 	}
 }
 
-// oneAtATime takes in that Spanner aborted a commit for another: for half a lease, one goes after the other.
+// oneAtATime is called when Spanner has aborted a commit for another: for half a lease, they go one after the other.
 func (x *executor) oneAtATime() { x.crowded.set(x.clock, x.lease/2) }
 
-// split queues the halves of a commit that has failed.
+// split queues the halves of a failed commit.
 func (x *executor) split(c *commit, after time.Duration) {
 	half := (len(c.entries) + 1) / 2
 	for _, part := range [][2]int{{0, half}, {half, len(c.entries)}} {
@@ -161,7 +161,7 @@ func (x *executor) split(c *commit, after time.Duration) {
 	}
 }
 
-// reduce leaves only some entries in a commit.
+// reduce drops entries from a commit.
 func (c *commit) reduce(keep func(*entry) bool) {
 	entries, rows := c.entries[:0], c.rows[:0]
 	for i, e := range c.entries {
@@ -172,8 +172,8 @@ func (c *commit) reduce(keep func(*entry) bool) {
 	c.entries, c.rows = entries, rows
 }
 
-// insist makes attempts at a step that Spanner aborts, for a twentieth of a lease: other members claim other partitions at
-// the same time. What was observed of these is compared each time. A new look takes longer than another attempt.
+// insist retries a step that Spanner aborts, for a twentieth of a lease: other members claim other partitions at the
+// same time. Each attempt compares what was observed of these. A new look takes longer than another attempt.
 func insist(ctx context.Context, clock elect.Clock, lease, limit time.Duration, step func(context.Context) error) error {
 	began := clock.Now()
 	for {

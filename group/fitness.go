@@ -7,22 +7,22 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// errUseless ends the term of a member that can claim no partition, or release none, so that others have them.
+// errUseless ends the term of a member that can claim no partition, or release none, so that others can have them.
 var errUseless = errors.New("for two leases, no partition could be claimed or released")
 
-// fitness is whether this process is fit to be a member: how its last terms ended, and how long it cools down therefore.
+// fitness says whether this process is fit to be a member: how its last terms ended, and so how long it cools down.
 type fitness struct {
 	lease time.Duration
 	pause time.Duration // of the next cool-down
-	trial bool          // the next term is on trial: it is assigned one partition at most
+	trial bool          // the next term is on trial: the plan assigns it one partition at most
 }
 
 // ending is how a term ended.
 type ending struct {
 	lasted  time.Duration
-	silence time.Duration // for how long nothing at all had been acknowledged
+	silence time.Duration // how long no request at all had been acknowledged
 	ill     bool          // it was about to be given up as useless
-	useless bool          // it was
+	useless bool          // it was given up as useless
 }
 
 const (
@@ -30,9 +30,9 @@ const (
 	longestUselessCoolDown = 32
 )
 
-// coolDown is how long the process is no member, before it joins again. A term that ended as Spanner could not be reached says
-// nothing about the process. What else ends terms soon makes it cool down twice as long each time. One that was useless is on
-// trial the next time.
+// coolDown returns how long the process waits before it joins again. A term that ended because Spanner could not be
+// reached says nothing about the process. After other short terms it cools down twice as long each time. After a
+// useless term the next one is on trial.
 func (f *fitness) coolDown(e ending) time.Duration {
 	useless := e.useless || e.ill
 	silent := e.silence >= f.lease*6/10
@@ -51,17 +51,17 @@ func (f *fitness) coolDown(e ending) time.Duration {
 	return pause
 }
 
-// recovered takes in that the trial is over.
+// recovered ends the trial.
 func (f *fitness) recovered() { f.trial, f.pause = false, 0 }
 
-// progress is since when something is to be claimed or released, and nothing is.
+// progress is since when something is to be claimed or released, and nothing succeeds.
 type progress struct {
 	since elect.Instant // of the first failure since the last success; zero: none
 	alone map[*entry]bool
 	err   error
 }
 
-// failed takes in a failure, be it that Spanner aborts each try, and partitions that it is known to be about.
+// failed takes in a failure, even if Spanner aborted each attempt, and the partitions it is known to be about.
 func (p *progress) failed(now elect.Instant, err error, alone ...*entry) {
 	if p.since == (elect.Instant{}) {
 		p.since, p.alone = now, map[*entry]bool{}
@@ -72,10 +72,10 @@ func (p *progress) failed(now elect.Instant, err error, alone ...*entry) {
 	}
 }
 
-// succeeded takes in that something was claimed or released, or that nothing is left to be.
+// succeeded takes in that something was claimed or released, or that nothing is left to do.
 func (p *progress) succeeded() { *p = progress{} }
 
-// lasts is for how long there has been no success.
+// lasts returns how long there has been no success.
 func (p *progress) lasts(now elect.Instant) time.Duration {
 	if p.since == (elect.Instant{}) {
 		return 0
@@ -83,7 +83,7 @@ func (p *progress) lasts(now elect.Instant) time.Duration {
 	return now.Since(p.since)
 }
 
-// sick reports whether it is this member that fails, and not one partition for everybody.
+// sick reports whether this member fails, and not one partition for everybody.
 func (p *progress) sick() bool { return len(p.alone) >= 2 }
 
 // useless reports whether the member keeps partitions from others that it can't claim, or release.

@@ -18,25 +18,25 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// MaxPartitions is the most partitions that a group can have. With thousands of them, keep the default lease or a longer
-// one: on a busy machine, a member that claims them all, as after a start, loses a short lease before it has them.
+// MaxPartitions is the most partitions that a group can have. With thousands, keep the default lease or a longer one:
+// on a busy machine, a member that claims them all, as after a start, loses a short lease before it has claimed them.
 const MaxPartitions = 20_000
 
 // Partitions is the list of a group's partitions.
 type Partitions struct{ names []string }
 
-// Named is a list of partitions by name: each once, in any order. A name has at least one byte of UTF-8, without control
-// characters, line separators and bidirectional marks. The name of its lock, "orders/partition/<name>", has 4096 bytes at
-// most, where the name is escaped as in a URL's path: "eu/west" is "eu%2Fwest", and a _ is %5F.
+// Named returns a list of partitions by name: each once, in any order. A name has at least one byte of UTF-8, without
+// control characters, line separators and bidirectional marks. The name of its lock, "orders/partition/<name>", has at
+// most 4096 bytes; the name in it is escaped as in a URL's path: "eu/west" is "eu%2Fwest", and a _ is %5F.
 //
-// The list may change with a rolling update, and back. While members have different lists, each partition is assigned to a
-// member that has it in its list, and the shares are as even as the lists allow. So a name has to mean the same work in all
-// of them.
+// The list may change with a rolling update, and back. While members have different lists, each partition is assigned
+// to a member that has it in its list, and the shares are as even as the lists allow. So a name must mean the same work
+// in all lists.
 func Named(names ...string) Partitions { return Partitions{slices.Clone(names)} }
 
-// Numbered is the partitions "0" to "n-1". If n says which partition a key belongs to, as in hash(key) % n, changing n
-// reassigns keys: then stop the group first, or give the partitions names with n in them and drain the old ones first, as
-// docs/recipes.md shows.
+// Numbered returns the partitions "0" to "n-1". If n says which partition a key belongs to, as in hash(key) % n,
+// changing n reassigns keys. In that case, stop the group first, or put n into the partitions' names and drain the old
+// ones first, as docs/recipes.md shows.
 func Numbered(n int) Partitions {
 	names := make([]string, min(max(n, 0), MaxPartitions+1))
 	for i := range names {
@@ -59,24 +59,23 @@ type Group struct {
 	byName    map[string]*entry
 
 	runs      loop.Runs
-	wake      chan struct{} // has room for one: something is there for the loop
+	wake      chan struct{} // has room for one: something for the loop
 	requested requested
 	standing  standing
-	stuck     atomic.Pointer[assignment] // revoked longest ago of those whose work is overdue, if any is
+	stuck     atomic.Pointer[assignment] // of overdue work, the one revoked longest ago; nil: none is overdue
 }
 
-// New returns a member of the group name, in a table that ddl.Create makes, in the database of db. It starts nothing
-// and makes no RPC. If an argument is wrong, Run says so, and so does every other method that returns an
-// error.
+// New returns a member of the group name, in a table made by ddl.Create, in the database of db. It starts nothing and
+// makes no RPC. If an argument is wrong, Run says so, and so does every other method that returns an error.
 //
 // Of the options of package spindle it takes WithLease, WithHeartbeat, WithID, WithValue, WithReclaim, WithHandover,
-// WithObserver, WithLogger, WithMeterProvider and WithTracerProvider. They are about the member. The observer is called with
-// the events of the member's terms, and with PartitionAssigned and PartitionRevoked for each partition. With WithHandover a
-// member that stops announces it, so that the others are waiting for its partitions. With WithReclaim a process that is
-// started again under its id, with the same list, has its partitions back at once. WithWork, WithEarlyReturn,
+// WithObserver, WithLogger, WithMeterProvider and WithTracerProvider. They are about the member. The observer gets the
+// events of the member's terms, and PartitionAssigned and PartitionRevoked for each partition. With WithHandover, a
+// member announces that it stops, so that the others are waiting for its partitions. With WithReclaim, a process that
+// is restarted under its id, with the same list, has its partitions back at once. WithWork, WithEarlyReturn,
 // WithInitialDelay, WithWeight and WithIdentity are of this package.
 //
-// A lease has to be five times as long as a request to Spanner takes at least, or no member has anything.
+// A lease must be at least five times as long as a request to Spanner takes, or no member gets any partition.
 //
 // Two Groups of one name in one process are two members.
 func New(db *spanner.Client, tableName, name string, partitions Partitions, opts ...spindle.Option) *Group {
@@ -105,7 +104,7 @@ func New(db *spanner.Client, tableName, name string, partitions Partitions, opts
 	return g
 }
 
-// check returns the names in their order.
+// check returns the names, sorted.
 func (p Partitions) check(c *options.Config, group string) []string {
 	names := slices.Sorted(slices.Values(p.names))
 	switch {
@@ -125,9 +124,9 @@ func (p Partitions) check(c *options.Config, group string) []string {
 
 // Has reports whether this member has the partition now, and under which token: the zero Token if it does not. It is
 // local: no RPC, no mutex, no allocation. It becomes false the instant the partition is revoked. The answer may be
-// stale when you act on it: fence writes that must not land after another's.
+// stale when you act on it: fence writes that must not commit after another's.
 //
-// A program that only asks Has is not waited for when a partition moves: use WithWork, or the fence.
+// A program that only polls Has is not waited for when a partition moves: use WithWork, or the fence.
 func (g *Group) Has(partition string) (bool, spindle.Token) {
 	e := g.byName[partition]
 	if e == nil {
@@ -140,7 +139,7 @@ func (g *Group) Has(partition string) (bool, spindle.Token) {
 	return true, spindle.Token(a.token)
 }
 
-// Held returns the partitions that this member has now, as Has says, in the order of their names. It makes no RPC.
+// Held returns the partitions that this member has now, as Has says, sorted by name. It makes no RPC.
 func (g *Group) Held() []Partition {
 	var held []Partition
 	for _, e := range g.inventory.all {
@@ -151,21 +150,21 @@ func (g *Group) Held() []Partition {
 	return held
 }
 
-// Run is a member of the group in the background until ctx ends. It returns at once: nil, spindle.ErrRunning, or what
-// is wrong with the arguments of New or Run; with an error, nothing was started. It goes on while Spanner can't be
-// reached, and after a loss of all partitions. Only ctx ends it.
+// Run joins the group, and is a member in the background until ctx ends. It returns at once: nil, spindle.ErrRunning,
+// or what is wrong with the arguments of New or Run; with an error, nothing was started. It continues while Spanner
+// can't be reached, and after a loss of all partitions. Only ctx ends it.
 //
-// When ctx ends, the contexts of all work are canceled: with WithHandover, a third of a lease later. Heartbeats go on until
-// all work has returned, for at most one lease, or two with WithHandover. Then everything is released at once, and done, if given,
-// receives one value: nil, or why it could not be released; it then expires by itself. Now no goroutine is left, the
-// Spanner client may be closed, and Run may be called again. Only if work or an observer still has not returned, Run
-// is ErrRunning until it has.
+// When ctx ends, the contexts of all work are canceled: with WithHandover, a third of a lease later. Heartbeats
+// continue until all work has returned, for at most one lease, or two with WithHandover. Then everything is released at
+// once, and done, if given, receives one value: nil, or why it could not be released; it then expires by itself. From
+// then on no goroutine is left, the Spanner client may be closed, and Run may be called again. But if work or an
+// observer still runs, Run returns ErrRunning until it has returned.
 //
-// Give done room for one value. An unbuffered channel is offered the value for one lease; then the value is
-// dropped, with an error in the log.
+// Give done room for one value. An unbuffered channel is offered the value for one lease; then the value is dropped,
+// with an error in the log.
 //
-// A process that has just joined is given partitions a lease later, unless the group is as young as it is: one that
-// crashes whenever it starts takes nothing from the others.
+// A new member gets partitions a lease later, unless the whole group is as young: a process that crashes whenever it
+// starts takes nothing from the others.
 func (g *Group) Run(ctx context.Context, done ...chan<- error) error {
 	if g.err != nil {
 		return g.err
@@ -178,7 +177,7 @@ func (g *Group) Run(ctx context.Context, done ...chan<- error) error {
 		func() loop.Loop { return newMember(g, log) })
 }
 
-// RunAndWait is Run that returns when it has ended, as a function of an errgroup does: with the error of Run, or with what
+// RunAndWait is Run, but returns only when it has ended, like a function of an errgroup: with Run's error, or with what
 // done would have received.
 func (g *Group) RunAndWait(ctx context.Context) error {
 	return loop.AndWait(ctx, g.Run)
@@ -187,7 +186,7 @@ func (g *Group) RunAndWait(ctx context.Context) error {
 // Err returns what is wrong with the arguments of New, or nil. It makes no RPC.
 func (g *Group) Err() error { return g.err }
 
-// wrap adds the step and the group's name to an error, and what to do about it if that is known.
+// wrap adds the step and the group's name to an error, and a hint if there is one.
 func (g *Group) wrap(step string, err error) error {
 	return loop.Wrap(step, "group", g.name, g.spanner.Table, err)
 }

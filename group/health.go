@@ -11,11 +11,11 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// standing is how this member gets on, for those that ask. The loop writes it.
+// standing is this member's health, for callers. The loop writes it.
 type standing struct {
 	mu       sync.Mutex
-	trouble  *trouble      // the longest; nil: none
-	balanced bool          // it is a member, and has exactly what it is to have
+	trouble  *trouble      // the longest one; nil: none
+	balanced bool          // it is a member, and has exactly the partitions that it should have
 	changed  chan struct{} // closed when balanced changes
 }
 
@@ -26,7 +26,7 @@ type trouble struct {
 	err   error // what is in the way
 }
 
-// report takes in how the member gets on, in this term or between two.
+// report records how the member is doing, in a term or between two.
 func (m *member) report(t *term) {
 	worst := m.trouble(t)
 	balanced := t != nil && t.balanced()
@@ -41,7 +41,7 @@ func (m *member) report(t *term) {
 	s.wake()
 }
 
-// wake lets those look that wait for a change. s.mu is held.
+// wake wakes callers that wait for a change. s.mu is held.
 func (s *standing) wake() {
 	if s.changed != nil {
 		close(s.changed)
@@ -49,7 +49,7 @@ func (s *standing) wake() {
 	}
 }
 
-// end is for those that wait for what will not come: Run has ended.
+// end wakes callers that wait in vain: Run has ended.
 func (s *standing) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *standing) end() {
 	s.wake()
 }
 
-// trouble is what has been wrong for the longest time.
+// trouble returns what has been wrong for the longest time.
 func (m *member) trouble(t *term) (worst *trouble) {
 	note := func(what string, since elect.Instant, err error) {
 		if since != (elect.Instant{}) && (worst == nil || since.Mono < worst.since.Mono) {
@@ -74,7 +74,7 @@ func (m *member) trouble(t *term) (worst *trouble) {
 	return worst
 }
 
-// balanced reports whether the member has what it is to have, and nothing else.
+// balanced reports whether the member has the partitions that it should have, and no others.
 func (t *term) balanced() bool {
 	if !t.planning.planned() || !t.planning.counts() || !t.planning.differs.IsZero() || t.leaving() {
 		return false
@@ -88,9 +88,9 @@ func (t *term) balanced() bool {
 	return true
 }
 
-// Balanced blocks until this member has exactly the partitions that it is to have, by what it saw last: it is in the group,
-// it has claimed its share, and nothing of it is about to move. It fails once ctx has ended, or if Run was not called or has
-// ended. Partitions that are paused don't count. It makes no RPC.
+// Balanced blocks until this member has exactly the partitions that it should have, by its last look: it is in the
+// group, it has claimed its share, and none of it is about to move. It fails once ctx has ended, or if Run was not
+// called or has ended. Paused partitions don't count. Balanced makes no RPC.
 func (g *Group) Balanced(ctx context.Context) error {
 	if g.err != nil {
 		return g.err
@@ -120,18 +120,18 @@ func (g *Group) Balanced(ctx context.Context) error {
 
 var errNotRunning = errors.New("it is not in the group: Run was not called, or has ended")
 
-// Health returns nil as long as this member gets on. Otherwise the error says what is wrong, since when, and what was in
-// the way last. A member does not get on if, for three leases, or 10 s if that is longer,
+// Health returns nil as long as this member works as it should. Otherwise the error says what is wrong, since when, and
+// what the last obstacle was. It returns an error if, for three leases, or 10 s if that is longer,
 //
 //   - no look at the group has succeeded,
-//   - it is not in the group: it can't join, or cools down because it was of no use,
-//   - a partition that is assigned to it could not be claimed or released,
+//   - the member is not in the group: it can't join, or cools down because it was of no use,
+//   - a partition assigned to it could not be claimed or released,
 //   - or work has not returned since its context was canceled.
 //
-// So a member that stands by without a partition is healthy, and a short outage of Spanner makes nobody unhealthy. Time in
-// which the machine was suspended does not count. Before Run and after it has ended, Health returns an error.
+// So a member on standby, without a partition, is healthy, and a short outage of Spanner makes nobody unhealthy. Time
+// in which the machine was suspended does not count. Before Run and after it has ended, Health returns an error.
 //
-// It is local: no RPC. It may be called from any goroutine.
+// Health is local: no RPC. It may be called from any goroutine.
 func (g *Group) Health() error {
 	if err := g.Live(nil); err != nil || g.err != nil {
 		return err
@@ -152,9 +152,9 @@ func (g *Group) Health() error {
 	return g.wrap("health", err)
 }
 
-// Live is for liveness probes: spindle.Probe(g.Live) is an http.Handler. It fails only for what a restart may mend: looks
-// that don't succeed, as with a Spanner client that has lost its session, and work that hangs, at the price that the
-// member's other partitions move too. It ignores its argument, makes no RPC, and may be called from any goroutine.
+// Live is a liveness probe: spindle.Probe(g.Live) is an http.Handler. It fails only for what a restart may mend: looks
+// that don't succeed, as with a Spanner client that has lost its session, and work that hangs, although a restart moves
+// the member's other partitions too. It ignores its argument, makes no RPC, and may be called from any goroutine.
 func (g *Group) Live(*http.Request) error {
 	if g.err != nil {
 		return g.err
@@ -174,7 +174,7 @@ func (g *Group) Live(*http.Request) error {
 	return nil
 }
 
-// remind says what keeps partitions from moving: after a lease, and each time that it has taken twice as long.
+// remind logs what keeps partitions from moving: after a lease, and each time the wait has doubled.
 func (m *member) remind() {
 	var oldest *assignment
 	n, now := 0, m.config.Clock.Now()

@@ -14,10 +14,10 @@ import (
 type state int
 
 const (
-	free       state = iota // nothing of this member: at most work under an earlier token that has not returned
+	free       state = iota // this member has nothing of it: at most work under an earlier token that has not returned
 	claimed                 // its claim waits for its turn, or is under way with its confirmation
 	held                    // confirmed: this member acts on it
-	revoking                // held, and not acted on any more: its work has been told to end
+	revoking                // held, and not acted on any more: its work's context is canceled
 	releasing               // its work has returned, and its release is under way
 	unresolved              // rows may name this member, which neither acts on it nor has anything under way for it
 )
@@ -26,35 +26,35 @@ func (s state) String() string {
 	return [...]string{"free", "claimed", "held", "revoking", "releasing", "unresolved"}[s]
 }
 
-// entry is one partition in the inventory. It belongs to the loop, but for acted and its names.
+// entry is one partition in the inventory. It belongs to the loop, except for acted and its names.
 type entry struct {
 	name  string
 	lock  string
-	acted atomic.Pointer[assignment] // what is acted on, for everybody; nil: nothing is
+	acted atomic.Pointer[assignment] // what is acted on, for all goroutines; nil: nothing
 
 	state       state
 	changed     int         // the number of the look during which, or after which, the state changed
 	target      bool        // the plan assigns it to this member
-	doubted     bool        // of a claim: rows may name this member anyway, as an earlier outcome is not known
-	assigned    *assignment // of held, revoking and releasing
+	doubted     bool        // for a claim: rows may name this member anyway, because an earlier outcome is not known
+	assigned    *assignment // for held, revoking and releasing
 	busy        *assignment // whose work has not returned, of this term or an earlier one
 	history     history     // what looks have shown of it
 	leases      bool        // the next look has to read its lease rows
-	suspect     suspicion   // that it can't be claimed or released
-	earlyReturn suspicion   // that its work returns early, if it is released then
+	suspect     suspicion   // it can't be claimed or released
+	earlyReturn suspicion   // its work returns early, if early work is released
 	paused      bool        // the program has paused it
 }
 
 // become is the one place where a state changes.
 func (e *entry) become(s state, look int) { e.state, e.changed = s, look }
 
-// claim takes the partition for one that is to be claimed.
+// claim marks the partition as to be claimed.
 func (e *entry) claim(look int) {
 	e.doubted = e.doubted || e.state == unresolved
 	e.become(claimed, look)
 }
 
-// leftOut ends a claim that another was before.
+// leftOut ends a claim because another was first.
 func (e *entry) leftOut(look int) {
 	if e.doubted {
 		e.become(unresolved, look)
@@ -66,11 +66,11 @@ func (e *entry) leftOut(look int) {
 // hold begins an assignment: the claim is confirmed.
 func (e *entry) hold(a *assignment, look int) {
 	e.assigned, e.doubted = a, false
-	e.history = history{assumed: a.in.m.config.Lease} // what was seen before is over
+	e.history = history{assumed: a.in.m.config.Lease} // earlier observations are out of date
 	e.become(held, look)
 }
 
-// revoke ends what is done under the token, for good.
+// revoke ends the work under the token, for good.
 func (e *entry) revoke(reason error, look int) {
 	e.assigned.revoke(reason)
 	e.become(revoking, look)
@@ -79,19 +79,19 @@ func (e *entry) revoke(reason error, look int) {
 // release leaves the partition to a request that frees it.
 func (e *entry) release(look int) { e.become(releasing, look) }
 
-// doubt takes in that rows may name this member.
+// doubt notes that rows may name this member.
 func (e *entry) doubt(look int) {
 	e.assigned, e.doubted = nil, true
 	e.become(unresolved, look)
 }
 
-// clear takes in that nothing is left of this member.
+// clear notes that no row names this member any more.
 func (e *entry) clear(look int) {
 	e.assigned, e.doubted = nil, false
 	e.become(free, look)
 }
 
-// suspicion is that a partition can't be claimed or released: it is then tried alone, and less and less often.
+// suspicion is that a partition can't be claimed or released: it is then tried alone, and ever less often.
 type suspicion struct {
 	since elect.Instant // of the first failure; zero: there is none
 	until elect.Instant // when it may be tried again
@@ -99,7 +99,7 @@ type suspicion struct {
 	err   error
 }
 
-// fail takes in that the partition failed alone.
+// fail notes that the partition failed alone.
 func (s *suspicion) fail(c elect.Clock, lease time.Duration, err error) {
 	now := c.Now()
 	if s.since == (elect.Instant{}) {
@@ -111,7 +111,7 @@ func (s *suspicion) fail(c elect.Clock, lease time.Duration, err error) {
 	s.until.Wall += int64(s.pause)
 }
 
-// left is how long the partition is not to be tried.
+// left returns how long the partition is not to be tried.
 func (s *suspicion) left(now elect.Instant) time.Duration {
 	if s.since == (elect.Instant{}) {
 		return 0
@@ -119,16 +119,16 @@ func (s *suspicion) left(now elect.Instant) time.Duration {
 	return max(time.Duration(s.until.Mono-now.Mono), 0)
 }
 
-// inventory is the partitions of a group, as this member has them.
+// inventory has the partitions of a group, as this member sees them.
 type inventory struct {
 	all    []*entry // in the order of their names
 	byLock map[string]*entry
 	held   atomic.Int64 // how many are acted on
 
-	suspects []*entry // those that could not be claimed or released
+	suspects []*entry // partitions that could not be claimed or released
 }
 
-// suspect takes in that a partition failed alone.
+// suspect notes that a partition failed alone.
 func (v *inventory) suspect(e *entry, c elect.Clock, lease time.Duration, err error) {
 	if e.suspect.since == (elect.Instant{}) {
 		v.suspects = append(v.suspects, e)
@@ -136,7 +136,7 @@ func (v *inventory) suspect(e *entry, c elect.Clock, lease time.Duration, err er
 	e.suspect.fail(c, lease, err)
 }
 
-// illegible takes in that the rows of a partition can't be read.
+// illegible notes that a partition's rows can't be read.
 func (v *inventory) illegible(e *entry, now elect.Instant, err error) {
 	if e.suspect.since == (elect.Instant{}) {
 		e.suspect = suspicion{since: now, err: err}
@@ -144,7 +144,7 @@ func (v *inventory) illegible(e *entry, now elect.Instant, err error) {
 	}
 }
 
-// absolve trusts what is not to be claimed or released any more, and what can be read again.
+// absolve trusts partitions that need not be claimed or released any more, and those that can be read again.
 func (v *inventory) absolve(legible []*entry) {
 	for _, e := range slices.Clone(v.suspects) {
 		if e.state == free && !e.target || e.suspect.pause == 0 && slices.Contains(legible, e) {
@@ -153,13 +153,13 @@ func (v *inventory) absolve(legible []*entry) {
 	}
 }
 
-// trust takes in that a partition could be claimed or released, or is not to be any more.
+// trust notes that a partition could be claimed or released, or need not be any more.
 func (v *inventory) trust(e *entry) {
 	e.suspect = suspicion{}
 	v.suspects = slices.DeleteFunc(v.suspects, func(s *entry) bool { return s == e })
 }
 
-// begin is for a new Run: nothing is under way.
+// begin prepares for a new Run: nothing is under way.
 func (v *inventory) begin() {
 	for _, e := range v.all {
 		e.clear(0)
@@ -168,7 +168,7 @@ func (v *inventory) begin() {
 	v.suspects = nil
 }
 
-// termEnded takes in that a member's term is over, and with it all that it had. Work that has not returned stays busy.
+// termEnded ends all assignments, because the member's term is over. Work that has not returned stays busy.
 func (v *inventory) termEnded(reason error) {
 	for _, e := range v.all {
 		if e.assigned != nil && e.state == held {
@@ -179,7 +179,7 @@ func (v *inventory) termEnded(reason error) {
 	}
 }
 
-// assign takes in which partitions the plan assigns to this member.
+// assign records which partitions the plan assigns to this member.
 func (v *inventory) assign(indexes []int) {
 	for _, e := range v.all {
 		e.target = false
@@ -189,7 +189,7 @@ func (v *inventory) assign(indexes []int) {
 	}
 }
 
-// works reports whether work of this term has not returned: any, or only such as was revoked.
+// works reports whether work of this term has not returned: any work, or only revoked work.
 func (v *inventory) works(t *term, revoked bool) bool {
 	for _, e := range v.all {
 		if a := e.busy; a != nil && a.in == t && (e.state == revoking || !revoked) {
@@ -199,7 +199,7 @@ func (v *inventory) works(t *term, revoked bool) bool {
 	return false
 }
 
-// busy is how many partitions' work has not returned, of whatever term, and the first of them.
+// busy returns how many partitions' work has not returned, in any term, and the first of them.
 func (v *inventory) busy() (n int, first string) {
 	for _, e := range v.all {
 		if e.busy != nil {
@@ -211,10 +211,10 @@ func (v *inventory) busy() (n int, first string) {
 	return n, first
 }
 
-// anyBusy reports whether work has not returned, of whatever term.
+// anyBusy reports whether work has not returned, in any term.
 func (v *inventory) anyBusy() bool { n, _ := v.busy(); return n > 0 }
 
-// holds is how many partitions are had, acted on or not.
+// holds returns how many partitions the member has, acted on or not.
 func (v *inventory) holds() (n int) {
 	for _, e := range v.all {
 		if e.assigned != nil {
@@ -224,8 +224,8 @@ func (v *inventory) holds() (n int) {
 	return n
 }
 
-// assignment is one time of having a partition, from its confirmation under a token until it is released. The loop owns
-// what is not said to be others'.
+// assignment is one time of having a partition, from its confirmation under a token to its release. The loop owns every
+// field that is not marked otherwise.
 type assignment struct {
 	*entry
 	in    *term
@@ -234,21 +234,21 @@ type assignment struct {
 	ctx    context.Context // ends when it is revoked, or the term ends
 	cancel context.CancelCauseFunc
 	since  elect.Instant // when it was revoked
-	lost   bool          // its lease row is gone: it is not released, but looked after
-	let    bool          // it is not to wait for its work
+	lost   bool          // its lease row is gone: it is not released, but looked at again
+	let    bool          // the release does not wait for its work
 
-	began elect.Instant // its work
+	began elect.Instant // when its work began
 	pause elect.Backoff // before work that returned early begins again
 	again alarm
-	said  bool // that its work returned early
+	said  bool // the early return was logged
 }
 
-// valid reports whether the partition may be acted on, by anybody's reading of the clock.
+// valid reports whether the partition may be acted on. Any goroutine may call it.
 func (a *assignment) valid() bool {
 	return a.ctx.Err() == nil && a.in.lease.Held() && a.in.looks.left() > 0
 }
 
-// revoke ends the context of the work, for good: a token whose work was told to end is never acted on again.
+// revoke cancels the work's context, for good: no member acts on the token again.
 func (a *assignment) revoke(reason error) {
 	a.since = a.in.m.config.Clock.Now()
 	if a.acted.CompareAndSwap(a, nil) {

@@ -11,9 +11,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// contest is how a member gets on in the competition for a slot.
+// contest is how a member fares in the competition for a slot.
 type contest struct {
-	chosen string // the slot that it has tried to claim
+	chosen string // the slot that it tried to claim last
 	lost   int    // how often another was first
 }
 
@@ -60,10 +60,11 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	return step, step.Err
 }
 
-// slots are those to choose from: all up to some above the highest in use, but for those whose members may act still.
+// slots returns the slots to choose from: all up to some above the highest in use, except those whose members may still
+// act.
 func (m *member) slots(s table.GroupSnapshot, c *contest) (names []string) {
 	own, _ := table.PartOf(m.last)
-	top := own.Slot - 1 // it is among those that are looked at, even if somebody has deleted all rows
+	top := own.Slot - 1 // it is looked at, even if somebody has deleted all rows
 	for name := range s.Members {
 		part, _ := table.PartOf(name)
 		top = max(top, part.Slot)
@@ -83,19 +84,19 @@ func (m *member) slots(s table.GroupSnapshot, c *contest) (names []string) {
 	return names
 }
 
-// mayAct reports whether another member whose lease row is gone may act still, by its lease: it may not know yet.
+// mayAct reports whether another member, whose lease row is gone, may still act by its lease: it may not know yet.
 func (m *member) mayAct(o table.Observation) bool {
 	leases := m.leases[table.LeaseRef{Name: o.Name, Token: o.Token}]
 	return o.Confirmed() && o.LeaseRecord == nil && o.Writer != m.config.ID && o.At.Sub(o.Heartbeat) < leases
 }
 
-// vanishing is that a slot has no row: since when, and its newest lease row that is left.
+// vanishing is a slot without a row: since when, and its newest remaining lease row.
 type vanishing struct {
 	since  time.Time
 	newest table.Token
 }
 
-// learnVanished keeps since when slots below the highest have no row: rows of slots are never removed, so somebody has
+// learnVanished keeps since when slots below the highest have no row. Rows of slots are never removed: somebody has
 // deleted them by hand, and their members may not know yet.
 func (m *member) learnVanished(s table.GroupSnapshot, top int) {
 	for slot := range top + 1 {
@@ -115,7 +116,7 @@ func (m *member) learnVanished(s table.GroupSnapshot, top int) {
 	}
 }
 
-// waitsFor reports whether a slot is left alone for now, as its row has vanished: for the longest lease that is known.
+// waitsFor reports whether a slot is left alone for now because its row has vanished: for the longest known lease.
 func (m *member) waitsFor(name string, at time.Time) bool {
 	v, vanished := m.vanished[name]
 	longest := m.config.Lease
@@ -125,9 +126,9 @@ func (m *member) waitsFor(name string, at time.Time) bool {
 	return vanished && at.Sub(v.since) < longest
 }
 
-// choose is the slot to claim: with WithReclaim that which this id has, else that which this process had, else the
-// highest that is free below one in use, as a member that leaves is likely to be replaced: who has its slot has its
-// partitions.
+// choose returns the slot to claim: with WithReclaim the slot that this id has, otherwise the slot that this process
+// had, otherwise the highest free one below a slot in use. A member that leaves is likely to be replaced: the member in
+// its slot gets its partitions.
 func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool) {
 	m.candidate.LeaseRecord.Since = 0
 	top := -1
@@ -167,6 +168,6 @@ func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool
 	return s, true
 }
 
-// among is how many slots are chosen from at random: the first, and twice as many each time that another has taken the
-// one that was chosen. Nothing else is a reason to look further, since slots stay in the table for ever.
+// among returns how many slots to choose from at random: the first, and twice as many each time that another has taken
+// the chosen one. Nothing else is a reason to look further, since slots stay in the table forever.
 func (c *contest) among() int { return 1 << min(c.lost, 8) }

@@ -9,22 +9,22 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// leave is that a term is being given up: by its caller, or as the member is of no use. The others are told by an
-// announcement, and by a plan without this member.
+// leave is how a term is given up: by its caller, or because the member is of no use. An announcement, and a plan
+// without this member, tell the others.
 type leave struct {
-	why       error         // nil: it goes on
+	why       error         // nil: the term continues
 	marked    bool          // an announcement was sent
 	applied   chan struct{} // closed once a handover's announcement is in the table,
 	announced chan struct{} // and once it has ended
-	pending   bool          // releases wait for the others to know
-	limit     alarm         // until when work is waited for, of a member that does not see the group
+	pending   bool          // releases wait until the others know
+	limit     alarm         // how long a member that does not see the group waits for work
 }
 
 func stopped(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", spindle.ErrStopped, context.Cause(ctx))
 }
 
-// stop gives the term up, as ctx has ended: with a handover, work goes on until the others have seen that.
+// stop gives the term up because ctx has ended: with a handover, work continues until the others have seen that.
 func (t *term) stop(ctx context.Context) {
 	t.leave.why = stopped(ctx)
 	if !t.m.config.Handover || !t.m.inventory.works(t, false) && t.m.config.Work != nil {
@@ -58,7 +58,7 @@ func (t *term) stop(ctx context.Context) {
 	}, func(error) { t.revokeTerm(context.Cause(ctx)) })
 }
 
-// giveUp gives the term up by itself: all work is revoked, and then the member's lock is released.
+// giveUp gives the term up by itself: it revokes all work, and then releases the member's lock.
 func (t *term) giveUp(why error) {
 	t.leave.why = why
 	if errors.Is(why, errReadDeadline) {
@@ -67,8 +67,8 @@ func (t *term) giveUp(why error) {
 	t.revokeTerm(why)
 }
 
-// revokeTerm revokes all that the member has. What is released by itself, if some work does not return, would be left to
-// this member unless the others know that it goes.
+// revokeTerm revokes all that the member has. If some work does not return, other partitions are released by
+// themselves: these stay assigned to this member unless the others know that it leaves.
 func (t *term) revokeTerm(reason error) {
 	for _, e := range t.m.inventory.all {
 		if e.state == held {
@@ -79,7 +79,7 @@ func (t *term) revokeTerm(reason error) {
 	t.releases.sooner(t.m.config.Clock, t.m.config.Lease/50)
 }
 
-// mark announces that the member leaves. What fails is a signal that the others don't get.
+// mark announces that the member leaves. If that fails, the others miss a signal.
 func (t *term) mark() {
 	t.leave.marked, t.leave.pending = true, true
 	t.exec.do(t.m.config.Lease/5, func(ctx context.Context) error {
@@ -93,8 +93,8 @@ func (t *term) mark() {
 	})
 }
 
-// publishWithout publishes the plan that the group is left with. All members see at their next look that there is one,
-// however many they are.
+// publishWithout publishes the plan for the group without this member. All members see at their next look that there is
+// a new plan, however many they are.
 func (t *term) publishWithout() {
 	if t.publishing {
 		return

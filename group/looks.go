@@ -11,12 +11,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// manyMembers is up to how many members each reads the rows of all at each look. With more, it does so less often: what
-// a group reads in a second grows with the number of its members, not with the square of that. Every look reads the head of
-// the plan, so that none of them is late to learn what others have concluded.
+// manyMembers is up to how many members each reads the rows of all at each look. With more, it does so less often: a
+// group's reads per second then grow with the number of its members, not with its square. Every look reads the head of
+// the plan, so every member learns in time what others have concluded.
 const manyMembers = 100
 
-// errReadDeadline says that a member that could not see the group has stopped. To a program it is spindle.ErrExpired.
+// errReadDeadline says that a member that could not see the group has stopped. A program sees spindle.ErrExpired.
 var errReadDeadline error = readDeadlinePassed{}
 
 type readDeadlinePassed struct{}
@@ -32,9 +32,9 @@ type looks struct {
 	clock elect.Clock
 	lease time.Duration
 
-	// last is the instant before the last acknowledged look at what the member has was sent. A member that can't look stops,
-	// even if its heartbeats are acknowledged: it would not see that others have its partitions, as somebody deleted rows
-	// by hand.
+	// last is the instant before the last acknowledged look at the member's own partitions was sent. A member that
+	// can't look stops, even if its heartbeats are acknowledged: somebody may have deleted rows by hand, and it would
+	// not see that others have its partitions.
 	last         atomic.Pointer[elect.Instant]
 	readDeadline *time.Timer
 
@@ -44,21 +44,21 @@ type looks struct {
 	took    time.Duration
 	retry   elect.Backoff
 	skip    int           // looks that don't read the members
-	members int           // those that the last look has shown
+	members int           // how many the last look has shown
 	changed elect.Instant // when the plan changed, or something was claimed
-	turn    int           // how many of what is wanted were looked at in turn
-	open    bool          // all that the last look was about could be claimed
+	turn    int           // how many of the wanted partitions were looked at in turn
+	open    bool          // all partitions of the last look could be claimed
 }
 
-// limit is how long after a look was sent the member stops by itself.
+// limit is how long after sending a look the member stops by itself.
 func (l *looks) limit() time.Duration { return elect.Limit(l.lease) }
 
-// left is the time until the deadline. Anybody may ask.
+// left is the time until the read deadline. Any goroutine may ask.
 func (l *looks) left() time.Duration {
 	return l.limit() - l.clock.Now().Since(*l.last.Load())
 }
 
-// extend moves the deadline, unless it has passed.
+// extend moves the read deadline, unless it has passed.
 func (l *looks) extend(sent elect.Instant) bool {
 	if l.left() <= 0 || !l.readDeadline.Stop() {
 		return false
@@ -68,7 +68,8 @@ func (l *looks) extend(sent elect.Instant) bool {
 	return true
 }
 
-// lookLimit is how long one look may take: two thirds of the time that is left, so that there is another if its answer does not come.
+// lookLimit is how long one look may take: two thirds of the remaining time, so that another follows if its answer is
+// lost.
 func (l *looks) lookLimit() time.Duration {
 	limit := elect.Attempt(l.lease)
 	if left := l.left(); left > 0 {
@@ -77,7 +78,7 @@ func (l *looks) lookLimit() time.Duration {
 	return limit
 }
 
-// beforeRetry is the pause after a look that failed: at most half of what is left, so that there is a next one.
+// beforeRetry is the pause after a failed look: at most half of the remaining time, so that another follows.
 func (l *looks) beforeRetry() time.Duration {
 	pause := l.retry.Pause(l.clock)
 	if left := l.left(); left > 0 {
@@ -86,9 +87,8 @@ func (l *looks) beforeRetry() time.Duration {
 	return pause
 }
 
-// patient is the pause before the next look at what another member has: a fiftieth of the lease at first, as it is about
-// to be released; or three times what a look takes, if many are awaited: otherwise the looks would hold up what they wait
-// for.
+// patient is the pause before the next look at another member's partition: lease/50 at first, because it is about to be
+// released. If many are awaited, it is three times what a look takes: otherwise the looks would hold up the releases.
 func (l *looks) patient() time.Duration {
 	every, waited := max(l.lease/50, 3*l.took), l.clock.Now().Since(l.changed)
 	if waited < l.lease {
@@ -97,8 +97,8 @@ func (l *looks) patient() time.Duration {
 	return max(waited/10, every)
 }
 
-// look sends a look at the group. Looks that come soon after another leave out what the member has: those are for what it
-// waits for.
+// look sends a look at the group. A look soon after another leaves out the member's own partitions: it is for those
+// that the member waits for.
 func (t *term) look() {
 	l := &t.looks
 	sent := l.clock.Now()
@@ -119,7 +119,7 @@ func (t *term) look() {
 		}
 		if whole && !l.extend(sent) {
 			l.next.off()
-			t.lease.CancelWork(errReadDeadline) // the timer has not, if only the wall clock shows that
+			t.lease.CancelWork(errReadDeadline) // only the wall clock shows that: the timer has not fired
 			return
 		}
 		t.m.runs.Beat(sent)
@@ -137,7 +137,7 @@ func (t *term) lookFailed(err error) {
 	}
 }
 
-// query is what the next look has to read.
+// query returns what the next look has to read.
 func (t *term) query(whole bool) table.GroupQuery {
 	q := table.GroupQuery{Members: t.looks.skip == 0, Body: t.planning.stale || t.planning.known == nil, All: t.planning.rows}
 	if q.Body || q.All {
@@ -164,7 +164,7 @@ func (t *term) query(whole bool) table.GroupQuery {
 	return q
 }
 
-// wanted are the partitions that are to be claimed, in the order of their names.
+// wanted returns the partitions to claim, sorted by name.
 func (t *term) wanted() (wanted []*entry) {
 	if t.leaving() || !t.planning.planned() {
 		return nil
@@ -177,8 +177,9 @@ func (t *term) wanted() (wanted []*entry) {
 	return wanted
 }
 
-// window is what a look is about, of what is wanted. If that is much, and not just free, as after a start, it is the first by
-// name, as those are released first, and others in turn, as work that hangs may keep the first for long.
+// window returns which wanted partitions the next look reads. If there are many, and not all just free, as after a
+// start, it is the first by name, which are released first, and others in turn, because hanging work may keep the first
+// for long.
 func (t *term) window() []*entry {
 	wanted, n := t.wanted(), 2*t.m.config.Batch
 	if len(wanted) <= 2*n || t.looks.open {
@@ -189,9 +190,9 @@ func (t *term) window() []*entry {
 	return append(first, rest[from:min(from+n, len(rest))]...)
 }
 
-// poll is the pause before the next look: a third of the shortest lease, or until one of the others may be over, or until
-// this member counts: the others give it its share at their next look, and nobody has that until it looks too. However
-// short a lease another has, this one looks ten times in its own at most.
+// poll is the pause before the next look: a third of the shortest lease, or until another member may be over, or until
+// this member counts. The others then give it its share at their next look, and nobody has that share until this member
+// looks too. However short another's lease is, this member looks at most ten times in its own.
 func (t *term) poll(s table.GroupSnapshot) time.Duration {
 	clock, lease := t.m.config.Clock, t.m.config.Lease
 	shortest := lease
@@ -201,7 +202,7 @@ func (t *term) poll(s table.GroupSnapshot) time.Duration {
 		}
 	}
 	least := lease / 10
-	// Whole looks are counted from when they were sent: one that takes long must be followed by the next in time.
+	// Whole looks are counted from when they were sent: after one that takes long, the next must follow in time.
 	whole := max(lease/3-clock.Now().Since(*t.looks.last.Load()), least)
 	pause := min(max(elect.Jitter(clock, shortest/3), least), whole)
 	if t.planning.settling > 0 {
@@ -215,7 +216,7 @@ func (t *term) poll(s table.GroupSnapshot) time.Duration {
 		pause = min(pause, max(left, elect.Jitter(clock, lease/50)))
 	}
 	if t.looks.members > manyMembers {
-		return pause // what is known of the others is older than this
+		return pause // what is known of the others is older than this look
 	}
 	for name, o := range s.Members {
 		left := t.leaseOf(o) - s.At.Sub(o.Heartbeat)

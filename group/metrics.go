@@ -10,11 +10,11 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// metrics are those of a group, beside those of its member's lock.
+// metrics are a group's, beside those of its member's lock.
 type metrics struct {
 	about   metric.MeasurementOption
 	moves   metric.Int64Counter
-	members atomic.Int64 // that the last look has shown
+	members atomic.Int64 // in the last look
 	reading metric.Registration
 }
 

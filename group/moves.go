@@ -13,9 +13,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// How partitions come and go: what is sent for them, and what follows from the replies.
+// How partitions come and go: the requests for them, and what follows from the replies.
 
-// claim sends claims of partitions that can be claimed, some in each commit. One that is suspect goes alone.
+// claim sends claims of partitions that can be claimed, several in each commit. A suspect one goes alone.
 func (t *term) claim(rows []table.Observation) {
 	var together []table.Observation
 	for _, o := range rows {
@@ -32,7 +32,7 @@ func (t *term) claim(rows []table.Observation) {
 	}
 }
 
-// reconcile frees what the table shows with this member for no reason.
+// reconcile frees partitions whose rows name this member for no reason.
 func (t *term) reconcile(rows []table.Observation) {
 	rows = slices.DeleteFunc(rows, func(o table.Observation) bool { return t.reconciling[t.entry(o)] })
 	for chunk := range slices.Chunk(rows, t.m.config.Batch) {
@@ -54,20 +54,20 @@ func (t *term) commit(rows []table.Observation, send func(context.Context, *comm
 	t.exec.add(c)
 }
 
-// stillWanted reports whether an entry of a commit that waits is still to be claimed or freed.
+// stillWanted reports whether an entry of a waiting commit is still to be claimed or freed.
 func (t *term) stillWanted(c *commit, e *entry) bool {
 	if t.reconciling[e] {
 		return true
 	}
 	if e.target && !e.paused && t.acts() && !t.leaving() && e.busy == nil {
-		e.doubted = true // once a claim is sent, a refusal of it may be of a second attempt, below the client
+		e.doubted = true // once a claim is sent, its refusal may be about a second attempt, below the client
 		return true
 	}
 	e.leftOut(t.looks.number)
 	return false
 }
 
-// claimOne is one claim with its confirmation. It runs beside the loop.
+// claimOne sends one claim with its confirmation. It runs beside the loop.
 func (t *term) claimOne(ctx context.Context, c *commit) (r result, err error) {
 	var names []string
 	clock, lease := t.m.config.Clock, t.m.config.Lease
@@ -89,7 +89,7 @@ func (t *term) claimOne(ctx context.Context, c *commit) (r result, err error) {
 	return r, nil
 }
 
-// claimEnded takes in what came of a claim.
+// claimEnded takes in the outcome of a claim.
 func (t *term) claimEnded(c *commit, r result, err error) {
 	if err != nil {
 		t.commitFailed(c, err, t.exec.split)
@@ -114,7 +114,7 @@ func (t *term) claimEnded(c *commit, r result, err error) {
 	t.m.log.Debug("partitions claimed", "n", len(r.confirmed), "token", r.token)
 }
 
-// begin begins to act on a partition, unless it is to be had no more by now.
+// begin begins to act on a partition, unless the member is not to have it any more.
 func (t *term) begin(e *entry, token table.Token) {
 	a := &assignment{entry: e, in: t, token: token}
 	a.ctx, a.cancel = context.WithCancelCause(t.lease.Context())
@@ -135,7 +135,7 @@ func (t *term) begin(e *entry, token table.Token) {
 	t.work(a)
 }
 
-// work runs the caller's work on a partition in a goroutine of its own.
+// work runs the program's work on a partition in a goroutine of its own.
 func (t *term) work(a *assignment) {
 	if t.m.config.Work == nil {
 		return
@@ -148,7 +148,7 @@ func (t *term) work(a *assignment) {
 	}()
 }
 
-// revoke ends the work on a partition, which is released once that has returned.
+// revoke ends the work on a partition, which is released once the work has returned.
 func (t *term) revoke(e *entry, reason error) {
 	t.endWork(e, reason)
 	if e.busy == nil {
@@ -177,16 +177,16 @@ func (t *term) lose(lost []*entry) {
 	}
 }
 
-// release frees partitions that are revoked and whose work has returned, some at a time: by then a look may be due, or
-// all work of a member that leaves may have returned. Nothing acts on their tokens again, whether the table shows that
-// they were released or not.
+// release frees revoked partitions whose work has returned, some at a time: after each batch a look may be due, or all
+// work of a leaving member may have returned. Nothing acts on their tokens again, whether the table shows the release
+// or not.
 func (t *term) release() {
 	t.releases.off()
 	if t.leaving() && !t.leave.marked {
 		t.mark()
 	}
 	if t.leave.pending {
-		return // it goes on once the others know that this member leaves, or they would leave it its share
+		return // it continues once the others know that this member leaves: otherwise they would leave it its share
 	}
 	var refs []table.LeaseRef
 	var released []*entry
@@ -246,7 +246,7 @@ func (t *term) reconcileOne(ctx context.Context, c *commit) (result, error) {
 func (t *term) reconcileEnded(c *commit, _ result, err error) {
 	for _, e := range c.entries {
 		delete(t.reconciling, e)
-		e.changed = t.looks.number // what a look shows that is under way is older
+		e.changed = t.looks.number // a look that is under way shows older rows
 	}
 	switch {
 	case err == nil:
@@ -265,7 +265,8 @@ func (t *term) reconcileEnded(c *commit, _ result, err error) {
 	})
 }
 
-// commitFailed takes in that partitions were not claimed, or not freed. Halves come next; what fails alone is suspect.
+// commitFailed takes in that partitions were not claimed, or not freed. Halves come next; a partition that fails alone
+// is suspect.
 func (t *term) commitFailed(c *commit, err error, split func(*commit, time.Duration)) {
 	now, lease := t.m.config.Clock.Now(), t.m.config.Lease
 	aborted := errors.Is(err, table.ErrAborted)
@@ -295,7 +296,7 @@ func (t *term) commitFailed(c *commit, err error, split func(*commit, time.Durat
 	}
 }
 
-// retryPause grows with the time for which there was no success.
+// retryPause grows with the time without success.
 func (t *term) retryPause(now elect.Instant) time.Duration {
 	if t.progress.lasts(now) < t.m.config.Lease/4 {
 		return 0
@@ -303,7 +304,7 @@ func (t *term) retryPause(now elect.Instant) time.Duration {
 	return t.redo.Pause(t.m.config.Clock)
 }
 
-// succeeded takes in that something was claimed or released, or that nothing is left to be.
+// succeeded takes in that something was claimed or released, or that nothing is left to do.
 func (t *term) succeeded() {
 	t.progress.succeeded()
 	t.exec.slow(false)

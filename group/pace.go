@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Thousands of partitions move some at a time: each is without work for as long as it takes to release those that are
-// released with it, and not all of them.
+// Thousands of partitions move some at a time. Each is then without work only while its own batch is released.
 
 // revokeMore revokes the next partitions that move.
 func (t *term) revokeMore() {
@@ -16,9 +15,8 @@ func (t *term) revokeMore() {
 	t.revokeAll(d.revoke)
 }
 
-// revokeAll revokes partitions that move: half as many as one commit could release, as each of them is without work until
-// all have moved. The next are revoked once these were released, or a fiftieth of a lease later if some work does not
-// return.
+// revokeAll revokes partitions that move: half as many as one commit could release, because each is without work until
+// all have moved. It revokes the next once these were released, or lease/50 later if some work does not return.
 func (t *term) revokeAll(move []*entry) {
 	for _, e := range move {
 		switch {
@@ -35,7 +33,7 @@ func (t *term) revokeAll(move []*entry) {
 	}
 }
 
-// spareTime leaves those who claim partitions the time for it, which is twice what it took to release them.
+// spareTime leaves claimants their time: twice what the release took.
 func (t *term) spareTime(released time.Duration) {
 	if t.revokes.on {
 		t.revokes.set(t.m.config.Clock, 2*released)

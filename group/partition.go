@@ -13,37 +13,37 @@ import (
 	"github.com/spindle-lock/spindle/internal/fence"
 )
 
-// Why the context of a partition's work was canceled, beside the reasons of a lock: its cause.
+// The causes of a partition's work's context, beside the reasons of a lock.
 var (
 	ErrMoved  = errors.New("the partition moves to another member")
 	ErrPaused = errors.New("the program has paused the partition") // by Group.Pause
 	ErrLetGo  = errors.New("the program has let the partition go") // by Group.LetGo
 )
 
-// Partition is one partition under one token: as work is given it, for as long as its context lasts. Its methods may be
-// called from any goroutine. The zero Partition is none: what it writes is refused.
+// Partition is one partition under one token: the argument of its work, for as long as its context lasts. Its methods
+// may be called from any goroutine. The zero Partition has no lock: its writes are refused.
 type Partition struct {
 	name  string
 	fence fence.Fence
 }
 
-// Name is the partition's, as the list has it.
+// Name returns the partition's name in the list.
 func (p Partition) Name() string { return p.name }
 
-// Token is the fencing token that this member has the partition under. Tokens of a partition only grow.
+// Token returns the fencing token under which this member has the partition. Tokens of a partition only grow.
 func (p Partition) Token() spindle.Token { return spindle.Token(p.fence.Token) }
 
 // Fence returns a mutation that changes nothing and lets a commit succeed only while this member has not given the
 // partition back, and no other has claimed it. See spindle.Lock.Fence.
 func (p Partition) Fence() *spanner.Mutation {
 	if p.fence.Names == nil {
-		return p.fence.Table.Fence(p.name, 0) // of no partition: it refuses whatever it is in
+		return p.fence.Table.Fence(p.name, 0) // of no partition: every commit with it is refused
 	}
 	return p.fence.Mutations()[0]
 }
 
-// FenceStatement is spindle.Lock.FenceStatement for the partition. That of the zero Partition is empty, which Spanner
-// refuses.
+// FenceStatement is spindle.Lock.FenceStatement for the partition. For the zero Partition it is empty, and Spanner
+// refuses it.
 func (p Partition) FenceStatement(dialect databasepb.DatabaseDialect) spanner.Statement {
 	if p.fence.Names == nil {
 		return spanner.Statement{}
@@ -52,7 +52,7 @@ func (p Partition) FenceStatement(dialect databasepb.DatabaseDialect) spanner.St
 }
 
 // Apply is Client.Apply in a serializable transaction, with the fence added to ms: a checkpoint and its fence are one
-// commit. Errors are those of spindle.Lock.Apply: errors.Is(err, spindle.ErrFenced) is true exactly when the token is
+// commit. Its errors are as in spindle.Lock.Apply: errors.Is(err, spindle.ErrFenced) is true exactly when the token is
 // not valid any more.
 func (p Partition) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	return p.fence.Apply(ctx, ms, opts...)

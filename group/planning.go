@@ -10,22 +10,22 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// planning is which partitions are assigned to which member, as this one knows it: the plan that was published, and what
-// follows from it for the members that are there. It is a value: each look makes the next one.
+// planning is this member's knowledge of the assignments: the published plan, and what follows from it for the present
+// members. It is a value: each look makes the next one.
 type planning struct {
 	setting
 
 	at        time.Time   // of the last look
 	head      table.Token // of the published plan; 0: there is none
-	known     *plan.Plan  // the published plan; nil: there is none that can be used
-	newer     error       // why there is none: a newer version wrote it
+	known     *plan.Plan  // the published plan; nil: none can be used
+	newer     error       // why none can be used: a newer version wrote it
 	stale     bool        // the head has changed, and the body is still to be read
 	members   []plan.Member
-	next      *plan.Plan    // what follows for these members; nil: it can't be told
-	settling  time.Duration // until the members of a group that begins are all there
-	differs   time.Time     // since when next is not what is published, by Spanner's clock; zero: it is
+	next      *plan.Plan    // what follows for these members; nil: not known
+	settling  time.Duration // until a new group has all its members
+	differs   time.Time     // since when next differs from the published plan, by Spanner's clock; zero: it does not
 	toPublish bool          // it is this member's turn
-	rows      bool          // the next look has to read all partitions, as there is no plan
+	rows      bool          // the next look has to read all partitions, because there is no plan
 	full      bool          // this member's trial is over
 }
 
@@ -33,12 +33,12 @@ type planning struct {
 type setting struct {
 	list  plan.List
 	lease time.Duration
-	delay time.Duration // that a group which begins waits for more members
+	delay time.Duration // how long a new group waits for more members
 	slot  int           // of this member
 	token table.Token
 }
 
-// after is the planning after a look.
+// after returns the planning after a look.
 func (p planning) after(s table.GroupSnapshot, bodyRead bool) planning {
 	p.at, p.toPublish = s.At, false
 	p = p.read(s, bodyRead)
@@ -81,13 +81,13 @@ func (p planning) read(s table.GroupSnapshot, bodyRead bool) planning {
 		p.newer = err
 	case err == nil:
 		p.known = known
-	} // what can't be read otherwise is replaced, as if there were none
+	} // any other body that can't be read is replaced, as if there were none
 	return p
 }
 
-// counted are the members among which partitions are spread. A member is counted once it is in the published plan, or its
-// heartbeats show that it has lived for a lease, or all are as young as it is: one that crashes whenever it starts takes
-// nothing from the others. The age of its last heartbeat does not matter: a member is there until it is evicted.
+// counted returns the members that get partitions. A member counts once it is in the published plan, or its heartbeats
+// show that it has lived for a lease, or all are as young as it is: one that crashes whenever it starts takes nothing
+// from the others. The age of its last heartbeat does not matter: a member is there until it is evicted.
 func (p planning) counted(s table.GroupSnapshot) (members []plan.Member) {
 	oldest := table.TokenAt(s.At)
 	for _, o := range s.Members {
@@ -126,7 +126,7 @@ func (p planning) counted(s table.GroupSnapshot) (members []plan.Member) {
 // is reports whether a member is this one.
 func (p planning) is(m plan.Member) bool { return m.Slot == p.slot && m.Token == int64(p.token) }
 
-// evicted is the planning without members that were evicted.
+// evicted returns the planning without evicted members.
 func (p planning) evicted(slots []string) planning {
 	p.members = slices.DeleteFunc(slices.Clone(p.members), func(m plan.Member) bool {
 		return slices.ContainsFunc(slots, func(name string) bool { part, _ := table.PartOf(name); return part.Slot == m.Slot })
@@ -137,8 +137,9 @@ func (p planning) evicted(slots []string) planning {
 	return p.follow()
 }
 
-// waitFor is how long a group that begins, or of whose planned members none is there any more, waits for more members, so
-// that the first does not begin what others are to have: until none has come for the delay, and for a lease at most.
+// waitFor returns how long a group waits for more members, if it is new or none of its planned members is there any
+// more: until none has joined for the delay, and for a lease at most. So the first does not begin what others are to
+// have.
 func (p planning) waitFor(s table.GroupSnapshot) time.Duration {
 	for _, m := range p.members {
 		if slices.ContainsFunc(p.known.Members(), func(k plan.Member) bool { return k.Slot == m.Slot && k.Token == m.Token }) {
@@ -161,7 +162,7 @@ func (p planning) waitFor(s table.GroupSnapshot) time.Duration {
 	return max(min(last.Add(p.delay).Sub(s.At), first.Add(max(p.lease, p.delay)).Sub(s.At)), 0)
 }
 
-// follow finds what follows from the published plan.
+// follow computes what follows from the published plan.
 func (p planning) follow() planning {
 	next, told := p.known.Next(p.list, p.members, p.at)
 	if !told {
@@ -178,7 +179,7 @@ func (p planning) follow() planning {
 	return p
 }
 
-// begin makes the first plan, by who has what: nobody claims or releases anything before it is published.
+// begin makes the first plan, by who has which partitions: nobody claims or releases anything before it is published.
 func (p planning) begin(s table.GroupSnapshot) planning {
 	p.next = nil
 	if p.differs.IsZero() {
@@ -187,7 +188,7 @@ func (p planning) begin(s table.GroupSnapshot) planning {
 	return p
 }
 
-// base is the plan that all rows of partitions show.
+// base returns the plan that the rows of all partitions show.
 func (p planning) base(s table.GroupSnapshot, lockOf func(i int) string) *plan.Plan {
 	return plan.Of(p.list, p.members, func(i int) (slot int, ok bool) {
 		with, is := table.MemberOf(s.Partitions[lockOf(i)].Writer)
@@ -200,14 +201,14 @@ func (p planning) base(s table.GroupSnapshot, lockOf func(i int) string) *plan.P
 	})
 }
 
-// turn says whether this member is to publish: one after the other tries, in the order of slots.
+// turn says whether this member is to publish: the members try one after the other, in the order of slots.
 func (p planning) turn() planning {
 	p.toPublish = !p.differs.IsZero() && p.turnIn() == 0
 	p.rows = p.known == nil && p.toPublish
 	return p
 }
 
-// turnIn is the time until it is this member's turn to publish: never, if there is nothing to publish or it is not counted.
+// turnIn returns the time until this member may publish: never, if there is nothing to publish or it does not count.
 func (p planning) turnIn() time.Duration {
 	i := slices.IndexFunc(p.members, p.is)
 	if i < 0 || p.differs.IsZero() {
@@ -216,7 +217,7 @@ func (p planning) turnIn() time.Duration {
 	return max(p.differs.Add(time.Duration(i)*p.lease/10).Sub(p.at), 0)
 }
 
-// without is the plan that the group is left with when this member goes; false: that can't be told.
+// without returns the plan for the group without this member; false: not known.
 func (p planning) without() (*plan.Plan, bool) {
 	if p.known == nil {
 		return nil, false
@@ -225,16 +226,16 @@ func (p planning) without() (*plan.Plan, bool) {
 	return next, told && !p.known.Same(next)
 }
 
-// published takes in that a plan of this member was published.
+// published takes in that this member has published a plan.
 func (p planning) published(head table.Token, next *plan.Plan) planning {
 	p.head, p.known, p.next, p.newer, p.stale, p.differs, p.rows = head, next, next, nil, false, time.Time{}, false
 	return p
 }
 
-// counts reports whether this member is counted.
+// counts reports whether this member counts.
 func (p planning) counts() bool { return slices.ContainsFunc(p.members, p.is) }
 
-// targets are the partitions that are assigned to this member, by their indexes in the list.
+// targets returns the partitions assigned to this member, by their indexes in the list.
 func (p planning) targets() []int {
 	if p.next == nil || !p.counts() {
 		return nil
@@ -242,10 +243,10 @@ func (p planning) targets() []int {
 	return p.next.Assigned(p.list, p.slot)
 }
 
-// planned reports whether it is known what is assigned to which member.
+// planned reports whether it is known which partition is assigned to which member.
 func (p planning) planned() bool { return p.next != nil && p.known != nil }
 
-// lives reports whether a row is that of a member which was heard from within its lease.
+// lives reports whether the row's member was heard from within its lease.
 func lives(o table.Observation) bool {
 	return isMember(o) && o.At.Sub(o.Heartbeat) < o.LeaseRecord.Lease
 }
@@ -257,5 +258,5 @@ func isMember(o table.Observation) bool {
 	return o.Confirmed() && o.LeaseRecord != nil && o.LeaseRecord.ListDigest != ""
 }
 
-// since is when a member joined: its token, or that of the term that it reclaimed.
+// since returns when a member joined: its token, or the token of the term that it reclaimed.
 func since(o table.Observation) table.Token { return cmp.Or(o.LeaseRecord.Since, o.Token) }

@@ -22,7 +22,8 @@ func (t *term) assign(before planning) {
 	}
 }
 
-// publish publishes the plan that everybody acts on, if it is this member's turn. The first plan is made of who has what.
+// publish publishes the plan that everybody acts on, if it is this member's turn. The first plan is made of who has
+// what.
 func (t *term) publish(s table.GroupSnapshot, allRead bool) {
 	p := t.planning
 	switch {

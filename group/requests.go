@@ -5,32 +5,32 @@ import (
 	"sync"
 )
 
-// requested is what the program asks of its member's partitions. Anybody writes it; the loop reads it.
+// requested is what the program asks for its member's partitions. Any goroutine writes it; the loop reads it.
 type requested struct {
 	mu      sync.Mutex
 	changed bool
 	paused  map[string]bool // by name
-	let     map[string]bool // whose work is not to be waited for
+	let     map[string]bool // whose work the release does not wait for
 }
 
 // Pause ends this member's work on a partition, and keeps it from beginning again until Resume: the context of the work
-// ends with ErrPaused, and once the work has returned, the partition is released. It stays assigned to this member, so that
-// nobody works on it, as long as the plan does not move it to another: there it is not paused. Pause returns at once. It
+// ends with ErrPaused, and once the work has returned, the partition is released. It stays assigned to this member, so
+// nobody works on it, unless the plan moves it to another member: there it is not paused. Pause returns at once. It
 // fails if the partition is not in this member's list.
 func (g *Group) Pause(partition string) error {
 	return g.request("pause", partition, func(r *requested) { r.paused[partition] = true })
 }
 
-// Resume ends a Pause: if the partition is assigned to this member, it claims it, under a new token.
+// Resume ends a Pause. If the partition is assigned to this member, the member claims it, under a new token.
 func (g *Group) Resume(partition string) error {
 	return g.request("resume", partition, func(r *requested) { delete(r.paused, partition) })
 }
 
-// LetGo releases a partition without waiting for its work to return, for work that hangs and whose writes are fenced: its
-// context ends, with ErrLetGo unless it had ended before. If the partition is to move, its next member has it at once, and
-// what the work still does without a fence, it does beside the next member's. If it stays assigned to this member, nobody
-// works on it before the work has returned. LetGo returns at once. It fails if the partition is not in this member's list,
-// and does nothing if this member does not have it.
+// LetGo releases a partition without waiting for its work to return, for work that hangs and whose writes are fenced.
+// The work's context ends, with ErrLetGo unless it had already ended. If the partition is to move, its next member has
+// it at once: unfenced effects of the old work may overlap the next member's. If it stays assigned to this member,
+// nobody works on it before the work has returned. LetGo returns at once. It fails if the partition is not in this
+// member's list, and does nothing if this member does not have it.
 func (g *Group) LetGo(partition string) error {
 	return g.request("let go", partition, func(r *requested) { r.let[partition] = true })
 }
@@ -54,7 +54,7 @@ func (g *Group) request(step, partition string, change func(*requested)) error {
 	return nil
 }
 
-// takeRequests takes in what the program has asked for since, and reports whether it has.
+// takeRequests takes in what the program has asked for since the last call, and reports whether there was anything.
 func (m *member) takeRequests() bool {
 	r := &m.requested
 	r.mu.Lock()

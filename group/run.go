@@ -15,8 +15,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// member is the loop of one Run: it joins the group, keeps a term until that ends, cools down if it has to, and joins again. Its
-// state belongs to its one goroutine.
+// member is the loop of one Run: it joins the group, keeps a term until that ends, cools down if it must, and joins
+// again. Its state belongs to its one goroutine.
 type member struct {
 	*Group
 	log       *slog.Logger
@@ -39,17 +39,17 @@ type member struct {
 
 // vanishings is what is known of members whose rows may vanish.
 type vanishings struct {
-	missing  map[table.LeaseRef]time.Time     // since when the rows of members are missing that partitions name
-	leases   map[table.LeaseRef]time.Duration // the leases of members that were seen, as long as they are not known to be over
+	missing  map[table.LeaseRef]time.Time     // since when the rows of members that partitions name are missing
+	leases   map[table.LeaseRef]time.Duration // of members seen, until they are known to be over
 	vanished map[string]vanishing             // slots that have no row and should have one
 }
 
 // caller is what the caller's code does.
 type caller struct {
 	returned    returned
-	observing   <-chan struct{} // closed when an observer has returned that was overdue; nil: none was
-	gracePeriod <-chan struct{} // closed when work that was to end has had the time to
-	reminded    time.Duration   // for how long work had not returned when that was said
+	observing   <-chan struct{} // closed when an overdue observer has returned; nil: none was overdue
+	gracePeriod <-chan struct{} // closed when the grace period of the work is over
+	reminded    time.Duration   // how long work had not returned when that was logged last
 }
 
 func newMember(g *Group, log *slog.Logger) *member {
@@ -66,7 +66,7 @@ func newMember(g *Group, log *slog.Logger) *member {
 	m.events = loop.NewMailbox(g.config.Observe)
 	m.inventory.begin()
 	m.requested.mu.Lock()
-	m.requested.changed = true // what is paused stays so
+	m.requested.changed = true // paused partitions stay paused
 	m.requested.mu.Unlock()
 	m.takeRequests()
 	return m
@@ -115,7 +115,7 @@ func (m *member) deadline(t *elect.Term) time.Time {
 	return m.config.Clock.Now().Time().Add(t.Left())
 }
 
-// lost says that a term is over.
+// lost logs and emits that a term is over.
 func (m *member) lost(own table.LeaseRef, reason error) {
 	level := slog.LevelWarn
 	if errors.Is(reason, spindle.ErrStopped) {
@@ -134,7 +134,7 @@ func (m *member) emitPartition(kind spindle.EventKind, a *assignment, reason err
 	m.emit(kind, elect.Event{Token: a.token, Partition: a.name, Err: reason})
 }
 
-// coolDown lets time pass in which this process is no member, as its terms have ended soon. It looks once a lease: if nobody
+// coolDown waits while this process is no member, because its terms have ended soon. It looks once a lease: if nobody
 // else is there, it joins.
 func (m *member) coolDown(ctx context.Context, pause time.Duration) {
 	lease := m.config.Lease
@@ -165,7 +165,7 @@ func (m *member) nobodyThere(ctx context.Context) (bool, error) {
 	return true, err
 }
 
-// look reads the members, of one that is none.
+// look reads the members, for a process that is no member.
 func (m *member) look(ctx context.Context) (s table.GroupSnapshot, err error) {
 	began := m.config.Clock.Now()
 	limited, cancel := context.WithTimeout(ctx, elect.Attempt(m.config.Lease))
@@ -214,14 +214,14 @@ func (m *member) await(ctx context.Context, limit time.Duration) {
 	m.takeIn(ctx, limit, func() bool { n, _ := m.inventory.busy(); return n == 0 })
 }
 
-// sleep lets time pass between two terms. Work of the last one may return meanwhile, or still hang.
+// sleep waits between two terms. Work of the last one may return meanwhile, or still hang.
 func (m *member) sleep(ctx context.Context, d time.Duration) {
 	m.remind()
 	m.report(nil)
 	m.takeIn(ctx, d, func() bool { return false })
 }
 
-// takeIn takes in what work has returned, until that is enough, for at most d.
+// takeIn takes in what work has returned, for at most d, until enough returns true.
 func (m *member) takeIn(ctx context.Context, d time.Duration, enough func() bool) {
 	late := m.config.Clock.Timer(d)
 	defer late.Stop()
@@ -238,7 +238,7 @@ func (m *member) takeIn(ctx context.Context, d time.Duration, enough func() bool
 	}
 }
 
-// awaitWork waits for all work to return, until it has had its time after Run's ctx has ended.
+// awaitWork waits for all work to return, until the grace period after the end of Run's ctx is over.
 func (m *member) awaitWork() error {
 	for m.inventory.anyBusy() {
 		select {

@@ -10,8 +10,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// seen draws the conclusions from a look. Only what is lost is concluded from one that does not show the members, or not the
-// plan that they act on.
+// seen draws the conclusions from a look. From a look that does not show the members, or not the plan that they act on,
+// it concludes only what is lost.
 func (t *term) seen(s table.GroupSnapshot, q table.GroupQuery) {
 	if s.Members != nil {
 		t.learn(s)
@@ -33,7 +33,7 @@ func (t *term) seen(s table.GroupSnapshot, q table.GroupQuery) {
 		t.lose(t.decision(s, local{}).lose)
 		return
 	}
-	if errors.Is(t.leave.why, errUseless) && t.looks.members <= 1 { // nobody else has use of it
+	if errors.Is(t.leave.why, errUseless) && t.looks.members <= 1 { // no other member has use for them
 		t.leave.limit.sooner(t.m.config.Clock, t.m.config.Lease)
 	}
 	t.evict(t.dead(s))
@@ -45,7 +45,7 @@ func (t *term) seen(s table.GroupSnapshot, q table.GroupQuery) {
 	}
 }
 
-// decision is what follows from a look for each partition.
+// decision returns what follows from a look for each partition.
 func (t *term) decision(s table.GroupSnapshot, l local) decisions {
 	j := t.judge(s)
 	window := map[*entry]bool{}
@@ -56,7 +56,7 @@ func (t *term) decision(s table.GroupSnapshot, l local) decisions {
 	return decide(t.m.inventory, func(e *entry) partitionView { return t.partitionView(j, e, window[e]) }, t.facts(l))
 }
 
-// conclude does what follows from a look that shows the members, and the plan that they act on.
+// conclude acts on a look that shows the members, and the plan that they act on.
 func (t *term) conclude(s table.GroupSnapshot) {
 	wanted, window := len(t.wanted()), len(t.window())
 	d := t.decision(s, local{planned: t.planning.planned()})
@@ -81,7 +81,7 @@ func (t *term) conclude(s table.GroupSnapshot) {
 		return
 	}
 	if len(d.claim)+len(d.reconcile)+len(t.exec.queue) == 0 && t.exec.under == 0 && !t.owes() {
-		t.succeeded() // what could not be done has come to nothing
+		t.succeeded() // nothing that failed is still to be done
 	}
 	t.reconcile(d.reconcile)
 	t.claim(d.claim)
@@ -91,7 +91,7 @@ func (t *term) conclude(s table.GroupSnapshot) {
 	if d.awaits {
 		t.soon(t.looks.patient())
 	}
-	if wanted > window { // go on with the next window: at once, if something in this one could be claimed
+	if wanted > window { // continue with the next window: at once, if something in this one could be claimed
 		t.looks.turn += 2 * t.m.config.Batch
 		if len(d.claim) > 0 {
 			t.soon(0)
@@ -106,7 +106,7 @@ func (t *term) owes() bool {
 	})
 }
 
-// facts are what a decision goes by beside the look.
+// facts returns the inputs of a decision beside the look.
 func (t *term) facts(l local) facts {
 	f := facts{now: t.m.config.Clock.Now(), local: l}
 	if t.revokes.wait(t.m.config.Clock) == 0 {
@@ -115,7 +115,8 @@ func (t *term) facts(l local) facts {
 	return f
 }
 
-// partitionView is what the look shows of a partition. What has changed here meanwhile counts as not read.
+// partitionView returns what the look shows of a partition. A partition that has changed here meanwhile counts as not
+// read.
 func (t *term) partitionView(j judge, e *entry, inWindow bool) (x partitionView) {
 	if e.state == held {
 		valid, read := j.snapshot.LeaseExists[table.LeaseRef{Name: e.lock, Token: e.assigned.token}]
@@ -182,7 +183,7 @@ func (t *term) learn(s table.GroupSnapshot) {
 	}
 }
 
-// warn says that plain locks have partitions' names, once for each term of theirs.
+// warn logs that plain locks have partitions' names, once for each of their terms.
 func (t *term) warn(s table.GroupSnapshot) {
 	var plain []table.PartitionRow
 	for lock, o := range s.Partitions {

@@ -12,8 +12,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// term is one term of a member: the partitions that it has end with it. One goroutine runs its loop and owns its state, but
-// for what Has looks at. Requests run beside it.
+// term is one term of a member: the partitions that it has end with it. One goroutine runs its loop and owns its state,
+// except for what Has reads. Requests run beside it.
 type term struct {
 	m       *member
 	lease   *elect.Keeper
@@ -26,7 +26,7 @@ type term struct {
 	exec     *executor
 	progress progress
 	leave    leave
-	acked    elect.Instant // before the last request that was acknowledged was sent, heartbeats aside
+	acked    elect.Instant // before the last acknowledged request was sent, except heartbeats
 	began    elect.Instant
 	trial    bool
 	worked   elect.Instant // on trial: since when it has a partition
@@ -35,9 +35,9 @@ type term struct {
 
 // pending is what is due, waits, or is under way.
 type pending struct {
-	revokes     alarm           // the next that move are revoked; off: at once
-	releases    alarm           // release
-	redo        elect.Backoff   // of what is done to partitions
+	revokes     alarm           // when to revoke the next that move; off: at once
+	releases    alarm           // when to release
+	redo        elect.Backoff   // the pause before commits are repeated
 	reconciling map[*entry]bool // a commit waits, or is under way
 	idle        []*assignment   // whose work has returned early, and begins again
 	evicting    bool
@@ -72,8 +72,8 @@ func (t *term) leaving() bool { return t.leave.why != nil }
 // soon makes the next look come in d, or earlier.
 func (t *term) soon(d time.Duration) { t.looks.next.sooner(t.m.config.Clock, d) }
 
-// run keeps the term until it is lost, or is given up and all work has returned. It says how the term ended; an error says
-// that a stop could not be completed.
+// run keeps the term until it is lost, or is given up and all work has returned. It returns how the term ended; an
+// error says that a stop could not be completed.
 func (t *term) run(ctx context.Context) (ending, error) {
 	t.lease.Start()
 	defer t.looks.readDeadline.Stop()
@@ -92,7 +92,7 @@ func (t *term) run(ctx context.Context) (ending, error) {
 		wake.Reset(t.due())
 		select {
 		case reason := <-t.lost:
-			_ = t.lastBeat() // which has to say the same
+			_ = t.lastBeat() // it has to say the same
 			return t.end(reason), nil
 		case <-t.over(ctx):
 			if ctx.Err() != nil {
@@ -111,7 +111,7 @@ func (t *term) run(ctx context.Context) (ending, error) {
 			}
 			_ = t.lastBeat()
 			return t.end(stopped(ctx)), nil // awaitWork says what has not returned
-		case <-ended: // which the next round takes in
+		case <-ended: // the next round takes it in
 		case <-t.m.wake:
 			t.collect()
 			t.handleRequests()
@@ -131,7 +131,7 @@ func (t *term) run(ctx context.Context) (ending, error) {
 	return t.releaseSlot(ctx)
 }
 
-// notify takes in what happens to the member's lock, from other goroutines.
+// notify takes in events of the member's lock, from other goroutines.
 func (t *term) notify(e elect.TermEvent) {
 	m, token := t.m, t.own.Token
 	switch e.What {
@@ -161,7 +161,7 @@ func (t *term) finished() bool {
 	return t.leaving() && t.lease.Context().Err() != nil && !t.m.inventory.works(t, false)
 }
 
-// due is the time until something is.
+// due returns the time until something is due.
 func (t *term) due() time.Duration {
 	clock := t.m.config.Clock
 	due := min(t.releases.left(clock), t.leave.limit.left(clock), t.exec.left(), t.revokes.left(clock), t.restarts())
@@ -193,8 +193,8 @@ func (t *term) goOn() {
 	t.m.report(t)
 }
 
-// checkFitness gives the term up if the member keeps partitions from others that it can't claim, or release, and ends its trial
-// once it has had a partition for a lease.
+// checkFitness gives the term up if the member keeps partitions from others that it can't claim, or release. It ends
+// the member's trial once it has had a partition for a lease.
 func (t *term) checkFitness() {
 	now := t.m.config.Clock.Now()
 	limit := 2 * t.m.config.Lease
@@ -216,7 +216,7 @@ func (t *term) checkFitness() {
 	}
 }
 
-// over is closed once the term has ended by itself.
+// over returns a channel that is closed once the term has ended by itself.
 func (t *term) over(ctx context.Context) <-chan struct{} {
 	if t.leaving() || ctx.Err() != nil {
 		return nil
@@ -234,7 +234,7 @@ func (t *term) end(reason error) ending {
 	return e
 }
 
-// releaseSlot gives the member's lock back, and with it everything that the member has.
+// releaseSlot releases the member's lock, and with it everything that the member has.
 func (t *term) releaseSlot(ctx context.Context) (ending, error) {
 	e := t.ending()
 	t.close(t.leave.why)
@@ -251,7 +251,7 @@ func (t *term) releaseSlot(ctx context.Context) (ending, error) {
 	return e, err
 }
 
-// ending is how the term ends, as it does.
+// ending returns how the term ends.
 func (t *term) ending() ending {
 	now, lease := t.m.config.Clock.Now(), t.m.config.Lease
 	ill := t.trial && t.progress.since != (elect.Instant{}) || t.progress.useless(now, lease*3/2, t.m.inventory.holds())
@@ -262,7 +262,7 @@ func (t *term) ending() ending {
 	}
 }
 
-// close ends what the term has under way.
+// close revokes what is left, and cancels requests that are under way.
 func (t *term) close(reason error) {
 	t.revokeTerm(reason)
 	t.exec.cancel()
@@ -270,7 +270,7 @@ func (t *term) close(reason error) {
 	t.m.report(nil)
 }
 
-// whyOf is the reason of a term's end. That it was of no use comes first: why nothing could be done is wrapped in it.
+// whyOf returns the reason of a term's end. errUseless comes first: it wraps why nothing could be done.
 func whyOf(err error) telemetry.Reason {
 	if errors.Is(err, errUseless) {
 		return telemetry.SteppedDown

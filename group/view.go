@@ -19,12 +19,12 @@ import (
 type View struct {
 	At         time.Time
 	Members    []Member // that were heard from within their leases, by slot
-	Unassigned []string // partitions that have a row and no member: they move, wait, or are in no list any more
+	Unassigned []string // partitions with a row and no member: they move, wait, or are in no list any more
 }
 
 // Member is a process in a group.
 type Member struct {
-	ID         string        // as it was given with WithID
+	ID         string        // its id: WithID
 	Value      string        // what it published with WithValue
 	Slot       int           // of its lock, from 0
 	Token      spindle.Token // of its term
@@ -33,13 +33,14 @@ type Member struct {
 	Lease      time.Duration // in its lease record
 	Leaving    bool          // it has announced that it will give everything up
 	List       string        // tells lists of partitions apart
-	Partitions []string      // that it has, by name
+	Partitions []string      // its partitions, by name
 }
 
-// Members reads who is in a group, and who has what, at one instant. It reads every row of the group: two for each
-// partition as a rule, and those of partitions that are in no list any more. It takes one RPC for fewer than 50,000 rows,
-// and one more for each further 50,000, one after the other. All RPCs read the same snapshot. Members does not need Run,
-// blocks until ctx ends at the longest, and may be called from any goroutine. A group without members is an empty View.
+// Members reads who is in a group, and which partitions each member has, at one instant. It reads every row of the
+// group: as a rule two for each partition, including partitions that are in no list any more. It takes one RPC for
+// fewer than 50,000 rows, and one more for each further 50,000, one after the other. All RPCs read the same snapshot.
+// Members does not need Run, returns at the latest when ctx ends, and may be called from any goroutine. A group without
+// members is an empty View.
 func Members(ctx context.Context, db *spanner.Client, tableName, name string) (View, error) {
 	wrap := func(err error) error { return loop.Wrap("members", "group", name, tableName, err) }
 	if err := errors.Join(table.CheckTable(tableName), table.CheckGroup(name)); err != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/options"
 )
 
-// outcome is what the work of an assignment has returned.
+// outcome is what an assignment's work has returned.
 type outcome struct {
 	of  *assignment
 	err error
 }
 
-// returned is what work has returned and the loop does not know of yet.
+// returned is work that has returned, before the loop knows.
 type returned struct {
 	mu   sync.Mutex
 	list []outcome
@@ -43,7 +43,7 @@ func (r *returned) take() []outcome {
 	return list
 }
 
-// takeReturned takes in what work has returned, of whatever term.
+// takeReturned takes in work that has returned, in any term.
 func (m *member) takeReturned() []outcome {
 	done := m.returned.take()
 	for _, o := range done {
@@ -55,8 +55,8 @@ func (m *member) takeReturned() []outcome {
 	return done
 }
 
-// collect takes in what work has returned. What is revoked is released at once if it was the last, or a fiftieth of a
-// lease later, with what returns meanwhile.
+// collect takes in work that has returned. Revoked partitions are released at once if this was the last, otherwise
+// lease/50 later, together with others whose work returns meanwhile.
 func (t *term) collect() {
 	clock := t.m.config.Clock
 	for _, o := range t.m.takeReturned() {
@@ -75,7 +75,7 @@ func (t *term) collect() {
 	}
 }
 
-// returnedEarly does what the program wants of work that has returned before its context had ended.
+// returnedEarly does what the program wants for work that has returned before its context had ended.
 func (t *term) returnedEarly(a *assignment, err error) {
 	t.saidEarly(a, err)
 	clock, lease := t.m.config.Clock, t.m.config.Lease
@@ -96,7 +96,7 @@ func (t *term) returnedEarly(a *assignment, err error) {
 
 var errReturned = errors.New("its work has returned early")
 
-// saidEarly logs it once for each time of having a partition: what returns again and again is for Debug.
+// saidEarly logs it once for each assignment. Repeated returns are logged at Debug.
 func (t *term) saidEarly(a *assignment, err error) {
 	log := t.m.log.Warn
 	if a.said {
@@ -106,7 +106,7 @@ func (t *term) saidEarly(a *assignment, err error) {
 	log("the work of a partition has returned before its context had ended", "partition", a.name, "token", a.token, "err", err, "then", t.m.config.OnReturn)
 }
 
-// restarts is the time until work that returned early begins again.
+// restarts returns the time until work that returned early begins again.
 func (t *term) restarts() time.Duration {
 	soonest := never
 	for _, a := range t.idle {
