@@ -1,9 +1,8 @@
 // Package ddl creates, verifies and prunes the lock table.
 //
-// The table has one row for each lock. [Statement] is for those who keep their
-// schema in migrations of their own; [Create] is for everyone else; [Verify]
-// tells, at the start of a program, whether the table is correct. [Prune] removes
-// the rows of locks that are not used any more.
+// The table has one row for each lock. [Statement] is for programs with schema migrations of their own; [Create] is for
+// all others. [Verify] checks, at the start of a program, that the table is correct. [Prune] removes the rows of locks
+// that are not used any more.
 package ddl
 
 import (
@@ -37,9 +36,8 @@ const postgreSQL = `(
     writer    varchar
 )`
 
-// Statement is the CREATE TABLE statement of a lock table with the given name,
-// without a final semicolon. Any dialect but PostgreSQL means GoogleSQL. The
-// name is written as it is: only [Create] and [Verify] check it.
+// Statement returns the CREATE TABLE statement of a lock table with the given name, without a final semicolon. Any
+// dialect but PostgreSQL means GoogleSQL. The name is written as it is: only [Create] and [Verify] check it.
 func Statement(dialect databasepb.DatabaseDialect, table string) string {
 	return "CREATE TABLE " + table + " " + columns(dialect)
 }
@@ -51,17 +49,14 @@ func columns(dialect databasepb.DatabaseDialect) string {
 	return googleSQL
 }
 
-// Create creates the lock table in a database, whose path has the form
-// projects/P/instances/I/databases/D, unless the table exists. It finds the
-// database's dialect itself, and blocks until the table can be used, which can
-// take a minute. Several programs may call it at once.
+// Create creates the lock table in a database, whose path has the form projects/P/instances/I/databases/D, unless the
+// table exists. It finds the database's dialect itself, and blocks until the table can be used, which can take a
+// minute. Several programs may call it at once.
 //
-// A table that exists is not changed: like [Verify], Create returns a
-// [*SchemaError] if it is not a lock table. Creating needs the permission
-// spanner.databases.updateDdl; an existing table does not.
+// A table that exists is not changed: like [Verify], Create returns a [*SchemaError] if it is not a lock table. To
+// create a table, it needs the permission spanner.databases.updateDdl; for an existing table it does not.
 //
-// The options are those of the Spanner clients, which also follow
-// SPANNER_EMULATOR_HOST.
+// The options are those of the Spanner clients. These also follow SPANNER_EMULATOR_HOST.
 func Create(ctx context.Context, database, table string, opts ...option.ClientOption) error {
 	if err := checkName(table); err != nil {
 		return err
@@ -88,8 +83,8 @@ func Create(ctx context.Context, database, table string, opts ...option.ClientOp
 	}
 }
 
-// inTurn waits a moment if an emulator refuses to change a schema because somebody else is doing so: Spanner
-// itself queues such changes. The other one may have made the table.
+// inTurn waits a moment if an emulator refuses to change a schema because another change is under way: Spanner itself
+// queues such changes. The other change may have made the table.
 func inTurn(ctx context.Context, err error) bool {
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "concurrent schema change") {
 		return false
@@ -102,8 +97,8 @@ func inTurn(ctx context.Context, err error) bool {
 	}
 }
 
-// execute runs the statement that creates the table, and waits for its end. The
-// table may exist by then, as another program may have created it.
+// execute runs the statement that creates the table, and waits for its end. The table may exist by then, because
+// another program may have created it.
 func execute(ctx context.Context, path string, dialect databasepb.DatabaseDialect, table string, opts []option.ClientOption) error {
 	admin, err := database.NewDatabaseAdminClient(ctx, opts...)
 	if err != nil {
@@ -120,7 +115,7 @@ func execute(ctx context.Context, path string, dialect databasepb.DatabaseDialec
 	return op.Wait(ctx)
 }
 
-// checkName refuses what is not a name, since names are written into statements as they are.
+// checkName refuses anything but a name, since names are written into statements as they are.
 func checkName(name string) error {
 	if err := table.CheckTable(name); err != nil {
 		return fmt.Errorf("ddl: %w", err)

@@ -13,34 +13,30 @@ import (
 // A PruneOption changes what [Prune] deletes.
 type PruneOption func(*table.Ages)
 
-// Expired makes Prune also delete the rows of dead holders, under names that nobody asks for again: of locks whose lease
-// ended at least older ago, and of claims as old that were not confirmed. The age must be at least 24 hours, the longest
+// Expired makes Prune also delete the rows of dead holders, under names that nobody asks for again: of locks whose
+// lease ended at least older ago, and of unconfirmed claims of that age. The age must be at least 24 hours, the longest
 // lease, and a week is a good one.
 //
-// Locks and lease rows go together, if no heartbeat has come since they were seen. So a holder that wakes up after that
-// finds, as after a takeover, that its token is not valid any more: its heartbeats, its confirmation and its fenced writes
-// fail. A lock is left alone if its lease row can't be read, or somebody has changed its rows by hand.
+// Locks and lease rows go together, if no heartbeat has come since they were seen. A holder that wakes up after that
+// finds, as after a takeover, that its token is not valid any more: its heartbeats, its confirmation and its fenced
+// writes fail. A lock is left alone if its lease row can't be read, or somebody has changed its rows by hand.
 func Expired(older time.Duration) PruneOption { return func(a *table.Ages) { a.Expired = older } }
 
-// Prune deletes the rows of locks that were released at least older ago, by
-// Spanner's clock, and were not claimed since. It returns how many locks it
-// deleted, even with an error: those are gone, and a later Prune goes on.
+// Prune deletes the rows of locks that were released at least older ago, by Spanner's clock, and were not claimed
+// since. It returns how many locks it deleted, even with an error: those are gone, and a later Prune continues.
 //
-// It is safe while candidates and holders run, and several may prune at once: a row
-// is deleted only if its lock is still released as it was when its age was read.
-// A lock without a row is free, and its next token is still larger.
-// Locks that expired are not pruned, without [Expired]. Groups are left alone, and
-// so is what was done last under a lock (lock.Once), and a lock that an operator
-// released within the last day.
+// It is safe while candidates and holders run, and several may prune at once: a row is deleted only if its lock is
+// still released as it was when its age was read. A lock without a row is free, and its next token is still larger.
+// Expired locks are not pruned without [Expired]. Prune leaves groups alone, what was done last under a lock
+// (lock.Once), and a lock that an operator released within the last day.
 //
-// 24 hours, the longest lease, is a good age. With a shorter one, a candidate
-// that saw the last holder, and does not look at the lock between its release
-// and the end of that time, waits one lease for a lock that is free.
+// 24 hours, the longest lease, is a good age. With a shorter one, a candidate that saw the last holder, and does not
+// look at the lock between its release and the end of that time, waits one lease for a free lock.
 //
-// Tickets of processes that waited for a lock (package lock) go too, a day after they were written last. They are not
-// counted.
+// Prune also deletes the tickets of processes that waited for a lock (package lock), a day after they were written
+// last. They are not counted.
 //
-// It reads the whole table, in pages. It needs the permissions of a candidate.
+// Prune reads the whole table, in pages. It needs the permissions of a candidate.
 func Prune(ctx context.Context, db *spanner.Client, name string, older time.Duration, opts ...PruneOption) (int, error) {
 	if err := checkName(name); err != nil {
 		return 0, err

@@ -10,10 +10,9 @@ import (
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 )
 
-// A schema is what a table is like. Names are in lower case. A table that does
-// not exist has no columns.
+// A schema describes a table. Names are in lower case. A table that does not exist has no columns.
 type schema struct {
-	table   string // as it was asked for
+	table   string // the name that was asked for
 	columns []column
 	key     []string // the columns of the primary key, with DESC behind those that are sorted so
 	unique  []index  // the other unique ones
@@ -36,9 +35,8 @@ type index struct {
 	on   []string
 }
 
-// Both dialects understand these queries, whose arguments are the name of the
-// schema and of the table. The names are checked identifiers, and as parameters
-// they would be written differently in each.
+// Both dialects understand these queries. Their arguments are the names of the schema and of the table: checked
+// identifiers, because the dialects write parameters differently.
 const (
 	dialectQuery = `SELECT option_value FROM information_schema.database_options WHERE option_name = 'database_dialect'`
 
@@ -120,7 +118,7 @@ func (t *schema) add(p indexPart) {
 	last.on = append(last.on, p.Part)
 }
 
-// stringType is what a text is called in a CAST: is_unique is a BOOL in GoogleSQL and YES or NO in PostgreSQL.
+// stringType returns the type of a text in a CAST: is_unique is a BOOL in GoogleSQL and YES or NO in PostgreSQL.
 func stringType(dialect databasepb.DatabaseDialect) string {
 	if dialect == databasepb.DatabaseDialect_POSTGRESQL {
 		return "varchar"

@@ -18,8 +18,7 @@ type SchemaError struct {
 	// Table is the name that was asked for.
 	Table string
 
-	// Problems has one sentence, without a final period, for everything that
-	// is wrong. It is never empty.
+	// Problems has one sentence, without a final period, for each thing that is wrong. It is never empty.
 	Problems []string
 
 	dialect databasepb.DatabaseDialect
@@ -36,18 +35,15 @@ func (e *SchemaError) Error() string {
 		e.Table, strings.Join(e.Problems, "; "), mend, Statement(e.dialect, e.Table))
 }
 
-// Verify reads the schema of a table and returns nil if it is a lock table. If
-// it is not, the error is a [*SchemaError] that names everything wrong with it:
-// a missing table or column, a wrong type, a string that is too short for the
-// longest name or value of a lock, a timestamp that does not allow commit
-// timestamps, a column that can't be written or be NULL where locks need it, a
-// row deletion policy, another primary key or one in descending order, and whatever else would make
-// inserts fail: another column that an insert must give, a unique index that does
-// not include the name, a parent table. Other columns are fine if an insert can
-// leave them out.
+// Verify reads the schema of a table and returns nil if it is a lock table. Otherwise the error is a [*SchemaError]
+// that names everything wrong with it: a missing table or column; a wrong type; a string that is too short for the
+// longest name or value of a lock; a timestamp that does not allow commit timestamps; a column that can't be written,
+// or can't be NULL where locks need it; a row deletion policy; another primary key, or one in descending order; and
+// everything else that would make inserts fail: another column that an insert must give, a unique index that does not
+// include the name, a parent table. Other columns are fine if an insert can leave them out.
 //
-// Letter case does not matter in names. Any other error is that of a query.
-// Verify blocks until ctx ends if Spanner can't be reached.
+// Letter case does not matter in names. Any other error comes from a query. Verify blocks until ctx ends if Spanner
+// can't be reached.
 func Verify(ctx context.Context, db *spanner.Client, table string) error {
 	if err := checkName(table); err != nil {
 		return err
@@ -98,8 +94,8 @@ func (t schema) problems(dialect databasepb.DatabaseDialect) []string {
 	return problems
 }
 
-// keyProblems compares the primary key with (name). Locks read ranges of names, from the first to the last: Spanner finds
-// nothing in such a range if the key is sorted the other way.
+// keyProblems compares the primary key with (name). Locks read ranges of names in ascending order: if the key is sorted
+// the other way, Spanner finds nothing in such a range.
 func (t schema) keyProblems() []string {
 	switch key := strings.Join(t.key, ", "); key {
 	case "name":
@@ -111,7 +107,7 @@ func (t schema) keyProblems() []string {
 	}
 }
 
-// A need is what locks need of a column.
+// A need is what locks need from a column.
 type need struct {
 	name, typ string
 	hasType   func(column) bool
@@ -165,15 +161,14 @@ func (c column) isText() bool {
 	return strings.HasPrefix(typ, "string(") || typ == "text" || strings.HasPrefix(typ, "character varying")
 }
 
-// length is how many characters a text may have, if that is bounded, as in STRING(36) and character varying(36).
+// length returns how many characters a text may have, if that is bounded, as in STRING(36) and character varying(36).
 func (c column) length() (n int, bounded bool) {
 	_, length, _ := strings.Cut(strings.TrimSuffix(c.Type, ")"), "(")
 	n, err := strconv.Atoi(length)
 	return n, err == nil
 }
 
-// isCommitTimestamp distinguishes both dialects: in PostgreSQL, the type says
-// it all; in GoogleSQL, it takes an option.
+// isCommitTimestamp covers both dialects: in PostgreSQL the type is enough; in GoogleSQL it takes an option.
 func (c column) isCommitTimestamp() bool {
 	typ := strings.ToLower(c.Type)
 	return typ == "spanner.commit_timestamp" || typ == "timestamp" && c.CommitTimestamp

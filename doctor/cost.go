@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// RoundTrip is how long requests of one kind took: N of them, sent one after the other.
+// RoundTrip is how long N requests of one kind took, sent one after the other.
 type RoundTrip struct {
 	P50 time.Duration `json:"p50_ns"`
 	P99 time.Duration `json:"p99_ns"`
@@ -33,13 +33,13 @@ type RoundTrips struct {
 	Transaction RoundTrip `json:"transaction"` // a claim or a confirmation: a read and a commit
 }
 
-// Lease is the shortest lease that the round trips allow: ten elections, each an observation, a claim and a
-// confirmation, as slow as the slowest that were seen.
+// Lease returns the shortest lease that the round trips allow: ten elections, each an observation, a claim and a
+// confirmation, all as slow as the slowest ones seen.
 //
-// So a takeover takes at most a tenth of the lease longer than the lease itself. A heartbeat, which is sent every
-// third of a lease and is less work than an election, may take six times as long as the slowest that was seen and
-// still leave time for another one. This is about the database alone: a lease must also be longer than the pauses
-// of the process that you want to survive, and than a failover of the database, which take seconds.
+// So a takeover takes at most a tenth of the lease longer than the lease itself. A heartbeat, sent every third of a
+// lease, is less work than an election. It may take six times as long as the slowest one seen and still leave time for
+// another. This is about the database alone: a lease must also be longer than the pauses of the process that you want
+// to survive, and than a failover of the database, which take seconds.
 func (r RoundTrips) Lease() time.Duration {
 	const step = 100 * time.Millisecond // the shortest lease that there is
 	election := r.Read.P99 + 2*r.Transaction.P99
@@ -50,26 +50,25 @@ func (r RoundTrips) Lease() time.Duration {
 const (
 	defaultLease  = 10 * time.Second
 	commitsALease = 3.0 // heartbeats, at the default interval
-	readsALease   = 3.1 // observations of one that waits; the tenth is jitter
+	readsALease   = 3.1 // observations of one waiting candidate; the tenth is jitter
 	month         = 30 * 24 * time.Hour
 )
 
-// Cost is what one lock costs at a lease, in 30 days in which it does not change hands. Spanner charges
-// for what is provisioned, not for requests. What share of that a request takes depends on the instance, so the
-// report has no prices.
+// Cost is what one lock costs at a lease, in 30 days in which it does not change hands. Spanner charges for what is
+// provisioned, not for requests. A request's share of that depends on the instance, so the report has no prices.
 type Cost struct {
 	Lease   time.Duration `json:"lease_ns"`
 	Commits int64         `json:"commits_a_month"` // of the holder
 	Reads   int64         `json:"reads_a_month"`   // of each other candidate
 }
 
-// Price is what the lock costs a month with one candidate beside the holder, given what a million commits and
-// a million reads cost you.
+// Price returns what the lock costs a month with one candidate beside the holder, for your price of a million commits
+// and of a million reads.
 func (c Cost) Price(millionCommits, millionReads float64) float64 {
 	return float64(c.Commits)/1e6*millionCommits + float64(c.Reads)/1e6*millionReads
 }
 
-// CostAt returns what a lock costs at a lease, as it was measured. The lease must be positive.
+// CostAt returns the measured cost of a lock at a lease. The lease must be positive.
 func CostAt(lease time.Duration) Cost {
 	leases := float64(month) / float64(lease)
 	return Cost{Lease: lease, Commits: int64(leases * commitsALease), Reads: int64(leases * readsALease)}

@@ -29,8 +29,8 @@ type exam struct {
 	clock      *Clock
 }
 
-// probe checks one assumption. It is not run if a check that it needs has failed: it would fail for a reason that
-// is reported there.
+// probe checks one assumption. It does not run if a check that it needs has failed: it would fail for the reason
+// reported there.
 type probe struct {
 	name  string
 	needs []string
@@ -39,7 +39,7 @@ type probe struct {
 	do    string
 }
 
-// finding is what a probe returns for anything but an assumption that holds.
+// finding is what a probe returns unless its assumption holds.
 type finding struct {
 	verdict          Verdict
 	found, means, do string // empty: the probe's own
@@ -53,7 +53,7 @@ func broken(format string, args ...any) error {
 
 const (
 	prefix    = "spindle-doctor/"
-	prefixEnd = "spindle-doctor0" // the first key that is after all that begin so
+	prefixEnd = "spindle-doctor0" // the first key after all that begin with it
 	stale     = 10 * limit        // no run is as long as that
 )
 
@@ -62,7 +62,7 @@ func newExam(ctx context.Context, db *spanner.Client, tableName string) *exam {
 	return &exam{recorder: r, table: table.Table{Store: r}, base: prefix + uuid.NewString(), made: map[string]Check{}}
 }
 
-// run makes every check that can be made. Its error says why the others could not.
+// run makes every check that it can make. Its error says why the others are missing.
 func (e *exam) run(ctx context.Context) error {
 	if err := e.reach(ctx); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (e *exam) check(ctx context.Context, p probe) Check {
 		return Check{Name: p.name, Verdict: OK, Found: found}
 	case errors.As(err, &f):
 		return Check{Name: p.name, Verdict: f.verdict, Found: f.found, Means: cmp.Or(f.means, p.means), Do: cmp.Or(f.do, p.do)}
-	case errors.Is(err, table.ErrNoTimestamp), isDenied(err): // that is a check of its own
+	case errors.Is(err, table.ErrNoTimestamp), isDenied(err): // another check covers that
 		return Check{Name: p.name, Verdict: NotChecked, Found: oneLine(err)}
 	case passing(err):
 		e.gap = cmp.Or(e.gap, fmt.Errorf("%q could not be checked: %w", p.name, err))
@@ -113,23 +113,23 @@ func (e *exam) check(ctx context.Context, p probe) Check {
 	return Check{Name: p.name, Verdict: Failed, Found: oneLine(err), Means: p.means, Do: p.do}
 }
 
-// missing is the first need of a probe that is not met, or "".
+// missing returns the first unmet need of a probe, or "".
 func (e *exam) missing(p probe) string {
 	for _, need := range p.needs {
 		if need == checkReplies && e.unanswered > 0 || need == checkPermissions && len(e.denied) > 0 {
 			return need
 		}
 		if v := e.made[need].Verdict; v == Failed || v == NotChecked && need != checkTable {
-			return need // a schema that may not be read is no reason to stop
+			return need // a schema that can't be read is no reason to stop
 		}
 	}
 	return ""
 }
 
-// errNotTheQuestion is the failure of a step that only prepares what a probe is about.
+// errNotTheQuestion is the failure of a step that only prepares the probe.
 var errNotTheQuestion = errors.New("it could not be tried")
 
-// passing tells errors that say nothing about an assumption.
+// passing reports whether an error says nothing about an assumption.
 func passing(err error) bool {
 	switch spanner.ErrCode(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.Internal, codes.ResourceExhausted:
@@ -139,7 +139,7 @@ func passing(err error) bool {
 		overrun(err) || errors.Is(err, table.ErrNotFound)
 }
 
-// checks are all that were made and those that were not, in their order.
+// checks returns the results of all checks, made or not, in their order.
 func (e *exam) checks() []Check {
 	var all []Check
 	for _, p := range probes {
@@ -158,7 +158,7 @@ func (e *exam) checks() []Check {
 	return all
 }
 
-// replies is about every commit of the run.
+// replies checks every commit of the run.
 func (e *exam) replies() Check {
 	c := Check{Name: checkReplies, Verdict: OK, Found: "each commit that was answered has its timestamp"}
 	switch {
@@ -174,7 +174,7 @@ func (e *exam) replies() Check {
 
 var permission = regexp.MustCompile(`\bspanner\.[a-z]+\.[A-Za-z]+`)
 
-// lacks are the permissions that were missing, by what Spanner says or else by what the step needs.
+// lacks returns the missing permissions, as Spanner names them, or otherwise as the step needs them.
 func lacks(denied []denial, needed map[string]string) []string {
 	var all []string
 	for _, d := range denied {
@@ -191,7 +191,7 @@ func lacks(denied []denial, needed map[string]string) []string {
 	return all
 }
 
-// cleanUp deletes the rows of this run, and those of runs that were killed.
+// cleanUp deletes the rows of this run, and of runs that were killed.
 func (e *exam) cleanUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attempt)
 	defer cancel()
@@ -211,8 +211,8 @@ func (e *exam) cleanUp(ctx context.Context) {
 	e.made[checkCleanUp] = c
 }
 
-// sweep deletes rows until none is left, and says how many were not of this run. Their age is that of their
-// tokens, by Spanner's clock.
+// sweep deletes rows until none is left, and returns how many were from other runs. The age of these is the age of
+// their tokens, by Spanner's clock.
 func (r *recorder) sweep(ctx context.Context, base string) (old int, err error) {
 	for {
 		rows, at, err := r.Read(ctx, "doctor", table.Strong, table.Keys{Ranges: []table.Range{{From: prefix, To: prefixEnd}}})
@@ -245,7 +245,7 @@ func (e *exam) write(ctx context.Context, kind table.Kind, name, writer string) 
 		Set: []table.Cell{{Column: table.ColHeartbeat, Value: table.Now}, {Column: table.ColToken, Value: table.Now}, {Column: table.ColWriter, Value: writer}}}})
 }
 
-// row reads a row of this run, which has to exist.
+// row reads a row of this run. It must exist.
 func (e *exam) row(ctx context.Context, name string) (table.Row, error) {
 	rows, _, err := e.Read(ctx, "doctor", table.Strong, table.Keys{Names: []string{name}})
 	if err != nil {

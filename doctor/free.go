@@ -12,8 +12,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// freeRows takes a lock as package lock does: it is released with a free row, and claimed by that. The same claim comes
-// again, as a duplicate would.
+// freeRows takes a lock as package lock does: it releases the lock with a free row, and claims it by that row. It sends
+// the claim twice, like a duplicate.
 func (e *exam) freeRows(ctx context.Context) (string, error) {
 	name := e.base + "/free"
 	first, err := e.elect(ctx, "first", name)
@@ -31,7 +31,7 @@ func (e *exam) freeRows(ctx context.Context) (string, error) {
 	case spanner.ErrCode(err) == codes.FailedPrecondition:
 		return "", &finding{Warning, "a time that has passed is refused: " + oneLine(err), "locks of package lock are safe, and take twice as many requests",
 			"report it with this text"}
-	case err != nil && !isGone(err): // else it may have been applied all the same
+	case err != nil && !isGone(err): // otherwise it may have been applied all the same
 		return "", fmt.Errorf("claim: %w", err)
 	}
 	if err := e.table.ClaimFree(ctx, claim); !isGone(err) {
@@ -53,7 +53,8 @@ func (e *exam) freeRows(ctx context.Context) (string, error) {
 	return "a released lock is claimed once, by one commit", e.table.ReleaseFree(ctx, claim.Token, time.Minute, name)
 }
 
-// freeClaim is the claim of a lock that was released with a free row. Where reads are of the past, that takes a moment.
+// freeClaim returns the claim of a lock that was released with a free row. If reads are of the past, that takes a
+// moment.
 func (e *exam) freeClaim(ctx context.Context, name string) (table.FreeClaim, error) {
 	for start := time.Now(); ; e.pause(ctx, 100*time.Millisecond) {
 		seen, err := e.table.LookAtLeases(ctx, time.Now(), name)
@@ -70,7 +71,7 @@ func (e *exam) freeClaim(ctx context.Context, name string) (table.FreeClaim, err
 	}
 }
 
-// isGone reports whether err may be that of a row that does not exist.
+// isGone reports whether err may be about a row that does not exist.
 func isGone(err error) bool {
 	return errors.Is(err, table.ErrMissing) || errors.Is(err, table.ErrNotFound)
 }

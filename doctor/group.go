@@ -11,8 +11,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// group claims a partition with its member, as members do, and another when that member is over: the confirmation needs the
-// member's lease row, which its transaction does not read.
+// group claims a partition with its member, as members do, and another one when that member is over: the confirmation
+// needs the member's lease row, which its transaction does not read.
 func (e *exam) group(ctx context.Context) (string, error) {
 	name, first, second := e.base+"/group/member", e.base+"/group/first", e.base+"/group/second"
 	token, err := e.elect(ctx, "member", name)
@@ -71,7 +71,7 @@ func (e *exam) claimPartition(ctx context.Context, member table.LeaseRef, name s
 	return token, err
 }
 
-// confirmPartition confirms it, unless that is refused, as its member is not there.
+// confirmPartition confirms it, unless Spanner refuses because its member is not there.
 func (e *exam) confirmPartition(ctx context.Context, member table.LeaseRef, name string, token table.Token) (refused bool, err error) {
 	err = again(func() error {
 		_, err := e.table.ConfirmPartitions(ctx, member, table.LeaseRecord{Lease: limit}, token, name)
@@ -86,10 +86,10 @@ func (e *exam) confirmPartition(ctx context.Context, member table.LeaseRef, name
 const (
 	manyNames  = 500
 	manyRanges = 500
-	everyNth   = 50 // of both is there
+	everyNth   = 50 // of both exists
 )
 
-// manyKeys reads as members do: rows by their keys and by ranges, most of which are not there, in one snapshot.
+// manyKeys reads as members do: rows by their keys and by ranges, most of which do not exist, in one snapshot.
 func (e *exam) manyKeys(ctx context.Context) (string, error) {
 	var keys table.Keys
 	var writes []table.Write

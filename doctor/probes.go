@@ -51,7 +51,7 @@ var (
 var probes = []probe{
 	{name: checkTable, run: (*exam).schema, means: "claims or releases will fail", do: "spindle init creates the table if it is missing; ddl.Verify lists what to alter"},
 	{name: checkPermissions, needs: []string{checkTable}, run: (*exam).permissions, means: "this process can't compete for locks", do: roleAdvice},
-	{name: checkReplies, needs: []string{checkTable}, run: func(*exam, context.Context) (string, error) { return "", nil }}, // told at the end
+	{name: checkReplies, needs: []string{checkTable}, run: func(*exam, context.Context) (string, error) { return "", nil }}, // reported at the end
 	{name: checkTimestamps, needs: allowed, run: (*exam).timestamps, means: "tokens may repeat or go back, and a claim may not be recognised by its own claimant", do: tellTeam},
 	{name: checkUpdate, needs: allowed, run: (*exam).keyOnlyUpdate, means: unfenced, do: tellTeam},
 	{name: checkRelease, needs: append(slices.Clip(allowed), checkUpdate), run: (*exam).lateRelease, means: "a release that lands again, late, may free a lock that somebody else holds by then", do: tellTeam},
@@ -146,7 +146,7 @@ func (e *exam) timestamps(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d commits in a row: in order, in microseconds, stored as they were returned", n), nil
 }
 
-// follows judges the timestamp of a commit, as it was returned and stored, after that of the commit before.
+// follows judges a commit's timestamp, returned and stored, against the one of the commit before.
 func follows(last, at, stored time.Time) error {
 	switch {
 	case !stored.Equal(at):
@@ -221,8 +221,8 @@ func (e *exam) lateRelease(ctx context.Context) (string, error) {
 	return "without its lease row it fails, and changes nothing", err
 }
 
-// optimistic overtakes a transaction between its read and its commit, and sees whether the overtaking commit has to wait.
-// It tries several times, because the emulator lets only one in five such commits overtake.
+// optimistic overtakes a transaction between its read and its commit, and checks whether the overtaking commit has to
+// wait. It tries several times, because the emulator lets only one in five such commits overtake.
 func (e *exam) optimistic(ctx context.Context) (string, error) {
 	name := e.base + "/optimistic"
 	if err := e.write(ctx, table.Insert, name, ""); err != nil {
@@ -243,7 +243,7 @@ func (e *exam) optimistic(ctx context.Context) (string, error) {
 	}
 }
 
-// overtake fails if a transaction commits after what it read has changed. If the commit that changes it has
+// overtake fails if a transaction commits after a row that it read has changed. If the commit that changes the row has
 // to wait, nothing was overtaken.
 func (e *exam) overtake(ctx context.Context, name string) (took time.Duration, waited bool, err error) {
 	var overtaken error
@@ -274,7 +274,7 @@ func (e *exam) overtake(ctx context.Context, name string) (took time.Duration, w
 // patience is how long a commit with no reason to wait may take.
 const patience = 2 * time.Second
 
-// cycle takes a lock through its life, with each step as locks take it.
+// cycle takes a lock through its life, each step as locks take it.
 func (e *exam) cycle(ctx context.Context) (string, error) {
 	name := e.base + "/cycle"
 	first, err := e.elect(ctx, "first", name)
@@ -320,7 +320,7 @@ func larger(first, second table.Token) error {
 	return nil
 }
 
-// elect makes id the holder of a lock, whoever has it.
+// elect makes id the holder of a lock, even if another holds it.
 func (e *exam) elect(ctx context.Context, id, name string) (table.Token, error) {
 	token, err := e.claim(ctx, id, name)
 	if err != nil {
@@ -347,7 +347,7 @@ func (e *exam) claim(ctx context.Context, id, name string) (token table.Token, e
 	return token, err
 }
 
-// again retries a transaction while others are in its way. This is for the emulator, which runs one transaction at a
+// again retries a transaction while others are in its way. It is for the emulator, which runs one transaction at a
 // time, and aborts or forgets the others.
 func again(try func() error) (err error) {
 	for range 20 {
@@ -358,7 +358,7 @@ func again(try func() error) (err error) {
 	return err
 }
 
-// overrun tells a transaction that another was in the way of.
+// overrun reports whether another transaction was in the way.
 func overrun(err error) bool {
 	code := spanner.ErrCode(err)
 	return errors.Is(err, table.ErrAborted) ||

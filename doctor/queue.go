@@ -8,8 +8,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// queue writes tickets as those who wait for a lock do, more than a look reads, and looks at them: in one read with a limit,
-// which has to return the first rows of all that is asked for, in the order of the keys.
+// queue writes tickets as waiters do, more than a look reads, and looks at them in one read with a limit. The read must
+// return the first rows of all requested ones, in the order of the keys.
 func (e *exam) queue(ctx context.Context) (string, error) {
 	name := e.base + "/queue"
 	var put, remove []table.Write
@@ -42,7 +42,7 @@ func outOfOrder(format string, args ...any) error {
 	return &finding{Warning, fmt.Sprintf(format, args...), "locks are safe, and those that wait for one of package lock have no order", "report it with this text"}
 }
 
-// tickets reads the queue until its first tickets are there: where reads are of the past, that takes a moment.
+// tickets reads the queue until its first tickets are there. If reads are of the past, that takes a moment.
 func (e *exam) tickets(ctx context.Context, name string) ([]table.Ticket, error) {
 	for start := time.Now(); ; e.pause(ctx, 100*time.Millisecond) {
 		rows, _, err := e.table.Store.Read(ctx, "queue", table.Present, table.Keys{Ranges: []table.Range{table.Waiting(name, "")}, Limit: table.MostTickets})

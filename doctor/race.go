@@ -16,8 +16,8 @@ const (
 	lead   = 30 * time.Millisecond // for fenced commits to get going before the claim
 )
 
-// race has fenced commits race against a claim that supersedes their token, several times: each of them has
-// to have the earlier timestamp, or to be refused.
+// race lets fenced commits race against a claim that supersedes their token, several times: each must have the earlier
+// timestamp, or be refused.
 func (e *exam) race(ctx context.Context) (string, error) {
 	var landed, refused int
 	for i := range rounds {
@@ -49,7 +49,7 @@ func (e *exam) race(ctx context.Context) (string, error) {
 	return raced(landed, refused)
 }
 
-// landedBefore judges the timestamp of the last commit that a token fenced, and that of the claim which superseded it.
+// landedBefore compares the timestamps of the last commit fenced by a token and of the claim that superseded the token.
 func landedBefore(next, last, token table.Token) error {
 	if last >= next {
 		return broken("a commit fenced by token %d has the timestamp %d, and a claim superseded that token at %d", token, last, next)
@@ -57,7 +57,7 @@ func landedBefore(next, last, token table.Token) error {
 	return nil
 }
 
-// raced judges how many fenced commits landed, and how many were refused.
+// raced judges how many fenced commits succeeded, and how many were refused.
 func raced(landed, refused int) (string, error) {
 	if landed == 0 {
 		return "", fmt.Errorf("%w: no fenced commit landed before its token was superseded", errNotTheQuestion)
@@ -65,11 +65,11 @@ func raced(landed, refused int) (string, error) {
 	return fmt.Sprintf("%d claims against fenced commits: %d landed before their token was superseded, %d were refused after it", rounds, landed, refused), nil
 }
 
-// fencedWriter is the holder of a token that goes on writing.
+// fencedWriter is the holder of a token that continues to write.
 type fencedWriter struct {
 	blind           bool
 	landed, refused int
-	last            table.Token // the timestamp of the last commit that landed
+	last            table.Token // the timestamp of the last successful commit
 }
 
 // write writes until the fence refuses it, and at least once after over is closed.

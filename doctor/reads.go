@@ -10,10 +10,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// idle is how long nothing is written, to see whether the time of a read advances.
+// idle is a time without writes, to see whether the time of a read advances.
 const idle = 50 * time.Millisecond
 
-// advance is how far the time of reads goes on while this process writes nothing.
+// advance returns how far the time of reads advances while this process writes nothing.
 func (e *exam) advance(ctx context.Context, bound table.Bound) (time.Duration, error) {
 	keys := table.Keys{Names: []string{e.base}}
 	_, first, err := e.Read(ctx, "doctor-read", bound, keys)
@@ -25,8 +25,8 @@ func (e *exam) advance(ctx context.Context, bound table.Bound) (time.Duration, e
 	return second.Sub(first), err
 }
 
-// shown commits and reads, and says by how much the read was of an earlier time. It fails if the read is
-// of a later time and does not show the commit.
+// shown commits and reads, and returns how far the read's time was behind the commit. It fails if the read is of a
+// later time and does not show the commit.
 func (e *exam) shown(ctx context.Context, bound table.Bound) (behind time.Duration, err error) {
 	name := e.base + "/shown"
 	at, err := e.apply(ctx, "doctor", true, spanner.InsertOrUpdate(e.spanner.Table, []string{table.ColName, table.ColToken}, []any{name, spanner.CommitTimestamp}))
@@ -65,8 +65,8 @@ func (e *exam) present(ctx context.Context) (string, error) {
 	return advances(on, worst)
 }
 
-// advances judges reads at the present, whose time went on by that while nothing was written, and which were at worst so far
-// behind what was committed before.
+// advances judges reads at the present. on is how far their time advanced without writes; worst is how far they were
+// behind an earlier commit at most.
 func advances(on, worst time.Duration) (string, error) {
 	found := fmt.Sprintf("in %v without writes it advanced by %v", idle, round(on))
 	switch {
@@ -98,7 +98,7 @@ func (e *exam) strong(ctx context.Context) (string, error) {
 	return isStrong(on, 0)
 }
 
-// isStrong judges strong reads as advances judges those at the present.
+// isStrong judges strong reads, as advances judges reads at the present.
 func isStrong(on, worst time.Duration) (string, error) {
 	switch {
 	case worst > 0:
@@ -110,9 +110,9 @@ func isStrong(on, worst time.Duration) (string, error) {
 	return fmt.Sprintf("they show what was committed before, and in %v without writes their time advanced by %v", idle, round(on)), nil
 }
 
-// Clock is this machine's clock beside Spanner's, over the run.
+// Clock compares this machine's clock with Spanner's, over the run.
 type Clock struct {
-	Offset time.Duration `json:"offset_ns"` // of Spanner's from this machine's; it does not matter
+	Offset time.Duration `json:"offset_ns"` // Spanner's clock less this machine's; it does not matter
 	Drift  float64       `json:"drift"`     // 0.01: this machine's clock runs a hundredth too slow
 	Within float64       `json:"within"`    // how exactly the drift is known
 	Over   time.Duration `json:"over_ns"`   // how long the clocks were compared
@@ -125,8 +125,8 @@ const (
 	longestComparison = 20 * time.Second
 )
 
-// clockRate compares the clocks at two instants, so far apart that the round trips blur it by less than matters. If they
-// blur it more, it compares them once more, later.
+// clockRate compares the clocks at two instants, far enough apart that the round trips blur it by less than matters. If
+// they blur it more, it compares them once more, later.
 func (e *exam) clockRate(ctx context.Context) (string, error) {
 	first, err := e.instant(ctx)
 	if err != nil {
@@ -172,13 +172,13 @@ func (c Clock) judge() (string, error) {
 	return found + ", which does not matter", nil
 }
 
-// sample is an instant by both clocks: Spanner's was somewhere between these two of the local one.
+// sample is one instant by both clocks: Spanner's was somewhere between the two local ones.
 type sample struct {
 	sent, received time.Time
 	at             time.Time
 }
 
-// instant is the quickest of a few samples.
+// instant returns the quickest of a few samples.
 func (e *exam) instant(ctx context.Context) (best sample, err error) {
 	for i := range 5 {
 		s := sample{sent: time.Now()}
@@ -193,7 +193,7 @@ func (e *exam) instant(ctx context.Context) (best sample, err error) {
 	return best, nil
 }
 
-// drift is how much more time has passed by Spanner's clock than by this machine's, as a share of it.
+// drift returns how much more time has passed by Spanner's clock than by this machine's, as a share of it.
 func drift(first, last sample) Clock {
 	passed := float64(last.at.Sub(first.at))
 	longest, shortest := last.received.Sub(first.sent), last.sent.Sub(first.received)

@@ -16,9 +16,8 @@ import (
 // attempt is how long one request may take.
 const attempt = 5 * time.Second
 
-// recorder is the table as the protocol sees it. It notes what several checks need to know. It starts nothing once
-// its context has ended, and interrupts nothing that has started: an abandoned commit could land after the rows
-// were cleaned up.
+// recorder is the table as the protocol sees it. It notes what several checks need. It starts nothing once its context
+// has ended, and interrupts nothing that has started: an abandoned commit could be applied after the cleanup.
 type recorder struct {
 	table.Via
 	spanner table.Spanner
@@ -29,7 +28,7 @@ type recorder struct {
 	unanswered int // commits that were answered without a timestamp
 }
 
-// denial is what Spanner said to a step that is not allowed.
+// denial is Spanner's answer to a step that is not allowed.
 type denial struct{ step, message string }
 
 func newRecorder(ctx context.Context, s table.Spanner) *recorder {

@@ -97,7 +97,7 @@ const (
 )
 
 // giveBack frees the locks within ctx, and records what is done, if that has a key. What fails is left to expire. In
-// Do, ctx ends as the lock is left, so only its deadline counts here. A ctx that had already ended does not limit
+// Do, ctx ends as the lock is left, so only its deadline counts here. A ctx that had already ended does not stop
 // giveBack.
 func (h *held) giveBack(ctx context.Context, done table.Due) error {
 	ctx, cancel := h.last(ctx)

@@ -11,21 +11,21 @@ import (
 	"github.com/spindle-lock/spindle/internal/options"
 )
 
-// Events are what a lock has told its observer, for a test to wait for.
+// Events records what a lock has reported to its observer, for a test to wait for.
 type Events struct {
 	tb testing.TB
 
 	mu    sync.Mutex
 	told  []spindle.Event
-	heard int           // of those that were told: Await goes on after them
-	more  chan struct{} // closed when another is told; nil: nobody waits. Made by who waits, in the bubble of that.
+	heard int           // how many Await has passed
+	more  chan struct{} // closed at the next event; nil: nobody waits. The waiter makes it, in its own bubble.
 }
 
 // NewEvents returns a record without events.
 func NewEvents(tb testing.TB) *Events { return &Events{tb: tb} }
 
-// Option records the events of one lock, or of one member of a group. It is spindle.WithObserver, but keeps one that
-// was given before it.
+// Option records the events of one lock, or of one member of a group. It is spindle.WithObserver, but keeps an observer
+// given before it.
 func (e *Events) Option() spindle.Option {
 	return func(c *options.Config) {
 		before := c.Observe
@@ -36,9 +36,9 @@ func (e *Events) Option() spindle.Option {
 	}
 }
 
-// Await blocks until there is an event of that kind after the one that Await has returned last, and returns it. It
-// fails the test if there is none within that time: in a bubble of testing/synctest, of its time, which
-// passes while this waits. As what fails a test, it is for the test's own goroutine.
+// Await blocks until there is an event of that kind after the last one that Await returned, and returns it. It fails
+// the test if there is none within that time. In a bubble of testing/synctest the time is the bubble's, and passes
+// while Await waits. Call Await only from the test's own goroutine, because it may fail the test.
 func (e *Events) Await(within time.Duration, kind spindle.EventKind) spindle.Event {
 	e.tb.Helper()
 	limit := time.NewTimer(within)
@@ -57,7 +57,7 @@ func (e *Events) Await(within time.Duration, kind spindle.EventKind) spindle.Eve
 	}
 }
 
-// kinds are those of all events, in their order.
+// kinds returns the kinds of all events, in their order.
 func (e *Events) kinds() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,7 +81,7 @@ func (e *Events) add(ev spindle.Event) {
 	}
 }
 
-// next goes on to the next of that kind, or to the end.
+// next moves to the next event of that kind, or to the end.
 func (e *Events) next(kind spindle.EventKind) (ev spindle.Event, found bool, more <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

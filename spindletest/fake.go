@@ -13,15 +13,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// A Fake is a lock table in memory, for unit tests. The locks on it are the real ones, in all that they do: elections,
+// A Fake is a lock table in memory, for unit tests. The locks on it are the real ones in everything they do: elections,
 // heartbeats, handovers, events, probes. Only the table is not Spanner's. It answers at once, and its clock is the
 // machine's: in a bubble of testing/synctest, the bubble's.
 //
-// There is no database. Apply and ReadWriteTransaction, of every lock, mutex, semaphore and partition, check the token and
-// do nothing else: they return spindle.ErrFenced if the token is not valid any more, and otherwise a time and no error, as
-// if the commit had succeeded. No mutation is applied, and the function of ReadWriteTransaction is not called. They wait
-// while the process is cut off. group.Members refuses the nil client, the mutations of Fence and Run.Done have nothing to
-// be committed to, and nothing of Spanner's own ways is shown. A test that needs any of these needs [New].
+// There is no database. Apply and ReadWriteTransaction, of every lock, mutex, semaphore and partition, only check the
+// token: they return spindle.ErrFenced if it is not valid any more, and otherwise a time and no error, as if the commit
+// had succeeded. No mutation is applied, and the function of ReadWriteTransaction is not called. They wait while the
+// process is cut off. group.Members refuses the nil client, the mutations of Fence and Run.Done can't be committed, and
+// nothing behaves as only Spanner does. A test that needs any of these needs [New].
 type Fake struct {
 	tb    testing.TB
 	store *memstore.Store
@@ -30,8 +30,9 @@ type Fake struct {
 	gates []*gate
 }
 
-// NewFake returns an empty table for one test. When that is over, every process is mended, and in a bubble of
-// testing/synctest a minute of its time passes, so that what the end of the test's context has stopped can end.
+// NewFake returns an empty table for one test. When the test is over, NewFake mends every process. In a bubble of
+// testing/synctest it then lets a minute of the bubble's time pass, so that what the end of the test's context stops
+// can end.
 func NewFake(tb testing.TB) *Fake {
 	tb.Helper()
 	f := &Fake{tb: tb, store: &memstore.Store{}}
@@ -55,7 +56,7 @@ func inBubble() (virtual bool) {
 	return
 }
 
-// Process returns a process of its own on the table, with the id unless the lock's options have another. It has no
+// Process returns a separate process on the table, with the id unless the lock's options have another. It has no
 // Client: give the constructors of locks nil.
 func (f *Fake) Process(id string) *Process {
 	g := &gate{Store: f.store}
@@ -79,13 +80,13 @@ func (f *Fake) SupersedePartition(group, partition string) (release func()) {
 	return supersedePartition(f.tb, f.store, group, partition)
 }
 
-// gate is a process's way to the table. While it is shut, calls wait for it to open, as those of a Spanner client do
-// that has no connection.
+// gate is a process's way to the table. While it is shut, calls wait for it to open, like calls of a Spanner client
+// without a connection.
 type gate struct {
 	table.Store
 
 	mu   sync.Mutex
-	shut chan struct{} // closed when it opens; nil: it is open. Made by who shuts it, in the bubble of that.
+	shut chan struct{} // closed when it opens; nil: it is open. Cut makes it, in its own bubble.
 }
 
 func (g *gate) cut() {

@@ -15,11 +15,11 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/network"
 )
 
-// A Process stands for one process of a service, with its own way to the lock table, which the test can cut. A test
-// that has several in one program makes a Process for each, of a [Database] or a [Fake], and gives its three parts to
-// the code under test. All methods may be called from any goroutine.
+// A Process stands for one process of a service, with its own way to the lock table, which the test can cut. A test of
+// several processes in one program makes a Process for each, with a [Database] or a [Fake], and gives its three parts
+// to the code under test. All methods may be called from any goroutine.
 type Process struct {
-	// Client is what the process reaches the database with, and nil on a Fake. It is closed after the test.
+	// Client is the process's connection to the database, and nil on a Fake. It is closed after the test.
 	Client *spanner.Client
 
 	// Table is the name of the lock table.
@@ -29,18 +29,18 @@ type Process struct {
 	cut, mend func()
 }
 
-// Option is for every lock, mutex, semaphore and group of this process, whatever else it is given. It makes those of
-// two processes compete as if they were in two, sets the id, and leads those on a Fake there.
+// Option is for every lock, mutex, semaphore and group of this process, beside its other options. It makes locks of two
+// processes compete as real processes do, sets the id, and connects locks on a Fake to it.
 func (p *Process) Option() spindle.Option { return p.seam }
 
-// Cut cuts the process off from the table until Mend. Its calls fail, or wait for the end of their ctx. What it holds
-// it loses within a lease, by its own clock: spindle.ErrExpired. Others can have it once the lease is over.
+// Cut cuts the process off from the table until Mend. Its calls fail, or wait for the end of their ctx. It loses what
+// it holds within a lease, by its own clock: spindle.ErrExpired. Others can claim it once the lease is over.
 func (p *Process) Cut() { p.cut() }
 
 // Mend ends a Cut.
 func (p *Process) Mend() { p.mend() }
 
-// processes numbers them all: mutexes of one number queue for one another.
+// processes numbers all processes: mutexes of one number queue for one another.
 var processes atomic.Int64
 
 func seam(id string, more func(*options.Config)) spindle.Option {
@@ -51,9 +51,9 @@ func seam(id string, more func(*options.Config)) spindle.Option {
 	}
 }
 
-// Process returns a process of its own on the database, with the id unless the lock's options have another. Its client
-// has the options of spindle.ClientOptions for a lease of a second, and is closed after the test: what uses it has to
-// have ended by then.
+// Process returns a separate process on the database, with the id unless the lock's options have another. Its client
+// has the options of spindle.ClientOptions for a lease of a second, and is closed after the test: everything that uses
+// it must have ended by then.
 func (d *Database) Process(id string) *Process {
 	d.tb.Helper()
 	link, err := network.NewLink(d.Host)

@@ -11,8 +11,8 @@ import (
 // slowRead is what a read takes after some ten thousand commits. On a new emulator it is less than a millisecond.
 const slowRead = 10 * time.Millisecond
 
-// tellIfSlow logs once, when the test is over, that its emulator has become slow. It is the fastest of some reads that
-// counts: one alone may have waited for the machine.
+// tellIfSlow logs once, when the test is over, that its emulator has become slow. The fastest of some reads counts: one
+// alone may have waited for the machine.
 func (d *Database) tellIfSlow(slow time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

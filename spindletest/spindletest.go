@@ -1,8 +1,8 @@
-// Package spindletest is for tests of code that uses locks: a lock table in memory for unit tests, and a database on the
-// Cloud Spanner emulator for integration tests. On both, a test makes a [Process] for each process of the service that
-// it plays, cuts it off, or lets another supersede it.
+// Package spindletest is for tests of code that uses locks: a lock table in memory for unit tests, and a database on
+// the Cloud Spanner emulator for integration tests. On both, a test makes a [Process] for each process of the service
+// that it plays, cuts it off, or lets another supersede it.
 //
-// The code under test needs one thing: it passes options of the test on to its lock.
+// The code under test needs one thing: it passes the test's options on to its lock.
 //
 //	func NewWorker(db *spanner.Client, table string, opts ...spindle.Option) *Worker {
 //		w := &Worker{}
@@ -12,8 +12,8 @@
 //
 // # Unit tests
 //
-// [NewFake] is a lock table in memory. With testing/synctest, which every Go that builds this module has, time is
-// virtual: tests of minutes take milliseconds, and what they say of time is exact.
+// [NewFake] returns a lock table in memory. With testing/synctest, which every Go that builds this module has, time is
+// virtual: tests of minutes take milliseconds, and their times are exact.
 //
 //	func TestItStopsWhenItIsCutOff(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -32,15 +32,15 @@
 //		})
 //	}
 //
-// Make the fake in the bubble, with the bubble's t. To step time, sleep, or wait for what will happen; synctest.Wait lets
-// what is due happen first. A test that can't be in a bubble, since it talks over a network, has the fake in real time:
-// give its locks a short lease, down to 100 ms, and wait for events.
+// Make the fake in the bubble, with the bubble's t. To step time, sleep, or wait for the next event; synctest.Wait lets
+// everything due happen first. A test that can't be in a bubble, because it talks over a network, has the fake in real
+// time: give its locks a short lease, down to 100 ms, and wait for events.
 //
 // # Integration tests
 //
-// [New] is a database with the lock table, in real time. It shows what no fake can: what was written, and Spanner's own
-// ways. The fake only tells whether a write would be fenced. It does not work in a bubble of testing/synctest, where time stands still while something waits for a
-// network.
+// [New] returns a database with the lock table, in real time. It shows what no fake can: what was written, and how
+// Spanner behaves. The fake only shows whether a write would be fenced. New does not work in a bubble of
+// testing/synctest, where time stands still while something waits for a network.
 //
 //	func TestTheOtherTakesOver(t *testing.T) {
 //		db := spindletest.New(t)
@@ -49,40 +49,32 @@
 //		a.Cut()
 //	}
 //
-// A test waits for a loss or a takeover with [Events], for the leader with Wait and WaitElected of spindle.Lock, and for
-// the loss of what package lock holds with Lost. The file worker_test.go of this package has a small service with its tests
-// of both kinds.
+// A test waits for a loss or a takeover with [Events], for the leader with Wait and WaitElected of spindle.Lock, and
+// for the loss of a mutex, a set or a permit with Lost. The file worker_test.go of this package has a small service
+// with its tests of both kinds.
 //
 // # The emulator
 //
-// The database is on the emulator at SPANNER_EMULATOR_HOST if that is set.
-// Otherwise an emulator is found and started: from the path in
-// SPINDLE_EMULATOR, from emulator_main in PATH, from the gcloud component
-// cloud-spanner-emulator, or from its Docker image. The tests of a package share
-// it; it ends with their process, even if that is killed. Each package has one
-// of its own, which takes less than a tenth of a second to start, or seconds with
-// Docker.
+// The database is on the emulator at SPANNER_EMULATOR_HOST if that is set. Otherwise New finds and starts an emulator:
+// from the path in SPINDLE_EMULATOR, from emulator_main in PATH, from the gcloud component cloud-spanner-emulator, or
+// from its Docker image. The tests of a package share it; it ends with their process, even if that is killed. Each
+// package has its own, which takes less than a tenth of a second to start, or seconds with Docker.
 //
-// Each database has an instance of its own, so tests can run in parallel: the
-// emulator runs one read-write transaction at a time in each database and
-// aborts the others. If many run at once on one client, it forgets some, and
-// fails them with "Transaction not found" or "Invalid transaction ID", which
-// Spanner does not do. What spindle commits is tried again then, such as Apply
-// and ReadWriteTransaction of a lock. Transactions that a test runs on the
-// client itself fail: give concurrent writers a client each, or let them write
-// with spanner.ApplyAtLeastOnce.
+// Each database has an instance of its own, so tests can run in parallel: the emulator runs one read-write transaction
+// at a time in each database and aborts the others. If many run at once on one client, it forgets some, and fails them
+// with "Transaction not found" or "Invalid transaction ID", which Spanner does not do. Spindle then retries its own
+// commits, such as Apply and ReadWriteTransaction of a lock. Transactions that a test runs on the client itself fail:
+// give concurrent writers a client each, or let them write with spanner.ApplyAtLeastOnce.
 //
-// The emulator gets slower with each commit, in whatever of its databases: a
-// read takes 0.7 ms at first, and 22 ms after 12,000 commits. The log of a test
-// says so if reads take more than 10 ms when it ends. Give a test that commits
-// thousands of times an emulator of its own with [Private], so that those after
-// it are not slow, and start one that runs for days anew.
+// The emulator gets slower with each commit, in any of its databases: a read takes 0.7 ms at first, and 22 ms after
+// 12,000 commits. The log of a test says so if reads take more than 10 ms when it ends. Give a test that commits
+// thousands of times an emulator of its own with [Private], so that the tests after it are not slow, and restart an
+// emulator that runs for days.
 //
-// After the cleanups nothing of this package is left running. The Spanner client
-// may leave two things, which tests that use go.uber.org/goleak must ignore: a
-// worker that OpenCensus starts with the process, and, if a metadata server
-// answers, a connection to it, idle for a minute. The client asks that server
-// for the region once in each process, unless SPANNER_EMULATOR_HOST is set.
+// After the cleanups nothing of this package is left running. The Spanner client may leave two things, which tests that
+// use go.uber.org/goleak must ignore: a worker that OpenCensus starts with the process, and, if a metadata server
+// answers, a connection to it, idle for a minute. The client asks that server for the region once in each process,
+// unless SPANNER_EMULATOR_HOST is set.
 //
 //	goleak.VerifyTestMain(m,
 //		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
@@ -107,14 +99,14 @@ import (
 // lockTable is the name of the lock table in every database.
 const lockTable = "locktable"
 
-// setupTimeout bounds New, and cleanupTimeout what follows the test. The first
-// has to be enough to pull the emulator's image.
+// setupTimeout bounds New, and cleanupTimeout what follows the test. The first must be enough to pull the emulator's
+// image.
 const (
 	setupTimeout   = 6 * time.Minute
 	cleanupTimeout = 10 * time.Second
 )
 
-// A Database is an empty database of one test's own.
+// A Database is an empty database for one test.
 type Database struct {
 	// Client is connected to the database. It is closed after the test.
 	Client *spanner.Client
@@ -134,12 +126,11 @@ type Database struct {
 	stopped  bool
 }
 
-// New returns a new database with the lock table. When the test and its
-// subtests are over, the client is closed and the database is dropped.
+// New returns a new database with the lock table. When the test and its subtests are over, the client is closed and the
+// database is dropped.
 //
-// Starting the first emulator of a run takes about half a second, or as long as
-// it takes to pull its image; a database takes milliseconds. If no emulator is
-// found, the test fails with an error that says how to install one. It is never
+// The first emulator of a run takes about half a second to start, or as long as it takes to pull its image; a database
+// takes milliseconds. If no emulator is found, the test fails with an error that says how to install one. It is never
 // skipped.
 func New(tb testing.TB, opts ...Option) *Database {
 	tb.Helper()
@@ -211,21 +202,20 @@ func (d *Database) connect(tb testing.TB) {
 	})
 }
 
-// ClientOptions are the options with which further clients of this process
-// connect to the emulator, whatever the environment says.
+// ClientOptions returns the options with which further clients of this process connect to the emulator, whatever the
+// environment says.
 func (d *Database) ClientOptions() []option.ClientOption {
 	return d.emulator.ClientOptions()
 }
 
-// Env is what to append to a child process's environment for its Spanner
-// clients to connect to the emulator.
+// Env returns variables to append to a child process's environment. With them, its Spanner clients connect to the
+// emulator.
 func (d *Database) Env() []string {
 	return []string{"SPANNER_EMULATOR_HOST=" + d.Host}
 }
 
-// StopEmulator kills the emulator, with everything in it, and returns when it
-// has ended. The test fails at once unless the database was made with
-// [Private], since other tests use the emulator otherwise.
+// StopEmulator kills the emulator, with everything in it, and returns when it has ended. The test fails at once unless
+// the database was made with [Private], because other tests may use the emulator.
 func (d *Database) StopEmulator(tb testing.TB) {
 	tb.Helper()
 	if !d.private {

@@ -12,18 +12,18 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// another is the id of the process that supersedes.
+// another is the id of the superseding process.
 const another = "another process"
 
-// Supersede makes another process the holder of the lock, whoever has it, as if that had been silent for a lease, and
-// returns when this is so. From then on, what the earlier holder writes is fenced. It learns of it by its next
-// heartbeat: spindle.ErrSuperseded. Mutexes are locks by their names, and the slots of a semaphore are
-// name/slot/0000 and so on. Partitions of a group have [Database.SupersedePartition]; its members can't be superseded.
+// Supersede makes another process the holder of the lock, even if it is held, as if its holder had been silent for a
+// lease, and returns when this is done. From then on, the earlier holder's writes are fenced. Its next heartbeat fails
+// with spindle.ErrSuperseded. Mutexes are locks by their names, and the slots of a semaphore are name/slot/0000 and so
+// on. For partitions of a group there is [Database.SupersedePartition]; its members can't be superseded.
 //
-// The other is called "another process", and is not heard from again: it has the lock for the lease that the earlier
-// holder had, or else for the default one. Release gives it back before that, and does nothing later.
+// The new holder is called "another process", and sends no heartbeats: it has the lock for the earlier holder's lease,
+// or otherwise for the default one. Release gives it back before that, and does nothing later.
 //
-// It blocks for as long as that takes, up to ten seconds, and fails the test if it could not be done.
+// Supersede blocks for up to ten seconds, and fails the test if it could not be done.
 func (d *Database) Supersede(name string) (release func()) {
 	d.tb.Helper()
 	return supersede(d.tb, table.Spanner{DB: d.Client, Table: d.Table}, name)

@@ -11,15 +11,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// SupersedePartition makes another process the holder of a partition of a group, whichever member has it, and returns when
-// this is so. From then on, what that member writes under the partition's token is fenced. The context of its work is
-// canceled at its next look, with spindle.ErrSuperseded as the cause.
+// SupersedePartition makes another process the holder of a partition of a group, even if a member has it, and returns
+// when this is done. From then on, that member's writes under the partition's token are fenced. The context of its work
+// is canceled at its next look, with spindle.ErrSuperseded as the cause.
 //
-// The other is called "another process", and is not heard from again. It is no member: it has the lock of the partition
-// alone, of which members log a warning, for the lease that the member had. Then a member claims the partition again, or
+// The new holder is called "another process", and sends no heartbeats. It is no member: it has the lock of the
+// partition alone, which members log as a warning, for the member's lease. Then a member claims the partition again, or
 // after release, which does nothing later.
 //
-// It blocks for as long as that takes, up to ten seconds, and fails the test if it could not be done.
+// SupersedePartition blocks for up to ten seconds, and fails the test if it could not be done.
 func (d *Database) SupersedePartition(group, partition string) (release func()) {
 	d.tb.Helper()
 	return supersedePartition(d.tb, table.Spanner{DB: d.Client, Table: d.Table}, group, partition)
@@ -51,7 +51,7 @@ func supersedePartition(tb testing.TB, store table.Store, group, partition strin
 	}
 }
 
-// claimPartition tries until it is the first, as members change the row too, and the emulator may be busy.
+// claimPartition retries until it is first, because members change the row too, and the emulator may be busy.
 func claimPartition(ctx context.Context, t table.Table, group, name string) (table.LeaseRef, error) {
 	clock := elect.SystemClock{}
 	retry := elect.Backoff{Max: 100 * time.Millisecond}
