@@ -8,12 +8,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// announce tells the followers that the term is about to end, and returns when those that look as often as they
-// should have seen it: a third of the lease and a round trip later. From then on they look so often that the
-// release is found at once. It returns before that if ctx ends or the term is over, if the announcement does not
-// get through for a third of the lease, and, if heartbeats don't either, while there is time to stop the work.
+// announce tells the followers that the term is about to end. It returns a third of the lease and a round trip later:
+// by then followers that look as often as they should have seen it. From then on they look often enough to find the
+// release at once. It returns earlier if ctx ends or the term is over, if the announcement does not get through for a
+// third of the lease, and, if heartbeats don't either, while there is time to stop the work.
 //
-// There is no way back: an announcement that comes late would mark a term that goes on.
+// There is no way back: a late announcement would mark a term that continues.
 func (k *Keeper) announce(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, k.lease/3)
 	defer cancel()
@@ -29,13 +29,13 @@ func (k *Keeper) announce(ctx context.Context) {
 			k.linger(ctx, k.lease/3+k.clock.Now().Since(sent))
 			return
 		case errors.Is(err, table.ErrSuperseded):
-			return // which the next heartbeat is told too
+			return // the next heartbeat finds the same
 		}
 		Sleep(limited, k.clock, retry.Pause(k.clock))
 	}
 }
 
-// linger waits, but not into the time that is needed to stop.
+// linger waits, but leaves the time needed to stop.
 func (k *Keeper) linger(ctx context.Context, d time.Duration) {
 	began := k.clock.Now()
 	for ctx.Err() == nil && !k.pressed() {
@@ -47,21 +47,21 @@ func (k *Keeper) linger(ctx context.Context, d time.Duration) {
 	}
 }
 
-// pressed reports whether heartbeats fail and the time that is left is needed to stop in.
+// pressed reports whether heartbeats fail and the remaining time is needed to stop.
 func (k *Keeper) pressed() bool { return k.inJeopardy() && k.spare() <= 0 }
 
-// spare is the time that is left, less a sixth of the lease.
+// spare returns the remaining time, less a sixth of the lease.
 func (k *Keeper) spare() time.Duration { return k.Left() - k.lease/6 }
 
-// requested waits for a request to hand the lock over that the holder is to accept, for which it looks once a lease.
-// It returns "" if ctx ends before.
+// requested waits for a handover request that the holder accepts. It looks once a lease. It returns "" if ctx ends
+// before.
 func (k *Keeper) requested(ctx context.Context) table.Request {
 	for {
 		Sleep(ctx, k.clock, Jitter(k.clock, k.lease))
 		if ctx.Err() != nil {
 			return ""
 		}
-		if by, _ := k.asked(ctx); by != "" { // what fails is asked again
+		if by, _ := k.asked(ctx); by != "" { // an error is retried
 			return by
 		}
 	}

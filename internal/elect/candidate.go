@@ -8,47 +8,47 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// longestAttempt limits one attempt of whatever step: a server that hangs must not cost a long lease.
+// longestAttempt limits one attempt of any step: a server that hangs must not cost a long lease.
 const longestAttempt = 10 * time.Second
 
 // Candidate competes for locks. It belongs to one goroutine at a time, and claims only what it does not hold.
 type Candidate struct {
 	Table       table.Table
 	Clock       Clock
-	Names       []string          // the locks that it looks at
-	ID          string            // written as the holder's
+	Names       []string          // that it looks at
+	ID          string            // the holder's id in the table
 	LeaseRecord table.LeaseRecord // made with each term
 	LockDelay   time.Duration
 	Reclaim     bool
-	FreeRows    bool // claims by free rows, and leaves them: locks that change hands often cost half the requests so
+	FreeRows    bool // claims by free rows, and leaves them: this halves the requests for locks that change hands often
 
 	observer   observer
 	past       past
 	coolDown   coolDown
 	preference preference
 	unsure     bool // the outcome of its last claim is not known
-	contests   int  // claims in a row in which another was first
+	contests   int  // how many claims in a row another was first in
 	retry      Backoff
 }
 
-// Again is the candidate for another competition: it has forgotten what it saw, and cools down on if it has to.
+// Again returns the candidate for another competition: it has forgotten what it saw, and keeps its cool-down.
 func (c *Candidate) Again() Candidate {
 	again := *c
 	again.observer, again.contests, again.retry = observer{}, 0, Backoff{}
 	return again
 }
 
-// LockView is one lock as it was seen.
+// LockView is one lock as a look showed it.
 type LockView struct {
 	table.Observation
 	FreeIn      time.Duration // how long after the observation the lock can be claimed: now, if not positive
-	FreeFor     time.Duration // how long it could be claimed when it was observed, as far as its rows tell
-	NotReleased bool          // whoever had it did not give it back, and may not know yet that it is over
+	FreeFor     time.Duration // how long it had been claimable when it was observed, as far as its rows tell
+	NotReleased bool          // its last holder did not give it back, and may not know yet that its term is over
 	Last        time.Time     // when it was last known to be held: the last heartbeat of a holder, or its release; zero: not known
 }
 
-// Look observes all locks at one instant. It takes one RPC; another for holders that were not seen before,
-// and another if rows are missing.
+// Look observes all locks at one instant. It takes one RPC, another for holders not seen before, and another if rows
+// are missing.
 func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 	c.past.settle()
 	ctx, cancel := context.WithTimeout(ctx, Attempt(c.LeaseRecord.Lease))
@@ -75,7 +75,7 @@ func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 	return views, nil
 }
 
-// recognise takes in that another holds a lock.
+// recognise notes that another holds a lock.
 func (c *Candidate) recognise(o table.Observation) {
 	if o.Confirmed() && o.Token != c.past.own {
 		c.coolDown.yieldedTo()
@@ -88,8 +88,8 @@ func (c *Candidate) rules() rules {
 		own: c.past.own, unkept: c.past.unkept, yieldFor: c.past.yieldFor}
 }
 
-// Attempt limits one attempt of a candidate, or of another step that no lease waits for. The floor leaves a cold
-// connection the time to be made; no RPC that is alive takes as long as the ceiling.
+// Attempt limits one attempt of a candidate, or of another step that no lease waits for. The floor leaves time to make
+// a cold connection; no live RPC takes as long as the ceiling.
 func Attempt(lease time.Duration) time.Duration {
 	return min(max(lease/3, time.Second), longestAttempt)
 }

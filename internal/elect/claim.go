@@ -9,13 +9,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Claim claims and confirms all that was seen, or nothing, and returns the term that begins with it. The
-// end of ctx does not interrupt an attempt, as an election that is half done costs the other candidates a
-// lease; but no further attempt is made then. It does not end the term.
+// Claim claims and confirms all that was seen, or nothing, and returns the term that begins with it. The end of ctx
+// does not interrupt an attempt, because a half-done election costs the other candidates a lease; but no further
+// attempt is made then. It does not end the term.
 //
-// An error for which First is true says that another was first. After any other error of a confirmation
-// the candidate frees its claim and leaves the locks to others for a lease at most: it may be the only one
-// that can't confirm.
+// If First is true for an error, another was first. After any other error of a confirmation the candidate frees its
+// claim and leaves the locks to others for a lease at most: it may be the only one that can't confirm.
 func (c *Candidate) Claim(ctx context.Context, seen ...LockView) (*Term, error) {
 	observed := make([]table.Observation, len(seen))
 	names := make([]string, len(seen))
@@ -53,15 +52,15 @@ func (c *Candidate) Claim(ctx context.Context, seen ...LockView) (*Term, error) 
 	return c.begin(running, token, sent, names), nil
 }
 
-// supersede forgets who was seen to hold what is claimed.
+// supersede forgets the former holder of a claimed lock.
 func (c *Candidate) supersede(names []string) {
-	c.preference.well = Instant{} // that it can look says nothing of a term of its own
+	c.preference.well = Instant{} // its looks succeed, which says nothing of a term of its own
 	for _, name := range names {
 		c.observer.forgetHolder(name, c.LeaseRecord.Lease)
 	}
 }
 
-// begin is the term that begins with a claim that was confirmed, by what was sent at that instant.
+// begin returns the term of a confirmed claim, by what was sent at that instant.
 func (c *Candidate) begin(ctx context.Context, token table.Token, sent Instant, names []string) *Term {
 	t := newTerm(ctx, c, token, sent, names, c.preference.ignoreFor(c.LeaseRecord.Lease))
 	c.coolDown.yielded = false
@@ -74,10 +73,10 @@ func First(err error) bool {
 	return errors.Is(err, table.ErrChanged) || errors.Is(err, table.ErrSuperseded)
 }
 
-// confirm returns the instant before what confirmed the claim was sent. Unless the outcome of the
-// confirmation is known, a heartbeat tells, since it needs the lease rows that the confirmation inserts.
-// That goes for a refusal too: it may come from a second attempt, below this one, after a first that was
-// applied. Nobody else can claim before the lease of the bare claim is over.
+// confirm returns the instant before the request that confirmed the claim was sent. If the outcome of the confirmation
+// is not known, a heartbeat tells, because it needs the lease rows that the confirmation inserts. That is also so after
+// a refusal: it may come from a second attempt, below this one, after a first that was applied. Nobody else can claim
+// before the lease of the bare claim is over.
 func (c *Candidate) confirm(ctx context.Context, token table.Token, names []string) (Instant, error) {
 	running, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.LeaseRecord.Lease)
 	defer cancel()
@@ -115,8 +114,8 @@ func (c *Candidate) confirm(ctx context.Context, token table.Token, names []stri
 	}
 }
 
-// stamp is a Store that says when a transaction has read, and its commit is about to be sent. The lease counts from the
-// commit, not from the read before it: with slow requests that is a large part of a short lease.
+// stamp is a Store that notes when a transaction has read, and its commit is about to be sent. The lease counts from
+// the commit, not from the read before it: with slow requests that is a large part of a short lease.
 type stamp struct {
 	table.Store
 	sent func()
@@ -130,9 +129,9 @@ func (s stamp) Transact(ctx context.Context, step string, fn func(context.Contex
 	})
 }
 
-// disown frees the candidate's own claims whose replies were lost, and leaves the locks to others until it could have claimed
-// them again. Else it would do that as soon as its own lease has passed, and keep the locks for ever from candidates with a
-// longer lease. A candidate that has the same id by mistake may lose a claim by it.
+// disown frees the candidate's own claims whose replies were lost, and leaves the locks to others until it could have
+// claimed them again. Otherwise it would claim them as soon as its own lease has passed, and keep them forever from
+// candidates with a longer lease. A candidate that has the same id by mistake may lose a claim by it.
 func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bool) {
 	if !c.unsure {
 		return false
@@ -147,14 +146,15 @@ func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bo
 	if own == nil {
 		return false
 	}
-	// What fails is tried again after the next look.
+	// An error is retried after the next look.
 	_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Disown(ctx, c.ID, own...) })
 	c.coolDown.begin(c.Clock, rest)
 	return true
 }
 
-// withdraw frees what the candidate can't confirm, whether a confirmation was applied after all or not, and cools down: for a
-// lease, or for a minute after an error that is known at once, as the locks are free nearly all the time then.
+// withdraw frees what the candidate can't confirm, whether a confirmation was applied after all or not. It cools down
+// for a lease, or, after an error that is known at once, for a minute, because the locks are free nearly all the time
+// then.
 func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []string, why error) {
 	length := c.LeaseRecord.Lease
 	if Lasting(why) {
@@ -164,8 +164,8 @@ func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []str
 	c.insist(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, names...) })
 }
 
-// insist tries again and again to free locks, in the time of one attempt: other transactions of this process may abort each.
-// What it fails to free expires.
+// insist retries freeing locks, for the time of one attempt: other transactions of this process may abort each. A lock
+// that it fails to free expires.
 func (c *Candidate) insist(ctx context.Context, free func(context.Context) error) {
 	_ = c.try(ctx, func(ctx context.Context) error {
 		return Insist(ctx, c.Clock, Attempt(c.LeaseRecord.Lease), free)

@@ -6,32 +6,31 @@ import (
 	"time"
 )
 
-// Clock is how candidates and terms see time, and chance. The only thing assumed of it is its rate, over
-// one lease.
+// Clock gives candidates and terms time, and chance. They only rely on its rate, over one lease.
 type Clock interface {
 	Now() Instant
 	Timer(time.Duration) *time.Timer
 	AfterFunc(time.Duration, func()) *time.Timer
-	Random(time.Duration) time.Duration // at least 0, and less than what is given
+	Random(time.Duration) time.Duration // at least 0, and less than the argument
 }
 
 // Instant is one reading of both clocks of a machine, in nanoseconds. The monotonic one stands still
 // while a machine is suspended; the wall clock does not, but somebody may set it.
 type Instant struct{ Wall, Mono int64 }
 
-// Since is the larger of what the two clocks say: a clock that stood still or was set back can't make a
-// lease longer, and one that was set forward can only make it shorter.
+// Since returns the larger difference of the two clocks: a clock that stood still or was set back can't make a lease
+// longer, and one that was set forward can only make it shorter.
 func (i Instant) Since(start Instant) time.Duration {
 	return time.Duration(max(i.Wall-start.Wall, i.Mono-start.Mono))
 }
 
-// Ran is how long the machine has run since, by the clock that nobody sets: for what no lease depends on.
+// Ran returns how long the machine has run since, by the monotonic clock: for times on which no lease depends.
 func (i Instant) Ran(since Instant) time.Duration { return time.Duration(i.Mono - since.Mono) }
 
-// Time is what the wall clock says.
+// Time returns the wall clock's time.
 func (i Instant) Time() time.Time { return time.Unix(0, i.Wall) }
 
-// SystemClock is the machine's.
+// SystemClock is the machine's clock.
 type SystemClock struct{}
 
 var processStart = time.Now()
@@ -61,18 +60,18 @@ func Sleep(ctx context.Context, c Clock, d time.Duration) {
 	}
 }
 
-// Jitter returns d less up to a tenth, so that candidates which started together do not stay so.
+// Jitter returns d less up to a tenth, so that candidates that started together do not stay together.
 func Jitter(c Clock, d time.Duration) time.Duration { return d - c.Random(d/10+1) }
 
-// What failed is tried again soon, however long the lease is: a lease of an hour must not make one lost request cost
+// A failed step is retried soon, however long the lease is: with a lease of an hour, one lost request must not cost
 // minutes.
 const (
 	longestFirstPause = time.Second
 	longestPause      = 10 * time.Second
 )
 
-// Backoff is the pauses between attempts at something that fails. They grow from First to Max, by doubling, with jitter:
-// from a second to ten at most. The zero First is a thirtieth of Max.
+// Backoff gives the pauses between attempts at something that fails. They grow from First to Max, by doubling, with
+// jitter: from a second to ten at most. The zero First is a thirtieth of Max.
 type Backoff struct {
 	First, Max time.Duration
 	next       time.Duration

@@ -6,12 +6,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Event is something that happened to a lock. The public package says what the kinds are.
+// Event is something that happened to a lock. The public package describes the kinds.
 type Event struct {
 	Kind      int
 	At        time.Time // by the local clock
 	Token     table.Token
-	Partition string // of a group; "": it is about the lock
+	Partition string // for a group; "": the event is about the lock
 	Err       error
 	Deadline  time.Time         // of a term, by the local clock
 	Leader    table.Observation // another holder

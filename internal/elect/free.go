@@ -17,7 +17,7 @@ import (
 // errLate says that a claim was acknowledged when its term would have been over.
 var errLate = errors.New("it was acknowledged too late to hold anything")
 
-// freeClaim is the claim of what was seen by the free rows, if the candidate uses them and all have one.
+// freeClaim returns the claim by free rows, if the candidate uses them and all the seen locks have one.
 func (c *Candidate) freeClaim(seen []table.Observation) (table.FreeClaim, bool) {
 	if !c.FreeRows {
 		return table.FreeClaim{}, false
@@ -27,9 +27,10 @@ func (c *Candidate) freeClaim(seen []table.Observation) (table.FreeClaim, bool) 
 	return table.NewFreeClaim(c.ID, p, seen...)
 }
 
-// claimFree sends one blind commit until its outcome is known, and returns the instant that the deadline of the term counts
-// from: that before the first attempt, as any of them may be the one that was applied. Until an attempt was acknowledged, or the claim's own nonce was read, nothing is
-// done under the token: another claimant may have chosen the same.
+// claimFree sends one blind commit until its outcome is known, and returns the instant from which the term's deadline
+// counts: the instant before the first attempt, because any attempt may be the one that was applied. Nothing is done
+// under the token before an attempt was acknowledged, or the claim's own nonce was read: another claimant may have
+// chosen the same token.
 func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Instant, error) {
 	running := context.WithoutCancel(ctx)
 	sent := c.Clock.Now()
@@ -66,8 +67,8 @@ func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Insta
 	}
 }
 
-// resolve finds out whether a claim has won: a heartbeat was acknowledged then, which was sent at beat. An error for which First
-// is true says that it is lost. With any other, or none, the claim is open, or nothing is known.
+// resolve finds out whether a claim has won: if so, a heartbeat, sent at beat, was acknowledged. If First is true for
+// the error, the claim is lost. With any other error, or none, the claim is open, or nothing is known.
 func (c *Candidate) resolve(ctx context.Context, claim table.FreeClaim) (won bool, beat Instant, err error) {
 	switch outcome, err := c.outcome(ctx, claim); {
 	case err != nil || outcome == table.Open:
@@ -88,7 +89,7 @@ func (c *Candidate) outcome(ctx context.Context, claim table.FreeClaim) (outcome
 	return outcome, err
 }
 
-// giveUp sees to it that a claim is not applied any more, or gives back what it has got.
+// giveUp makes sure that a claim is not applied any more, or gives back what it has claimed.
 func (c *Candidate) giveUp(ctx context.Context, claim table.FreeClaim) {
 	c.insist(ctx, func(ctx context.Context) error {
 		retracted := c.Table.Retract(ctx, claim)

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// signal tells others of the candidate, in the pause until its next look, and returns what is left of that. While a
-// holder is leaving the pause is short: a name gets a tenth of the lease, which is how often the others look then.
+// signal sends signals to other candidates in the pause until its next look, and returns the rest of the pause. While a
+// holder is leaving the pause is short: naming a successor gets a tenth of the lease, which is how often the others
+// look then.
 func (c *Candidate) signal(ctx context.Context, seen []LockView, pause time.Duration) time.Duration {
 	began := c.Clock.Now()
 	within := func(limit time.Duration, send func(context.Context, []LockView)) {
@@ -20,21 +21,21 @@ func (c *Candidate) signal(ctx context.Context, seen []LockView, pause time.Dura
 	return max(pause-c.Clock.Now().Since(began), 0)
 }
 
-// succeed names the candidate as the successor of a leaving holder that has none, so that a crowd of followers
-// does not look for the release, and claim the lock, all at once. Lower priorities leave that to higher ones.
+// succeed names the candidate as the successor of a leaving holder that has none. Otherwise a crowd of followers would
+// all look for the release, and claim the lock, at once. Lower priorities leave that to higher ones.
 func (c *Candidate) succeed(ctx context.Context, seen []LockView) {
 	for _, s := range seen {
 		if _, named := s.Successor(); s.Leaving() && !named && c.LeaseRecord.Rank == 0 && c.coolDown.left(c.Clock) <= 0 {
-			// What fails is only a signal that the others don't get.
+			// If that fails, the others only miss a signal.
 			_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Succeed(ctx, c.ID, s.Name, s.Token) })
 		}
 	}
 }
 
-// watch is the pause before the next look at a lock whose holder is leaving. It goes on for a third of its lease
-// after it has said so, and had not said so yet at marked: before a third has passed since then, there is nothing
-// to see. Then the successor looks each hundredth of the lease, or everybody each fiftieth if there is none yet; the
-// others look each tenth, as the successor may be gone. If the holder takes longer than a lease, so do all.
+// watch returns the pause before the next look at a lock whose holder is leaving. The holder continues for a third of
+// its lease after its announcement. At marked it had not announced yet: before a third has passed since then, there is
+// nothing to see. Then the successor looks every lease/100, or everybody every lease/50 if there is none yet; the
+// others look every lease/10, because the successor may be gone. If the holder takes longer than a lease, all look ever less often.
 func (c *Candidate) watch(seen []LockView) time.Duration {
 	pause := time.Duration(math.MaxInt64)
 	for _, s := range seen {

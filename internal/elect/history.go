@@ -7,36 +7,36 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// lockHistory is what a candidate keeps of one lock from one look to the next.
+// lockHistory is what a candidate keeps of one lock between looks.
 type lockHistory struct {
-	token  table.Token        // of the lock row when it was seen last,
-	at     time.Time          // and when that was
-	holder table.Token        // whose lease record it is
+	token  table.Token        // in the lock row when it was seen last,
+	at     time.Time          // when that was
+	holder table.Token        // the holder of the lease record
 	record *table.LeaseRecord // nil: none was read
 
-	// assumedLease is the lease of the holder that was seen last, as long as nothing has shown that its term
-	// is over. Rows that vanish under a holder do not end its term before its deadline.
+	// assumedLease is the lease of the last holder seen, until something shows that its term is over. Rows that vanish
+	// under a holder do not end its term before its deadline.
 	assumedLease time.Duration
 	absent       time.Time // since when, by Spanner's clock, the lock row is known to be gone
 	orphanLeases map[table.Token]table.LeaseRecord
-	taken        bool          // when the lock row was seen last, nobody had given the lock back
+	taken        bool          // nobody had given the lock back when its row was seen last
 	pace         time.Duration // the lease of the last holder; 0: none was seen
 	last         time.Time     // the last heartbeat of a holder, or its release, by Spanner's clock
 
 	leaving table.Token // of the holder that was seen to be leaving
-	marked  Instant     // when it was last seen otherwise
+	marked  Instant     // when it was last seen not to be leaving
 	looked  Instant     // when the lock was last seen
 }
 
-// rules are what a candidate judges a lock by.
+// rules are the candidate's settings for judging a lock.
 type rules struct {
 	lease    time.Duration // its own
 	delay    time.Duration
 	reclaim  bool
 	id       string
 	own      table.Token   // of its last term, which is over
-	unkept   table.Token   // the same, if it expired as heartbeats failed: others may have the next
-	yieldFor time.Duration // how long it lets them go first then
+	unkept   table.Token   // the same, if it expired because heartbeats failed: others may have the next
+	yieldFor time.Duration // how long it then lets others go first
 
 	rank int // how far its priority is below the highest
 }
@@ -70,8 +70,8 @@ func (h *lockHistory) learn(o table.Observation, r rules) {
 	}
 }
 
-// miss takes in that the lock has no row. Its absence counts from when it was first seen, with these
-// orphan leases: a holder can't extend its lease without the lock row, but may not know yet.
+// miss notes that the lock has no row. Its absence counts from when it was first seen, with these orphan leases: a
+// holder can't extend its lease without the lock row, but may not know yet.
 func (h *lockHistory) miss(o table.Observation, r rules) {
 	if h.absent.IsZero() || !h.knows(o.OrphanLeases) {
 		h.absent, h.orphanLeases = o.At, o.OrphanLeases
@@ -88,7 +88,7 @@ func (h *lockHistory) knows(orphanLeases map[table.Token]table.LeaseRecord) bool
 	return true
 }
 
-// assumeOrphans takes every orphan lease for that of a holder, but the candidate's own.
+// assumeOrphans takes every orphan lease but the candidate's own for a holder's.
 func (h *lockHistory) assumeOrphans(o table.Observation, r rules) {
 	for token, p := range o.OrphanLeases {
 		if token != r.own {
@@ -97,7 +97,7 @@ func (h *lockHistory) assumeOrphans(o table.Observation, r rules) {
 	}
 }
 
-// leaseRecordOf returns the lease record of the holder of token, if that was read.
+// leaseRecordOf returns the lease record of token's holder, if it was read.
 func (h *lockHistory) leaseRecordOf(token table.Token) *table.LeaseRecord {
 	if h.holder != token {
 		return nil
@@ -105,8 +105,8 @@ func (h *lockHistory) leaseRecordOf(token table.Token) *table.LeaseRecord {
 	return h.record
 }
 
-// freeIn says how long after an observation, which was learned, the lock can be claimed: the heart of the
-// protocol. It changes nothing.
+// freeIn returns how long after an observation, which was learned, the lock can be claimed: the heart of the protocol.
+// It changes nothing.
 func (h *lockHistory) freeIn(o table.Observation, r rules) time.Duration {
 	switch {
 	case !o.Exists && h.assumedLease == 0:
@@ -127,22 +127,23 @@ func (h *lockHistory) freeIn(o table.Observation, r rules) time.Duration {
 	return o.Heartbeat.Add(h.assumedLease + r.delay + h.priorityDelay(r)).Sub(o.At)
 }
 
-// priorityDelay is how long the candidate lets those of higher priority go first: up to a fiftieth of a lease, or a second. By their
-// own leases, a high priority with a long one would come after a low priority with a short one.
+// priorityDelay is how long the candidate lets higher priorities go first: up to lease/50 (1 s at most), by the last
+// holder's lease. By their own leases, a high priority with a long lease would come after a low priority with a short
+// one.
 func (h *lockHistory) priorityDelay(r rules) time.Duration {
 	return min(h.paceOr(r.lease)/50, longestSpread) * time.Duration(r.rank) / table.MaxRank
 }
 
-// paceOr is the last holder's lease, which all candidates know, or the candidate's own if it has seen no holder.
+// paceOr returns the last holder's lease, which all candidates know, or the candidate's own if it has seen no holder.
 func (h *lockHistory) paceOr(own time.Duration) time.Duration { return cmp.Or(h.pace, own) }
 
-// notReleased tells a lock that was given back, or never held, from one whose last holder may be at work still.
-// A bare claim counts as not released: whom it superseded is not known. So does a row that has vanished.
+// notReleased tells a lock that was given back, or never held, from one whose last holder may still be at work. A bare
+// claim counts as not released, because the holder that it superseded is not known. So does a row that has vanished.
 func (h *lockHistory) notReleased(o table.Observation) bool {
 	return h.taken || len(o.OrphanLeases) > 0
 }
 
-// learnLeaving takes in, of a look that began then, that the holder is leaving.
+// learnLeaving notes whether the holder is leaving, by a look that began then.
 func (h *lockHistory) learnLeaving(o table.Observation, began Instant) {
 	if o.Leaving() && h.leaving != o.Token {
 		h.leaving, h.marked = o.Token, h.looked

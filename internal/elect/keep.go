@@ -17,28 +17,28 @@ type TermEvent struct {
 	By   table.Request // of Requested
 }
 
-// TermEventKind says what a TermEvent is about.
+// TermEventKind is the kind of a TermEvent.
 type TermEventKind int
 
 const (
 	InJeopardy TermEventKind = iota // a heartbeat was not acknowledged, and the one before it was
 	Safe                            // a heartbeat was acknowledged again
-	Beat                            // a heartbeat was sent, acknowledged or not, and the term goes on
+	Beat                            // a heartbeat was sent, acknowledged or not, and the term continues
 	Lost                            // the term has ended
 	Requested                       // another process asks for the locks
 	Marked                          // the announcement is in the table
-	Announced                       // the followers have seen the announcement, or are not waited for any longer
+	Announced                       // the followers have seen the announcement, or the wait for them is over
 )
 
-// Keeper keeps a term for its owner, who is free for other things meanwhile: it sends heartbeats, looks for requests, and
-// announces that the term is about to end. All methods but Start are for the owner's goroutine.
+// Keeper keeps a term while its owner does other things: it sends heartbeats, looks for requests, and announces that
+// the term is about to end. All methods but Start are for the owner's goroutine.
 type Keeper struct {
 	*Term
 	Interval time.Duration         // between two heartbeats
-	Notify   func(TermEvent)       // is called from other goroutines, and must not block
-	Before   func(context.Context) // if not nil, is called before heartbeats: its ctx ends when the term does, or at Stop
+	Notify   func(TermEvent)       // called from other goroutines; must not block
+	Before   func(context.Context) // if not nil, called before heartbeats: its ctx ends when the term does, or at Stop
 
-	ctx     context.Context // of all that goes on
+	ctx     context.Context // of everything that it runs
 	quit    context.CancelFunc
 	left    chan struct{} // closed when no further heartbeat is to be sent
 	all     sync.WaitGroup
@@ -64,7 +64,7 @@ func (k *Keeper) WatchRequests() {
 	})
 }
 
-// Announce tells the followers that the term is about to end. It does not wait for that: Announced follows, unless the work's
+// Announce tells the followers that the term is about to end. It does not wait: Announced follows, unless the work's
 // context ends before.
 func (k *Keeper) Announce() {
 	k.all.Go(func() {
@@ -73,8 +73,8 @@ func (k *Keeper) Announce() {
 	})
 }
 
-// Stop ends everything that goes on, and waits for it: for a heartbeat that is under way, say. It returns nil if the term is
-// still held, of whose end Notify is not called then. Otherwise it returns why the term has ended.
+// Stop ends everything that runs, and waits for it, for example for a heartbeat that is under way. If the term is still
+// held, it returns nil, and Notify will not be called for its end. Otherwise it returns why the term has ended.
 func (k *Keeper) Stop() error {
 	k.quit()
 	close(k.left)
@@ -110,8 +110,8 @@ func (k *Keeper) renew() {
 	}
 }
 
-// beat sends one heartbeat. It fails only if the term is over. An attempt is given half of the time that is left, so that
-// there is a next one.
+// beat sends one heartbeat. It fails only if the term is over. An attempt gets half of the remaining time, so that
+// another follows.
 func (k *Keeper) beat() error {
 	sent := k.clock.Now()
 	left := k.Left()
@@ -145,7 +145,7 @@ func (k *Keeper) beat() error {
 	return nil
 }
 
-// pause is the time until the next heartbeat.
+// pause returns the time until the next heartbeat.
 func (k *Keeper) pause() time.Duration {
 	if k.inJeopardy() {
 		return min(k.retry.Pause(k.clock), max(k.Left()/2, time.Millisecond))
@@ -153,8 +153,8 @@ func (k *Keeper) pause() time.Duration {
 	return k.untilBeat(k.Interval)
 }
 
-// untilBeat is the time until the next heartbeat, which is counted from when the last one was sent. It is a
-// twentieth more or less at random, since locks that were elected together would go on to beat together.
+// untilBeat returns the time until the next heartbeat, counted from when the last one was sent. It is a twentieth more
+// or less at random: otherwise locks that were elected together would always beat together.
 func (t *Term) untilBeat(interval time.Duration) time.Duration {
 	interval += t.clock.Random(interval/10+1) - interval/20
 	return max(min(interval, t.lease-t.lease/10)-t.clock.Now().Since(t.standing.Load().acknowledged), 0)

@@ -11,8 +11,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Lasting reports whether an error will not go away by itself: something is missing, not allowed or wrong,
-// and it is not just a transaction that is lost.
+// Lasting reports whether an error will not go away by itself: something is missing, not allowed or wrong, and not just
+// a lost transaction.
 func Lasting(err error) bool {
 	if errors.Is(err, table.ErrGroup) || errors.Is(err, table.ErrGarbled) || errors.Is(err, table.ErrUnordered) {
 		return true
@@ -28,8 +28,8 @@ func Lasting(err error) bool {
 	return false
 }
 
-// lostTransaction matches what Spanner, its client and the emulator say of a transaction that is gone. The names of
-// databases, tables and columns, which may have the word in them too, come after a colon, or after what they are.
+// lostTransaction matches the texts of Spanner, its client and the emulator about a lost transaction. Names of
+// databases, tables and columns may contain the word too, but come after a colon, or after their kind.
 var (
 	lostTransaction = regexp.MustCompile(`^(?i)[^:]*\btransaction\b`)
 	named           = regexp.MustCompile(`^(?i)[^:]*\b(database|table|column|index|instance)\b`)
@@ -39,5 +39,5 @@ func transactionIsLost(desc string) bool {
 	return lostTransaction.MatchString(desc) && !named.MatchString(desc)
 }
 
-// Nested reports whether err says that the ctx is that of a transaction's function.
+// Nested reports whether err says that the ctx belongs to a transaction's function.
 func Nested(err error) bool { return strings.Contains(spanner.ErrDesc(err), "nested transactions") }

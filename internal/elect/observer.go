@@ -8,14 +8,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// observer reads what a candidate has to know of its locks, and keeps what was seen.
+// observer reads what a candidate must know of its locks, and keeps what was seen.
 type observer struct {
 	seen map[string]*lockHistory // nil: nothing was
 }
 
-// observe reads the lease rows along with the lock rows while nothing is known yet, if a lock row was missing
-// before, and wherever the lock rows leave something open. Each read is of one instant. What is learned from one
-// only makes the candidate more careful, if the next fails.
+// observe also reads the lease rows while nothing is known yet, if a lock row was missing before, and where the lock
+// rows leave something open. Each read is of one instant. If the next read fails, what one read has shown only makes
+// the candidate more careful.
 func (b *observer) observe(ctx context.Context, c *Candidate) ([]table.Observation, error) {
 	if b.seen == nil || slices.ContainsFunc(c.Names, b.missed) { // the wall clock only bounds the keys that are read
 		return c.Table.LookAtLeases(ctx, c.Clock.Now().Time(), c.Names...)
@@ -37,7 +37,7 @@ func (b *observer) observe(ctx context.Context, c *Candidate) ([]table.Observati
 	return observed, nil
 }
 
-// glance reads the lock rows, and what is needed to claim by free rows.
+// glance reads the lock rows, and the rows needed to claim by free rows.
 func (b *observer) glance(ctx context.Context, c *Candidate) ([]table.Observation, error) {
 	if !c.FreeRows {
 		return c.Table.Observe(ctx, c.Names...)
@@ -51,15 +51,15 @@ func (b *observer) glance(ctx context.Context, c *Candidate) ([]table.Observatio
 	return c.Table.Follow(ctx, at, since, c.Names...)
 }
 
-// missed tells a lock whose row was not there when it was seen last.
+// missed reports whether a lock had no row when it was seen last.
 func (b *observer) missed(name string) bool { return !b.history(name).absent.IsZero() }
 
-// unfamiliar tells a holder whose lease record is not known.
+// unfamiliar reports whether a holder's lease record is not known.
 func (b *observer) unfamiliar(o table.Observation) bool {
 	return o.Confirmed() && o.LeaseRecord == nil && b.history(o.Name).leaseRecordOf(o.Token) == nil
 }
 
-// incomplete tells a lock that has no row, or is held and has no lease row: orphan leases may tell by whom.
+// incomplete reports whether a lock has no row, or is held without a lease row: orphan leases may tell by whom.
 func (b *observer) incomplete(o table.Observation) bool { return !o.Exists || b.unfamiliar(o) }
 
 func (b *observer) learn(observed []table.Observation, r rules) {
@@ -70,7 +70,7 @@ func (b *observer) learn(observed []table.Observation, r rules) {
 	}
 }
 
-// forgetHolder forgets who was seen to hold a lock that is claimed under this lease.
+// forgetHolder forgets the holder of a lock that is claimed under this lease.
 func (b *observer) forgetHolder(name string, lease time.Duration) {
 	h := b.history(name)
 	*h = lockHistory{token: h.token, at: h.at, taken: true, pace: lease, last: h.last}

@@ -10,19 +10,19 @@ import (
 
 // past is what a candidate knows of its own last terms.
 type past struct {
-	own      table.Token   // of the last one: when the candidate competes again, nobody holds that
+	own      table.Token   // of the last term: when the candidate competes again, nobody holds it
 	term     *Term         // the last one, until the candidate competes again
-	unkept   table.Token   // own, if it expired as heartbeats failed
-	yieldFor time.Duration // how long the candidate lets others go first then
-	expired  int           // terms in a row that did
+	unkept   table.Token   // own, if it expired because heartbeats failed
+	yieldFor time.Duration // how long the candidate then lets others go first
+	expired  int           // how many terms in a row expired so
 }
 
 func (p *past) began(t *Term) { p.own, p.term = t.token, t }
 
-// settle takes in how the last term ended. If it expired because heartbeats failed, the candidate could win
-// the lock and not keep it. It must not win the next term before others may claim, or it would keep the lock from those who
-// can keep it. So it waits for the end of its own lease as they do, and from the second such term in a row, it lets them go
-// first. A term that was kept for ten leases begins a new row.
+// settle takes in how the last term ended. If it expired because heartbeats failed, the candidate could win the lock
+// and not keep it. It must not win the next term before others may claim, or it would keep the lock from candidates
+// that can keep it. So it waits for the end of its own lease as they do, and from the second such term in a row, it
+// lets them go first. A term that was kept for ten leases begins a new row.
 func (p *past) settle() {
 	t := p.term
 	if p.term = nil; t == nil {

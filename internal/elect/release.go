@@ -9,8 +9,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Release ends the term and frees its locks, trying until ctx ends or they would expire anyway. It fails
-// with table.ErrSuperseded if the term was over before.
+// Release ends the term and frees its locks. It retries until ctx ends or they would expire anyway. It fails with
+// table.ErrSuperseded if the term was already over.
 func (t *Term) Release(ctx context.Context, reason error) error {
 	return t.giveBack(ctx, reason, func(ctx context.Context) error { return t.free(ctx, t.names...) })
 }
@@ -41,9 +41,9 @@ func (t *Term) Recorded(ctx context.Context, key string) bool {
 	return err == nil && last.Token == t.token && last.Key == key
 }
 
-// giveBack tries until ctx ends or the locks would expire anyway. If it is refused, as the token is not valid any more, an
-// earlier attempt may have been applied whose reply was lost: below this one, as the client sends such a commit again by
-// itself.
+// giveBack retries until ctx ends or the locks would expire anyway. If it is refused because the token is not valid any
+// more, an earlier attempt may have been applied whose reply was lost: the client itself resends such a commit, below
+// this one.
 func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Context) error) error {
 	last, left := t.standing.Load(), t.Left()
 	t.End(reason)
@@ -62,7 +62,7 @@ func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Con
 	return err
 }
 
-// Insist makes attempts at a step until one succeeds, ctx ends, or the token is not valid any more.
+// Insist retries a step until it succeeds, ctx ends, or the token is not valid any more.
 func Insist(ctx context.Context, clock Clock, lease time.Duration, free func(context.Context) error) error {
 	for retry := (Backoff{Max: lease / 10}); ; {
 		attempt, cancel := context.WithTimeout(ctx, min(lease/3, longestAttempt))
@@ -78,11 +78,12 @@ func Insist(ctx context.Context, clock Clock, lease time.Duration, free func(con
 	}
 }
 
-// released reports whether the locks were given back by this term, which is over, and its lease was not when that was found.
+// released reports whether this term, which is over, gave the locks back, and its lease was not over when that was
+// found.
 func (t *Term) released(ctx context.Context) (yes bool) {
 	_ = Insist(ctx, t.clock, t.lease, func(ctx context.Context) (err error) {
 		yes, err = t.table.GivenBack(ctx, t.token, t.reclaims, t.names...)
-		if Lasting(err) { // there is no table any more, say
+		if Lasting(err) { // for example, the table is gone
 			return nil
 		}
 		return err
@@ -90,7 +91,7 @@ func (t *Term) released(ctx context.Context) (yes bool) {
 	return yes
 }
 
-// releaseRest frees those of several locks that are still held under the token. What fails expires.
+// releaseRest frees those of several locks that are still held under the token. If that fails, they expire.
 func (t *Term) releaseRest(ctx context.Context) {
 	if len(t.names) == 1 {
 		return

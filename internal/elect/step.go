@@ -7,38 +7,38 @@ import (
 	"time"
 )
 
-// A Step is what came of looking at the locks once and claiming what could be claimed.
+// A Step is the outcome of one look at the locks, and of the claim of those that could be claimed.
 type Step struct {
 	Seen        []LockView    // what was seen, or nil
 	Term        *Term         // of the locks that were claimed, or nil
 	Pause       time.Duration // until the next step, if there is no term
-	Err         error         // why nothing was seen or claimed, unless another was first, and not again and again
-	CoolingDown bool          // the candidate leaves the locks to others, since it could not confirm
+	Err         error         // why nothing was seen or claimed, unless another was first (but not again and again)
+	CoolingDown bool          // the candidate leaves the locks to others, because it could not confirm
 }
 
-// Decision is what is to be done about locks that were seen: to claim some, to wait, or nothing, as the candidate is blocked.
+// Decision is what to do about the locks seen: claim some, wait, or nothing, because the candidate is blocked.
 type Decision struct {
 	claim []LockView
 	wait  time.Duration
 	err   error
 }
 
-// Claim is to claim these, of those that were seen.
+// Claim returns the decision to claim these of the locks seen.
 func Claim(locks ...LockView) Decision { return Decision{claim: locks} }
 
-// Wait is to look again after d at the latest.
+// Wait returns the decision to look again after d at the latest.
 func Wait(d time.Duration) Decision { return Decision{wait: d} }
 
-// Blocked is to claim nothing, for a reason that waiting for a lock does not mend.
+// Blocked returns the decision to claim nothing, for a reason that waiting for a lock does not mend.
 func Blocked(err error) Decision { return Decision{err: err} }
 
-// Claims returns the locks that are to be claimed, or nil.
+// Claims returns the locks to claim, or nil.
 func (d Decision) Claims() []LockView { return d.claim }
 
-// Waits is how long it is to wait, if there is nothing to claim.
+// Waits returns how long to wait, if there is nothing to claim.
 func (d Decision) Waits() time.Duration { return d.wait }
 
-// Choose decides about the locks that were seen.
+// Choose decides about the locks seen.
 type Choose func(seen []LockView) Decision
 
 // All claims every lock, once all of them are free at one instant.
@@ -53,9 +53,9 @@ func All(seen []LockView) Decision {
 	return Claim(seen...)
 }
 
-// Try takes one step. MaxPause is the longest pause between two looks at a lock that another holds: if its
-// lease can end before that, the next look is then, or a little later, at random. Zero is a third of the
-// shorter lease, the holder's or the candidate's. The end of ctx ends the look; of a claim, see Claim.
+// Try takes one step. MaxPause is the longest pause between two looks at a lock that another holds. If that lease can
+// end sooner, the next look is then, or a little later, at random. Zero means a third of the shorter lease, the
+// holder's or the candidate's. The end of ctx ends the look; for a claim, see Claim.
 func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Duration) Step {
 	seen, err := c.Look(ctx)
 	if maxPause == 0 {
@@ -92,7 +92,7 @@ func (c *Candidate) tryToClaim(ctx context.Context, seen, claim []LockView, maxP
 		return Step{Seen: seen, Term: t}
 	case First(err):
 		c.contests++
-		step := Step{Seen: seen, Pause: min(maxPause, c.spread(seen))} // who was first will be seen by the next look
+		step := Step{Seen: seen, Pause: min(maxPause, c.spread(seen))} // the next look shows which candidate was first
 		if c.contests >= lostInARow {
 			step.Err = fmt.Errorf("%d claims in a row came to nothing, and nobody holds the lock: %w", c.contests, err)
 		}
@@ -101,16 +101,16 @@ func (c *Candidate) tryToClaim(ctx context.Context, seen, claim []LockView, maxP
 	return Step{Seen: seen, Err: err, Pause: c.retry.Pause(c.Clock)}
 }
 
-// lostInARow is how many claims another may be first with, before that is a problem: with a thousand candidates, one of
-// them holds the lock after a few.
+// lostInARow is how many claims in a row another may be first in before that is a problem: of a thousand candidates,
+// one holds the lock after a few.
 const lostInARow = 10
 
 // longestSpread is enough for thousands of candidates, however long the lease is.
 const longestSpread = time.Second
 
-// spread is a short pause at random, since many candidates know the instant at which a lease ends: up to a
-// fiftieth of the last holder's lease, or a second. It doubles with each claim that was lost, until somebody holds the
-// lock: so many that this is too short for them do not go on to collide.
+// spread is a short pause at random, since many candidates know the instant at which a lease ends: up to lease/50 (1 s
+// at most), by the last holder's lease. It doubles with each lost claim until somebody holds the lock: otherwise very
+// many candidates would continue to collide.
 func (c *Candidate) spread(seen []LockView) time.Duration {
 	lease := c.LeaseRecord.Lease
 	for i, s := range seen {
@@ -121,7 +121,7 @@ func (c *Candidate) spread(seen []LockView) time.Duration {
 	return c.Clock.Random(min(min(lease/50, longestSpread)<<min(c.contests, 8), lease/4, longestPause) + 1)
 }
 
-// shortest is the shortest lease, of the candidate and the holders.
+// shortest returns the shortest lease of the candidate and the holders.
 func (c *Candidate) shortest(seen []LockView) time.Duration {
 	lease := c.LeaseRecord.Lease
 	for _, s := range seen {

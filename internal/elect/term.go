@@ -13,8 +13,8 @@ import (
 // ErrExpired says that a term ended by itself, by the local clock.
 var ErrExpired = errors.New("the lease expired: no heartbeat was acknowledged in time")
 
-// Term is one time of holding locks, from the confirmation to the end. It is held at first, may be draining then, and
-// ends: there is no way back. Anybody may look at it; its owner moves it, and a Keeper in the owner's name.
+// Term is one time of holding locks, from the confirmation to the end. It is first held, then maybe draining, then
+// ended: there is no way back. Any goroutine may look at it; only its owner, and a Keeper in the owner's name, move it.
 type Term struct {
 	table table.Table
 	clock Clock
@@ -29,9 +29,9 @@ type Term struct {
 
 	over     cancelable  // ends with the term; its cause is the reason
 	work     cancelable  // within over
-	deadline *time.Timer // ends the term on time, whatever its keeper is waiting for
+	deadline *time.Timer // ends the term on time, whatever its keeper waits for
 
-	moving   sync.Mutex // held by those who move it
+	moving   sync.Mutex // held while the term moves
 	standing atomic.Pointer[standing]
 }
 
@@ -45,18 +45,18 @@ func within(ctx context.Context) cancelable {
 	return cancelable{ctx, cancel}
 }
 
-// standing is where a term stands. It does not change: the term moves to another.
+// standing is the state of a term. It does not change: the term moves to another.
 type standing struct {
 	phase        phase
-	acknowledged Instant // before the last heartbeat that was acknowledged was sent
+	acknowledged Instant // before the last acknowledged heartbeat was sent
 	jeopardy     bool    // the last heartbeat was not acknowledged
 }
 
-// phase is how far a term is.
+// phase is how far a term has come.
 type phase int
 
 const (
-	held     phase = iota // the work goes on
+	held     phase = iota // the work continues
 	draining              // the work's context is canceled; the locks stay held until it has returned
 	ended
 )
@@ -76,22 +76,22 @@ func newTerm(ctx context.Context, c *Candidate, token table.Token, sent Instant,
 	return t
 }
 
-// Token is the term's fencing token.
+// Token returns the term's fencing token.
 func (t *Term) Token() table.Token { return t.token }
 
-// Names are those of the locks that it holds.
+// Names returns the names of its locks.
 func (t *Term) Names() []string { return t.names }
 
-// Context is the work's: it ends when the term does, or at CancelWork. Its cause is the reason.
+// Context is the work's context: it ends when the term does, or at CancelWork. Its cause is the reason.
 func (t *Term) Context() context.Context { return t.work }
 
-// Over ends with the term. Its cause is the reason.
+// Over returns a context that ends with the term. Its cause is the reason.
 func (t *Term) Over() context.Context { return t.over }
 
-// Held reports whether the term's deadline has not passed, and nothing else has ended it. A term that is draining is held.
+// Held reports whether the term's deadline has not passed, and nothing else has ended it. A draining term is held.
 func (t *Term) Held() bool { return t.Left() > 0 }
 
-// Left is the time until the deadline. It is not positive once the term has ended.
+// Left returns the time until the deadline. It is not positive once the term has ended.
 func (t *Term) Left() time.Duration { return t.left(t.standing.Load(), t.clock.Now()) }
 
 func (t *Term) left(s *standing, now Instant) time.Duration {
@@ -101,22 +101,23 @@ func (t *Term) left(s *standing, now Instant) time.Duration {
 	return t.limit() - now.Since(s.acknowledged)
 }
 
-// Age is the time since the last acknowledged heartbeat was sent.
+// Age returns the time since the last acknowledged heartbeat was sent.
 func (t *Term) Age() time.Duration { return t.limit() - t.Left() }
 
-// Silence is how long the machine has run since the last acknowledged heartbeat was sent, whether the term is over or not.
+// Silence returns how long the machine has run since the last acknowledged heartbeat was sent, even if the term is
+// over.
 func (t *Term) Silence() time.Duration { return t.clock.Now().Ran(t.standing.Load().acknowledged) }
 
-// kept is how long heartbeats have been acknowledged, whether the term is over or not.
+// kept returns how long heartbeats have been acknowledged, even if the term is over.
 func (t *Term) kept() time.Duration { return t.standing.Load().acknowledged.Since(t.began) }
 
-// inJeopardy reports whether the last heartbeat was not acknowledged, whether the term is over or not.
+// inJeopardy reports whether the last heartbeat was not acknowledged, even if the term is over.
 func (t *Term) inJeopardy() bool { return t.standing.Load().jeopardy }
 
 func (t *Term) limit() time.Duration { return Limit(t.lease) }
 
-// Limit is how long after the request was sent that Spanner acknowledged last a holder stops by itself. The hundredth
-// is for the rate of its clock: 20 times what ntpd lets a clock run off while it corrects it.
+// Limit returns how long after sending its last acknowledged request a holder stops by itself. The hundredth is for the
+// rate of its clock: 20 times what ntpd lets a clock run off while it corrects it.
 func Limit(lease time.Duration) time.Duration { return lease - lease/100 }
 
 // CancelWork cancels the work's context, and nothing else: the locks stay held until the work has returned.
@@ -126,7 +127,7 @@ func (t *Term) CancelWork(reason error) {
 	}
 }
 
-// End ends the term for everybody who looks at it. The locks stay as they are in the table.
+// End ends the term for all goroutines. The locks stay as they are in the table.
 func (t *Term) End(reason error) {
 	if t.advance(ended) {
 		t.deadline.Stop()
@@ -142,8 +143,8 @@ func (t *Term) advance(to phase) bool {
 	})
 }
 
-// extend moves the deadline, unless it has passed: a term whose work knows that it is over does not come back. It reports
-// whether the term was in jeopardy.
+// extend moves the deadline, unless it has passed: a term whose work knows that it is over does not come back. It
+// reports whether the term was in jeopardy.
 func (t *Term) extend(sent Instant) (was, extended bool) {
 	now := t.clock.Now()
 	extended = t.move(func(s *standing) bool {
@@ -167,8 +168,8 @@ func (t *Term) endanger() (was, goesOn bool) {
 	return was, goesOn
 }
 
-// move makes the term stand elsewhere. Those who see a context end see where it stands. The function does not look at the
-// clock: this machine may be stopped there, and others wait.
+// move changes the term's state. A goroutine that sees a context end sees the new state. The function does not look at
+// the clock: this machine may be stopped there, and others wait.
 func (t *Term) move(to func(*standing) bool) bool {
 	t.moving.Lock()
 	defer t.moving.Unlock()

@@ -1,5 +1,5 @@
-// Package fence is the commits of an application that land only while locks are held under a token: what the
-// elector and package lock have in common.
+// Package fence makes an application's commits succeed only while locks are held under a token. The elector and package
+// lock share it.
 package fence
 
 import (
@@ -19,26 +19,26 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// ErrFenced says that a commit came under a token that is not valid, or not any more.
+// ErrFenced says that a commit's token is not valid, or not any more.
 var ErrFenced = errors.New("fenced: the lock is not held under this token")
 
-// errInMemory is for locks without a client, as tests have them.
+// errInMemory is for locks without a client, as in tests.
 var errInMemory = errors.New("this lock table is in memory: only the token was checked, and nothing is ever written; spindletest.New has a database")
 
 // errNoFence is for a commit that would not be fenced at all.
 var errNoFence = errors.New("spindle: apply: no lock was given to fence the commit with: give it at least one")
 
-// A Fence is locks of one table, and the token that they have to be held under. With the zero token, which is
-// none, nothing is asked of Spanner.
+// A Fence is locks of one table, and the token under which they must be held. With the zero token, Spanner is not
+// asked.
 type Fence struct {
 	Table table.Spanner
 	Names []string
 	Token table.Token
-	Wrap  func(error) error // says of what lock an error is
+	Wrap  func(error) error // adds to an error which lock it is about
 	About telemetry.Scope
 }
 
-// Mutations change nothing, and fail the commit that they are in unless every lock is held under the token.
+// Mutations returns mutations that change nothing, and fail their commit unless every lock is held under the token.
 func (f Fence) Mutations() []*spanner.Mutation {
 	ms := make([]*spanner.Mutation, len(f.Names))
 	for i, name := range f.Names {
@@ -47,7 +47,7 @@ func (f Fence) Mutations() []*spanner.Mutation {
 	return ms
 }
 
-// Statement is for SQL: it updates one row if the only lock is held under the token, and else none.
+// Statement returns SQL that updates one row if the only lock is held under the token, and otherwise none.
 func (f Fence) Statement(dialect databasepb.DatabaseDialect) spanner.Statement {
 	return f.Table.FenceStatement(dialect, f.Names[0], f.Token)
 }
@@ -57,7 +57,7 @@ func (f Fence) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanne
 	return Fences{f}.Apply(ctx, ms, opts...)
 }
 
-// Fences are of one database, under tokens of their own.
+// Fences are in one database, each under a token of its own.
 type Fences []Fence
 
 // Apply is Client.Apply, serializable and behind every fence.
@@ -80,7 +80,7 @@ func (fs Fences) mutations() (all []*spanner.Mutation) {
 	return all
 }
 
-// withoutDatabase answers what no database has to be asked for, or can be.
+// withoutDatabase answers if no database needs to be asked, or can be.
 func (fs Fences) withoutDatabase(ctx context.Context, began time.Time) (answered bool, at time.Time, err error) {
 	if len(fs) == 0 {
 		return true, at, errNoFence
@@ -113,7 +113,7 @@ func databaseOf(f Fence) string {
 	return f.Table.DB.DatabaseName()
 }
 
-// classify is an error by the first fence that says that its token is not valid.
+// classify returns the error of the first fence whose token is not valid, or err.
 func (fs Fences) classify(ctx context.Context, began time.Time, err error) error {
 	for _, f := range fs {
 		if found := f.classify(ctx, began, err); found != err {
@@ -149,7 +149,7 @@ func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context
 	return at, f.classify(ctx, began, err)
 }
 
-// again runs a transaction again that the emulator has forgotten, until ctx ends, as the client does where Spanner aborts
+// again repeats a transaction that the emulator has forgotten, until ctx ends, as the client does if Spanner aborts
 // one.
 func again(ctx context.Context, run func() (time.Time, error)) (time.Time, error) {
 	for most := time.Millisecond; ; most = min(2*most, 100*time.Millisecond) {
@@ -165,7 +165,7 @@ func again(ctx context.Context, run func() (time.Time, error)) (time.Time, error
 	}
 }
 
-// withoutDatabase answers by the token alone: one that is none asks nobody, and a table in memory has nothing to write to.
+// withoutDatabase answers by the token alone: the zero token needs no request, and a table in memory takes no writes.
 func (f Fence) withoutDatabase(ctx context.Context, began time.Time) (time.Time, error) {
 	switch {
 	case f.Token <= 0:
@@ -183,13 +183,13 @@ func (f Fence) withoutDatabase(ctx context.Context, began time.Time) (time.Time,
 	return time.Now(), nil
 }
 
-// classify finds out whether a commit was refused because of the fence, or what a newer holder wrote, or because
-// of rows that the caller is to blame for. Only the lease rows themselves classify.
+// classify finds out whether a commit was refused because of the fence, or of a newer holder's writes, or because of
+// the caller's own rows. Only the lease rows themselves decide.
 func (f Fence) classify(ctx context.Context, began time.Time, err error) error {
 	if !refusal(err) {
 		return err
 	}
-	// The commit may have taken all the time that ctx had.
+	// The commit may have taken all of ctx's time.
 	running, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	valid, readErr := table.Table{Store: f.Table}.Valid(running, f.Token, f.Names...)
@@ -202,7 +202,7 @@ func (f Fence) classify(ctx context.Context, began time.Time, err error) error {
 	return f.fenced(ctx, began, err)
 }
 
-// fenced is the error of a commit that began then and was refused with err, or, if that is nil, was not tried.
+// fenced is the error of a commit that began then. It was refused with err, or, if that is nil, was not tried.
 func (f Fence) fenced(ctx context.Context, began time.Time, err error) error {
 	refused := fmt.Errorf("token %v: %w", f.Token, ErrFenced)
 	if err != nil {
@@ -216,7 +216,7 @@ func (f Fence) fenced(ctx context.Context, began time.Time, err error) error {
 	return refused
 }
 
-// refusal reports whether a commit failed for what is in the database.
+// refusal reports whether a commit failed because of the database's contents.
 func refusal(err error) bool {
 	switch spanner.ErrCode(err) {
 	case codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange, codes.InvalidArgument:

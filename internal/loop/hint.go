@@ -12,8 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Wrap adds to an error the step, and the kind and the name of what it is about, such as a lock; and what to do about it,
-// if that is known.
+// Wrap adds to an error the step, the kind and the name of its object, such as a lock, and a hint if there is one.
 func Wrap(step, kind, name, tableName string, err error) error {
 	if hint := Hint(err); hint != "" {
 		return fmt.Errorf("spindle: %s: %s %q in table %s: %w (%s)", step, kind, name, tableName, err, hint)
@@ -21,7 +20,7 @@ func Wrap(step, kind, name, tableName string, err error) error {
 	return fmt.Errorf("spindle: %s: %s %q: %w", step, kind, name, err)
 }
 
-// Hint is what to do about an error, or "" if that is not known.
+// Hint says what to do about an error. It returns "" if that is not known.
 func Hint(err error) string {
 	if errors.Is(err, fence.ErrFenced) || errors.Is(err, table.ErrSuperseded) {
 		return ""

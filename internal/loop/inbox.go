@@ -42,7 +42,7 @@ func (i *Inbox[E]) Next() (e E, ok bool) {
 	return e, true
 }
 
-// Close makes further events be refused. Those that have come before stay.
+// Close makes Put refuse further events. Earlier ones stay.
 func (i *Inbox[E]) Close() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

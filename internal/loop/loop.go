@@ -1,8 +1,8 @@
-// Package loop is what the loops that run in the background have in common: the elector's and a group's.
+// Package loop is shared by the loops that run in the background: the elector's and a group's.
 //
-//   - run.go: how they begin and end; loop.go: what they are given for it
-//   - inbox.go: what others tell them; mailbox.go: what they tell an observer; pulse.go: whether they get on
-//   - problems.go: what they log of errors; hint.go: what to do about these
+//   - run.go: how they begin and end; loop.go: their arguments
+//   - inbox.go: events from others; mailbox.go: events for an observer; pulse.go: whether they succeed
+//   - problems.go: how they log errors; hint.go: what to do about these
 package loop
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// check says what is wrong with the arguments of Run, or nil.
+// check returns what is wrong with the arguments of Run, or nil.
 func check(ctx context.Context, done []chan<- error) error {
 	switch {
 	case ctx == nil:
@@ -29,12 +29,12 @@ func check(ctx context.Context, done []chan<- error) error {
 	return nil
 }
 
-// Overdue is the error of what has not returned in time.
+// Overdue returns the error about code that has not returned in time.
 func Overdue(what string, lease time.Duration) error {
 	return fmt.Errorf("%s has not returned within a lease (%v) of being told to stop", what, lease)
 }
 
-// GracePeriod closes over once ctx has ended and d has passed since, unless that is forgotten before.
+// GracePeriod closes over once ctx has ended and d has passed since, unless forget was called before.
 func GracePeriod(ctx context.Context, clock elect.Clock, d time.Duration) (over <-chan struct{}, forget func()) {
 	late, forgotten := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -11,11 +11,11 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Problems logs what goes wrong: each kind once, until it goes well again. A single failure is everyday
-// life in a network, and only for Debug, if it may go away by itself.
+// Problems logs errors: each kind once, until there is a success. A single failure is normal in a network: if it may go
+// away by itself, it is logged at Debug.
 type Problems struct {
 	Log  *slog.Logger
-	What string // can't be done: compete for the lock
+	What string // what can't be done: compete for the lock
 
 	row  int // failures in a row
 	said map[string]bool
@@ -39,7 +39,7 @@ func (p *Problems) Note(err error) {
 	p.Log.Log(context.Background(), level, "can't "+p.What+", trying on", attrs...)
 }
 
-// Clear takes in that it went well.
+// Clear takes in a success.
 func (p *Problems) Clear() {
 	if p.said != nil {
 		p.Log.Info("can " + p.What + " again")
@@ -47,7 +47,7 @@ func (p *Problems) Clear() {
 	p.row, p.said = 0, nil
 }
 
-// kindOf makes messages alike that differ in times, ports or the id of a request.
+// kindOf makes messages equal that differ only in times, ports or the id of a request.
 func kindOf(err error) string {
 	return spanner.ErrCode(err).String() + strings.Map(func(r rune) rune {
 		if unicode.IsDigit(r) {

@@ -8,8 +8,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Pulse is when a loop last had a success, and what has been in its way since. The loop beats; anybody may ask. The zero
-// Pulse is that of a loop which does not run.
+// Pulse is when a loop last had a success, and what has been in its way since. The loop beats; any goroutine may ask.
+// The zero Pulse belongs to a loop that does not run.
 type Pulse struct{ last atomic.Pointer[beat] }
 
 type beat struct {
@@ -17,26 +17,26 @@ type beat struct {
 	err error
 }
 
-// Begin takes in that the loop is being started.
+// Begin notes that the loop is being started.
 func (p *Pulse) Begin() { p.last.Store(&beat{}) }
 
-// Beat takes in a success, or that the loop runs.
+// Beat notes a success, or that the loop runs.
 func (p *Pulse) Beat(at elect.Instant) { p.last.Store(&beat{at: at}) }
 
-// Fail takes in what is in the way of the next success.
+// Fail notes what is in the way of the next success.
 func (p *Pulse) Fail(err error) { p.last.Store(&beat{at: p.last.Load().at, err: err}) }
 
-// Rest takes in that the loop does nothing for so long, on purpose.
+// Rest notes that the loop does nothing for d, on purpose.
 func (p *Pulse) Rest(d time.Duration) {
 	b := *p.last.Load()
 	b.at.Mono += int64(d)
 	p.last.Store(&b)
 }
 
-// Stop takes in that the loop has ended.
+// Stop notes that the loop has ended.
 func (p *Pulse) Stop() { p.last.Store(nil) }
 
-// Age is how long the machine has run since the last success, and whether the loop runs.
+// Age returns how long the machine has run since the last success, and whether the loop runs.
 func (p *Pulse) Age(c elect.Clock) (time.Duration, bool) {
 	b := p.last.Load()
 	switch {
@@ -49,7 +49,7 @@ func (p *Pulse) Age(c elect.Clock) (time.Duration, bool) {
 }
 
 // Check returns nil if age is below three leases, or below 10 s if that is longer. Otherwise it says what has not
-// happened for so long, since when, and what has been in the way.
+// happened for so long, since when, and what was in the way.
 func (p *Pulse) Check(c elect.Clock, lease, age time.Duration, what string) error {
 	if age < max(3*lease, 10*time.Second) {
 		return nil

@@ -10,17 +10,17 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// ErrRunning is the error of a Run while an earlier one has not ended.
+// ErrRunning is returned by Run while an earlier one has not ended.
 var ErrRunning = errors.New("spindle: already running: wait for done, and for work that has not returned, before calling Run again")
 
 // Loop is what one Run does.
 type Loop interface {
-	Run(ctx context.Context) error // until ctx has ended, and it has stopped
+	Run(ctx context.Context) error // returns once ctx has ended and it has stopped
 	Overdue() bool                 // the caller's code has not returned in time
-	End()                          // waits for that, however long: two Runs must not call the same code at once
+	End()                          // waits for that code, however long: two Runs must not call the same code at once
 }
 
-// Runs are those of one value, of which one goes on at a time.
+// Runs are the Runs of one value, one at a time.
 type Runs struct {
 	Pulse
 	running atomic.Bool // until the caller's code has returned too
@@ -30,7 +30,7 @@ type Runs struct {
 // Going reports whether a Run goes on.
 func (r *Runs) Going() bool { return r.going.Load() }
 
-// Settings are what a Run has to know.
+// Settings are the settings of a Run.
 type Settings struct {
 	Lease time.Duration
 	Clock elect.Clock

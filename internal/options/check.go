@@ -103,7 +103,7 @@ func (c *Config) SetPriority(n int) {
 	c.Rank = table.MaxRank - n
 }
 
-// checkTogether refuses what does not go together.
+// checkTogether refuses options that contradict each other.
 func (c *Config) checkTogether() {
 	if c.Reclaim && c.ID == "" {
 		c.Refuse("WithReclaim() needs WithID: the default id is never that of an earlier process")
@@ -151,5 +151,5 @@ func (c *Config) Refuse(format string, args ...any) {
 // RefuseIf notes an error, unless it is nil.
 func (c *Config) RefuseIf(err error) { c.wrong = append(c.wrong, err) }
 
-// Err is all that is wrong, or nil.
+// Err returns all that is wrong, or nil.
 func (c *Config) Err() error { return errors.Join(c.wrong...) }

@@ -1,5 +1,5 @@
-// Package options is what the options of the public packages say, checked (check.go), and what is made of it:
-// the table that they are about and candidates on it.
+// Package options checks the options of the public packages (check.go), and makes the lock table and the candidates
+// from them.
 package options
 
 import (
@@ -21,14 +21,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// DefaultLease is that of a lock whose options say nothing of it.
+// DefaultLease is the lease if no option sets it.
 const DefaultLease = 10 * time.Second
 
-// defaultBatch is some thousand writes of columns, where Spanner allows 80,000 in a commit, and few enough that a look
-// is not late for it.
+// defaultBatch means some thousand writes of columns. Spanner allows 80,000 in a commit; a look must not wait long for
+// one.
 const defaultBatch = 500
 
-// Config is what the options said. It does not change once it is complete.
+// Config is what the options set. It does not change once it is complete.
 type Config struct {
 	Lock
 	Elector
@@ -38,7 +38,7 @@ type Config struct {
 	wrong []error
 }
 
-// Lock is about every lock.
+// Lock has the settings of every lock.
 type Lock struct {
 	ID        string
 	Lease     time.Duration
@@ -50,9 +50,9 @@ type Lock struct {
 	Tracers   trace.TracerProvider // nil: the global one
 }
 
-// Elector is about those that compete for as long as they run.
+// Elector has the settings of locks that compete for as long as they run.
 type Elector struct {
-	Poll             time.Duration // 0: a third of the shorter lease, the holder's or this one
+	Poll             time.Duration // 0: a third of the shorter lease, the holder's or this candidate's
 	Reclaim          bool
 	Handover         bool
 	Rank             int  // how far the priority is below the highest
@@ -61,32 +61,32 @@ type Elector struct {
 	Observe          func(elect.Event)
 }
 
-// Lead is what a leader function leads under.
+// Lead is a leader function's term.
 type Lead struct {
 	*elect.Term
 	Fence    fence.Fence
 	StepDown func(context.Context) error
 }
 
-// Group is about groups.
+// Group has the settings of groups.
 type Group struct {
 	ForGroup     []string // the options of package group that were given
 	Work         func(ctx context.Context, partition string, f fence.Fence) error
 	OnReturn     OnReturn
-	InitialDelay time.Duration // that a group which begins waits for more members; negative: the default
+	InitialDelay time.Duration // how long a new group waits for more members; negative: the default
 	Weight       int
-	Identity     time.Duration // for how long the share of a member that is gone is remembered; negative: the default
+	Identity     time.Duration // how long a gone member's share is remembered; negative: the default
 }
 
-// Seams are what tests have others of.
+// Seams are what tests replace.
 type Seams struct {
 	Store   table.Store // nil: Spanner's
 	Clock   elect.Clock // the machine's
-	Process string      // whose goroutines queue for one another: "" is the machine's
-	Batch   int         // how many partitions of a group are moved in one commit
+	Process string      // whose goroutines queue for one another; "": the real process
+	Batch   int         // how many partitions of a group one commit moves
 }
 
-// OnReturn is what a member of a group does if the work of a partition returns early.
+// OnReturn says what a member of a group does if the work of a partition returns early.
 type OnReturn int
 
 // Work begins again, the partition stays without work, or it is released for a while.
@@ -96,7 +96,7 @@ const (
 	Release
 )
 
-// String is for logs.
+// String describes it for logs.
 func (o OnReturn) String() string {
 	return [...]string{"it begins again", "the partition stays without work", "the partition is released for a while"}[o]
 }
@@ -144,12 +144,12 @@ func (c *Config) Table(db *spanner.Client, name string) (table.Table, table.Span
 	return table.Table{Store: s}, s
 }
 
-// Telemetry is what reports on locks in the table.
+// Telemetry returns the scope that reports on locks in the table.
 func (c *Config) Telemetry(tableName string, locks ...string) telemetry.Scope {
 	return telemetry.Scope{Meters: c.Meters, Tracers: c.Tracers, Table: tableName, Locks: locks}
 }
 
-// Candidate returns a candidate for the names as the options say.
+// Candidate returns a candidate for the names, with these options.
 func (c *Config) Candidate(t table.Table, names ...string) elect.Candidate {
 	return elect.Candidate{
 		Table: t, Clock: c.Clock, Names: names, ID: c.ID,
