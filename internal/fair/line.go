@@ -1,8 +1,8 @@
-// Package fair decides when one of those that wait for a lock may try to claim it: first come, first served, by the tickets
-// that they have in the table, with a way past those that are dead or slow. It is pure: docs/locks.md says why this is
-// enough, and package lock acts by it.
+// Package fair decides when a waiter may try to claim a lock: first come, first served, by the tickets in the table,
+// with a way past waiters that are dead or slow. It is pure: docs/locks.md says why this is enough, and package lock
+// acts by it.
 //
-// line.go is whose turn it is, and pace.go how often one that waits looks.
+// line.go decides whose turn it is, and pace.go how often a waiter looks.
 package fair
 
 import (
@@ -12,9 +12,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Line is a queue as one look found it, for one that waits in it or has just come.
+// Line is a queue as one look found it, for one of its waiters or a newcomer.
 type Line struct {
-	Own     table.Ticket   // without a nonce: it has none, and comes last
+	Own     table.Ticket   // without a nonce: it has no ticket, and comes last
 	Tickets []table.Ticket // the first ones, or all
 	End     string         // the row up to which all were read; "": all
 	At      time.Time      // of the look, by Spanner's clock
@@ -35,7 +35,7 @@ func (l Line) Beyond() bool {
 	return l.End != "" && (l.Own.Nonce == "" || l.Own.Row() > l.End)
 }
 
-// Before are the tickets of those whose turn comes first.
+// Before returns the tickets whose turn comes first.
 func (l Line) Before() (before []table.Ticket) {
 	for _, t := range l.Tickets {
 		if t.Nonce != l.Own.Nonce && l.counts(t) && l.first(t) {
@@ -45,7 +45,7 @@ func (l Line) Before() (before []table.Ticket) {
 	return before
 }
 
-// Place is how many have their turn first, as far as is known.
+// Place returns how many have their turn first, as far as is known.
 func (l Line) Place() int {
 	if l.Beyond() {
 		return table.MostTickets
@@ -53,17 +53,17 @@ func (l Line) Place() int {
 	return len(l.Before())
 }
 
-// counts reports whether a ticket is waited for. That of a set is not before the set is first in all its queues, and has said
-// so lately: a lock must not be idle for a set that can't go on, and sets must not wait in a circle.
+// counts reports whether others wait for a ticket. A set's ticket counts only once the set is first in all its queues,
+// and has lately said so: a lock must not be idle for a set that can't continue, and sets must not wait in a circle.
 func (l Line) counts(t table.Ticket) bool { return !t.Set || l.isReady(t) }
 
 func (l Line) isReady(t table.Ticket) bool { return t.Ready && l.readyFor(t) > 0 }
 
-// readyFor is how long nobody passes the ticket of a set yet.
+// readyFor returns how long nobody may pass the ticket of a set yet.
 func (l Line) readyFor(t table.Ticket) time.Duration { return t.Beat.Add(4 * t.Grace).Sub(l.At) }
 
-// first reports whether the turn of a ticket comes before its own. Of two that wait to do work for a key, the smaller key is
-// first: after the larger one it would not be run any more.
+// first reports whether the turn of a ticket comes before its own. Of two that wait to do work for a key, the smaller
+// key is first: after the larger one it would not run any more.
 func (l Line) first(t table.Ticket) bool {
 	switch {
 	case l.Own.Key != "" && t.Key != "" && table.Comparable(l.Own.Key, t.Key) && l.Own.Key != t.Key:
@@ -74,8 +74,8 @@ func (l Line) first(t table.Ticket) bool {
 	return t.Compare(l.Own) < 0
 }
 
-// Passed are the tickets that a claim deletes, if it need not wait: those before its own, but for sets, which keep their places,
-// unless they have died.
+// Passed returns the tickets that a claim deletes, if it need not wait: those before its own, except for live sets,
+// which keep their places.
 func (l Line) Passed() (passed []table.Ticket) {
 	for _, t := range l.Before() {
 		if !t.Set {
@@ -90,17 +90,17 @@ func (l Line) Passed() (passed []table.Ticket) {
 	return passed
 }
 
-// A set renews its tickets, ready or not. Nobody waits for those of sets that have died before they were ready, so nobody
-// passes them: 32 would hide the queue for ever.
+// A set renews its tickets, ready or not. Nobody waits for a set that died before it was ready, so nobody passes its
+// ticket: 32 such tickets would hide the queue forever.
 const (
 	SetRenews = 20 * time.Second
 	setDies   = time.Minute
 )
 
-// Wait is how long it has to leave a lock to those before it that has been free for so long: not at all, if not positive. Who
-// is at the head does not wait. Behind others it waits for the longest grace that one of them asks for, and for longer the
-// more they are, but far less than for one after the other: when many have died, those who live are not to wait for each.
-// Beyond the tickets that were read nobody knows its place: chance decides among those.
+// Wait returns how long it must leave a lock, which has been free for that long, to those before it; it need not if
+// that is not positive. The head of the queue does not wait. Behind others it waits for the longest grace that one of
+// them asks for, and longer the more they are, but far less than the sum: when many have died, the living must not wait
+// for each. Beyond the tickets that were read nobody knows its place: chance decides among those.
 func (l Line) Wait(free time.Duration, random func(time.Duration) time.Duration) time.Duration {
 	before := l.Before()
 	place := l.Place()
@@ -120,14 +120,14 @@ func (l Line) Wait(free time.Duration, random func(time.Duration) time.Duration)
 	return wait
 }
 
-// longestFor is how long a free lock is left to a set that is ready: for longer the longer the set has waited, as the holder that
-// it waits for may hold for long, but a minute at most. That holder may wait for the free lock: without a bound both would wait
-// for ever.
+// longestFor returns how long a free lock is left to a ready set: longer the longer the set has waited, because the
+// holder that it waits for may hold for long, but a minute at most. That holder may wait for the free lock: without a
+// bound both would wait forever.
 func (l Line) longestFor(t table.Ticket) time.Duration {
 	return min(max(l.At.Sub(t.Time.Time())/16, table.MaxGrace), time.Minute)
 }
 
-// longest is the longest grace, or that of a ticket that says none.
+// longest returns the longest grace of the tickets.
 func longest(before []table.Ticket) time.Duration {
 	grace := time.Millisecond
 	for _, t := range before {
@@ -136,9 +136,9 @@ func longest(before []table.Ticket) time.Duration {
 	return grace
 }
 
-// Slot is for a semaphore with slots that have been free for so long, in an order on which all agree. Those in front each take
-// one, and another is lost for each grace that one has been free. It returns which one is its own, how many of those in front
-// it passes, or how long it has to wait before it looks again.
+// Slot is for a semaphore. Its free slots have been free for so long, in an order on which all agree. Each waiter in
+// front takes one, and one more is lost for each grace that a slot has been free. Slot returns which slot is its own
+// and how many waiters in front it passes, or how long it has to wait before it looks again.
 func (l Line) Slot(free []time.Duration) (slot, passed int, wait time.Duration, ok bool) {
 	if len(free) == 0 {
 		return 0, 0, 0, false

@@ -2,16 +2,16 @@ package fair
 
 import "time"
 
-// Pace is what the pauses of a waiter depend on.
+// Pace is what a waiter's pauses depend on.
 type Pace struct {
 	Lease     time.Duration // its own
 	RoundTrip time.Duration // of its last look
 	Locks     int           // that it looks at
 }
 
-// Pause is the time from one look to the next of one at that place in the queue of a lock that has been held for so long. Who
-// is first takes a lock within a sixteenth of the time that it was held; the others only have to know when they are next. A look
-// at many locks reads as many rows.
+// Pause returns the time between looks for a waiter at that place in the queue of a lock that has been held for so
+// long. The first waiter takes a lock within a sixteenth of the time that it was held; the others only need to know
+// when they are next. A look at many locks reads as many rows.
 func (p Pace) Pause(place int, held time.Duration) time.Duration {
 	head := min(max(held/16, 2*time.Millisecond, time.Duration(p.Locks)*100*time.Microsecond), p.longest())
 	if place == 0 {
@@ -21,10 +21,11 @@ func (p Pace) Pause(place int, held time.Duration) time.Duration {
 	return min(behind, max(min(p.Lease/10, time.Second), head))
 }
 
-// Grace is how long those behind a waiter are to leave a free lock to it: it may be about to look, and its claim on its way.
+// Grace returns how long those behind a waiter should leave a free lock to it: it may be about to look, or its claim on
+// its way.
 func (p Pace) Grace() time.Duration { return 2*p.longest() + 3*p.RoundTrip }
 
-// longest is the longest pause of one at the head.
+// longest returns the longest pause of a waiter at the head.
 func (p Pace) longest() time.Duration {
 	return min(max(p.Lease/100, 2*time.Millisecond), 100*time.Millisecond)
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// maxPairs is how many pairs of a partition and a slot are ordered: more take too long.
+// maxPairs is how many pairs of a partition and a slot are ordered: more would take too long.
 const maxPairs = 300_000
 
 // assigning is a plan while its entries are assigned.
@@ -15,15 +15,15 @@ type assigning struct {
 	load []int   // how many partitions of the classes so far each member has
 }
 
-// A class is the entries that the same members have in their lists.
+// A class is the entries that are in the lists of the same members.
 type class struct {
 	eligible []int // indexes of members
 	entries  []int
-	trial    bool // all who are eligible are on trial
+	trial    bool // all eligible members are on trial
 }
 
-// classes returns the classes in the order in which they are assigned. What only few members can have comes first: the
-// others make up for it.
+// classes returns the classes in the order of assignment. Entries that only few members can have come first: the others
+// make up for it.
 func (a *assigning) classes() []class {
 	by := map[uint16]*class{}
 	var last uint16
@@ -77,7 +77,7 @@ func (a *assigning) assign(c class) {
 	}
 }
 
-// keep counts what each member has of the class. What belongs to others is nobody's.
+// keep counts what each member has of the class. Entries of other owners become nobody's.
 func (a *assigning) keep(c class) []int {
 	eligible := make([]bool, len(a.members))
 	for _, i := range c.eligible {
@@ -95,8 +95,8 @@ func (a *assigning) keep(c class) []int {
 	return kept
 }
 
-// quotas returns how many partitions, of this class and those before it, each member has. A member that has more
-// already is left out, and so is what it has: its quota is too low for any of this class.
+// quotas returns how many partitions, of this class and those before it, each member gets. A member that already has
+// more is left out, and so are its partitions: its quota is too low for any of this class.
 func (a *assigning) quotas(c class, kept []int) []int {
 	quota := make([]int, len(a.members))
 	for in := slices.Clone(c.eligible); ; {
@@ -113,8 +113,8 @@ func (a *assigning) quotas(c class, kept []int) []int {
 	}
 }
 
-// split sets the quotas of these members, whose sum is total. What is more than one for a member on trial goes to the
-// others.
+// split sets the quotas of these members, whose sum is total. All but one of the partitions of a member on trial go to
+// the others.
 func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
 	var full []int
 	for _, i := range in {
@@ -141,7 +141,7 @@ func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
 	a.level(left, full, kept, quota, weight)
 }
 
-// share returns the whole part of a share.
+// share returns a share's whole part.
 func share(total, weight, sum int) int { return int(int64(total) * int64(weight) / int64(sum)) }
 
 // level sets quotas in proportion to the weights. The remainder goes first to members that have more than the whole
@@ -182,8 +182,8 @@ func (a *assigning) level(total int, in, kept, quota []int, weight func(i int) i
 	}
 }
 
-// giveUp makes nobody's what members have above their quotas. They give up first what belongs to a member that is back, then
-// what belongs to one that is still gone: so members that come back one after the other each find their own.
+// giveUp takes from members what they have above their quotas: first what belongs to a member that is back, then what
+// belongs to one that is still gone. So members that come back one after the other each find their own.
 func (a *assigning) giveUp(c class, room []int) {
 	var over []int
 	for _, i := range c.entries {
@@ -251,8 +251,8 @@ func (a *assigning) assignMany(pool, open, room []int) {
 	}
 }
 
-// assignPairs takes, of all pairs of an entry and a member in their slot order, the first that fit. The order is
-// found some pairs at a time: most of them come too late.
+// assignPairs takes the first fitting pairs of an entry and a member, in their slot order. It sorts some pairs at a
+// time: most of them come too late.
 func (a *assigning) assignPairs(pool, open, room []int) {
 	pairs := make([]pair, 0, len(pool)*len(open))
 	for _, to := range open {
@@ -275,7 +275,7 @@ func (a *assigning) assignPairs(pool, open, room []int) {
 	}
 }
 
-// slotOrder is where an entry comes in the order of a slot.
+// slotOrder returns an entry's place in the order of a slot.
 func slotOrder(slot int, entry uint64) uint64 { return mix(mix(uint64(slot+1)*golden) ^ entry) }
 
 // A pair is an entry and a member that may be assigned to it.

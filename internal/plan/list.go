@@ -18,7 +18,7 @@ type List struct {
 	at     []int    // the index of each name's hash
 }
 
-// NewList returns the list of these names. Indexes of partitions are indexes of names.
+// NewList returns the list of these names. A partition's index is its name's index.
 func NewList(names []string) List {
 	sorted := slices.Sorted(slices.Values(names))
 	sum := sha256.Sum256([]byte(strings.Join(sorted, "\x00")))

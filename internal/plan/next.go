@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Next returns the plan that follows if these are the members. All members compute the same, whatever list they have,
-// but for the names that only their own list adds. The nil plan says that nobody is known to have anything.
+// Next returns the plan that follows for these members. All members compute the same, whatever list they have, except
+// for the names that only their own list adds. The nil plan says that nobody is known to have anything.
 //
 // False means that this member can't tell: the plan has just the names of another list, and a member with that list is
 // among members. That member will publish a plan that everybody can read.
@@ -58,7 +58,7 @@ func (q *Plan) follow(p *Plan, l List, now time.Time) *assigning {
 	return a
 }
 
-// succession says what the indexes of one plan are in the next.
+// succession maps the indexes of one plan to those of the next.
 type succession struct {
 	lists   []uint16 // the bit of each list, or 0
 	members []heir
@@ -67,7 +67,7 @@ type succession struct {
 
 // An heir is what a member has become.
 type heir struct {
-	member int32 // the index of the member that it is now, or that is in its slot; or none
+	member int32 // the index of the member that it is now, or that has its slot; or none
 	former int32 // its index in evicted, or none
 }
 
@@ -102,8 +102,8 @@ func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
 	for _, m := range p.members {
 		h := heir{int32(q.index(m.Slot)), none}
 		if h.member == none || q.members[h.member].ID != m.ID {
-			// Another member has taken the slot, and what belongs to it: but a member that is back, or has moved, has
-			// its own.
+			// Another member has taken the slot, and what belongs to it. A member that is back, or has moved, has its
+			// own.
 			if h.member != none && was[q.members[h.member].ID] {
 				h.member = none
 			}
@@ -118,8 +118,8 @@ func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
 	return s
 }
 
-// of returns the entry as the next plan begins with it, and the member that had it, was evicted, and is back. A memory
-// outlives those who had the entry since: it is of the first one that was evicted.
+// of returns the entry at the beginning of the next plan, and the member that had it, was evicted, and is back. A
+// memory outlives the owners since: it is of the first one that was evicted.
 func (s succession) of(e entry) (next entry, home int32) {
 	next, home = entry{hash: e.hash, owner: none, former: none}, none
 	for i, bit := range s.lists {

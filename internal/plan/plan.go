@@ -1,9 +1,9 @@
-// Package plan says which member of a group has which partitions, as the members publish it.
+// Package plan computes and encodes which member of a group has which partitions. Members publish it.
 //
-// A pure function of names and slots moves many partitions that could stay as soon as slots have holes. A plan
-// therefore follows from the plan before it: each member keeps what it has up to its quota, and what is left is
-// assigned in a fixed order. That moves the fewest partitions, if all members begin with the same plan: so one of them
-// publishes it, and until then all of them compute the same.
+// If a plan were a pure function of names and slots, holes in the slots would move many partitions that could stay. So
+// a plan follows from the plan before it: each member keeps what it has up to its quota, and the rest is assigned in a
+// fixed order. That moves the fewest partitions, if all members begin with the same plan. So one of them publishes it,
+// and until then all of them compute the same.
 //
 // Members may have different lists of partitions. One plan has the union: members add the names of their own list, and
 // carry the hashes of the others.
@@ -17,7 +17,7 @@ import (
 
 const (
 	none      = -1      // the index of no member, or of no evicted one
-	maxLists  = 6       // so many of the longest lists fit in one cell of Spanner
+	maxLists  = 6       // six of the longest lists fit in one cell of Spanner
 	maxSlot   = 9999    // of four digits
 	maxWeight = 1 << 20 // a quota times a weight must fit in an int64
 )
@@ -58,8 +58,8 @@ type evicted struct {
 	Until int64  `json:"u"` // milliseconds since 1970
 }
 
-// Of returns the plan that the rows of partitions show: what the first plan of a group follows from. The owner of each
-// name of the list is the slot of a member, if there is one.
+// Of returns the plan that the rows of partitions show: the first plan of a group follows from it. A name's owner is
+// the slot of a member, if there is one.
 func Of(l List, members []Member, owner func(i int) (slot int, ok bool)) *Plan {
 	p := counting(members)
 	owners := slices.Repeat([]int{none}, len(l.hashes))
@@ -116,7 +116,7 @@ func carried(members []Member) []string {
 	return lists
 }
 
-// only returns the digest of the list if members have no other.
+// only returns the digest of the list if all members have it.
 func (p *Plan) only(l List) string {
 	if len(p.lists) == 1 && p.lists[0] == l.digest {
 		return l.digest
@@ -149,8 +149,8 @@ func (p *Plan) Members() []Member {
 	return slices.Clone(p.members)
 }
 
-// Same reports whether two plans have the same members, and assign the same partitions to them. Former owners that only
-// one of the plans has make no difference: with the same members, their time has merely passed in between.
+// Same reports whether two plans have the same members, and assign the same partitions to them. Former owners in only
+// one of the plans make no difference: with the same members, their time has merely passed in between.
 func (p *Plan) Same(q *Plan) bool {
 	if p == nil || q == nil {
 		return p == q

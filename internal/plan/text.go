@@ -17,7 +17,7 @@ import (
 // format is the version of the text.
 const format = 1
 
-// ErrNewer means that a plan is of a version that this build doesn't know.
+// ErrNewer means that this build doesn't know the plan's version.
 var ErrNewer = errors.New("plan: written by a newer version")
 
 // A plan's text is three lines: the version, a header in JSON, and the entries in base64. An entry has
@@ -73,8 +73,8 @@ func (p *Plan) Encode() string {
 	return fmt.Sprintf("%d\n%s\n%s", format, head, base64.RawStdEncoding.EncodeToString(body))
 }
 
-// Decode returns the plan that a text says. If it has just the names of another list, the plan tells its members, but
-// not what is assigned to them. The error is ErrNewer if this build doesn't know the version.
+// Decode returns the plan of a text. If the text has just the names of another list, the plan has its members, but not
+// their partitions. The error is ErrNewer if this build doesn't know the version.
 func Decode(s string, l List) (*Plan, error) {
 	p, err := decode(s, l)
 	if err != nil && !errors.Is(err, ErrNewer) {
@@ -158,7 +158,7 @@ func (h header) plan() (*Plan, error) {
 }
 
 func (p *Plan) decodeEntries(h header, body []byte, l List) error {
-	if h.Entries < 0 || h.Entries > len(body) { // an entry is a byte at least
+	if h.Entries < 0 || h.Entries > len(body) { // an entry has at least a byte
 		return fmt.Errorf("%d entries in %d bytes", h.Entries, len(body))
 	}
 	r := reader{left: body}
@@ -207,7 +207,7 @@ func (r *reader) hash() uint64 {
 	return h
 }
 
-// number reads a number that is at most so large.
+// number reads a number of at most most.
 func (r *reader) number(most int) int {
 	v, n := binary.Uvarint(r.left)
 	if n <= 0 || v > uint64(most) {

@@ -1,4 +1,4 @@
-// Package repeat is the pause before work that failed is run again, by one of those who wait for it.
+// Package repeat has the pause before a waiter runs failed work again.
 package repeat
 
 import (
@@ -8,30 +8,31 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Pause keeps the callers that wait for work from running it back to back while it fails. Each time that one of them sees
-// that the lock was given back and that nothing was recorded, it leaves the lock alone for a while, which doubles from an
-// eighth of the longest on. A caller that comes after the failure does not pause, nor does one that has waited for the lease
-// of a holder that was killed.
+// Pause keeps waiting callers from running work back to back while it fails. Each time a waiter sees that the lock was
+// given back and that nothing was recorded, it leaves the lock alone for a while: an eighth of the longest pause at
+// first, then twice as long each time. A caller that comes after the failure does not pause, nor does one that has
+// waited for the lease of a killed holder.
 type Pause struct {
 	Clock   elect.Clock
-	Longest time.Duration // zero: there is no pause
+	Longest time.Duration // zero: no pause
 
 	asked    time.Time   // since when it waits, by Spanner's clock
 	recorded table.Token // of what was done last
 	held     bool        // the lock was seen to be held since
-	released time.Time   // when the lock was released that was seen last
+	released time.Time   // when the lock was released last, as far as seen
 	failures int
 	since    elect.Instant
-	left     time.Duration // from since on
+	left     time.Duration // counted from since
 }
 
-// Longest is the longest pause of locks with that lease.
+// Longest returns the longest pause of locks with that lease.
 func Longest(lease time.Duration) time.Duration { return min(lease/10, time.Second) }
 
-// Asked begins the wait, with what was done last and the time of that.
+// Asked begins the wait, with what was done last and the time of that look.
 func (p *Pause) Asked(last table.Done, now time.Time) { p.asked, p.recorded = now, last.Token }
 
-// Choose chooses the lock if it is free and no pause is left, unless what was done last forbids it. Looking at that is an RPC.
+// Choose chooses the lock if it is free and no pause is left, unless what was done last forbids it. To look at that is
+// an RPC.
 func (p *Pause) Choose(look func() (table.Done, time.Time, error), forbids func(table.Done, time.Time) error) elect.Choose {
 	return func(seen []elect.LockView) elect.Decision {
 		d := elect.All(seen)
@@ -68,7 +69,7 @@ func (p *Pause) failed(s elect.LockView, last table.Done) bool {
 	return failed && p.Longest > 0
 }
 
-// begin begins a pause. A half of it is at random, so that not all who wait go on at one instant.
+// begin begins a pause. Half of it is random, so that the waiters don't all continue at one instant.
 func (p *Pause) begin() {
 	pause := p.Longest / 8 << min(p.failures, 3)
 	p.failures++

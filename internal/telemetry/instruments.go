@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// meter has the instruments of one provider, for as long as somebody uses them.
+// meter has the instruments of one provider, while somebody uses them.
 type meter struct {
 	provider metric.MeterProvider
 	users    int
@@ -20,7 +20,7 @@ type meter struct {
 	term, wait, gap, heartbeat metric.Float64Histogram
 	queue                      metric.Float64Histogram
 
-	held    metric.Int64ObservableUpDownCounter // and no gauge, so that a view without names has a sum
+	held    metric.Int64ObservableUpDownCounter // no gauge, so that a view without names has a sum
 	token   metric.Int64ObservableGauge
 	margin  metric.Float64ObservableGauge
 	reading metric.Registration
@@ -28,13 +28,13 @@ type meter struct {
 	standings
 }
 
-// meters are shared: two candidates for one lock in one process have one gauge.
+// meters are shared, so that two candidates for one lock in one process have one gauge.
 var meters = struct {
 	sync.Mutex
 	of map[metric.MeterProvider]*meter
 }{of: map[metric.MeterProvider]*meter{}}
 
-// use returns the meter of the scope's provider, to be dropped once.
+// use returns the meter of the scope's provider. Each caller must drop it.
 func use(s Scope) *meter {
 	provider := s.Meters
 	if provider == nil {
@@ -56,14 +56,14 @@ func use(s Scope) *meter {
 	return m
 }
 
-// keep is another use.
+// keep adds a use.
 func (m *meter) keep() {
 	meters.Lock()
 	defer meters.Unlock()
 	m.users++
 }
 
-// drop ends a use. With the last, nothing is left at the provider.
+// drop ends a use. After the last one, nothing is left at the provider.
 func (m *meter) drop() {
 	meters.Lock()
 	defer meters.Unlock()
@@ -120,7 +120,7 @@ func newMeter(provider metric.MeterProvider, api metric.Meter) *meter {
 	return m
 }
 
-// fenced counts refused writes. It is made when one is: hardly ever.
+// fenced counts refused writes. It is made at the first refusal, which is rare.
 func fenced(api metric.Meter) metric.Int64Counter {
 	c, err := api.Int64Counter("spindle.fenced", metric.WithDescription("Writes that the fence refused."))
 	Report(err)

@@ -14,19 +14,19 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Table is t, with each step seen: what a candidate of this watch has to use.
+// Table returns t with each step observed. A candidate of this watch must use it.
 func (w *Watch) Table(t table.Table) table.Table {
 	return table.Table{Store: table.Via(func(ctx context.Context, step string, send func(context.Context, table.Store) error) error {
 		return w.send(ctx, step, func(ctx context.Context) error { return send(ctx, t.Store) })
 	})}
 }
 
-// call is one that was made.
+// call is one finished call.
 type call struct {
 	step         string
 	began, ended time.Time
 	err          error
-	code         codes.Code // OK: it did not fail
+	code         codes.Code // OK: it succeeded
 }
 
 func (w *Watch) send(ctx context.Context, step string, send func(context.Context) error) error {
@@ -62,7 +62,7 @@ func (w *Watch) beat(c call) {
 	}
 }
 
-// outcome is that of a call; done says that nothing was in its way.
+// outcome returns the outcome of a call. done is for a call without failure.
 func (c call) outcome(done string) string {
 	switch {
 	case c.err == nil:
@@ -77,8 +77,8 @@ func (c call) outcome(done string) string {
 	return "overtaken"
 }
 
-// failure is the code of a call that was not answered, or refused. It is OK if another was first, or the token was
-// superseded, as those are answers, and if whoever called does not want the answer any more.
+// failure returns the code of a call that was not answered, or refused. It is OK if another was first, or the token was
+// superseded, because those are answers, and if the caller does not want the answer any more.
 func failure(ctx context.Context, err error) codes.Code {
 	switch {
 	case err == nil, errors.Is(ctx.Err(), context.Canceled):

@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// start begins a span about the locks: a trace of its own, for a loop, unless it is within another of these.
+// start begins a span about the locks. For a loop it is a trace of its own, unless it is within another of these spans.
 func (w *Watch) start(ctx context.Context, within trace.Span, what string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
 	switch {
 	case within != nil:
@@ -23,7 +23,7 @@ func (w *Watch) start(ctx context.Context, within trace.Span, what string, opts 
 	return w.tracer.Start(ctx, "spindle."+what, append(opts, trace.WithAttributes(w.scope.named()...))...)
 }
 
-// named are the attributes of a span.
+// named returns the attributes of a span.
 func (s Scope) named() []attribute.KeyValue {
 	if len(s.Locks) == 1 {
 		return []attribute.KeyValue{keyTable.String(s.Table), keyLock.String(s.Locks[0])}
@@ -52,7 +52,7 @@ func (w *Watch) startCall(ctx context.Context, step string) (context.Context, tr
 	return w.start(ctx, w.election, step)
 }
 
-// startElection begins with the looks that led to it, of which it was not known then that there would be one.
+// startElection begins with the looks that led to the election: only now is it known that there is one.
 func (w *Watch) startElection(ctx context.Context) {
 	var opts []trace.SpanStartOption
 	if w.looks != nil {
@@ -64,13 +64,13 @@ func (w *Watch) startElection(ctx context.Context) {
 	}
 }
 
-// emit makes a span of a call that is over.
+// emit makes a span for a finished call.
 func (w *Watch) emit(ctx context.Context, within trace.Span, c call) {
 	_, span := w.start(ctx, within, c.step, trace.WithTimestamp(c.began))
 	end(span, c)
 }
 
-// endCall ends the span of a call. One that failed has a span in any case.
+// endCall ends the span of a call. A failed call always has a span.
 func (w *Watch) endCall(ctx context.Context, c call, span trace.Span) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,7 +100,7 @@ func fail(span trace.Span, err error) {
 	span.SetStatus(otelcodes.Error, err.Error())
 }
 
-// endElection ends the election that an attempt has led to, if it has.
+// endElection ends the election, if the attempt has led to one.
 func (w *Watch) endElection(step elect.Step) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,7 +129,7 @@ func (t *Term) Leaving(ctx context.Context) {
 	_, w.handover = w.start(ctx, nil, "handover", trace.WithAttributes(ofToken(t.term.Token())))
 }
 
-// endHandover ends one that did not come to its release.
+// endHandover ends a handover that did not reach its release.
 func (w *Watch) endHandover(why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,16 +9,16 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// about is what a gauge is about.
+// about is the identity of a gauge.
 type about struct{ table, lock string }
 
-// standing is how this process stands with one lock.
+// standing is this process's state for one lock.
 type standing struct {
 	lock       metric.MeasurementOption
 	candidates int
 	terms      map[*Term]bool
 
-	low   time.Duration // the least that was left of a lease since the last collection
+	low   time.Duration // the least remaining lease since the last collection
 	noted bool
 }
 
@@ -39,13 +39,13 @@ func (s *standing) note(left time.Duration) {
 	}
 }
 
-// least returns the least that was left, and forgets it.
+// least returns the least remaining lease, and forgets it.
 func (s *standing) least() (low time.Duration, noted bool) {
 	low, noted, s.noted = s.low, s.noted, false
 	return low, noted
 }
 
-// standings are those of a process, at one provider.
+// standings are a process's, at one provider.
 type standings struct {
 	mu sync.Mutex
 	of map[about]*standing
@@ -59,7 +59,7 @@ func (s *standings) each(f func(*standing)) {
 	}
 }
 
-// with calls f with what w is about. What nobody competes for or holds is forgotten.
+// with calls f for each lock of w. It forgets locks that nobody competes for or holds.
 func (s *standings) with(w *Watch, f func(*standing)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *standings) with(w *Watch, f func(*standing)) {
 func (s *standings) enter(w *Watch) { s.with(w, func(one *standing) { one.candidates++ }) }
 func (s *standings) leave(w *Watch) { s.with(w, func(one *standing) { one.candidates-- }) }
 
-// begin is a use of the meter more, that ends with the term.
+// begin adds a use of the meter that ends with the term.
 func (m *meter) begin(t *Term) {
 	m.keep()
 	m.with(t.watch, func(one *standing) { one.terms[t] = true })
@@ -93,7 +93,7 @@ func (m *meter) end(t *Term, expired bool) {
 	})
 }
 
-// beat notes what was left of a lease before a heartbeat extended it.
+// beat notes the remaining lease before a heartbeat extended it.
 func (s *standings) beat(t *Term, left time.Duration) {
 	s.with(t.watch, func(one *standing) {
 		if one.terms[t] {

@@ -1,10 +1,10 @@
-// Package telemetry is what a program that has set up OpenTelemetry sees of locks. It needs the API alone, and what
-// is not set up costs next to nothing.
+// Package telemetry reports on locks to OpenTelemetry, if the program has set it up. It needs the API alone, and
+// without a setup it costs next to nothing.
 //
-//   - telemetry.go: who reports, and of what
-//   - instruments.go: the metrics; standing.go: those that are read when somebody collects them
-//   - rpc.go: each step on the table, by a store that sees it; span.go: elections, handovers and releases
-//   - fence.go: writes that were refused
+//   - telemetry.go: who reports, and about what
+//   - instruments.go: the metrics; standing.go: metrics that are read at collection
+//   - rpc.go: each step on the table, by a store that observes it; span.go: elections, handovers and releases
+//   - fence.go: refused writes
 //
 // A loop over candidates and terms of internal/elect reports like this:
 //
@@ -17,8 +17,8 @@
 //	term.Leaving(ctx)                                     // if it announces that
 //	term.Over(telemetry.ReasonOf(err, telemetry.Stopped)) // before the release
 //
-// A candidate may win several terms that go on side by side, if Over is called on each.
-// Metrics of its own are made with Scope.Meter.
+// A candidate may win several terms that continue side by side, if Over is called on each. Scope.Meter makes other
+// metrics.
 package telemetry
 
 import (
@@ -51,19 +51,19 @@ const (
 	keyCode    = attribute.Key("spindle.code")
 )
 
-// Scope is what is reported about, and where to.
+// Scope is the subject of reports, and their destination.
 type Scope struct {
 	Meters  metric.MeterProvider // nil: the global one
 	Tracers trace.TracerProvider // nil: the global one
 	Table   string
-	Locks   []string // as users know them: a semaphore, and not its slots
+	Locks   []string // as users know them: a semaphore, not its slots
 
-	// Loop tells what competes for as long as it runs from a call that wants a lock. Its spans begin traces of
-	// their own, and a lock without a holder is a gap for it even if it was not there yet.
+	// Loop is true for a candidate that competes for as long as it runs, false for a call that wants a lock. A loop's
+	// spans begin traces of their own, and a lock without a holder is a gap for it even if the loop was not there yet.
 	Loop bool
 }
 
-// Meter makes instruments that are not of every candidate.
+// Meter makes instruments that not every candidate has.
 func (s Scope) Meter() metric.Meter {
 	if s.Meters == nil {
 		return otel.GetMeterProvider().Meter(library)
@@ -79,7 +79,7 @@ func (s Scope) Tracer() trace.Tracer {
 	return s.Tracers.Tracer(library)
 }
 
-// Attributes are those of one of the locks.
+// Attributes returns the attributes of one of the locks.
 func (s Scope) Attributes(lock string) attribute.Set {
 	return attribute.NewSet(keyTable.String(s.Table), keyLock.String(lock))
 }
@@ -96,7 +96,7 @@ const (
 	Released    Reason = "released" // by a call, of package lock
 )
 
-// ReasonOf is the reason that err is, or otherwise.
+// ReasonOf returns the reason that err stands for, or otherwise.
 func ReasonOf(err error, otherwise Reason) Reason {
 	switch {
 	case errors.Is(err, table.ErrSuperseded):
@@ -107,20 +107,19 @@ func ReasonOf(err error, otherwise Reason) Reason {
 	return otherwise
 }
 
-// Watch reports on one candidate and the terms that it wins. Tried and Elected are for the goroutine that the
-// candidate belongs to.
+// Watch reports on one candidate and the terms that it wins. Tried and Elected are for the candidate's goroutine.
 type Watch struct {
 	scope  Scope
 	meter  *meter
 	tracer trace.Tracer
-	locks  []metric.MeasurementOption // what each is measured as
+	locks  []metric.MeasurementOption // each one's attributes
 
 	seen   []elect.LockView // by the attempt that won
 	waited bool             // another held a lock when it was looked at
 
 	mu       sync.Mutex
 	since    time.Time // since when it waits
-	terms    []*Term   // that are not over
+	terms    []*Term   // not over yet
 	looks    []call    // of this attempt
 	election trace.Span
 	handover trace.Span
@@ -136,14 +135,14 @@ func (s Scope) Watch() *Watch {
 	return w
 }
 
-// Close ends it: the candidate competes no more. A term may go on.
+// Close ends the watch: the candidate competes no more. A term may continue.
 func (w *Watch) Close() {
 	w.endHandover("not released")
 	w.meter.leave(w)
 	w.meter.drop()
 }
 
-// Tried reports what came of an attempt.
+// Tried reports the outcome of an attempt.
 func (w *Watch) Tried(step elect.Step) {
 	w.endElection(step)
 	w.seen = step.Seen
@@ -152,7 +151,7 @@ func (w *Watch) Tried(step elect.Step) {
 	}
 }
 
-// Queued reports that the candidate has entered the queue of one of its locks, behind so many.
+// Queued reports that the candidate has entered the queue of one of its locks, behind that many.
 func (w *Watch) Queued(lock, before int) {
 	w.meter.queue.Record(context.Background(), float64(before), w.locks[min(lock, len(w.locks)-1)])
 }
@@ -165,7 +164,7 @@ type Term struct {
 	once  sync.Once
 }
 
-// Elected begins to report on a term, which the last attempt has won.
+// Elected begins to report on a term that the last attempt has won.
 func (w *Watch) Elected(t *elect.Term) *Term {
 	r := &Term{watch: w, term: t, began: time.Now()}
 	w.mu.Lock()
@@ -202,8 +201,8 @@ func (t *Term) Over(why Reason) {
 	})
 }
 
-// gap reports how long nobody held what t holds, by Spanner's clock: since the release, or else the last heartbeat. A claim
-// that was withdrawn is neither.
+// gap reports how long nobody held t's locks, by Spanner's clock: since the release, otherwise since the last
+// heartbeat. A withdrawn claim is neither.
 func (w *Watch) gap(t *elect.Term) {
 	for i, name := range t.Names() {
 		at := slices.IndexFunc(w.seen, func(s elect.LockView) bool { return s.Name == name })
