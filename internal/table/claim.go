@@ -15,13 +15,12 @@ var ErrChanged = errors.New("the lock changed since it was observed")
 // ErrSuperseded says that a token is not valid any more, and never will be again.
 var ErrSuperseded = errors.New("the token was superseded or released")
 
-// Claim makes id the claimant of every lock that was observed, or of none: it fails with ErrChanged
-// if a row is not what was observed, since the proof that its lease ran out is then void. The token of
-// the claim is its commit timestamp, so it is known only from the reply: the claimant holds nothing
-// before it has confirmed.
+// Claim makes id the claimant of every observed lock, or of none. It fails with ErrChanged if a row is not what was
+// observed, since the proof that its lease ran out is then void. The token of the claim is its commit timestamp, so it
+// is known only from the reply: the claimant holds nothing before it has confirmed.
 //
-// A claim that Spanner aborts is ErrChanged too: somebody else is at the same lock, and the next
-// observation will show who. A hundred candidates that all insisted would keep the first from confirming.
+// A claim that Spanner aborts is ErrChanged too: another candidate is at the same lock, and the next observation will
+// show it. A hundred candidates that all insisted would keep the first from confirming.
 func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token, error) {
 	at, err := t.change(ctx, "claim", claimed(seen), func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
@@ -40,7 +39,7 @@ func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token
 	return TokenAt(at), changed(err)
 }
 
-// changed is ErrChanged for a transaction that was aborted.
+// changed returns ErrChanged for an aborted transaction.
 func changed(err error) error {
 	if errors.Is(err, ErrAborted) {
 		return fmt.Errorf("%w: %w", ErrChanged, err)
@@ -48,8 +47,8 @@ func changed(err error) error {
 	return err
 }
 
-// claimed are the keys that decide a claim: the lock rows and, if one is not there, the lease rows of all
-// terms that may have begun since that was observed.
+// claimed returns the keys that decide a claim: the lock rows and, where there is none, the lease rows of all terms
+// that may have begun since the observation.
 func claimed(seen []Observation) Keys {
 	var keys Keys
 	for _, o := range seen {
@@ -61,8 +60,8 @@ func claimed(seen []Observation) Keys {
 	return keys
 }
 
-// claim writes the lock row and deletes the lease row of the token that it supersedes, and the orphan leases that
-// were waited for.
+// claim writes the lock row. It deletes the lease row of the token that it supersedes, and the orphan leases that were
+// waited for.
 func claim(id string, o Observation, rows map[string]Row) ([]Write, error) {
 	if !unchanged(o, rows) {
 		return nil, ErrChanged
@@ -75,8 +74,8 @@ func claim(id string, o Observation, rows map[string]Row) ([]Write, error) {
 	return append(writes, drop(o)...), nil
 }
 
-// unchanged reports whether a lock is what was observed. If it had no row, there is none, and no lease row whose
-// holder has not been waited for.
+// unchanged reports whether a lock is as observed. If it had no row, there must be none, and no lease row whose holder
+// has not been waited for.
 func unchanged(o Observation, rows map[string]Row) bool {
 	row, exists := rows[o.Name]
 	if exists != o.Exists || TokenAt(row.Token) != o.Token || !row.Heartbeat.Equal(o.Heartbeat) {
@@ -96,7 +95,7 @@ func unchanged(o Observation, rows map[string]Row) bool {
 	return true
 }
 
-// drop deletes the lease row of the token that was observed, and the orphan leases.
+// drop deletes the lease row of the observed token, and the orphan leases.
 func drop(o Observation) (writes []Write) {
 	if o.Exists {
 		writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})
@@ -107,9 +106,9 @@ func drop(o Observation) (writes []Write) {
 	return writes
 }
 
-// Confirm makes the claimant under token the holder of the names, with the lease record in each lease row.
-// It fails with ErrSuperseded if a lock row is not the bare claim any more, and with ErrAborted if it was
-// not applied. After any other error a heartbeat tells whether it was.
+// Confirm makes the claimant under token the holder of the names, with the lease record in each lease row. It fails
+// with ErrSuperseded if a lock row is not the bare claim any more, and with ErrAborted if it was not applied. After any
+// other error a heartbeat tells whether it was.
 func (t Table) Confirm(ctx context.Context, token Token, p LeaseRecord, names ...string) error {
 	_, err := t.change(ctx, "confirm", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
@@ -132,9 +131,9 @@ func confirm(row Row, token Token, p LeaseRecord) []Write {
 	}
 }
 
-// Withdraw frees the names that are under token, for a claimant that can't confirm, or does not know whether
-// it did. Who claimed stays in the row: unlike a release, this does not say that the last term before it was
-// given back. It fails with ErrSuperseded if no name is under the token any more.
+// Withdraw frees the names that are under token, for a claimant that can't confirm, or does not know whether it did.
+// The claimant's id stays in the row: unlike a release, this does not say that the last term before it was given back.
+// It fails with ErrSuperseded if no name is under the token any more.
 func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error {
 	_, err := t.change(ctx, "withdraw", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
@@ -152,8 +151,8 @@ func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error
 	return err
 }
 
-// Disown frees those of the locks that are as they were seen, if that is a bare claim by id: a claim whose reply was lost. As
-// with Withdraw, who claimed stays in the row. It fails with ErrChanged if there is none.
+// Disown frees those of the locks that are as they were seen, if that is a bare claim by id: a claim whose reply was
+// lost. As with Withdraw, the claimant's id stays in the row. It fails with ErrChanged if there is no such lock.
 func (t Table) Disown(ctx context.Context, id string, seen ...Observation) error {
 	_, err := t.change(ctx, "withdraw", claimed(seen), func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
@@ -170,12 +169,12 @@ func (t Table) Disown(ctx context.Context, id string, seen ...Observation) error
 	return err
 }
 
-// bare tells a claim that was not confirmed.
+// bare reports whether a row is a claim that was not confirmed.
 func bare(row Row, token Token) bool {
 	return TokenAt(row.Token) == token && row.Heartbeat.Equal(row.Token)
 }
 
-// change reads the keys and commits what follows from their rows, in one transaction.
+// change reads the keys and commits the writes for their rows, in one transaction.
 func (t Table) change(ctx context.Context, step string, keys Keys, writes func(rows map[string]Row) ([]Write, error)) (time.Time, error) {
 	return t.Store.Transact(ctx, step, func(ctx context.Context, r Reader) ([]Write, error) {
 		rows, err := r.Read(ctx, keys)

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// What was done last under a lock is a row of its own beside the lock's: "nightly!done". Its heartbeat is when that was,
-// its token the one under which it was done, its writer what and by whom. Only who holds the lock writes it, so what is
-// done last only grows. It never expires, and Prune leaves it alone.
+// What was done last under a lock is a row of its own beside the lock's: "nightly!done". Its heartbeat is when that
+// was, its token the one under which it was done, its writer what and by whom. Only the lock's holder writes it, so
+// what is done last only grows. It never expires, and Prune leaves it alone.
 
 const doneSuffix = "!done"
 
@@ -29,19 +29,19 @@ var (
 	// ErrDone says that a key is done.
 	ErrDone = errors.New("it is done already")
 
-	// ErrPassed says that a larger key is done: nothing is known of this one, and it is not run any more.
+	// ErrPassed says that a larger key is done: nothing is known of this one, and it must not run any more.
 	ErrPassed = errors.New("a larger key is done")
 )
 
-// Due is what is to be done: a key, and, of the tick of a schedule, the schedule's period.
+// Due is what is to be done: a key, and, for the tick of a schedule, the schedule's period.
 type Due struct {
 	Key    string
-	Period time.Duration // zero: of no schedule that is known
+	Period time.Duration // zero: no known schedule
 }
 
 // Done is what was done last under a lock.
 type Done struct {
-	Due   // of no key: nothing was
+	Due   // no key: nothing was done
 	By    string
 	Token Token
 	At    time.Time // of the commit that says so
@@ -54,11 +54,11 @@ type doneJSON struct {
 	By     string `json:"by,omitempty"`
 }
 
-// Forbids returns why a key is not to be run, or nil: ErrDone, ErrPassed, or, for a tick among other keys and for another
-// key among ticks, ErrUnordered: a key such as "again" would be after every tick, and no tick be run any more.
+// Forbids returns why a key must not run, or nil: ErrDone, ErrPassed, or, for a tick among other keys and for another
+// key among ticks, ErrUnordered: a key such as "again" would be after every tick, and no tick would run any more.
 //
-// A tick that was done may be ahead of the time by half its period. If the schedule has another period now, its ticks would
-// wait for that: only those that were due when it was recorded are passed.
+// A tick that was done may be ahead of the time by half its period. If the schedule has another period now, its ticks
+// would wait for that time: so only ticks that were due when it was recorded are passed.
 func (d Done) Forbids(due Due) error {
 	switch {
 	case d.Key == "":
@@ -73,12 +73,12 @@ func (d Done) Forbids(due Due) error {
 	return fmt.Errorf("key %q is not run any more, and it is not known whether it ran: %w: %q", due.Key, ErrPassed, d.Key)
 }
 
-// OtherPeriod reports whether the schedule of what was done last had another period.
+// OtherPeriod reports whether what was done last was on a schedule with another period.
 func (d Done) OtherPeriod(due Due) bool {
 	return d.Period != 0 && due.Period != 0 && d.Period != due.Period
 }
 
-// CheckDone says why a key can't be that of what is done, or nil.
+// CheckDone returns why a key can't be recorded as done, or nil.
 func CheckDone(key string) error {
 	switch {
 	case key == "":
@@ -103,10 +103,10 @@ func (t Table) Done(ctx context.Context, bound Bound, name string) (Done, time.T
 	return d, at, err
 }
 
-// DoneRow is the key of the row that says what was done last under a lock.
+// DoneRow returns the key of the row that says what was done last under a lock.
 func DoneRow(name string) string { return name + doneSuffix }
 
-// DoneIn is what the first of the rows says, or nothing if there is none.
+// DoneIn returns what the first of the rows says, or nothing if there is none.
 func DoneIn(rows []Row) (Done, error) {
 	if len(rows) == 0 {
 		return Done{}, nil
@@ -114,7 +114,7 @@ func DoneIn(rows []Row) (Done, error) {
 	return decodeDone(rows[0])
 }
 
-// decodeDone refuses what it can't read: taken for nothing, it would be done again.
+// decodeDone refuses a row that it can't read: if it counted as nothing, the work would be done again.
 func decodeDone(row Row) (Done, error) {
 	j := doneJSON{Period: "0s"} // rows may say none
 	err := json.Unmarshal([]byte(row.Writer), &j)
@@ -128,7 +128,7 @@ func decodeDone(row Row) (Done, error) {
 	return Done{Due: Due{j.Key, period}, By: j.By, Token: TokenAt(row.Token), At: row.Heartbeat}, nil
 }
 
-// Record are the writes that say that due is done, by id, and that fail their commit unless name is held under token.
+// Record returns the writes that record due as done, by id. They fail their commit unless name is held under token.
 func Record(name string, token Token, due Due, id string) []Write {
 	return []Write{requireLease(name, token), record(name, token, due, id)}
 }
@@ -142,8 +142,8 @@ func record(name string, token Token, due Due, id string) Write {
 	return Write{Kind: Put, Name: name + doneSuffix, Set: []Cell{{ColHeartbeat, Now}, {ColToken, token.Time()}, {ColWriter, string(said)}}}
 }
 
-// Finish is Release that also records due as done, by id. It fails with ErrSuperseded if the token is not valid any more:
-// nothing is recorded then, unless an earlier attempt did.
+// Finish is Release that also records due as done, by id. It fails with ErrSuperseded if the token is not valid any
+// more: nothing is recorded then, unless an earlier attempt recorded it.
 func (t Table) Finish(ctx context.Context, token Token, name string, due Due, id string) error {
 	writes := append(release(LeaseRef{name, token}), record(name, token, due, id))
 	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "finish", writes))

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// The emulator runs one transaction at a time. It forgets another one that waits, and then has these texts for it where
-// Spanner aborts.
+// The emulator runs one transaction at a time. It forgets another one that waits, and then answers with these texts
+// where Spanner aborts.
 var droppedTexts = []string{
 	"Transaction not found",
 	"Invalid transaction ID",
@@ -17,8 +17,8 @@ var droppedTexts = []string{
 	"Cannot commit a transaction after it has been rolled back",
 }
 
-// Dropped reports whether err says that the emulator has forgotten the transaction that a request belongs to. Nothing of
-// it was applied. That is not known of a request which the client has sent more than once: the first may have committed the
+// Dropped reports whether err says that the emulator has forgotten the request's transaction. Nothing of it was
+// applied. If the client has sent a request more than once, that is not known: the first may have committed the
 // transaction, and the second have found it gone. The last number of a request's id counts how often it was sent.
 func Dropped(err error) bool {
 	//lint:ignore SA1019 no other type of the client has a request's id

@@ -8,31 +8,32 @@ import (
 	"time"
 )
 
-// A lock that changes hands often is released with a *free row*: the lock row has the token F and no heartbeat, and the row
-// name_F, which would be a holder's lease row, says that the lock is free. The free row is the right to claim the lock, and
-// can be used once. So the claim needs no transaction and no confirmation: one blind commit consumes the free row, and
-// inserts the lease row of a token X that the claimant has chosen.
+// A lock that changes hands often is released with a *free row*: the lock row has the token F and no heartbeat, and the
+// row name_F, which would be a holder's lease row, says that the lock is free. The free row is the right to claim the
+// lock, and can be used once. So the claim needs no transaction and no confirmation: one blind commit consumes the free
+// row, and inserts the lease row of a token X that the claimant has chosen.
 //
-// Every step that leaves the state F consumes name_F, today's claims and Prune included, as they delete the lease row of the
-// token that they have observed. So at most one of them is applied.
+// Every step that leaves the state F consumes name_F. That includes ordinary claims and Prune, because they delete the
+// lease row of the observed token. So at most one of them is applied.
 
 // tokenAge is how much older than its look a chosen token is. Spanner refuses timestamps that are newer than its present.
 const tokenAge = time.Second
 
-// FreeClaim is a claim of released locks, all or none, by their free rows. It never changes, so that the same commit can be
+// FreeClaim is a claim of released locks, all or none, by their free rows. It never changes, so the same commit can be
 // sent again.
 type FreeClaim struct {
 	Token  Token
 	id     string
-	record LeaseRecord // with a nonce: claimants that have looked at one instant choose the same token
+	record LeaseRecord // with a nonce: claimants that looked at one instant choose the same token
 	seen   []Observation
 }
 
-// NewFreeClaim returns the claim of the locks that were seen, all at one instant. It reports false if one of them can't be
-// claimed in this way: it has no free row, or the free row's token is not older than the look, as after a change by hand.
+// NewFreeClaim returns the claim of the locks seen, all at one instant. It reports false if one of them can't be
+// claimed in this way: it has no free row, or the free row's token is not older than the look, as after a change by
+// hand.
 //
-// The token of the claim is later than every token before it, and earlier than the claim's commit: a holder whose token is
-// the time of its last heartbeat would look as if it had not confirmed its claim.
+// The token of the claim is later than every token before it, and earlier than the claim's commit: a holder whose token
+// equals its last heartbeat would look as if it had not confirmed its claim.
 func NewFreeClaim(id string, p LeaseRecord, seen ...Observation) (FreeClaim, bool) {
 	var last Token
 	for _, o := range seen {
@@ -47,7 +48,7 @@ func NewFreeClaim(id string, p LeaseRecord, seen ...Observation) (FreeClaim, boo
 	return FreeClaim{Token: max(last+1, TokenAt(seen[0].At.Add(-tokenAge))), id: id, record: p, seen: slices.Clone(seen)}, true
 }
 
-// Names are the locks that it claims.
+// Names returns the locks that it claims.
 func (c FreeClaim) Names() []string {
 	names := make([]string, len(c.seen))
 	for i, o := range c.seen {
@@ -56,8 +57,8 @@ func (c FreeClaim) Names() []string {
 	return names
 }
 
-// ClaimFree makes the claimant the holder of every lock of the claim, or of none, in one blind commit. Only if it returns nil
-// is the outcome known: an earlier attempt of the same claim may have been applied after all. See Outcome.
+// ClaimFree makes the claimant the holder of every lock of the claim, or of none, in one blind commit. Only a nil error
+// settles the outcome: after any other, an earlier attempt of the same claim may have been applied. See Outcome.
 func (t Table) ClaimFree(ctx context.Context, c FreeClaim) error {
 	var writes []Write
 	for _, o := range c.seen {
@@ -69,11 +70,11 @@ func (t Table) ClaimFree(ctx context.Context, c FreeClaim) error {
 	return t.Store.Commit(ctx, "claim", writes)
 }
 
-// Outcome is what has become of a FreeClaim.
+// Outcome is the outcome of a FreeClaim.
 type Outcome int
 
 const (
-	// Open says that the claim was not applied, and may be yet.
+	// Open says that the claim was not applied, and may still be.
 	Open Outcome = iota
 	// Won says that the claim was applied, and its token is valid.
 	Won
@@ -81,7 +82,7 @@ const (
 	Lost
 )
 
-// Outcome reads what has become of a claim. The nonce in a lease row tells the claimant's own from that of another with the
+// Outcome reads the outcome of a claim. The nonce in a lease row tells the claimant's own row from another's with the
 // same token.
 func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 	var keys Keys
@@ -111,13 +112,13 @@ func (c FreeClaim) owns(lease Row) bool {
 	return err == nil && p.Nonce == c.record.Nonce && !p.Free
 }
 
-// Retract makes sure that a claim whose outcome is open will never be applied: it replaces the free row of one of the locks
-// by another, under the next token. The time since when the lock is free stays. It fails with ErrChanged if that free row is
-// gone: by this claim, by another, or by an earlier attempt to retract. Outcome tells.
+// Retract makes sure that a claim whose outcome is open will never be applied: it replaces the free row of one of the
+// locks by another, under the next token. The time since when the lock is free stays. It fails with ErrChanged if that
+// free row is gone: this claim, another, or an earlier attempt to retract has consumed it. Outcome tells.
 func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 	o := c.seen[0]
 	err := t.Store.Commit(ctx, "retract", refree(LeaseRef{o.Name, o.Token}, c.record.Lease, o.Freed))
-	if errors.Is(err, ErrExists) { // a row that was put there by hand is in the way of the free row
+	if errors.Is(err, ErrExists) { // somebody put a row there by hand
 		err = t.Store.Commit(ctx, "retract", release(LeaseRef{o.Name, o.Token}))
 	}
 	if errors.Is(err, ErrMissing) {
@@ -126,8 +127,8 @@ func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 	return err
 }
 
-// ReleaseFree is Release that leaves a free row of each name. A row that is in the way of a free row was put there by hand, or
-// by an earlier attempt: then the names are released without.
+// ReleaseFree is Release that leaves a free row for each name. If a row is in the way of a free row, by hand or by an
+// earlier attempt, the names are released without free rows.
 func (t Table) ReleaseFree(ctx context.Context, token Token, lease time.Duration, names ...string) error {
 	return t.releaseFree(ctx, "release", token, lease, nil, names...)
 }
@@ -153,8 +154,8 @@ func (t Table) releaseFree(ctx context.Context, step string, token Token, lease 
 	return t.superseded(ctx, token, names, t.Store.Commit(ctx, step, append(writes, done...)))
 }
 
-// refree replaces the lease row, or the free row, of a token by a free row of the next one. Since is a time, or Now. Programs
-// that do not know of free rows read a lease record.
+// refree replaces the lease row, or the free row, of a token by a free row of the next one. Since is a time, or Now.
+// Programs that do not know free rows read a lease record.
 func refree(h LeaseRef, lease time.Duration, since any) []Write {
 	next := h.Token + 1
 	return append(consume(h.Name, h.Token),
@@ -162,7 +163,8 @@ func refree(h LeaseRef, lease time.Duration, since any) []Write {
 		Write{Kind: Update, Name: h.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, next.Time()}, {ColWriter, nil}}})
 }
 
-// freedSince is since when a lock is free, by the row that its released lock row's token leads to: zero if that is no free row.
+// freedSince returns since when a lock is free, by the row that its released lock row's token names. It is zero if that
+// is no free row.
 func freedSince(row Row) time.Time {
 	if p, err := parseLeaseRecord(row.Name, row.Writer); err != nil || !p.Free {
 		return time.Time{}

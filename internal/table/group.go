@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// A group is two kinds of locks. A member has a slot, "orders/member/0007", with heartbeats as any lock has. A
-// partition, "orders/partition/<p>", is held together with a member: its lock row's writer is the key of that
-// member's lease row, and so is its lease record.
+// A group has two kinds of locks. A member has a slot, "orders/member/0007", with heartbeats like any lock. A
+// partition, "orders/partition/<p>", is held together with a member: the key of the member's lease row is in the
+// partition's lock row, as the writer, and in its lease record.
 
 // MaxSlot is the highest slot of a member.
 const MaxSlot = 9999
@@ -24,27 +24,27 @@ var (
 	memberRow = regexp.MustCompile(`^[^/]+/member/[0-9]{4}_[0-9]{16}$`)
 )
 
-// GroupPrefix is what the names of all locks of a group begin with.
+// GroupPrefix returns the prefix of the names of all locks of a group.
 func GroupPrefix(group string) string { return url.PathEscape(group) + "/" }
 
-// SlotName is the name of the lock of a member.
+// SlotName returns the name of a member's lock.
 func SlotName(group string, slot int) string {
 	return fmt.Sprintf("%smember/%04d", GroupPrefix(group), slot)
 }
 
-// PartitionName is the name of the lock of a partition. No _ is in it: only its lease rows begin with it and a _.
+// PartitionName returns the name of a partition's lock. It has no _: only its lease rows begin with it and a _.
 func PartitionName(group, partition string) string {
 	return GroupPrefix(group) + "partition/" + strings.ReplaceAll(url.PathEscape(partition), "_", "%5F")
 }
 
-// A Part is what a lock is in a group: a member, or a partition if that is not "".
+// A Part is a lock's role in a group: a member, or a partition if that is not "".
 type Part struct {
 	Group     string
 	Slot      int
 	Partition string
 }
 
-// PartOf tells what part of a group a lock is, by its name.
+// PartOf returns a lock's role in a group, by its name.
 func PartOf(name string) (Part, bool) {
 	is := groupRow.FindStringSubmatch(name)
 	if is == nil || is[5] != "" {
@@ -65,10 +65,10 @@ type LeaseRef struct {
 	Token Token
 }
 
-// Key is that of the lease row.
+// Key returns the key of the lease row.
 func (h LeaseRef) Key() string { return LeaseKey(h.Name, h.Token) }
 
-// MemberOf tells whose lease row a key is.
+// MemberOf returns the member whose lease row has this key.
 func MemberOf(key string) (LeaseRef, bool) {
 	if !memberRow.MatchString(key) {
 		return LeaseRef{}, false
@@ -76,7 +76,7 @@ func MemberOf(key string) (LeaseRef, bool) {
 	return LeaseRef{key[:len(key)-len("_")-tokenDigits], tokenOf(key)}, true
 }
 
-// CheckPartition says why a group can't have a partition of that name, or nil.
+// CheckPartition returns why a group can't have a partition of that name, or nil.
 func CheckPartition(group, partition string) error {
 	if partition == "" {
 		return fmt.Errorf("a partition of group %.64q has no name: give it at least one byte", group)
@@ -90,7 +90,7 @@ func CheckPartition(group, partition string) error {
 	return nil
 }
 
-// CheckGroup says why a group can't have that name, or nil.
+// CheckGroup returns why a group can't have that name, or nil.
 func CheckGroup(group string) error {
 	if err := CheckName(Join(group)); err != nil {
 		return fmt.Errorf("group %.64q: %w", group, err)

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Announce marks every name under token as about to be given up, in one blind commit: its lock row loses the
-// writer, which heartbeats leave alone. It fails with ErrSuperseded if the token is not valid any more. It may be
-// applied late or again: nothing takes the mark away but the end of the term.
+// Announce marks every name under token as leaving, in one blind commit: its lock row loses the writer, which
+// heartbeats leave alone. It fails with ErrSuperseded if the token is not valid any more. It may be applied late or
+// again: only the end of the term takes the mark away.
 func (t Table) Announce(ctx context.Context, token Token, names ...string) error {
 	var writes []Write
 	for _, name := range names {
@@ -16,11 +16,11 @@ func (t Table) Announce(ctx context.Context, token Token, names ...string) error
 	return t.superseded(ctx, token, names, t.Store.Commit(ctx, "announce", writes))
 }
 
-// succeeds is before the id of a successor. No id begins so.
+// succeeds precedes the id of a successor. No id begins so.
 const succeeds = "\n"
 
-// Succeed names the candidate that is to follow a leaving holder, so that the others need not look as often. The
-// last one that is named is meant. It is no reservation. As an announcement, it does nothing to a later term.
+// Succeed names the candidate that is to follow a leaving holder, so that the others need not look as often. The last
+// one named counts. It is no reservation. Like an announcement, it does nothing to a later term.
 func (t Table) Succeed(ctx context.Context, id, name string, token Token) error {
 	writes := []Write{requireLease(name, token), {Kind: Update, Name: name, Set: []Cell{{ColWriter, succeeds + id}}}}
 	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "succeed", writes))
@@ -29,21 +29,21 @@ func (t Table) Succeed(ctx context.Context, id, name string, token Token) error 
 // A Request asks a holder to give the lock up.
 type Request string
 
-// The requests. Each is a column of the holder's lease row that was emptied.
+// The requests. Each empties a column of the holder's lease row.
 const (
 	ByOperator   Request = ColToken     // somebody wants another holder
 	ByPreference Request = ColHeartbeat // a candidate of higher priority is there
 )
 
-// Ask leaves a request for the holder under token, in its lease row: that is there exactly while the token is
-// valid, so a request never reaches a later term, and leaves nothing behind. It fails with ErrSuperseded if the
-// token is not valid.
+// Ask leaves a request for the holder under token, in its lease row. That row is there exactly while the token is
+// valid, so a request never reaches a later term, and leaves nothing behind. It fails with ErrSuperseded if the token
+// is not valid.
 func (t Table) Ask(ctx context.Context, r Request, name string, token Token) error {
 	ask := Write{Kind: Update, Name: LeaseKey(name, token), Set: []Cell{{string(r), nil}}}
 	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "ask", []Write{ask}))
 }
 
-// Asked reports what the holder under token was asked for. It fails with ErrSuperseded if the token is not valid.
+// Asked reports which requests the holder under token has. It fails with ErrSuperseded if the token is not valid.
 func (t Table) Asked(ctx context.Context, name string, token Token) (operator, preference bool, err error) {
 	rows, _, err := t.Store.Read(ctx, "asked", Strong, Keys{Names: []string{LeaseKey(name, token)}})
 	switch {

@@ -36,8 +36,8 @@ func consume(name string, token Token) []Write {
 	return []Write{requireLease(name, token), {Kind: Delete, Name: LeaseKey(name, token)}}
 }
 
-// released is what the row of a lock says after it was given back. Its token is the time of the release, which
-// Prune goes by, and no lease row has it.
+// released is the lock row after a release. Its token is the time of the release, which Prune goes by, and no lease row
+// has it.
 var released = []Cell{{ColHeartbeat, nil}, {ColToken, Now}, {ColWriter, nil}}
 
 // Valid reports whether all names are held under token.
@@ -55,12 +55,12 @@ func requireLease(name string, token Token) Write {
 	return Write{Kind: Update, Name: LeaseKey(name, token)}
 }
 
-// superseded finds out whether a commit failed because the token is no longer valid. If the error does not tell,
-// the lease rows do.
+// superseded finds out whether a commit failed because the token is no longer valid. If the error does not tell, it
+// reads the lease rows.
 func (t Table) superseded(ctx context.Context, token Token, names []string, err error) error {
 	switch {
 	case rowIsMissing(err):
-		return ErrSuperseded // that is all that the error says
+		return ErrSuperseded // the error says no more than that
 	case errors.Is(err, ErrMissing):
 		return fmt.Errorf("%w: %w", ErrSuperseded, err)
 	case errors.Is(err, ErrNotFound):

@@ -28,8 +28,8 @@ func (t Token) Time() time.Time { return time.UnixMicro(int64(t)).UTC() }
 // String returns the token as a decimal number.
 func (t Token) String() string { return strconv.FormatInt(int64(t), 10) }
 
-// MaxName is the longest name a lock may have, in bytes. Spanner's own limit of 8 KiB is for a whole
-// key with its encoding, and a lease row's key is 17 bytes longer than the name.
+// MaxName is the longest name a lock may have, in bytes. Spanner's own limit of 8 KiB is for a whole key with its
+// encoding, and a lease row's key is 17 bytes longer than the name.
 const MaxName = 4096
 
 const tokenDigits = 16
@@ -43,7 +43,7 @@ var (
 	identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}(\.[A-Za-z_][A-Za-z0-9_]{0,127})?$`)
 )
 
-// CheckName says why name can't be a lock's, or nil.
+// CheckName returns why name can't be a lock's, or nil.
 func CheckName(name string) error {
 	if err := CheckKey(name); err != nil {
 		return err
@@ -55,13 +55,13 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Unprintable reports whether a rune would do something to a terminal or a log rather than be seen there.
+// Unprintable reports whether a terminal or a log would act on a rune rather than show it.
 func Unprintable(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
-// CheckKey says why name can't be that of a lock's row, or nil. A row that others wrote may have a name that
-// CheckName refuses.
+// CheckKey returns why name can't name a lock's row, or nil. A row that others wrote may have a name that CheckName
+// refuses.
 func CheckKey(name string) error {
 	switch {
 	case name == "":
@@ -86,8 +86,8 @@ func CheckKey(name string) error {
 	return nil
 }
 
-// Join makes one name of parts. Different parts never make the same name. In each part, what is not a letter, a digit
-// or one of -_.~$&+=:@ is escaped, and so is a _ before 16 or more digits at the end.
+// Join makes one name of parts. Different parts never make the same name. In each part, every character except letters,
+// digits and -_.~$&+=:@ is escaped, and so is a _ before 16 or more digits at the end.
 func Join(parts ...string) string {
 	escaped := make([]string, len(parts))
 	for i, p := range parts {
@@ -96,7 +96,7 @@ func Join(parts ...string) string {
 	return longDigits.ReplaceAllString(strings.Join(escaped, "/"), "%5F$1")
 }
 
-// CheckTable says why table can't be a table's name, or nil.
+// CheckTable returns why table can't be a table's name, or nil.
 func CheckTable(table string) error {
 	if !identifier.MatchString(table) {
 		return fmt.Errorf("table name %q is not an identifier: want letters, digits and _, with no digit first; a schema and a dot may come before", table)
@@ -104,8 +104,8 @@ func CheckTable(table string) error {
 	return nil
 }
 
-// apiName is what Spanner's API calls a table. It knows those in PostgreSQL's schema public by their names
-// alone; no schema of another kind can be called so, in either dialect.
+// apiName returns a table's name in Spanner's API. It has tables of PostgreSQL's schema public without the schema; no
+// schema of another kind can be called public, in either dialect.
 func apiName(table string) string {
 	if schema, name, ok := strings.Cut(table, "."); ok && strings.EqualFold(schema, "public") {
 		return name
@@ -113,7 +113,7 @@ func apiName(table string) string {
 	return table
 }
 
-// Canonical is the same for two names if they are of one table: Spanner tells none by its case.
+// Canonical is the same for two names of one table: Spanner ignores their case.
 func Canonical(table string) string { return strings.ToLower(apiName(table)) }
 
 // LeaseKey returns the key of the lease row of name under token. No lease row has the key of a token
@@ -122,25 +122,25 @@ func LeaseKey(name string, token Token) string {
 	return fmt.Sprintf("%s_%0*d", name, tokenDigits, max(token, 0))
 }
 
-// leaseKeys are the keys that the lease rows of name can have at that time, and some others in between,
-// such as those of job_1 to job_179 if name is job. They are for snapshots, which conflict with nobody.
+// leaseKeys returns the keys that the lease rows of name can have at that time, and some others in between, such as
+// those of job_1 to job_179 if name is job. They are for snapshots, which conflict with nobody.
 func leaseKeys(name string, at time.Time) Range {
 	return Range{From: LeaseKey(name, 0), To: LeaseKey(name, TokenAt(at.Add(24*time.Hour)))}
 }
 
-// recent is how long after an observation a claim may come, to find in newLeaseKeys all lease rows of
-// terms that began in between.
+// recent is how long after an observation a claim may come, and still find in newLeaseKeys all lease rows of terms that
+// began in between.
 const recent = time.Hour
 
-// newLeaseKeys are the keys of lease rows of terms that began between then and an hour later. They are for
-// transactions: other locks are between them only if their names end in _ and more than six digits, which
-// have to be the first of that hour's microseconds.
+// newLeaseKeys returns the keys of lease rows of terms that began between then and an hour later. They are for
+// transactions: other locks are between them only if their names end in _ and more than six digits, which must be the
+// first of that hour's microseconds.
 func newLeaseKeys(name string, then time.Time) Range {
 	return Range{From: LeaseKey(name, TokenAt(then)), To: LeaseKey(name, TokenAt(then.Add(recent)))}
 }
 
-// isLeaseKey tells the lease rows of name from other locks' rows in these ranges: name_b and
-// name_12 are locks of their own, with lease rows of their own.
+// isLeaseKey tells the lease rows of name from other locks' rows in these ranges: name_b and name_12 are locks of their
+// own, with their own lease rows.
 func isLeaseKey(name, key string) bool {
 	digits, ok := strings.CutPrefix(key, name+"_")
 	return ok && len(digits) == tokenDigits && strings.Trim(digits, "0123456789") == ""

@@ -2,11 +2,11 @@ package table
 
 import "slices"
 
-// LockKind says what a lock is for, as far as its rows tell: an elector's should always be held, a mutex's may be free. It is for
-// people and alerts: nothing of the protocol depends on it.
+// LockKind is what a lock is for, as far as its rows tell: an elector's should always be held, a mutex's may be free.
+// It is for people and alerts: the protocol does not depend on it.
 type LockKind string
 
-// The kinds. Programs of earlier versions don't say theirs.
+// The kinds. Programs of earlier versions don't write theirs.
 const (
 	Elector   LockKind = "elector"
 	Exec      LockKind = "exec"

@@ -15,33 +15,33 @@ const (
 	Free        State = "free"        // it has no row: nobody ever claimed it, or somebody deleted it
 	Held        State = "held"        // its holder was heard from within its lease
 	Leaving     State = "leaving"     // held, and its holder has announced that it will give it up
-	Expired     State = "expired"     // its holder was not, and nobody has claimed it since
+	Expired     State = "expired"     // its holder was not heard from within its lease, and nobody has claimed it since
 	Released    State = "released"    // its last holder gave it back
 	Unconfirmed State = "unconfirmed" // it is claimed, and has no lease row that lets the claimant act
 	Orphaned    State = "orphaned"    // it has a lease row and no lock row, or its member has no row: somebody deleted that by hand
-	Unreadable  State = "unreadable"  // its lease row does not say how long the holder may act, or in a newer format
+	Unreadable  State = "unreadable"  // its lease row does not say how long the holder may act, or says it in a newer format
 )
 
-// Listing is a lock as an operator sees it, with its lease row folded into it. A partition of a group is what its
-// member is: it has that one's heartbeat, holder and lease record, and its own token.
+// Listing is a lock as an operator sees it, together with its lease row. A partition of a group has its member's
+// heartbeat, holder and lease record, and its own token.
 type Listing struct {
 	Observation
 	Unreadable error    // why the lease record is not known
 	Done       Done     // what was done last under it
 	Undone     error    // why that is not known
-	Member     LeaseRef // of a partition: the member that has it, or had it last
-	Adrift     bool     // that has no row
+	Member     LeaseRef // for a partition: the member that has it, or had it last
+	Adrift     bool     // that member has no row
 
-	Waiters []Ticket // those that wait for it, the first one first; of a semaphore, only its first slot in a list has them
+	Waiters []Ticket // in their order; for a semaphore, only its first slot in a list has them
 	Cut     bool     // more may wait: not all tickets were read
 }
 
-// State says what the lock is.
+// State returns the state of the lock.
 func (l Listing) State() State {
 	switch {
 	case l.Unreadable != nil:
 		return Unreadable
-	case !l.Exists && len(l.OrphanLeases) > 0, l.Adrift: // of free rows nobody may act
+	case !l.Exists && len(l.OrphanLeases) > 0, l.Adrift: // nobody may act on free rows
 		return Orphaned
 	case !l.Exists:
 		return Free
@@ -57,12 +57,12 @@ func (l Listing) State() State {
 	return Held
 }
 
-// IsHeld reports whether the lock has a holder, be it a leaving one.
+// IsHeld reports whether the lock has a holder, even if it is leaving.
 func (l Listing) IsHeld() bool { return l.State() == Held || l.State() == Leaving }
 
-// List reads every lock whose name begins with the prefix at one instant, in the order of their names; without
-// all, released ones are left out, and those of which only what was done last is known, but not those of groups, which
-// tell of each other. One that somebody waits for is listed in any case. A row that can't be read does not hide the others.
+// List reads every lock whose name begins with the prefix at one instant, in the order of their names. Without all, it
+// leaves out released locks, and locks of which only what was done last is known, but not a group's, which tell of each
+// other. It lists a lock with waiters in any case. A row that can't be read does not hide the others.
 func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, time.Time, error) {
 	found, at, err := t.listAll(ctx, prefix, !all)
 	if all || err != nil {
@@ -71,8 +71,9 @@ func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, ti
 	return slices.DeleteFunc(found, func(l Listing) bool { return l.idle() }), at, nil
 }
 
-// ListWith is List with the locks that are named, whatever they are: those that it did not find are read by their names, a
-// moment later. Without all, a lock of which what was done last is known is listed too, as free even if it was released.
+// ListWith is List and the named locks, whatever their state: it reads those that it did not find by their names, a
+// moment later. Without all, it also lists a lock of which what was done last is known, as free even if it was
+// released.
 func (t Table) ListWith(ctx context.Context, prefix string, all bool, named ...string) ([]Listing, time.Time, error) {
 	found, at, err := t.listAll(ctx, prefix, !all)
 	if err != nil {
@@ -111,7 +112,7 @@ func (l Listing) idle() bool {
 	return (l.State() == Released || l.State() == Free) && !l.IsPart() && len(l.Waiters) == 0
 }
 
-// listAll lists the locks with the prefix; if busy, without rows of those that were released.
+// listAll lists the locks with the prefix; if busy, it leaves out rows of released ones.
 func (t Table) listAll(ctx context.Context, prefix string, busy bool) ([]Listing, time.Time, error) {
 	keys := Keys{All: true, Prefix: prefix, Busy: busy}
 	if members, ok := membersBeside(prefix); ok {
@@ -137,7 +138,8 @@ func (t Table) listAll(ctx context.Context, prefix string, busy bool) ([]Listing
 	return found, at, err
 }
 
-// adopt reads the locks anew of which only lease rows were found: a look without released locks has left their own rows out.
+// adopt rereads the locks of which only lease rows were found: a look without released locks has left out their own
+// rows.
 func (t Table) adopt(ctx context.Context, found []Listing, at time.Time) error {
 	var orphaned []string
 	for _, l := range found {
@@ -161,7 +163,7 @@ func (t Table) adopt(ctx context.Context, found []Listing, at time.Time) error {
 	return nil
 }
 
-// namesIn are the names with the prefix of the locks that rows tell of.
+// namesIn returns the names with the prefix of all locks that rows tell of.
 func namesIn(rows []Row, prefix string) map[string]bool {
 	names := map[string]bool{}
 	for _, row := range rows {
@@ -181,7 +183,7 @@ func namesIn(rows []Row, prefix string) map[string]bool {
 	return names
 }
 
-// membersBeside are the members of a group if the prefix is that of partitions of it, and not of them.
+// membersBeside returns the members of a group if the prefix matches its partitions, and not its members.
 func membersBeside(prefix string) (Range, bool) {
 	const partitions = "partition/"
 	group, rest, ok := strings.Cut(prefix, "/")
@@ -191,8 +193,8 @@ func membersBeside(prefix string) (Range, bool) {
 	return membersOf(group + "/"), true
 }
 
-// ListOne is List for one name, in one RPC, and others if many wait for it or the local clock is a day behind. Then it has
-// the first waiters only.
+// ListOne is List for one name, in one RPC, and more if many wait for it or the local clock is a day behind. Then it
+// has the first waiters only.
 func (t Table) ListOne(ctx context.Context, name string) (Listing, error) {
 	for about := time.Now(); ; {
 		keys := withLeases([]string{name}, about)
@@ -225,8 +227,8 @@ func listOne(name string, at time.Time, rows []Row) Listing {
 	return l
 }
 
-// Holders reads the locks in the range that are held, with their lease records, in one RPC. Other locks' names
-// may be in the range too: is tells the names that are meant.
+// Holders reads the held locks in the range, with their lease records, in one RPC. Other locks' names may be in the
+// range too: is reports whether a name is meant.
 func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) ([]Observation, error) {
 	rows, at, err := t.Store.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
 	if err != nil {
@@ -266,7 +268,7 @@ func list(names []string, at time.Time, rows []Row) []Listing {
 			l.follow(members[with.Name], with)
 		}
 		if l.Heartbeat.IsZero() {
-			l.Writer = "" // of a claim that was withdrawn
+			l.Writer = "" // it is the id of a withdrawn claim
 		}
 		if row, ok := byName[name+doneSuffix]; ok {
 			l.Done, l.Undone = decodeDone(row)
@@ -276,7 +278,7 @@ func list(names []string, at time.Time, rows []Row) []Listing {
 	return found
 }
 
-// with is the member that has a partition, or had it last.
+// with returns the member that has a partition, or had it last.
 func (l Listing) with() (LeaseRef, bool) {
 	part, ok := PartOf(l.Name)
 	if !ok || part.Partition == "" || l.Heartbeat.IsZero() || l.Unreadable != nil {
@@ -288,7 +290,7 @@ func (l Listing) with() (LeaseRef, bool) {
 	return MemberOf(l.Writer)
 }
 
-// follow makes a partition what its member is.
+// follow gives a partition its member's state.
 func (l *Listing) follow(m Listing, with LeaseRef) {
 	l.Member = with
 	switch {
@@ -303,8 +305,7 @@ func (l *Listing) follow(m Listing, with LeaseRef) {
 	}
 }
 
-// IsPart reports whether the lock belongs to a group, rather than being held by somebody who knows of none under
-// a name that a group would give.
+// IsPart reports whether the lock belongs to a group. A plain lock may have a name that a group would give.
 func (l Listing) IsPart() bool {
 	_, ok := PartOf(l.Name)
 	return ok && (l.Member != (LeaseRef{}) || l.LeaseRecord == nil || l.LeaseRecord.ListDigest != "")

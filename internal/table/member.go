@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// EvictMembers ends the terms of members whose leases have run out, for everybody who looks: their rows are released, and
-// their lease rows are gone, so that late heartbeats fail. It is one commit for those whose rows still are what was
-// observed; the proof that the others' leases ran out is void. It returns the names of the slots that it freed, and
-// fails with ErrChanged if there are none.
+// EvictMembers ends the terms of members whose leases have run out: it releases their rows and deletes their lease
+// rows, so that late heartbeats fail. It is one commit for all members whose rows still are as observed; for the
+// others, the proof that their leases ran out is void. It returns the names of the freed slots, and fails with
+// ErrChanged if there are none.
 func (t Table) EvictMembers(ctx context.Context, dead ...Observation) (freed []string, err error) {
 	keys := Keys{}
 	for _, o := range dead {
@@ -32,8 +32,8 @@ func (t Table) EvictMembers(ctx context.Context, dead ...Observation) (freed []s
 	return freed, changed(err)
 }
 
-// ClaimPartitions claims partitions for the member with that lease row: those that still are what was observed. The others
-// are left out; if all are, it fails with ErrChanged. As any claim, it gives nothing before it is confirmed.
+// ClaimPartitions claims partitions for the member with that lease row, if they still are as observed. It leaves the
+// others out; if none remains, it fails with ErrChanged. Like any claim, it gives nothing before it is confirmed.
 func (t Table) ClaimPartitions(ctx context.Context, member LeaseRef, seen ...Observation) (token Token, names []string, err error) {
 	at, err := t.change(ctx, "claim-partitions", claimed(seen), func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
@@ -54,9 +54,9 @@ func (t Table) ClaimPartitions(ctx context.Context, member LeaseRef, seen ...Obs
 	return TokenAt(at), names, changed(err)
 }
 
-// ConfirmPartitions confirms what was claimed under the token, if the member is still there: its lease row is among what
-// the commit needs. It is not read, or heartbeats would wait for the transaction. Partitions that are not bare claims of
-// the token any more are left out; if all are, it fails with ErrSuperseded.
+// ConfirmPartitions confirms what was claimed under the token, if the member is still there: the commit needs its lease
+// row. The row is not read, or heartbeats would wait for the transaction. Partitions that are not bare claims of the
+// token any more are left out; if none remains, it fails with ErrSuperseded.
 func (t Table) ConfirmPartitions(ctx context.Context, member LeaseRef, p LeaseRecord, token Token, names ...string) (confirmed []string, err error) {
 	p.With = member.Key()
 	_, err = t.change(ctx, "confirm-partitions", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
@@ -85,8 +85,8 @@ func (t Table) ReleasePartitions(ctx context.Context, refs ...LeaseRef) error {
 	return t.Store.Commit(ctx, "release-partitions", writes)
 }
 
-// ReconcilePartitions frees partitions that the table shows with a member which does not act on them, nor has anything
-// under way for them: those that still are what was observed with their lease rows. It fails with ErrChanged if none is.
+// ReconcilePartitions frees partitions whose rows name a member that does not act on them and has no request for them
+// under way, if they and their lease rows still are as observed. It fails with ErrChanged if none is.
 func (t Table) ReconcilePartitions(ctx context.Context, member LeaseRef, seen ...Observation) error {
 	_, err := t.change(ctx, "reconcile", claimed(seen), func(rows map[string]Row) ([]Write, error) {
 		var writes []Write

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Spanner has one code for a row, a table, a database, a session and a transaction that does not exist, and
-// has said so in several ways. An error is about the lock only if it shows that: by the kind of resource
-// that it carries, else by how its text begins.
+// Spanner has one code for a missing row, table, database, session or transaction, and has said so in several ways. An
+// error is about the lock only if it shows that: by the kind of resource that it carries, otherwise by how its text
+// begins.
 var (
 	rowMissing = regexp.MustCompile(`(?s)^(Row .* is missing\b|Table \S+: Row .* not found)`)
 	gone       = regexp.MustCompile(`^(Table|Database|Instance) not found`)
@@ -34,21 +34,21 @@ func Missing(err error) bool {
 			return goneKind.MatchString(kind)
 		}
 		return rowMissing.MatchString(desc) || gone.MatchString(desc)
-	case codes.InvalidArgument: // so some commits of mutations answer
+	case codes.InvalidArgument: // some commits of mutations answer so
 		return strings.HasPrefix(desc, "Table not found")
 	}
 	return false
 }
 
-// A missing row with its table and key, as Spanner says it and as the emulator does. The table can't be taken
-// from the key, whatever that has in it: it is what comes last there, and first here.
+// A missing row with its table and key, in Spanner's words and in the emulator's. The key can't fake the table,
+// whatever is in it: the table comes last in one, and first in the other.
 var (
 	rowOfTable  = regexp.MustCompile(`(?s)^Row \[(?P<key>.*)\] in table (?P<table>\S+) is missing\b`)
 	tableAndRow = regexp.MustCompile(`(?s)^Table (?P<table>\S+): Row \{String\((?P<key>.*)\)\} not found\b`)
 	leaseKey    = regexp.MustCompile(`_[0-9]{16}["']?$`)
 )
 
-// LeaseMissing reports whether err says that a lease row of that table does not exist: of whatever lock.
+// LeaseMissing reports whether err says that a lease row of that table does not exist, of any lock.
 func LeaseMissing(err error, table string) bool {
 	var said interface{ GRPCStatus() *status.Status }
 	if !Missing(err) || !errors.As(err, &said) || said.GRPCStatus().Code() != codes.NotFound {
@@ -67,20 +67,20 @@ func rowIsMissing(err error) bool {
 	return Missing(err) && rowMissing.MatchString(status.Convert(err).Message())
 }
 
-// SessionLost reports whether err is that of a client whose session is gone. Such a client answers so for ever.
+// SessionLost reports whether err comes from a client whose session is gone. Such a client answers so forever.
 func SessionLost(err error) bool {
 	return spanner.ErrCode(err) == codes.NotFound && !Missing(err) &&
 		(strings.HasSuffix(resourceKind(err), ".Session") || strings.Contains(spanner.ErrDesc(err), "Session"))
 }
 
-// DatabaseMissing reports whether err says that there is no such database or instance.
+// DatabaseMissing reports whether err says that the database or instance does not exist.
 func DatabaseMissing(err error) bool {
 	desc := spanner.ErrDesc(err)
 	return spanner.ErrCode(err) == codes.NotFound && (strings.HasPrefix(desc, "Database not found") || strings.HasPrefix(desc, "Instance not found"))
 }
 
-// ClientClosed reports whether err is that of a client which this process has closed, as the client says it: at
-// first for calls that were under way, and then for all.
+// ClientClosed reports whether err comes from a client that this process has closed, in the client's words: at first
+// for calls under way, and then for all.
 func ClientClosed(err error) bool {
 	switch desc := spanner.ErrDesc(err); spanner.ErrCode(err) {
 	case codes.InvalidArgument:
@@ -93,7 +93,7 @@ func ClientClosed(err error) bool {
 	return false
 }
 
-// resourceKind is the type of the resource that err is about, or "".
+// resourceKind returns the type of the resource that err is about, or "".
 func resourceKind(err error) string {
 	// Only the innermost error has the details: the client's own does not pass them on.
 	for ; err != nil; err = errors.Unwrap(err) {

@@ -9,38 +9,39 @@ import (
 	"time"
 )
 
-// Observation is what a lock row said at one instant of Spanner's time.
+// Observation is the content of a lock row at one instant of Spanner's time.
 type Observation struct {
 	Name string
 	At   time.Time // the read's timestamp
 
 	Exists    bool
 	Heartbeat time.Time // zero: released
-	Token     Token     // released: of no term, but the time of the release
-	Writer    string    // who claimed; "", or a successor: released, or leaving
-	Freed     time.Time // when it was released, if its free row was read at the same instant; zero: it has none that is known
+	Token     Token     // of a released lock: of no term, but the time of the release
+	Writer    string    // the claimant's id; "", or a successor: released, or leaving
+	Freed     time.Time // when it was released, if its free row was read at the same instant; zero: no free row is known
 	Began     time.Time // when its holder claimed it by a free row, if the lease row was read at the same instant
 
 	// LeaseRecord is the holder's, if its lease row was read at the same instant.
 	LeaseRecord *LeaseRecord
 
-	// OrphanLeases are lease rows that no lock row goes with, by token, in a look at the leases: the lock row is gone, or it
-	// is held under a token that has no lease row. Somebody changed that by hand, and a holder may not
-	// know yet. OrphanFreeRows are free rows that no lock row goes with.
+	// OrphanLeases are lease rows without their lock row, by token, in a look at the leases: the lock row is gone, or
+	// the lock is held under a token without a lease row. Somebody changed that by hand, and a holder may not know yet.
+	// OrphanFreeRows are free rows without their lock row.
 	OrphanLeases   map[Token]LeaseRecord
 	OrphanFreeRows []Token
 }
 
-// Confirmed tells a holder's row from a released one and from a bare claim. A claim writes its own commit
+// Confirmed reports whether the row is a holder's, not a released one or a bare claim. A claim writes its own commit
 // timestamp as token and heartbeat, and the confirmation is a later commit.
 func (o Observation) Confirmed() bool {
 	return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) != o.Token
 }
 
-// Bare tells a claim that was not confirmed.
+// Bare reports whether the row is a claim that was not confirmed.
 func (o Observation) Bare() bool { return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) == o.Token }
 
-// ReleasedAt is when a lock was released. Without its free row, of a lock that has one, it is some time before that.
+// ReleasedAt returns when a lock was released. If it has a free row that was not read, it returns some time before
+// that.
 func (o Observation) ReleasedAt() time.Time {
 	if !o.Freed.IsZero() {
 		return o.Freed
@@ -48,7 +49,7 @@ func (o Observation) ReleasedAt() time.Time {
 	return o.Token.Time()
 }
 
-// Since is when it came to what it is: when it was claimed or released. The token says so, unless its claimant has chosen it.
+// Since returns when the lock was claimed or released. The token says so, unless its claimant has chosen it.
 func (o Observation) Since() time.Time {
 	if o.Began.IsZero() {
 		return o.ReleasedAt()
@@ -56,18 +57,18 @@ func (o Observation) Since() time.Time {
 	return o.Began
 }
 
-// Leaving tells a holder that has announced that it will give the lock up.
+// Leaving reports whether the holder has announced that it will give the lock up.
 func (o Observation) Leaving() bool {
 	_, named := o.Successor()
 	return o.Confirmed() && (o.Writer == "" || named)
 }
 
-// Successor is the id of the candidate that looks often for the release of a leaving holder, if there is one.
+// Successor returns the id of the candidate that looks often for the release of a leaving holder, if there is one.
 func (o Observation) Successor() (id string, named bool) {
 	return strings.CutPrefix(o.Writer, succeeds)
 }
 
-// Holder is the id of who claimed the lock, or "" if a leaving one has no lease record that says it.
+// Holder returns the claimant's id, or "" if the holder is leaving and no lease record says it.
 func (o Observation) Holder() string {
 	switch {
 	case !o.Leaving():
@@ -83,8 +84,8 @@ func (t Table) Observe(ctx context.Context, names ...string) ([]Observation, err
 	return t.observe(ctx, "observe", Keys{Names: names}, names)
 }
 
-// Follow is Observe with the lease rows and the free rows of these tokens, one for each name, and of all later ones up to a day
-// after that time.
+// Follow is Observe with the lease rows and the free rows of these tokens, one for each name, and of all later tokens
+// up to a day after that time.
 func (t Table) Follow(ctx context.Context, at time.Time, since []Token, names ...string) ([]Observation, error) {
 	keys := Keys{Names: names}
 	for i, name := range names {
@@ -93,7 +94,7 @@ func (t Table) Follow(ctx context.Context, at time.Time, since []Token, names ..
 	return t.observe(ctx, "observe", keys, names)
 }
 
-// Inspect is Observe with the lease rows of the tokens that were observed before.
+// Inspect is Observe with the lease rows of the tokens observed before.
 func (t Table) Inspect(ctx context.Context, before ...Observation) ([]Observation, error) {
 	var names, leases []string
 	for _, o := range before {
@@ -103,7 +104,7 @@ func (t Table) Inspect(ctx context.Context, before ...Observation) ([]Observatio
 }
 
 // LookAtLeases is Observe with all lease rows, orphan leases included. The time is about the present, and bounds the
-// keys that are read: if Spanner says that it was far off, a second read makes up for it.
+// keys that are read: if Spanner's time differs much, a second read makes up for it.
 func (t Table) LookAtLeases(ctx context.Context, about time.Time, names ...string) ([]Observation, error) {
 	for {
 		observed, err := t.observe(ctx, "observe", withLeases(names, about), names)
@@ -135,7 +136,7 @@ func observations(rows []Row, at time.Time, names []string) ([]Observation, erro
 	return observed, nil
 }
 
-// observation is observe for those who know nothing of groups.
+// observation is observe for locks outside of groups.
 func observation(name string, at time.Time, byName map[string]Row, rows []Row) (Observation, error) {
 	o, err := observe(name, at, byName, rows)
 	records := slices.Collect(maps.Values(o.OrphanLeases))
@@ -150,7 +151,7 @@ func observation(name string, at time.Time, byName map[string]Row, rows []Row) (
 	return o, err
 }
 
-// observe makes an observation of rows. Leases are, among other rows, all lease rows of the lock that were read.
+// observe makes an observation of rows. Leases contain, among other rows, all lease rows of the lock that were read.
 func observe(name string, at time.Time, byName map[string]Row, leases []Row) (Observation, error) {
 	o := lockRow(name, at, byName)
 	if o.Exists && o.Heartbeat.IsZero() {
@@ -172,7 +173,7 @@ func observe(name string, at time.Time, byName map[string]Row, leases []Row) (Ob
 	return o, err
 }
 
-// lockRow is an observation of the lock row alone.
+// lockRow returns an observation of the lock row alone.
 func lockRow(name string, at time.Time, byName map[string]Row) Observation {
 	o := Observation{Name: name, At: at}
 	if row, exists := byName[name]; exists {
@@ -181,7 +182,7 @@ func lockRow(name string, at time.Time, byName map[string]Row) Observation {
 	return o
 }
 
-// withLeases are the lock rows of the names and all lease rows that they can have at that time.
+// withLeases returns the keys of the lock rows of the names, and of all lease rows that they can have at that time.
 func withLeases(names []string, at time.Time) Keys {
 	keys := Keys{Names: names}
 	for _, name := range names {

@@ -15,13 +15,13 @@ const pruneBatch = 200 // locks in one transaction
 type Ages struct {
 	Released time.Duration // those that were released at least that long ago
 
-	// Expired, unless it is zero, says that the rows of dead holders go too: of locks whose lease ended at least that long ago,
-	// and of claims as old that were not confirmed.
+	// Expired, unless it is zero, also prunes the rows of dead holders: of locks whose lease ended at least that long
+	// ago, and of unconfirmed claims of that age.
 	Expired time.Duration
 }
 
-// Check says why nothing can be pruned by these ages, or nil. A lease has at most MaxLease, and so has a lock delay: what
-// ended that long ago is waited for by no candidate that runs.
+// Check returns why nothing can be pruned by these ages, or nil. A lease has at most MaxLease, and so has a lock delay:
+// no running candidate waits for anything that ended that long ago.
 func (a Ages) Check() error {
 	switch {
 	case a.Released < 0:
@@ -32,7 +32,7 @@ func (a Ages) Check() error {
 	return nil
 }
 
-// are reports whether a row is one of a lock that may be old enough, for a first choice.
+// are reports whether a row's lock may be old enough, for a first choice.
 func (a Ages) are(row Row, at time.Time) bool {
 	_, record := beside(row.Name)
 	if record || isPlan(row.Name) || row.Token.IsZero() || leaseLike.MatchString(row.Name) || groupRow.MatchString(row.Name) {
@@ -44,8 +44,8 @@ func (a Ages) are(row Row, at time.Time) bool {
 	return a.Expired != 0 && at.Sub(row.Heartbeat) >= a.Expired
 }
 
-// end reports whether a lock, seen with all its lease rows, is old enough. One with another lease row than that of its
-// token was changed by hand: it is left to its next claim. So is one whose lease row can't be read.
+// end reports whether a lock, seen with all its lease rows, is old enough. If it has any other lease row than its
+// token's, somebody changed it by hand: it is left to its next claim. So is a lock whose lease row can't be read.
 func (a Ages) end(row Row, at time.Time, byName map[string]Row, leases []Row) (Observation, bool) {
 	if !a.are(row, at) {
 		return Observation{}, false
@@ -64,8 +64,8 @@ func (a Ages) end(row Row, at time.Time, byName map[string]Row, leases []Row) (O
 	return o, at.Sub(o.Heartbeat) >= o.LeaseRecord.Lease+a.Expired
 }
 
-// Prunable yields the locks that are old enough, up to 200 at a time, in the order of their names. Members and partitions
-// of groups are none of them: who is over is told by a member's row.
+// Prunable yields the locks that are old enough, up to 200 at a time, in the order of their names. It yields no members
+// and partitions of groups: a member's row tells that it is over.
 func (t Table) Prunable(ctx context.Context, ages Ages) iter.Seq2[[]Observation, error] {
 	return func(yield func([]Observation, error) bool) {
 		for last, full := "", true; full; {
@@ -91,8 +91,8 @@ func (t Table) Prunable(ctx context.Context, ages Ages) iter.Seq2[[]Observation,
 	}
 }
 
-// prunable looks at the locks again, together with their lease rows. One that was broken within the longest lease is left:
-// the holder may ask yet by whom it was released.
+// prunable looks at the locks again, together with their lease rows. It leaves a lock that was broken within the
+// longest lease: its holder may still ask who released it.
 func (t Table) prunable(ctx context.Context, about time.Time, ages Ages, names []string) ([]Observation, error) {
 	keys := withLeases(names, about)
 	for _, name := range names {
@@ -115,9 +115,9 @@ func (t Table) prunable(ctx context.Context, about time.Time, ages Ages, names [
 	return seen, nil
 }
 
-// Prune deletes the rows of locks that still are as they were seen, and returns how many locks it deleted. A lock that is
-// claimed meanwhile is left alone, which is no error, and so is one whose holder is heard from: the claim has changed its
-// token, and the heartbeat its heartbeat.
+// Prune deletes the rows of locks that still are as seen, and returns how many locks it deleted. It leaves a lock alone
+// that is claimed meanwhile, or whose holder is heard from, which is no error: a claim changes the token, and a
+// heartbeat the heartbeat.
 func (t Table) Prune(ctx context.Context, seen ...Observation) (int, error) {
 	var keys Keys
 	for _, o := range seen {

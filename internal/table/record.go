@@ -16,17 +16,17 @@ const MaxValue = 64 << 10
 // MaxID is the longest id of a holder, in bytes.
 const MaxID = 1 << 10
 
-// MaxWriter is the longest text in the column writer, in characters: the plan of a group in which members have six lists of
-// 20,000 partitions each.
+// MaxWriter is the longest text in the column writer, in characters: the plan of a group whose members have six lists
+// of 20,000 partitions each.
 const MaxWriter = 2_500_000
 
-// MaxRank is that of the lowest priority.
+// MaxRank is the rank of the lowest priority.
 const MaxRank = 9
 
 // MaxWeight is the largest weight of a member of a group.
 const MaxWeight = 1000
 
-// MaxKeep is how long the share of a member that is gone is remembered at most.
+// MaxKeep is the longest time for which a gone member's share is remembered.
 const MaxKeep = 7 * 24 * time.Hour
 
 // LeaseRecord is what a holder wrote into its lease row when its term began. It never changes.
@@ -35,25 +35,25 @@ type LeaseRecord struct {
 	ID    string        // the holder's; "": it is in the lock row
 	Value string        // what the holder published
 	Slots int           // the size of the semaphore that the lock is a slot of, or 0
-	Nonce string        // by which who claimed by a free row knows its own lease row
+	Nonce string        // a claimant by a free row knows its own lease row by it
 	Kind  LockKind      // what the lock is for; "": not said
 	Free  bool          // there is no holder: the row is a free row, and the lease is the last holder's
 
 	AcceptsHandover bool // the holder looks for requests to hand the lock over
 	Rank            int  // how far its priority is below the highest, which is 0
 
-	// Of a member of a group: the digest of its list of partitions, since when it is there, if that is before its token,
-	// its weight beside others', 0 for 1, whether it is assigned one partition at most, as it could do nothing the last
-	// time, and for how long its share is remembered once it is gone.
+	// For a member of a group: the digest of its list of partitions; since when it is there, if that is before its
+	// token; its weight beside others', 0 for 1; whether it is assigned one partition at most, because it could do
+	// nothing the last time; and for how long its share is remembered once it is gone.
 	ListDigest string
 	Since      Token
 	Weight     int
 	Trial      bool
 	Keep       time.Duration
 
-	// Of a partition of a group: the key of its member's lease row, instead of heartbeats of its own. The lease is
-	// the member's. Written under another name, it can't be read by those who know nothing of groups: they leave
-	// the partition taken.
+	// For a partition of a group: the key of its member's lease row, instead of heartbeats of its own. The lease is the
+	// member's. It is written under another JSON name, so programs that know nothing of groups can't read it: they
+	// leave the partition taken.
 	With string
 }
 
@@ -94,10 +94,10 @@ func (p LeaseRecord) encode() string {
 	return string(b)
 }
 
-// Size is how many bytes the lease record has in the table. JSON writes some characters as six.
+// Size returns how many bytes the lease record has in the table. JSON writes some characters as six.
 func (p LeaseRecord) Size() int { return len(p.encode()) }
 
-// decodeLeaseRecord refuses what it can't read: a guess that is too short would make two holders.
+// decodeLeaseRecord refuses what it can't read: a lease guessed too short would make two holders.
 func decodeLeaseRecord(key, s string) (LeaseRecord, error) {
 	p, err := parseLeaseRecord(key, s)
 	switch {
@@ -111,7 +111,7 @@ func decodeLeaseRecord(key, s string) (LeaseRecord, error) {
 
 func parseLeaseRecord(key, s string) (LeaseRecord, error) {
 	var j leaseRecordJSON
-	err := json.Unmarshal([]byte(s), &j) // what a newer version wrote may have other types
+	err := json.Unmarshal([]byte(s), &j) // a newer version may have written other types
 	if newer := known(key, j.V); newer != nil {
 		return LeaseRecord{}, newer
 	}
@@ -131,7 +131,7 @@ func parseLeaseRecord(key, s string) (LeaseRecord, error) {
 	}
 	p := LeaseRecord{Lease: lease, ID: j.ID, Value: j.Value, Slots: j.Slots, Kind: j.Kind, AcceptsHandover: j.AcceptsHandover, Rank: min(max(j.Rank, 0), MaxRank), ListDigest: j.ListDigest, Since: j.Since,
 		Weight: min(max(j.Weight, 0), MaxWeight), Trial: j.Trial, Nonce: j.Nonce, Free: j.Free}
-	if keep, err := time.ParseDuration(j.Keep); err == nil && keep > 0 { // what says nothing of this is no reason to refuse the rest
+	if keep, err := time.ParseDuration(j.Keep); err == nil && keep > 0 { // a missing or bad value is no reason to refuse the rest
 		p.Keep = min(keep, MaxKeep)
 	}
 	if what == "for" {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// A GroupQuery is what a member's look reads of its group, in one snapshot: nothing may be concluded from two. The head of
+// A GroupQuery is what a member's look reads of its group. It is one snapshot: no conclusion may mix two. The head of
 // the plan is always read.
 type GroupQuery struct {
 	Members    bool       // all members, with their lease records
 	Body       bool       // of the plan
-	Leases     []LeaseRef // whether the lease rows of these are there
+	Leases     []LeaseRef // whether these lease rows are there
 	Rows       []string   // the lock rows of these partitions
 	WithLeases []string   // the lock rows and all lease rows of these
 	All        bool       // all of this, of every partition that has a row
@@ -33,10 +33,10 @@ type PartitionRow struct {
 	LeasesRead bool // its lease rows were read too
 }
 
-// manyRanges is when one range over all partitions of a group is cheaper to read than one for each.
+// manyRanges is when one range over all partitions of a group is cheaper to read than a range for each.
 const manyRanges = 2000
 
-// LookAtGroup reads what is asked of a group in one RPC.
+// LookAtGroup reads what the query asks for in one RPC.
 func (t Table) LookAtGroup(ctx context.Context, group string, q GroupQuery) (GroupSnapshot, error) {
 	var rows []Row
 	var at time.Time
@@ -88,7 +88,7 @@ func (s GroupSnapshot) note(name string, err error) {
 	}
 }
 
-// keys are those of what is asked. The time only bounds what is read of lease rows: they are those of tokens up to a day
+// keys returns the keys of the query. The time only bounds which lease rows are read: those of tokens up to a day
 // later.
 func (q GroupQuery) keys(group string, about time.Time) Keys {
 	if q.All {
@@ -115,10 +115,10 @@ func (q GroupQuery) keys(group string, about time.Time) Keys {
 	return keys
 }
 
-// membersOf are the rows of all members of the group whose locks' names begin so.
+// membersOf returns the rows of all members of the group whose locks' names begin so.
 func membersOf(prefix string) Range { return Range{prefix + "member/0000", prefix + "member/9999_~"} }
 
-// partsIn are the members and partitions of the group that have a row, even if that is only a lease row.
+// partsIn returns the members and partitions of the group that have a row, even if only a lease row.
 func partsIn(group string, rows []Row) (slots, partitions []string) {
 	seen := map[string]bool{}
 	for _, row := range rows {
@@ -140,7 +140,7 @@ func partsIn(group string, rows []Row) (slots, partitions []string) {
 	return slots, partitions
 }
 
-// leasesOf are the lease rows, by the lock that they are of.
+// leasesOf returns the lease rows by their lock.
 func leasesOf(rows []Row) map[string][]Row {
 	leases := map[string][]Row{}
 	for _, row := range rows {

@@ -17,17 +17,18 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Spanner is the Store of a table in a database. Its RPCs have high priority, so that the
-// application's own load does not starve them, and tags that name the step. Reads of the whole table, and what prunes it,
-// have low priority: they may be large, and nobody's lease depends on them.
+// Spanner is the Store of a table in a database. Its RPCs have high priority, so that the application's own load does
+// not starve them, and tags that name the step. Reads of the whole table, and pruning, have low priority: they may be
+// large, and nobody's lease depends on them.
 //
 // The steps are mutations and reads by key: no SQL is built from a name, and both dialects run the same code.
-// FenceStatement is for transactions of an application that are all SQL. A list of what is held is a query first: see busy.go.
+// FenceStatement is for an application's transactions that are all SQL. To list what is held, a query comes first: see
+// busy.go.
 type Spanner struct {
 	DB    *spanner.Client
 	Table string
 
-	// Memory is where the locks are that a test has without a client. What asks Spanner does not use it.
+	// Memory has the locks of a test without a client. Methods that ask Spanner do not use it.
 	Memory Store
 }
 
@@ -48,11 +49,11 @@ func priority(step string) sppb.RequestOptions_Priority {
 
 var columns = []string{ColName, ColHeartbeat, ColToken, ColWriter}
 
-// ErrNoTimestamp is the error of a commit that was answered without a commit timestamp: with one of
-// Spanner's tokens, say, that ask for another request before anything is committed.
+// ErrNoTimestamp is the error of a commit that was answered without a commit timestamp: for example with one of
+// Spanner's tokens that ask for another request before anything is committed.
 var ErrNoTimestamp = errors.New("the commit was answered without a timestamp: whether it was applied is not known")
 
-// Acknowledged is the outcome of a commit: without a timestamp nothing is known to be committed.
+// Acknowledged checks the outcome of a commit: without a timestamp nothing is known to be committed.
 func Acknowledged(at time.Time, err error) (time.Time, error) {
 	if err == nil && at.IsZero() {
 		return at, ErrNoTimestamp
@@ -60,7 +61,7 @@ func Acknowledged(at time.Time, err error) (time.Time, error) {
 	return at, err
 }
 
-// The settings of an application's client apply to every RPC that does not set its own. So each RPC sets them all.
+// An application's client may have settings for every RPC that does not set its own. So each RPC sets them all.
 var (
 	noDelay = time.Duration(0)
 	prompt  = spanner.CommitOptions{MaxCommitDelay: &noDelay}
@@ -76,10 +77,9 @@ func readOptions(step string, keys Keys, directed *sppb.DirectedReadOptions) *sp
 }
 
 // A client's setting of directed reads can be replaced, but not removed: undirected replaces it, and asks for no
-// replica. Spanner says that directed reads are for read-only transactions, and not whether
-// these count as such. So each read has a second try with what the first did not say, if it is refused:
-// a snapshot without them, since a replica of the client's choice answers the same, only from elsewhere; a
-// transaction with them, in case the client's own were refused.
+// replica. Spanner says that directed reads are for read-only transactions, and not whether these count as such. So if
+// a read is refused, a second one tries the opposite: a snapshot without them, since a replica of the client's choice
+// answers the same, only from elsewhere; a transaction with them, in case the client's own were refused.
 var (
 	undirected = &sppb.DirectedReadOptions{}
 	plain      atomic.Bool // snapshots with undirected are refused: don't ask each time
@@ -91,7 +91,7 @@ func refusedOptions(err error) bool {
 }
 
 // Read implements Store. It reads All keys in pages, one RPC each, since the client may keep a whole answer in memory.
-// The first page chooses the snapshot, and the others read at its timestamp: the rows are those of one instant. Other keys
+// The first page chooses the snapshot, and the others read at its timestamp: all rows are of one instant. Other keys
 // are one RPC, however many rows they have.
 func (s Spanner) Read(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error) {
 	snapshot := spanner.StrongRead()
@@ -155,8 +155,8 @@ func (s Spanner) Commit(ctx context.Context, step string, writes []Write) error 
 	return missing(err)
 }
 
-// Transact implements Store. The reads are optimistic, so that a candidate that dies before its commit
-// leaves no lock behind, and nobody's heartbeat waits for one that has not come to it yet.
+// Transact implements Store. The reads are optimistic: a candidate that dies before its commit leaves no lock behind,
+// and nobody's heartbeat waits for a commit that has not come yet.
 func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Context, Reader) ([]Write, error)) (time.Time, error) {
 	txn, err := spanner.NewReadWriteStmtBasedTransactionWithOptions(ctx, s.DB, spanner.TransactionOptions{
 		CommitOptions:          prompt,
@@ -190,9 +190,9 @@ func (s Spanner) Fence(name string, token Token) *spanner.Mutation {
 	return s.mutation(requireLease(name, token))
 }
 
-// FenceStatement is Fence in SQL: it updates one row if name is held under token, and else none. DML can't name the
-// key alone, so it writes the column of a lease row that nobody else writes: requests write the other two. For a table
-// whose name is no identifier it is empty.
+// FenceStatement is Fence in SQL: it updates one row if name is held under token, and otherwise none. DML can't name
+// the key alone, so it writes the column of a lease row that nobody else writes: requests write the other two. If the
+// table's name is no identifier, it is empty.
 func (s Spanner) FenceStatement(dialect databasepb.DatabaseDialect, name string, token Token) spanner.Statement {
 	if CheckTable(s.Table) != nil {
 		return spanner.Statement{}
@@ -204,8 +204,8 @@ func (s Spanner) FenceStatement(dialect databasepb.DatabaseDialect, name string,
 	return spanner.Statement{SQL: sql, Params: map[string]any{"p1": LeaseKey(name, token)}}
 }
 
-// overtaken reports whether a commit failed because what it read has changed. Spanner may report that as a row
-// that exists already or is missing: every transaction here inserts, updates and deletes only as it has read.
+// overtaken reports whether a commit failed because a row that it read has changed. Spanner may report that the row
+// exists already or is missing: every transaction here inserts, updates and deletes only as it has read.
 func overtaken(err error) bool {
 	switch spanner.ErrCode(err) {
 	case codes.Aborted, codes.AlreadyExists:
@@ -234,8 +234,8 @@ func (r *reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
 	return rows, err
 }
 
-// readTwice reads again in a transaction that has begun, to see what an error is: the client calls every
-// error of the first read, with which the transaction begins, an abort.
+// readTwice reads again in a transaction that has begun, to learn what an error is: if the first read, which begins the
+// transaction, fails, the client calls every error an abort.
 func (r *reader) readTwice(ctx context.Context, keys Keys, directed *sppb.DirectedReadOptions) ([]Row, error) {
 	rows, err := r.read(ctx, keys, directed)
 	if spanner.ErrCode(err) != codes.Aborted {
@@ -299,7 +299,7 @@ func collect(iter *spanner.RowIterator) ([]Row, error) {
 	return rows, err
 }
 
-// Mutations are the writes as Spanner's client takes them.
+// Mutations returns the writes in the form of Spanner's client.
 func (s Spanner) Mutations(writes []Write) []*spanner.Mutation {
 	ms := make([]*spanner.Mutation, len(writes))
 	for i, w := range writes {

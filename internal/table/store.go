@@ -7,27 +7,26 @@ import (
 )
 
 var (
-	// ErrMissing is what a commit fails with when a row that it updates does not exist, or the table or
-	// the database does not. Nothing of the commit was applied.
+	// ErrMissing is the error of a commit that updates a row that does not exist, or if the table or the database does
+	// not. Nothing of the commit was applied.
 	ErrMissing = errors.New("row does not exist")
 
-	// ErrNotFound is what a commit fails with when something does not exist and it is not known what. It says
-	// nothing about any row.
+	// ErrNotFound is the error of a commit if something does not exist and it is not known what. It says nothing about
+	// any row.
 	ErrNotFound = errors.New("something was not found")
 
-	// ErrExists is what a commit fails with when it inserts a row that exists. Nothing of the commit was applied.
+	// ErrExists is the error of a commit that inserts a row that exists. Nothing of the commit was applied.
 	ErrExists = errors.New("row exists already")
 
-	// ErrAborted is what a transaction fails with when Spanner aborted it because another was first.
-	// Nothing was written.
+	// ErrAborted is the error of a transaction that Spanner aborted because another was first. Nothing was written.
 	ErrAborted = errors.New("transaction aborted")
 )
 
-// Store is what the protocol asks of Spanner: snapshots with their timestamp, blind commits and
-// read-write transactions. The step names the caller in Spanner's own statistics.
+// Store is what the protocol needs of Spanner: snapshots with their timestamp, blind commits and read-write
+// transactions. The step names the caller in Spanner's own statistics.
 type Store interface {
-	// Read returns the rows that exist in one snapshot, and its timestamp: every commit that is not in
-	// the rows has a later one.
+	// Read returns the rows that exist in one snapshot, and its timestamp: every commit that is not in the rows has a
+	// later timestamp.
 	Read(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error)
 
 	// Commit applies the writes in their order, all or none, at least once: it may be applied again
@@ -35,10 +34,10 @@ type Store interface {
 	// if it can't be told whether that is why, and with ErrExists if an Insert finds one.
 	Commit(ctx context.Context, step string, writes []Write) error
 
-	// Transact runs fn in a serializable transaction, once, and commits the writes that it returns,
-	// at most once. It returns the commit timestamp. The transaction takes no locks before its commit:
-	// if something that fn read has changed by then, it fails with ErrAborted. An error of fn is
-	// returned unwrapped and nothing is written. Any other error may hide a commit.
+	// Transact runs fn in a serializable transaction, once, and commits the writes that it returns, at most once. It
+	// returns the commit timestamp. The transaction takes no locks before its commit: if a row that fn read has changed
+	// by then, it fails with ErrAborted. An error of fn is returned unwrapped, and nothing is written. Any other error
+	// may hide a commit.
 	Transact(ctx context.Context, step string, fn func(context.Context, Reader) ([]Write, error)) (time.Time, error)
 }
 
@@ -70,12 +69,12 @@ const (
 	// Present is the time of the read by Spanner's clock: it advances while nobody writes.
 	Present Bound = iota
 
-	// Strong shows every commit that was acknowledged before the read began. Its timestamp may be that
-	// of the last commit, however long ago that was.
+	// Strong shows every commit that was acknowledged before the read began. Its timestamp may be the last commit's,
+	// however long ago that was.
 	Strong
 )
 
-// Reader reads within a transaction, which commits only if that has not changed.
+// Reader reads within a transaction, which commits only if the rows have not changed.
 type Reader interface {
 	Read(ctx context.Context, keys Keys) ([]Row, error)
 }
@@ -86,16 +85,16 @@ type Keys struct {
 	Ranges []Range
 	All    bool
 
-	// Of All keys: only those that begin with Prefix and come after After, and the first Limit of them, or, if
-	// that is 0, without those that Skips.
+	// For All: only keys that begin with Prefix and come after After, and the first Limit of them, or, if that is 0,
+	// without those that Skips.
 	Prefix string
 	After  string
 	Limit  int
 	Busy   bool
 }
 
-// Skips reports whether a row is left out if Busy: that of a lock which was released, with its free row, and is no part of a
-// group. What was a member's says whether its partitions are free.
+// Skips reports whether a row is left out if Busy: the row, or the free row, of a released lock that is no part of a
+// group. A former member's row says whether its partitions are free.
 func (k Keys) Skips(row Row) bool {
 	if k.Busy && leaseLike.MatchString(row.Name) && !freedSince(row).IsZero() {
 		return true

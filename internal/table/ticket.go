@@ -14,24 +14,26 @@ import (
 	"time"
 )
 
-// A waiter puts a *ticket* into the table: a row of its own, "!wait/QUEUE/TIME/NONCE". Tickets decide who tries to claim a
-// lock, and never who may: no guard depends on one. So a ticket that is lost, late, repeated or made up costs time only.
+// A waiter puts a *ticket* into the table: a row of its own, "!wait/QUEUE/TIME/NONCE". Tickets decide who tries to
+// claim a lock, and never who may: no guard depends on one. So a lost, late, repeated or made-up ticket costs time
+// only.
 //
-// Tickets have a region of their own. Among a lock's own keys, the first look at "job" would read those of "job_1", too.
+// Tickets have a region of their own. Among a lock's own keys, the first look at "job" would read those of "job_1",
+// too.
 
 const (
 	ticketPrefix = "!wait/"
-	hashMark     = "#" // begins a queue whose name is hashed, and no escaped name
+	hashMark     = "#" // begins a hashed queue name, and no escaped name
 )
 
-// MaxGrace is the longest time that those behind a waiter leave it, whatever its ticket asks for.
+// MaxGrace is the longest time that those behind a waiter leave it, however long its ticket asks for.
 const MaxGrace = 5 * time.Second
 
-// defaultGrace is that of a ticket which does not say it, or which can't be read.
+// defaultGrace is the grace of a ticket that does not say it, or can't be read.
 const defaultGrace = 200 * time.Millisecond
 
-// Ticket says who waits for a lock, and since when. Those of a set have one time and one nonce in the queues of all its locks:
-// so there is one order for everybody.
+// Ticket says who waits for a lock, and since when. A set's tickets have one time and one nonce in the queues of all
+// its locks: so all processes see one order.
 type Ticket struct {
 	Queue string // the lock that it waits for, or the slots of a semaphore
 	Time  Token  // since when, by Spanner's clock
@@ -39,10 +41,10 @@ type Ticket struct {
 
 	ID    string        // who waits
 	Grace time.Duration // how long it may take to claim a lock that is free, once it is first
-	Key   string        // of a Once: what it is to do
-	Slots int           // of a semaphore: its size
+	Key   string        // for a Once: what it is to do
+	Slots int           // for a semaphore: its size
 	Set   bool          // it waits for other locks, too
-	Ready bool          // of a set: it is first in all its queues
+	Ready bool          // for a set: it is first in all its queues
 	Beat  time.Time     // the commit that wrote it last
 }
 
@@ -56,12 +58,12 @@ type ticketJSON struct {
 	Ready bool   `json:"ready,omitempty"`
 }
 
-// Row is the key of the ticket.
+// Row returns the key of the ticket.
 func (t Ticket) Row() string {
 	return fmt.Sprintf("%s%0*d/%s", queuePrefix(t.Queue), tokenDigits, max(t.Time, 0), t.Nonce)
 }
 
-// Same reports whether two are one ticket, as it was written now and then.
+// Same reports whether two are one ticket, even if it was rewritten.
 func (t Ticket) Same(other Ticket) bool { return t.Time == other.Time && t.Nonce == other.Nonce }
 
 // Compare orders the tickets of one queue as their keys are ordered: first come, first served.
@@ -78,11 +80,11 @@ func (t Ticket) Put() Write {
 // Delete deletes the ticket.
 func (t Ticket) Delete() Write { return Write{Kind: Delete, Name: t.Row()} }
 
-// placeLength is that of what comes after the queue in a key, at most: the time and a nonce of 63 bits.
+// placeLength is the longest text after the queue in a key: the time and a nonce of 63 bits.
 const placeLength = len("/") + tokenDigits + len("/") + 13
 
-// queuePrefix is what the keys of all tickets of a queue begin with. A name is escaped, so that that of one queue is never the
-// beginning of another's, and hashed if the key would be too long for a key.
+// queuePrefix returns the prefix of the keys of all tickets of a queue. A name is escaped, so that no queue's prefix is
+// the beginning of another's, and hashed if the key would be too long.
 func queuePrefix(queue string) string {
 	escaped := url.PathEscape(queue)
 	if len(ticketPrefix)+len(escaped)+placeLength > MaxKey {
@@ -92,7 +94,7 @@ func queuePrefix(queue string) string {
 	return ticketPrefix + escaped + "/"
 }
 
-// Waiting is the keys of the tickets of a queue, up to that of the last one, or all.
+// Waiting returns the keys of the tickets of a queue, up to the last one's, or all.
 func Waiting(queue string, last string) Range {
 	prefix := queuePrefix(queue)
 	return Range{From: prefix, To: cmp.Or(last, prefix+"\U0010FFFF")}
@@ -101,8 +103,8 @@ func Waiting(queue string, last string) Range {
 // IsTicket reports whether a row is in the region of tickets.
 func IsTicket(key string) bool { return strings.HasPrefix(key, ticketPrefix) }
 
-// Tickets are those of a queue among rows, in their order. A row whose key is no ticket's is none. What a ticket says that
-// can't be read, as after a change by hand, is what it would say by default: it is passed soon.
+// Tickets returns the tickets of a queue among rows, in their order. It skips rows whose keys are no tickets'. A ticket
+// that can't be read, as after a change by hand, has the defaults: it is passed soon.
 func Tickets(queue string, rows []Row) (tickets []Ticket) {
 	prefix := queuePrefix(queue)
 	for _, row := range rows {
@@ -151,8 +153,8 @@ func queueOf(key string) (queue string, ok bool) {
 // MostTickets is how many tickets of a queue are read.
 const MostTickets = 32
 
-// ReadQueues reads keys with the first tickets of queues, whose keys are the ranges, or a few more. It takes one request unless
-// there are many: then the queues are read by themselves, as they are no part of what has to be one snapshot.
+// ReadQueues reads keys with the first tickets of queues, whose keys are the ranges, or a few more. It takes one
+// request unless there are many tickets: then it reads the queues separately, because they need not be in the snapshot.
 func ReadQueues(ctx context.Context, s Store, step string, bound Bound, keys Keys, queues ...Range) ([]Row, time.Time, error) {
 	all := Keys{Names: keys.Names, Ranges: slices.Concat(keys.Ranges, queues), Limit: 100 + 8*len(keys.Names) + 2*MostTickets*len(queues)}
 	rows, at, err := s.Read(ctx, step, bound, all)
@@ -176,8 +178,8 @@ func ReadQueues(ctx context.Context, s Store, step string, bound Bound, keys Key
 	return rows, at, nil
 }
 
-// readTickets reads the first tickets of each queue. It finds the few queues that are long by halves: to read each of a large
-// set's by itself would take longer than a look may.
+// readTickets reads the first tickets of each queue. It finds the few long queues by halves: to read each queue of a
+// large set separately would take longer than a look may.
 func readTickets(ctx context.Context, s Store, bound Bound, queues []Range) ([]Row, error) {
 	if len(queues) == 0 {
 		return nil, nil

@@ -14,7 +14,7 @@ import (
 // slotsOf ends the queue of a semaphore. The names of its slots continue it with four digits.
 const slotsOf = "/slot/"
 
-// queuesOf returns the queues of those that may wait for a lock: its own, and that of the semaphore whose slot it is.
+// queuesOf returns the queues for a lock: its own, and, if it is a slot, its semaphore's.
 func queuesOf(name string) []string {
 	queues := []string{name}
 	if i := strings.LastIndex(name, slotsOf); i >= 0 {
@@ -25,7 +25,7 @@ func queuesOf(name string) []string {
 	return queues
 }
 
-// queuesBelow is what the keys of all tickets begin with that wait for locks with this prefix, and maybe others. It reports
+// queuesBelow returns a prefix of the keys of all tickets for locks with this prefix, and maybe others. It reports
 // false if there is no such text of a good length: then their names are hashed.
 func queuesBelow(prefix string) (string, bool) {
 	if i := strings.LastIndex(prefix, slotsOf); i >= 0 {
@@ -35,7 +35,7 @@ func queuesBelow(prefix string) (string, bool) {
 	return ticketPrefix + escaped, len(escaped) <= MaxName
 }
 
-// queued has the tickets of a look, by what the keys of their queues begin with.
+// queued has the tickets of a look, by their queues' prefixes.
 type queued map[string][]Row
 
 // queuedIn separates the tickets from the other rows.
@@ -57,8 +57,8 @@ func queuedIn(rows []Row) (others []Row, q queued) {
 // of returns the tickets of a queue.
 func (q queued) of(queue string) []Ticket { return Tickets(queue, q[queuePrefix(queue)]) }
 
-// locks assigns the queues to the locks. That of a semaphore belongs to its first slot among the names, which are sorted. For a
-// queue of another lock with the prefix it adds that one.
+// locks assigns the queues to the locks. A semaphore's queue belongs to its first slot among the names, which are
+// sorted. If a queue belongs to another lock with the prefix, locks adds that lock.
 func (q queued) locks(names []string, prefix string) map[string][]string {
 	all, known := map[string][]string{}, map[string]bool{}
 	if len(q) == 0 {
@@ -104,7 +104,7 @@ func (l Listing) LongestWait() time.Duration {
 	return max(l.At.Sub(l.Waiters[0].Time.Time()), 0)
 }
 
-// tickets reads the tickets of all locks with the prefix, and those of the names. They need not be of the same snapshot as the
+// tickets reads the tickets of all locks with the prefix, and of the names. They may be of another snapshot than the
 // locks: nothing depends on a ticket.
 func (t Table) tickets(ctx context.Context, prefix string, names map[string]bool) (all []Row, err error) {
 	if below, ok := queuesBelow(prefix); ok {
@@ -127,7 +127,7 @@ func (t Table) tickets(ctx context.Context, prefix string, names map[string]bool
 	return slices.Concat(all, rows), err
 }
 
-// further lists locks with waiters that a look has left out, since nobody holds them.
+// further lists locks with waiters that a look has left out because nobody holds them.
 func (t Table) further(ctx context.Context, names []string, about time.Time) (all []Listing, err error) {
 	for some := range slices.Chunk(names, pruneBatch) {
 		keys := withLeases(some, about)
@@ -143,8 +143,8 @@ func (t Table) further(ctx context.Context, names []string, about time.Time) (al
 	return all, nil
 }
 
-// listQueued is list for the names with their waiters. It adds the locks of which only waiters are known: with reading, a look
-// has left some rows out, and those of these locks are read by themselves.
+// listQueued is list for the names with their waiters. It adds the locks of which only waiters are known. If reading is
+// set, a look has left some rows out, and listQueued reads these locks' rows.
 func (t Table) listQueued(ctx context.Context, prefix string, names map[string]bool, at time.Time, rows []Row, q queued, reading bool) ([]Listing, error) {
 	queues := q.locks(slices.Sorted(maps.Keys(names)), prefix)
 	var others []string
@@ -170,8 +170,8 @@ func (t Table) listQueued(ctx context.Context, prefix string, names map[string]b
 	return found, nil
 }
 
-// StaleTickets yields deletes of tickets that nobody has written for the longest lease: their waiters are gone. Up to 200 at a
-// time; they are for Queue. One that lives after all puts its ticket again.
+// StaleTickets yields deletes of tickets that nobody has written for the longest lease, up to 200 at a time, for Queue:
+// their waiters are gone. A waiter that lives after all puts its ticket again.
 func (t Table) StaleTickets(ctx context.Context) iter.Seq2[[]Write, error] {
 	return func(yield func([]Write, error) bool) {
 		for last, full := ticketPrefix, true; full; {

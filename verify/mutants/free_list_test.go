@@ -33,7 +33,7 @@ var freeMutants = slices.Concat(
 		one("a row in the way of a free row keeps the lock from being released", "TestARowMadeByHandDoesNotStopAReleasedLock", tableFreeGo,
 			"if !errors.Is(err, ErrExists) {", "if true {"),
 		one("a row in the way of a free row keeps a claim from being retracted", "TestARowMadeByHandDoesNotStopAReleasedLock", tableFreeGo,
-			"if errors.Is(err, ErrExists) { // a row", "if false { // a row"),
+			"if errors.Is(err, ErrExists) { // somebody", "if false { // somebody"),
 		one("a free row is a holder's", "TestAFreeRowIsNoHolder", observeGo, "case p.Free:", "case false:"),
 		one("free rows outlive the lock row", "TestAFreeRowIsNoHolder", claimGo, "slices.Concat(slices.Sorted(maps.Keys(o.OrphanLeases)), o.OrphanFreeRows)", "slices.Sorted(maps.Keys(o.OrphanLeases))"),
 		one("prune leaves free rows", "TestPruneDeletesAReleasedLockWithItsFreeRow", pruneGo,
