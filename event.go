@@ -31,8 +31,8 @@ const (
 	Leaving
 	// PartitionAssigned, of a group: this member now has the partition Event.Partition, under Event.Token.
 	PartitionAssigned
-	// PartitionRevoked, of a group: this member does not act on Event.Partition any more. Event.Err says why, and is
-	// also the cause of the work's context. The partition is free once the work has returned.
+	// PartitionRevoked, of a group: this member does not act on Event.Partition any more. Event.Err says why, like the
+	// cause of its work's context. The partition is free once the work has returned.
 	PartitionRevoked
 )
 
