@@ -13,7 +13,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/fence"
 )
 
-// The causes of a partition's work's context, beside the reasons of a lock.
+// Causes of the context of a partition's work, beside a lock's own reasons.
 var (
 	ErrMoved  = errors.New("the partition moves to another member")
 	ErrPaused = errors.New("the program has paused the partition") // by Group.Pause
