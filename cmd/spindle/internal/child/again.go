@@ -6,8 +6,8 @@ import (
 	"runtime"
 )
 
-// Detach runs this program again, with this environment and these arguments. It has a session of its own, so that what ends
-// or stops this process or its group does not end it. Nobody waits for it.
+// Detach runs this program again, with this environment and these arguments. It has its own session, so that a signal to
+// this process's group does not reach it. Detach does not wait for it.
 func Detach(env []string, args ...string) error {
 	self, err := itself()
 	if err != nil {
@@ -22,14 +22,14 @@ func Detach(env []string, args ...string) error {
 	if err := c.Start(); err != nil {
 		return err
 	}
-	go func() { _ = c.Wait() }() // it says itself what goes wrong
+	go func() { _ = c.Wait() }() // it logs its own errors
 	return nil
 }
 
-// itself is the path of this program.
+// itself returns the path of this program.
 func itself() (string, error) {
 	if runtime.GOOS == "linux" {
-		return "/proc/self/exe", nil // which stays the same if the file is replaced
+		return "/proc/self/exe", nil // the same program even if the file is replaced
 	}
 	return os.Executable()
 }

@@ -1,15 +1,15 @@
-// Package child runs programs that must not outlive their purpose: each in a process group of its own, which
-// is killed as a whole.
+// Package child runs programs that must not outlive their purpose: each in its own process group, which is killed as a
+// whole.
 //
 //   - child.go: a child, from its start to the end of its group
-//   - gate.go: a program begins only once its watchdog knows it
-//   - state_*.go: whether it runs, was stopped, or has ended
-//   - terminal_*.go: who has the terminal
+//   - gate.go: a program begins only once its watchdog knows its process
+//   - state_*.go: whether a program runs, was stopped, or has ended
+//   - terminal_*.go: which process group has the terminal
 //   - family.go, orphans_*.go: what a program leaves behind outside its group
 //   - again.go: this program, run again
 //   - watchdog.go: a process that acts if this process is killed, or stopped for too long
-//   - watch.go: what that process does: it kills the group, and does its action
-//   - lockfile_*.go: a lock file, so that only one process of a machine does a thing at a time
+//   - watch.go: the watchdog's own work: it kills the group, and then acts
+//   - lockfile_*.go: a file that one process of a machine can hold at a time
 //   - group_*.go, death_*.go, proc_*.go: what depends on the operating system
 package child
 
@@ -66,7 +66,7 @@ func startError(name string, err error) error {
 	return &StartError{CannotRun, fmt.Errorf("%s: can't be run: %w", name, err)}
 }
 
-// exists reports whether the file is there that the error is about.
+// exists reports whether the file that the error names exists.
 func exists(err error) bool {
 	var of *fs.PathError
 	if !errors.As(err, &of) {
@@ -82,8 +82,8 @@ func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''
 type Child struct {
 	cmd   *exec.Cmd
 	pid   int
-	leave bool // the rest of its group alone when it ends by itself
-	whole bool // what has left its group ends with it
+	leave bool // when it ends by itself, the rest of its group runs on
+	whole bool // processes that have left its group end with it
 	leash leash
 
 	stopped atomic.Pointer[os.Signal] // by which signal, or nil
@@ -97,8 +97,8 @@ type Child struct {
 // Start starts a program with the standard files of this process, in that environment. Its exit code is as in a
 // shell: 128 plus the number of the signal if a signal ended it.
 //
-// On Linux the program is killed when this process ends, in whatever way. With Watched, its whole group is killed then,
-// on every Unix.
+// On Linux the kernel kills the program when this process ends, however it ends. With Watched, the watchdog then kills the
+// whole group, on every Unix.
 func Start(args, env []string, options ...Option) (*Child, error) {
 	c := &Child{cmd: exec.Command(args[0], args[1:]...), changed: make(chan struct{}, 1), done: make(chan struct{})}
 	c.cmd.Env = env
@@ -122,7 +122,7 @@ func Start(args, env []string, options ...Option) (*Child, error) {
 	return c, nil
 }
 
-// live keeps its thread as long as the child lives: to the kernel, the parent ends when the thread that forked does.
+// live keeps its thread while the child lives: to the kernel, the parent ends when the thread that forked does.
 func (c *Child) live(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -186,27 +186,27 @@ func (c *Child) startOwn() error {
 	return err
 }
 
-// Pid is the child's process id, and that of its group.
+// Pid returns the child's process id, which is also its group's id.
 func (c *Child) Pid() int { return c.pid }
 
-// Done is closed when the child has ended and the rest of its group has been killed.
+// Done returns a channel that is closed when the child has ended and the rest of its group has been killed.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// Code is the exit code, once Done is closed.
+// Code returns the exit code, once Done is closed.
 func (c *Child) Code() int { return c.code }
 
-// Strays is how many processes had left the group, and were killed when the child ended, once Done is closed. Only Linux
-// knows them, with Whole.
+// Strays returns, once Done is closed, how many processes had left the group and were killed when the child ended. Only
+// Linux, with Whole, finds them.
 func (c *Child) Strays() int { return c.strays }
 
-// Spared is how many processes that the child left behind belong to other users and run on, once Done is closed. Only Linux
-// knows them, with Whole.
+// Spared returns, once Done is closed, how many processes that the child left behind run on because they belong to other
+// users. Only Linux, with Whole, finds them.
 func (c *Child) Spared() int { return c.spared }
 
-// Changed says that the program was stopped, or goes on.
+// Changed returns a channel that has a value after the program was stopped or continued.
 func (c *Child) Changed() <-chan struct{} { return c.changed }
 
-// Stopped is the signal by which the program was stopped, or nil.
+// Stopped returns the signal that stopped the program, or nil.
 func (c *Child) Stopped() os.Signal {
 	if s := c.stopped.Load(); s != nil {
 		return *s
@@ -226,7 +226,7 @@ func Apart(c *Child) error {
 	return nil
 }
 
-// Leaving lets what the child starts in the background outlive it.
+// Leaving lets the child's background processes outlive it.
 func Leaving(c *Child) error {
 	c.leave = true
 	return nil
@@ -235,8 +235,8 @@ func Leaving(c *Child) error {
 // An Option changes how a child is run.
 type Option func(*Child) error
 
-// Whole kills what has left the child's group, too, when the child ends. Only Linux can do that. What other children have
-// left behind is killed with it.
+// Whole also kills, when the child ends, processes that have left its group. Only Linux can do that. It kills processes
+// that other children left behind, too.
 func Whole(c *Child) error {
 	c.whole = true
 	return nil

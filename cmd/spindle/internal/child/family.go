@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// family are the processes that this one has started by this package, and waits for. Any other child of its own, in a group
-// of its own, is an orphan that it was given: as PID 1, or as the subreaper of what a program has left behind.
+// family has the processes that this package has started, and waits for. Any other child in its own group is an orphan that
+// this process has adopted: as PID 1, or as the subreaper of processes that a program left behind.
 var family = struct {
-	sync.Mutex // held while a process is started: until then it can't be told from an orphan
+	sync.Mutex // held while a process is started: until it is in the family, it looks like an orphan
 	pids       map[int]bool
-	elders     map[int]string // when those were born that were there before the program: see elders
+	elders     map[int]string // when each process was born that was there before the program: see elders
 }{pids: map[int]bool{}}
 
 func startOwn(cmd *exec.Cmd) error {

@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// If this process is killed or stopped after it has started a program, and before it has told the watchdog which, nobody
-// ends that program. So what is started is not the program: it is this executable again, in the process that will be the
-// program's. It waits until the watchdog knows that process, and only then becomes the program. If this process was
-// stopped meanwhile for so long that the watchdog would kill the program, it does not become the program any more.
+// If this process were killed or stopped after it has started a program, and before the watchdog knows the program, nobody
+// would end that program. So this process starts its own executable instead. The new process waits until the watchdog knows
+// it, and only then becomes the program. If this process was stopped past the deadline at which the watchdog kills the
+// program, the new process never becomes the program.
 
-// Behind is the first argument of a process that waits at a gate. What follows is for Pass.
+// Behind is the first argument of a process that waits behind a gate. The other arguments are for Pass.
 const Behind = "__behind-gate"
 
-// A gate is this side of the one that a program waits behind.
+// A gate is this process's side of the gate that a program waits behind.
 type gate struct {
 	path   string
-	let    *os.File   // a line opens it, which says until when
+	let    *os.File   // a line with the deadline opens it
 	report *os.File   // why the program can't be run, or nothing
 	theirs []*os.File // the other side, among the files that a program inherits
 }
@@ -45,8 +45,8 @@ func putBehind(c *exec.Cmd) (*gate, error) {
 	return g, nil
 }
 
-// amongInherited gives files numbers that no file has which this process was started with, since those are the
-// program's too. It returns all of them, from number 3 on.
+// amongInherited gives files numbers that none of this process's inherited files has, because the program inherits those
+// too. It returns all of them, from number 3 on.
 func amongInherited(files ...*os.File) (all []*os.File, numbers []string) {
 	for fd := 3; len(files) > 0; fd++ {
 		f := inheritedFile(fd)
@@ -59,15 +59,15 @@ func amongInherited(files ...*os.File) (all []*os.File, numbers []string) {
 	return all, numbers
 }
 
-// started leaves the other side to the command.
+// started closes this process's copies of the other side.
 func (g *gate) started() {
 	for _, f := range g.theirs {
 		_ = f.Close()
 	}
 }
 
-// open lets the program begin, unless its process has been ended. It does not wait for that for longer than until. An
-// error says why the program can't begin.
+// open lets the program begin, unless its process has ended. It waits no longer than until. Its error says why the program
+// can't begin.
 func (g *gate) open(until time.Time) error {
 	_, _ = fmt.Fprintln(g.let, until.UnixNano())
 	_ = g.report.SetReadDeadline(until)
@@ -83,8 +83,8 @@ func (g *gate) close() {
 	_ = g.report.Close()
 }
 
-// Pass is the work of a process behind a gate. It returns only if the program does not begin: the one that started it
-// has ended, it is too late, or the program can't be run, which is reported.
+// Pass waits behind a gate, and then becomes the program. It returns only if the program does not begin: the parent has
+// ended, it is too late, or the program can't be run, which Pass reports.
 func Pass(args []string) {
 	if len(args) < 5 {
 		return

@@ -8,7 +8,7 @@ import (
 	"os/exec"
 )
 
-// Supported says why programs can't be run on this system, or nil.
+// Supported returns why programs can't be run on this system, or nil.
 func Supported() error {
 	return errors.New("this needs the process groups of a Unix system, without which a program's children would outlive the lock")
 }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Supported says why programs can't be run on this system, or nil.
+// Supported returns why programs can't be run on this system, or nil.
 func Supported() error { return nil }
 
 func ownGroup(cmd *exec.Cmd) error {
@@ -25,7 +25,7 @@ func ownSession(cmd *exec.Cmd) error {
 	return nil
 }
 
-// inherited is the file for a watchdog's replies. Processes that the watchdog starts don't inherit it, nor any other
+// inherited returns the file for a watchdog's replies. Processes that the watchdog starts don't inherit it, nor any other
 // file that was handed to the watchdog.
 func inherited() *os.File {
 	const replies = 3
@@ -34,8 +34,8 @@ func inherited() *os.File {
 	return os.NewFile(replies, "replies")
 }
 
-// inheritedFile is the file with that number if this process was started with it, and programs inherit it: it opens all
-// others with close-on-exec. Else it is nil. To close what it returns leaves the file open.
+// inheritedFile returns the file with that number if this process inherited it, and programs will: this process opens its
+// own files with close-on-exec. Otherwise it returns nil. Closing the result leaves the file open.
 func inheritedFile(fd int) *os.File {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	if err != nil || flags&unix.FD_CLOEXEC != 0 {
@@ -54,7 +54,7 @@ func closeOnExec(fds ...int) {
 	}
 }
 
-// become makes this process that program, in the same environment. It returns only if that can't be.
+// become makes this process that program, in the same environment. It returns only if that fails.
 func become(path string, args []string) error {
 	stillDieWithParent()
 	return syscall.Exec(path, args, os.Environ())
@@ -82,13 +82,13 @@ func signalGroup(group int, s os.Signal) {
 	}
 }
 
-// goOn lets a process that was stopped go on.
+// goOn continues a stopped process.
 func goOn(p *os.Process) { _ = p.Signal(syscall.SIGCONT) } // which fails if it has ended
 
 // killGroup also kills a group that is stopped.
 func killGroup(group int) { signalGroup(group, syscall.SIGKILL) }
 
-// groupGone reports whether certainly nothing runs in the group. The group was killed, so no fork adds to it.
+// groupGone reports whether it is certain that nothing runs in the group. The group was killed, so no fork adds to it.
 func groupGone(group int) bool {
 	return errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) || onlyZombies(group)
 }

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// leash is what a child has of its watchdog.
+// leash is a child's connection to its watchdog.
 type leash struct {
 	mu      sync.Mutex
 	dog     *Watchdog                                // nil: none
-	again   func(until time.Time) (*Watchdog, error) // starts another one, for a watchdog that is the child's alone
+	again   func(until time.Time) (*Watchdog, error) // starts another one, if the watchdog is the child's alone
 	dropped bool
 }
 
-// Watched puts the child under a watchdog of its own, which is dismissed when the child has ended: see
-// StartWatchdog. The child may live until then, unless Allow gives it more.
+// Watched puts the child under a watchdog of its own, which is dismissed when the child has ended: see StartWatchdog. The
+// watchdog kills the child at until, unless Allow extends that.
 func Watched(until time.Time, env []string, args ...string) Option {
 	return func(c *Child) (err error) {
 		c.leash.again = func(until time.Time) (*Watchdog, error) { return StartWatchdog(until, env, args) }
@@ -31,7 +31,7 @@ func WatchedBy(dog *Watchdog) Option {
 	}
 }
 
-// Allow lets the watchdog kill the group at that time, unless it is called again before.
+// Allow lets the watchdog kill the group at that time, unless another call extends it before.
 func (c *Child) Allow(until time.Time) {
 	c.leash.mu.Lock()
 	defer c.leash.mu.Unlock()
@@ -40,8 +40,8 @@ func (c *Child) Allow(until time.Time) {
 	}
 }
 
-// Unwatched is closed when the watchdog has ended though the child lives: somebody killed it. It is nil without a
-// watchdog.
+// Unwatched returns a channel that is closed when the watchdog ends before the child: somebody killed it. It returns nil
+// without a watchdog.
 func (c *Child) Unwatched() <-chan struct{} {
 	c.leash.mu.Lock()
 	defer c.leash.mu.Unlock()
@@ -51,8 +51,7 @@ func (c *Child) Unwatched() <-chan struct{} {
 	return c.leash.dog.Gone()
 }
 
-// Rewatch puts a child of Watched under another watchdog, with the deadline that the last one had. It reports whether that
-// was to be done: the child may have ended.
+// Rewatch puts a child of Watched under another watchdog, with the same deadline. It returns false if the child has ended.
 func (c *Child) Rewatch() (bool, error) {
 	l := &c.leash
 	l.mu.Lock()
@@ -71,7 +70,7 @@ func (c *Child) Rewatch() (bool, error) {
 	return true, nil
 }
 
-// drop lets the watchdog forget the child.
+// drop makes the watchdog forget the child.
 func (l *leash) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// ErrBusy says that another process has a LockFile.
+// ErrBusy says that another process holds a LockFile.
 var ErrBusy = errors.New("another process on this machine has it")
 
-// A LockFile is had by one process of a machine at a time.
+// A LockFile is a file that one process of a machine can hold at a time.
 type LockFile struct{ File *os.File }
 
 // NewLockFile fails.

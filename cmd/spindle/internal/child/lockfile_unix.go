@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// ErrBusy says that another process has a LockFile.
+// ErrBusy says that another process holds a LockFile.
 var ErrBusy = errors.New("another process on this machine has it")
 
-// A LockFile is had by one process of a machine at a time: by the one that made it, and by a watchdog to which its
-// file is handed, until both have ended.
+// A LockFile is a file that one process of a machine can hold at a time. A watchdog that gets its file holds it too, until
+// both processes have ended.
 type LockFile struct{ File *os.File }
 
-// NewLockFile takes what path stands for. It does not wait: it fails with ErrBusy if another process has it.
+// NewLockFile takes the lock file at path. It does not wait: it fails with ErrBusy if another process holds it.
 func NewLockFile(path string) (*LockFile, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -44,7 +44,7 @@ func stillAt(path string, f *os.File) bool {
 	return err == nil && os.SameFile(there, mine)
 }
 
-// End lets others have it. No watchdog may have it any more.
+// End releases the lock file. By then no watchdog may hold it.
 func (l *LockFile) End() {
 	_ = os.Remove(l.File.Name())
 	_ = l.File.Close()

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adopt makes this process the parent of all that its programs leave behind, even of what has left their groups, and waits
-// for that until it is called off.
+// adopt makes this process the parent of all processes that its programs leave behind, even outside their groups, and waits
+// for them until it is called off.
 func adopt() (callOff func()) {
 	if unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != nil {
 		return func() {}
@@ -27,15 +27,15 @@ func adopt() (callOff func()) {
 	stop := reap()
 	return func() {
 		adopts.Store(false)
-		_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) // or nobody would wait for what comes later
+		_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) // otherwise nobody would wait for later orphans
 		stop()
 	}
 }
 
 var adopts atomic.Bool
 
-// elders spares the children that this process has before a program begins. A script that becomes this process leaves it those
-// that it has started, and PID 1 is given those of others.
+// elders spares the children that this process has before a program begins: a script that becomes this process leaves it the
+// script's children, and PID 1 adopts other orphans.
 func elders() {
 	before := map[int]string{}
 	for pid := range orphans() {
@@ -46,7 +46,7 @@ func elders() {
 	family.elders = before
 }
 
-// ReapAsInit lets this process wait for orphans if it is PID 1, as nobody else does then. It kills none of them.
+// ReapAsInit makes this process wait for orphans if it is PID 1, because no other process does. It kills none of them.
 func ReapAsInit() {
 	if os.Getpid() == 1 {
 		_ = reap()
@@ -76,8 +76,8 @@ func reap() (callOff func()) {
 	}
 }
 
-// endOrphans kills what this process was given, and returns when nothing is left but what belongs to other users. It returns
-// how many processes it has killed outside the program's group, which was killed before, and how many it may not kill.
+// endOrphans kills the orphans that this process has adopted, and returns when only those of other users are left. It
+// returns how many it killed outside the program's group, which was killed before, and how many it may not kill.
 func endOrphans(program int) (killed, left int) {
 	if !adopts.Load() {
 		return 0, 0
@@ -103,8 +103,8 @@ func endOrphans(program int) (killed, left int) {
 	}
 }
 
-// orphans are the processes that this one was given, and their groups, without those that have ended: these it waits for.
-// What is in this process's own group was started by a library, which waits for it.
+// orphans returns the orphans that this process has adopted, and their groups. It reaps those that have ended. A child in
+// this process's own group was started by a library, which waits for it.
 func orphans() map[int]int {
 	family.Lock()
 	defer family.Unlock()
@@ -115,7 +115,7 @@ func orphans() map[int]int {
 		}
 		if stat.State == zombie {
 			if reaped, _ := syscall.Wait4(p.PID, nil, syscall.WNOHANG, nil); reaped == p.PID {
-				continue // else it has other threads, which run on
+				continue // otherwise it has other threads, which run on
 			}
 		}
 		if family.elders[p.PID] != started(stat) && !isWatchdog(p) {
@@ -125,15 +125,16 @@ func orphans() map[int]int {
 	return alive
 }
 
-// isWatchdog reports whether a process is a watchdog of another spindle, which the program ran: it ends by itself, when it has ended
-// what it watched. A guard's would leave the service active otherwise.
+// isWatchdog reports whether a process is the watchdog of another spindle that the program ran. Such a watchdog ends by itself
+// once it has acted. To kill a guard's watchdog would leave the service active.
 func isWatchdog(p procfs.Proc) bool {
 	name, _ := p.Comm()
 	return name == watchdogName
 }
 
 // KillMarked kills each process whose environment has all of these entries, and reports whether there were any. It is for
-// what has left a group that was killed. A process that has another environment, or belongs to another user, is not found.
+// processes that left a group before it was killed. It does not find a process with another environment, or of another
+// user.
 func KillMarked(entries ...string) (found bool) {
 	if !ours() || len(entries) == 0 {
 		return false

@@ -2,7 +2,7 @@
 
 package child
 
-// adopt does nothing: only Linux gives what a program leaves behind to this process.
+// adopt does nothing: this process can adopt orphans only on Linux.
 func adopt() (callOff func()) { return func() {} }
 
 // ReapAsInit does nothing.
@@ -10,7 +10,7 @@ func ReapAsInit() {}
 
 func endOrphans(int) (killed, left int) { return 0, 0 }
 
-// KillMarked finds nothing: only Linux says what a process's environment is.
+// KillMarked finds nothing: only Linux shows the environment of a process.
 func KillMarked(...string) bool { return false }
 
 func rename(string) {}

@@ -14,13 +14,13 @@ import (
 // zombie is the state of a process that has ended, and that its parent has not waited for: see proc(5).
 const zombie = "Z"
 
-// ours reports whether the numbers in /proc are those of this process's pid namespace (pid_namespaces(7)).
+// ours reports whether /proc has the process ids of this process's pid namespace (pid_namespaces(7)).
 func ours() bool {
 	self, err := procfs.Self()
 	return err == nil && self.PID == os.Getpid()
 }
 
-// processes are those of which /proc says something.
+// processes iterates over the processes that /proc shows.
 func processes() iter.Seq2[procfs.Proc, procfs.ProcStat] {
 	return func(yield func(procfs.Proc, procfs.ProcStat) bool) {
 		all, _ := procfs.AllProcs()
@@ -32,8 +32,8 @@ func processes() iter.Seq2[procfs.Proc, procfs.ProcStat] {
 	}
 }
 
-// born is when a process was started, which tells it from a later one with its number. It is "" if there is no such
-// process, or if that can't be known.
+// born returns when a process was started, which distinguishes it from a later process with the same id. It returns "" if
+// there is no such process, or if that can't be known.
 func born(pid int) string {
 	if !ours() {
 		return ""
@@ -51,8 +51,8 @@ func born(pid int) string {
 
 func started(stat procfs.ProcStat) string { return strconv.FormatUint(stat.Starttime, 10) }
 
-// onlyZombies reports whether all processes of the group have ended, though their parent has not waited for them yet:
-// an init may take seconds to. It is false if /proc does not show all processes.
+// onlyZombies reports whether all processes of the group have ended, though their parent has not waited for them yet: an
+// init may take seconds to do so. It returns false if /proc does not show all processes.
 func onlyZombies(pgid int) bool {
 	if born(1) == "" {
 		return false // hidepid=, see proc(5), or not ours
@@ -78,7 +78,7 @@ func onlyZombies(pgid int) bool {
 	return true
 }
 
-// ended tells a process that has ended while it was read.
+// ended reports whether a process ended while it was read.
 func ended(pid int) bool {
 	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
 	return errors.Is(err, fs.ErrNotExist)

@@ -2,8 +2,8 @@
 
 package child
 
-// born knows nothing of processes here. So nobody notices if a number was given to another process.
+// born returns "": here it can't be known whether a process id was reused.
 func born(int) string { return "" }
 
-// onlyZombies knows nothing either.
+// onlyZombies returns false: here it can't be known.
 func onlyZombies(int) bool { return false }

@@ -2,7 +2,7 @@
 
 package child
 
-// await waits for the program's end.
+// await waits until the program ends.
 func (c *Child) await() {
 	_ = c.cmd.Wait() // the state says it
 	c.code = c.cmd.ProcessState.ExitCode()

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// await waits for the program's end, and notes meanwhile when it is stopped, and when it goes on.
+// await waits until the program ends, and notes when it is stopped or continued.
 func (c *Child) await() {
 	defer func() { _ = c.cmd.Process.Release() }()
 	for {
@@ -30,7 +30,7 @@ func (c *Child) await() {
 	}
 }
 
-// note replaces what is known of the program, which is what counts: a stop that is over by now is of no interest.
+// note replaces what is known of the program: only its last state counts.
 func (c *Child) note(stopped os.Signal) {
 	c.stopped.Store(&stopped)
 	select {
@@ -46,5 +46,5 @@ func exitCode(status syscall.WaitStatus) int {
 	return status.ExitStatus()
 }
 
-// Continue lets a group that was stopped go on.
+// Continue continues a stopped group.
 func (c *Child) Continue() { signalGroup(c.Pid(), syscall.SIGCONT) }

@@ -4,19 +4,19 @@ package child
 
 import "os"
 
-// A Terminal is the one that this process is controlled by. There is none here.
+// A Terminal is this process's controlling terminal. There is none here.
 type Terminal struct{}
 
 // OpenTerminal returns nil.
 func OpenTerminal() *Terminal { return nil }
 
-// Stops has nothing.
+// Stops returns nil.
 func (*Terminal) Stops() <-chan os.Signal { return nil }
 
 // Lend does nothing.
 func (*Terminal) Lend(int) bool { return false }
 
-// Lent is false.
+// Lent returns false.
 func (*Terminal) Lent() bool { return false }
 
 // TakeBack does nothing.

@@ -13,20 +13,19 @@ import (
 	"golang.org/x/term"
 )
 
-// A Terminal is the one that this process is controlled by. A program in a group of its own gets it when it asks for it:
-// it is stopped by SIGTTIN or SIGTTOU then. So what the terminal's keys send goes to this process until a program reads
-// from the terminal, and the other programs of a pipeline keep the terminal until then. Its methods are called by one
-// goroutine.
+// A Terminal is this process's controlling terminal. A program in its own group gets the terminal when it first uses it:
+// the kernel then stops the program with SIGTTIN or SIGTTOU. Until then this process gets the signals of the terminal's
+// keys, and the other programs of a pipeline keep the terminal. One goroutine calls its methods.
 type Terminal struct {
 	file  *os.File
 	own   int            // this process's group
-	lent  int            // the group that has it from this one, or 0
+	lent  int            // the group that it is lent to, or 0
 	mode  *term.State    // before it was lent
 	stops chan os.Signal // Ctrl-Z, while this process has the terminal
 }
 
-// OpenTerminal returns nil if this process has none. From then on this process may write to a terminal that a program
-// has, as SIGTTOU is ignored. Programs behind a gate get that signal as before.
+// OpenTerminal returns nil if this process has no terminal. It makes this process ignore SIGTTOU, so that it may write to a
+// terminal that a program has. Programs behind a gate still get that signal.
 func OpenTerminal() *Terminal {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -48,7 +47,7 @@ func OpenTerminal() *Terminal {
 // programsGetTTOU is set if this process ignores SIGTTOU, and its programs must not.
 var programsGetTTOU bool
 
-// Stops has what Ctrl-Z sends, which does not stop this process any more.
+// Stops returns a channel of Ctrl-Z's signals, which no longer stop this process.
 func (t *Terminal) Stops() <-chan os.Signal { return t.stops }
 
 func (t *Terminal) foreground() (group int, err error) {
@@ -80,8 +79,8 @@ func (t *Terminal) Lend(group int) bool {
 // Lent reports whether a group has the terminal from this process.
 func (t *Terminal) Lent() bool { return t.lent != 0 }
 
-// TakeBack ends what Lend did. A program that was killed can't have left the terminal as it was: that is done here. A shell that
-// took the terminal, while this process was stopped, keeps it.
+// TakeBack undoes Lend. If the program was killed, TakeBack also restores the terminal's mode, which the program could not. A
+// shell that took the terminal while this process was stopped keeps it.
 func (t *Terminal) TakeBack(killed bool) {
 	lent := t.lent
 	if t.lent = 0; lent == 0 {
@@ -97,8 +96,9 @@ func (t *Terminal) TakeBack(killed bool) {
 	}
 }
 
-// Suspend takes the terminal back and stops the group of this process, as Ctrl-Z does. It returns when the group goes on. It
-// reports whether the group was stopped: one that nobody would let go on is not (orphaned process groups, setpgid(2)).
+// Suspend takes the terminal back and stops the group of this process, as Ctrl-Z does. It returns once the group is
+// continued. It reports whether the group was stopped: the kernel does not stop an orphaned process group, which nobody
+// would continue (setpgid(2)).
 func (t *Terminal) Suspend() bool {
 	t.TakeBack(false)
 	resumed := make(chan os.Signal, 1)
@@ -128,6 +128,6 @@ const (
 	steps = 10
 )
 
-// unignoreTTOU has a program get SIGTTOU though this process was started with that ignored: what a process catches is not
-// ignored in what it becomes.
+// unignoreTTOU lets a program get SIGTTOU even if this process inherited it ignored: exec resets a caught signal to its
+// default action.
 func unignoreTTOU() { signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU) }

@@ -23,18 +23,18 @@ const (
 // called again.
 type WatchdogAction func(Act)
 
-// An Act is what a watchdog action is told.
+// An Act is what a watchdog action gets.
 type Act struct {
 	Why    Reason
-	Report func(error) bool // what went wrong; reports whether that was heard
-	Gone   func() bool      // whether the group that was watched is certainly gone
+	Report func(error) bool // sends an error to the parent, and reports whether it got through
+	Gone   func() bool      // reports whether the watched group is certainly gone
 }
 
 const watchdogName = "spindle-watch"
 
-// Watch is the work of the watchdog's process, which reads its orders from its standard input. It returns when
-// it has acted. After Late it goes on, since the other process may come back: it acts again
-// when it is told to, or when that process is dead.
+// Watch does the work of the watchdog's process, which reads its orders from its standard input. It returns when it has
+// acted. After Late it continues, because its parent may continue too: it acts again when its parent orders that or is
+// dead.
 func Watch(action WatchdogAction) {
 	rename(watchdogName) // or it would have the name of the link by which it was found
 	orders := make(chan string)
@@ -84,7 +84,7 @@ func Watch(action WatchdogAction) {
 	}
 }
 
-// vigil is what a watchdog has to do.
+// vigil is what a watchdog watches.
 type vigil struct {
 	group   int    // 0: none
 	leader  string // of the group: see born
@@ -102,13 +102,13 @@ func (v *vigil) act(why Reason) {
 	}, v.gone})
 }
 
-// strange reports whether the group's number belongs to another group by now.
+// strange reports whether another group has the number by now.
 func (v *vigil) strange() bool {
 	now := born(v.group)
 	return now != "" && now != v.leader
 }
 
-// gone is false if it is not known: a process that was killed may not have ended, or nobody reaps it.
+// gone reports whether the group is certainly gone: a killed process may not have ended, or not have been reaped.
 func (v *vigil) gone() bool { return v.group != 0 && !v.strange() && groupGone(v.group) }
 
 func remaining(clock elect.Clock, since elect.Instant, left time.Duration, wall int64) time.Duration {

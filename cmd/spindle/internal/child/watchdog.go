@@ -15,13 +15,12 @@ import (
 	"time"
 )
 
-// ErrGone says that a watchdog has ended without having done its action: somebody killed it.
+// ErrGone says that a watchdog ended before its action was done: somebody killed it.
 var ErrGone = errors.New("the watchdog is gone")
 
-// Watchdog is a process that acts for this one when its pipe is closed, which only the end of this process
-// does, or when its deadline passes. It kills a process group, and then does its action: see Watch. It has a
-// session of its own, so that whatever ends or stops this process or its group does not end or stop the
-// watchdog. Its methods may be called from any goroutine, Finish from one at a time.
+// Watchdog is a process that acts when this process ends, which closes its pipe, or when its deadline passes. It kills a
+// process group, and then does its action: see Watch. It has its own session, so that a signal to this process's group does
+// not reach it. Its methods may be called from any goroutine, Finish from one at a time.
 type Watchdog struct {
 	cmd    *exec.Cmd
 	pipe   *os.File
@@ -34,7 +33,7 @@ type Watchdog struct {
 }
 
 // StartWatchdog runs this program again, with this environment and these arguments, which must make it call Watch. Its
-// deadline is until, unless Allow extends it. The files stay open for as long as the watchdog lives.
+// deadline is until, unless Allow extends it. The files stay open while the watchdog lives.
 func StartWatchdog(until time.Time, env, args []string, files ...*os.File) (*Watchdog, error) {
 	w, err := startWatchdog(env, args, files)
 	if err != nil {
@@ -76,7 +75,7 @@ func startWatchdog(env, args []string, files []*os.File) (*Watchdog, error) {
 	return w, nil
 }
 
-// pipes are two to another process: it reads in, and we write to; it writes out, and we read from.
+// pipes opens two pipes to another process: it reads in and writes out; this process writes to and reads from.
 func pipes() (in, to, from, out *os.File, err error) {
 	if in, to, err = os.Pipe(); err != nil {
 		return nil, nil, nil, nil, err
@@ -105,8 +104,8 @@ func (w *Watchdog) listen(replies io.ReadCloser) {
 	}
 }
 
-// Allow lets the watchdog act at that time, unless it is called again before. It takes a time, since a duration would
-// begin again if this process was stopped before the call.
+// Allow lets the watchdog act at that time, unless another call extends it before. It takes a time: a duration would begin
+// again if this process was stopped before the call.
 //
 // It gives the deadline by the wall clock too: the line may be read late.
 func (w *Watchdog) Allow(until time.Time) {
@@ -117,15 +116,15 @@ func (w *Watchdog) Allow(until time.Time) {
 	}
 }
 
-// Gone is closed once the watchdog has ended.
+// Gone returns a channel that is closed once the watchdog has ended.
 func (w *Watchdog) Gone() <-chan struct{} { return w.gone }
 
-// Begun is closed once the watchdog has begun to act, or is gone.
+// Begun returns a channel that is closed once the watchdog has begun to act, or is gone.
 func (w *Watchdog) Begun() <-chan struct{} { return w.begun }
 
-// Finish makes the watchdog act now, and waits until its action is done. Then the watchdog has ended. An error says
-// what went wrong with one attempt: the watchdog tries again, and the next call of Finish waits for that. The end
-// of ctx ends only the waiting. ErrGone means that nobody tries any more.
+// Finish makes the watchdog act now, and waits until its action is done and the watchdog has ended. An error is one
+// attempt's: the watchdog tries again, and the next call of Finish waits for that. The end of ctx ends only the waiting.
+// ErrGone means that there will be no other attempt.
 func (w *Watchdog) Finish(ctx context.Context) error {
 	if !w.told {
 		w.told = order(w.pipe, "finish\n") == nil

@@ -4,7 +4,8 @@
 //   - version.go, man.go: the subcommands of these names
 //   - schema.go: the JSON Schema of what all commands print
 //
-// The subcommands are in rooms: compete has exec and guard; inspect has ls, status and members; operate has init, doctor,
-// handover, release and prune; watchcmd, servecmd and demo have one each. They build on describe, states, complete, connect, terminal, flags and
-// exit. Machines without a command line are in execcmd, guard, serve and watch, on child, hooks, probe and systemd.
+// The subcommands are in packages: compete has exec and guard; inspect has ls, status and members; operate has init, doctor,
+// handover, release and prune; watchcmd, servecmd and demo have one each. They build on describe, states, complete, connect,
+// terminal, flags and exit. The parts without a command line are in execcmd, guard, serve and watch, which use child, hooks,
+// probe and systemd.
 package cli

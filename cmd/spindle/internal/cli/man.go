@@ -16,13 +16,13 @@ import (
 func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIR",
-		Hidden: true, // for those who make packages
+		Hidden: true, // for packagers
 		Short:  "Write the man pages into a directory",
 		Long: `Man writes a man page for each command into the directory DIR, which it makes if
-it is missing. Their text is the help. It asks no database.
+it is missing. A page's text is the command's help. Man needs no database.
 
-The pages have the date that SOURCE_DATE_EPOCH says, in seconds since 1970, or
-else the date of the commit.
+The pages have the date in SOURCE_DATE_EPOCH, in seconds since 1970, or the date
+of the commit.
 ` + flags.CommonCodes,
 		Example: "  spindle man /usr/local/share/man/man1",
 		Args:    flags.Exactly(1, "the name of one directory"),
@@ -42,8 +42,7 @@ func writeMan(dir string) error {
 	return doc.GenManTree(forMan(newRoot()), header, dir)
 }
 
-// forMan changes the help of the commands to the Markdown that the pages are made of: what is indented is laid out by hand,
-// and stays as it is.
+// forMan changes the help of the commands to the Markdown that the pages are made of. Indented text keeps its layout.
 func forMan(root *cobra.Command) *cobra.Command {
 	root.DisableAutoGenTag = true
 	flags.Commands(root, func(c *cobra.Command) {
@@ -55,7 +54,7 @@ func forMan(root *cobra.Command) *cobra.Command {
 	return root
 }
 
-// plainUsage takes the quotes from the word that names a flag's value: a page shows that word nowhere else.
+// plainUsage removes the quotes from the word that names a flag's value: a page shows that word nowhere else.
 func plainUsage(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
 
 // markdown puts an empty line around each part that is indented, and indents it as code.
@@ -78,10 +77,10 @@ func markdown(help string) string {
 	return b.String()
 }
 
-// literal keeps Markdown from taking what stands in a text for emphasis.
+// literal escapes what Markdown would take for emphasis.
 var literal = strings.NewReplacer("*", `\*`, "_", `\_`)
 
-// pageOf is the file of a command's page.
+// pageOf returns the file name of a command's page.
 func pageOf(c *cobra.Command) string {
 	return fmt.Sprintf("%s.1", strings.ReplaceAll(c.CommandPath(), " ", "-"))
 }

@@ -64,8 +64,8 @@ const rootHelp = `Spindle runs a program on exactly one machine, and shows who h
 
 Locks are rows of one table in a Cloud Spanner database. A lock has one holder,
 which keeps it with heartbeats. If no heartbeat is acknowledged for a lease, the
-holder stops by itself, and then another may have the lock. Each term has a
-fencing token, a number that only grows.
+holder stops by itself, and then another process may take the lock. Each term
+has a fencing token, a number that only grows.
 
 To see it all without a database of your own:
 

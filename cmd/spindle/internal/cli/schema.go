@@ -20,8 +20,8 @@ import (
 //go:embed schema.json
 var schemaText []byte
 
-// schemaVersion is the version of the schema. The first number changes if a key goes, or means something else, and the second if
-// one comes.
+// schemaVersion is the version of the schema. The first number changes if a key goes or changes its meaning, the second if a key
+// is added.
 const schemaVersion = "1.0"
 
 func newSchema() *cobra.Command {
@@ -29,13 +29,13 @@ func newSchema() *cobra.Command {
 		Use:   "schema [COMMAND]",
 		Short: "Print the JSON Schema of what commands print",
 		Long: `Schema prints a JSON Schema (draft 2020-12) of what COMMAND prints with
---output json, or of what all commands do: each object on a line is one of
-these. --output yaml has the same keys.
+--output json, or of what all commands print: each line is one of these objects.
+--output yaml has the same keys.
 
-The schema has a version, which spindle version -o json says, too. The first
-number changes if a key goes, or means something else, and the second if a key
-comes. Programs should ignore keys that they don't know. The schema of a version
-knows all its keys, and allows no others.
+The schema has a version, which spindle version -o json shows. The first number
+changes if a key goes or changes its meaning, the second if a key is added.
+Programs should ignore keys that they don't know. A schema allows only its own
+keys.
 ` + flags.CommonCodes,
 		Example: `  spindle schema >spindle.json
   spindle schema ls | jq -r '."$defs".lock.properties | keys[]'`,
@@ -61,7 +61,7 @@ knows all its keys, and allows no others.
 	return c
 }
 
-// A schemaDocument is the part of the schema that is taken apart.
+// A schemaDocument is the schema, split into its definitions.
 type schemaDocument struct {
 	Schema      string                     `json:"$schema"`
 	ID          string                     `json:"$id"`
@@ -74,12 +74,12 @@ type schemaDocument struct {
 
 func readSchema() (s schemaDocument) {
 	if err := json.Unmarshal(schemaText, &s); err != nil {
-		panic(err) // it is a part of the program
+		panic(err) // it is embedded
 	}
 	return s
 }
 
-// schemaCommands are the commands that have a schema.
+// schemaCommands returns the commands that have a schema.
 func schemaCommands() (names []string) {
 	for _, of := range readSchema().OneOf {
 		names = append(names, of["$ref"][len("#/$defs/"):])
@@ -87,7 +87,7 @@ func schemaCommands() (names []string) {
 	return slices.Sorted(slices.Values(names))
 }
 
-// schemaFor is the schema of what one command prints.
+// schemaFor returns the schema of what one command prints.
 func schemaFor(command string) ([]byte, error) {
 	if !slices.Contains(schemaCommands(), command) {
 		return nil, exit.Misuse("there is no schema of %q: want %s", command, terminal.OneOf(schemaCommands()))
@@ -104,7 +104,7 @@ func schemaFor(command string) ([]byte, error) {
 
 var reference = regexp.MustCompile(`"#/\$defs/(\w+)"`)
 
-// use collects what a definition refers to, and itself.
+// use collects a definition, and all that it refers to.
 func (s *schemaDocument) use(name string, used map[string]json.RawMessage) {
 	if used[name] != nil {
 		return

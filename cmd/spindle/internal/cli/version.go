@@ -18,9 +18,9 @@ func newVersion() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Say which spindle this is",
-		Long: `Version says which version of spindle this is, of which commit, and by which Go
-it was built. It asks no database. -o json also has the version of the schema of
-what commands print: see spindle schema.
+		Long: `Version shows the version of this spindle, its commit, and the version of Go
+that built it. It needs no database. -o json also has the version of the schema
+of what commands print: see spindle schema.
 ` + flags.CommonCodes,
 		Example: "  spindle version\n  spindle version -o json | jq -r .version",
 		Args:    flags.Exactly(0, "no arguments"),
@@ -37,7 +37,7 @@ what commands print: see spindle schema.
 	return c
 }
 
-// A versionJSON is which spindle this is, by what the go command noted when it was built.
+// A versionJSON identifies this spindle, by what the go command recorded when it was built.
 type versionJSON struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"` // the commit
@@ -58,7 +58,7 @@ func versionOf(info *debug.BuildInfo) versionJSON {
 		info.GoVersion, runtime.GOOS, runtime.GOARCH, schemaVersion}
 }
 
-// String is for people.
+// String formats the version for people.
 func (v versionJSON) String() string {
 	text := ""
 	if v.Revision != "" {
@@ -73,7 +73,7 @@ func (v versionJSON) String() string {
 	return fmt.Sprintf("spindle %s%s\n  %s for %s/%s\n", v.Version, text, v.Go, v.OS, v.Arch)
 }
 
-// buildInfo is empty for a program that was not built as a module.
+// buildInfo returns an empty value for a program that was not built as a module.
 func buildInfo() *debug.BuildInfo {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info

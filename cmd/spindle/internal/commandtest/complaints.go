@@ -10,7 +10,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-// Complaints are the messages on the standard error while f runs, each a line.
+// Complaints returns the messages on standard error while f runs, each a line.
 func Complaints(f func()) []string {
 	var out bytes.Buffer
 	before := terminal.Stderr

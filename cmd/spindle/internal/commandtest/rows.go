@@ -1,4 +1,4 @@
-// Package commandtest is what the tests of the command's rooms have in common: rows of locks, and messages.
+// Package commandtest has what the tests of the command's packages share: rows of locks, and messages.
 package commandtest
 
 import (
@@ -7,33 +7,33 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// At is a time that many seconds after 1970.
+// At returns the time that many seconds after 1970.
 func At(s float64) time.Time { return time.Unix(0, 0).Add(time.Duration(s * float64(time.Second))) }
 
-// Held is a lock that is held, as seen at its last heartbeat.
+// Held returns a held lock, as seen at its last heartbeat.
 func Held(name, holder string, token, heartbeat time.Time, lease time.Duration) table.Listing {
 	return table.Listing{Observation: table.Observation{Name: name, At: heartbeat, Exists: true, Heartbeat: heartbeat,
 		Token: table.TokenAt(token), Writer: holder, LeaseRecord: &table.LeaseRecord{Lease: lease}}}
 }
 
-// Lease is the lease of members and of what tests release.
+// Lease is the lease of members, and of locks that tests release.
 const Lease = 10 * time.Second
 
-// MemberOf is a member of the group "orders" in a slot.
+// MemberOf returns a member of the group "orders" in a slot.
 func MemberOf(slot int, id string, token, heartbeat time.Time) table.Listing {
 	l := Held(table.SlotName("orders", slot), id, token, heartbeat, Lease)
 	l.LeaseRecord.ListDigest = "p"
 	return l
 }
 
-// PartitionWith is a partition that is held with a member.
+// PartitionWith returns a partition that is held with a member.
 func PartitionWith(m table.Listing, partition string, token time.Time) table.Listing {
 	l := m
 	l.Name, l.Token, l.Member = table.PartitionName("orders", partition), table.TokenAt(token), table.LeaseRef{Name: m.Name, Token: m.Token}
 	return l
 }
 
-// FreeSince is a lock that was released.
+// FreeSince returns a lock that was released.
 func FreeSince(name string, released time.Time) table.Listing {
 	return table.Listing{Observation: table.Observation{Name: name, At: released, Exists: true, Token: table.TokenAt(released)}}
 }

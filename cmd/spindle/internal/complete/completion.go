@@ -17,13 +17,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// atTab is how long somebody waits who has pressed the tab key. What is not known by then is not completed.
+// atTab is how long a user waits after pressing Tab. What is not known by then is not completed.
 const atTab = time.Second
 
-// A completer returns what a word can be completed to, of what is in the table.
+// A completer returns the words in the table that a begun word can be completed to.
 type completer func(ctx context.Context, t table.Table, begun string) ([]cobra.Completion, error)
 
-// fromTable asks the table. It says nothing of what goes wrong: a message would be in the middle of a command line.
+// fromTable asks the table. It reports no errors: a message would be in the middle of a command line.
 func fromTable(o *connect.Database, c *cobra.Command, begun string, ask completer) ([]cobra.Completion, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp
 	if flags.FromEnvironment(c.Flags()) != nil || o.Check() != nil {
@@ -78,7 +78,7 @@ func onlyArgument(o *connect.Database, ask completer) cobra.CompletionFunc {
 	}
 }
 
-// lockNames are the names of locks and groups that are in use, or with idle of all.
+// lockNames completes the names of locks and groups that are in use, or with idle all names.
 func lockNames(idle bool) completer {
 	return func(ctx context.Context, t table.Table, begun string) (names []cobra.Completion, err error) {
 		all, _, err := t.List(ctx, begun, idle)
@@ -122,7 +122,7 @@ func listed(ask completer) completer {
 	}
 }
 
-// holders are the ids of the holders of a lock, or of all.
+// holders completes the ids of the holders of a lock, or of all locks.
 func holders(name string) completer {
 	return func(ctx context.Context, t table.Table, begun string) (ids []cobra.Completion, err error) {
 		all, err := holding(ctx, t, name)
@@ -135,7 +135,7 @@ func holders(name string) completer {
 	}
 }
 
-// tokens are the tokens of a lock, or of all.
+// tokens completes the tokens of a lock, or of all locks.
 func tokens(name string) completer {
 	return func(ctx context.Context, t table.Table, begun string) (found []cobra.Completion, err error) {
 		all, err := holding(ctx, t, name)
@@ -161,7 +161,7 @@ func holding(ctx context.Context, t table.Table, name string) (all []table.Listi
 	}), err
 }
 
-// Flags completes the values of flags: a flag of a name means the same in every command.
+// Flags completes the values of flags: a flag's name means the same in every command.
 func Flags(o *connect.Database, root *cobra.Command) {
 	ask := func(of func(lock string) completer) cobra.CompletionFunc {
 		return func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -9,10 +9,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// quiet is how long the database may be silent until a command says that it waits.
+// quiet is how long the database may be silent before a command says that it waits.
 const quiet = 3 * time.Second
 
-// Audible says that it waits if the database has not answered for a while, until it is called back.
+// Audible logs that the command waits if the database does not answer for a while. The returned function calls that off.
 func (o *Database) Audible() (answered func()) {
 	if o.Timeout <= quiet {
 		return func() {}
@@ -23,7 +23,7 @@ func (o *Database) Audible() (answered func()) {
 	return func() { t.Stop() }
 }
 
-// Audibly is the table of a command that does one thing: the first of its calls that takes long says so.
+// Audibly returns the table of a command that does one thing. Its first slow call logs that it waits.
 func (c *Connection) Audibly(o *Database) table.Table {
 	var said sync.Once
 	return table.Table{Store: table.Via(func(ctx context.Context, step string, do func(context.Context, table.Store) error) error {

@@ -2,7 +2,7 @@
 //
 //   - connect.go: the flags that name the database, and what to do about its errors
 //   - connection.go: a client, and another one if that has lost its session
-//   - audible.go: who waits for the database says so
+//   - audible.go: a command that waits for the database says so
 package connect
 
 import (
@@ -34,7 +34,7 @@ type Database struct {
 	FlagSet *pflag.FlagSet // of these
 }
 
-// Flags adds the flags, and those of the messages.
+// Flags adds these flags, and the flags of the messages.
 func (o *Database) Flags(f *pflag.FlagSet) {
 	o.FlagSet = f
 	f.StringVar(&o.Path, "db", "", "the database's `path`, projects/P/instances/I/databases/D")
@@ -46,7 +46,7 @@ func (o *Database) Flags(f *pflag.FlagSet) {
 // DatabasePath matches the path of a database.
 var DatabasePath = regexp.MustCompile(`^projects/[^/]+/instances/[^/]+/databases/[^/]+$`)
 
-// Check says what is wrong with the flags.
+// Check returns an error if the flags are wrong.
 func (o *Database) Check() error {
 	switch {
 	case o.Path == "":
@@ -64,7 +64,7 @@ An emulator needs SPANNER_EMULATOR_HOST=host:port as well. "spindle demo" needs 
 	return nil
 }
 
-// Open connects to the database, without options for a command that makes a few requests.
+// Open connects to the database. A command that makes a few requests needs no options.
 func (o *Database) Open(opts ...option.ClientOption) (*Connection, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (o *Database) With(ctx context.Context, do func(context.Context, *Connectio
 	return o.Explain(do(ctx, db))
 }
 
-// Explain adds what to do about it to an error of the database.
+// Explain adds a hint to an error of the database.
 func (o *Database) Explain(err error) error {
 	var e *exit.Error
 	var schema *ddl.SchemaError

@@ -11,9 +11,9 @@ import (
 
 // Connection is a client of the database, and the store of a lock table in it.
 //
-// A client that has lost its session only returns errors: after an emulator was started again, or a database
-// was dropped and created again. A new client then takes its place, and the call, which had no effect, is made
-// again. To the protocol this is nothing special: a holder goes on under its token if its lease row is there.
+// A client that has lost its session only returns errors: after an emulator was restarted, or a database was dropped and
+// created again. Connection then makes a new client, and repeats the call, which had no effect. To the protocol this is
+// nothing special: a holder continues under its token if its lease row is there.
 type Connection struct {
 	table string
 	dial  func() (*spanner.Client, error)
@@ -35,7 +35,7 @@ func (c *Connection) Client() *spanner.Client {
 // Locks returns the lock table.
 func (c *Connection) Locks() table.Table { return table.Table{Store: table.Via(c.call)} }
 
-// call makes a call, and makes it again if the session is gone: then the first one had no effect.
+// call makes a call, and repeats it if the session is gone: then the first one had no effect.
 func (c *Connection) call(ctx context.Context, _ string, do func(context.Context, table.Store) error) error {
 	db := c.Client()
 	err := do(ctx, table.Spanner{DB: db, Table: c.table})

@@ -83,7 +83,7 @@ const (
 	demoWork = `while echo "$SPINDLE_TOKEN"; do sleep 0.25; done`
 )
 
-// demo is a story of three machines, told by somebody who only watches.
+// demo tells a story of three machines, which it only watches.
 type demo struct {
 	*demokit.Story
 	*connect.Database
@@ -205,8 +205,8 @@ func (d *demo) begin(ctx context.Context) error {
 	return d.ls(ctx)
 }
 
-// next does something to the machine that works or to its lock, and returns how long it took until a machine
-// worked under the next token.
+// next does something to the working machine or to its lock, and returns how long it took until a machine worked under the
+// next token.
 func (d *demo) next(ctx context.Context, do func() error) (time.Duration, error) {
 	at := time.Now()
 	if err := do(); err != nil {
@@ -229,7 +229,7 @@ func (d *demo) marksUntil(ctx context.Context, n int) error {
 	return d.Until(ctx, func() bool { return d.marks >= n })
 }
 
-// hear is told what a machine's program says: its token, again and again.
+// hear takes in what a machine's program prints: its token, again and again.
 func (d *demo) hear(r demokit.Report) error {
 	switch {
 	case r.Ended:
@@ -268,7 +268,7 @@ func (d *demo) breakIt(ctx context.Context) error {
 	return d.on.Release(ctx, token, d.lock)
 }
 
-// goHome ends every machine that is left, those that wait first.
+// goHome ends every machine that is left, waiting ones first.
 func (d *demo) goHome(ctx context.Context) error {
 	d.Say("", demokit.Plain, "the end: SIGTERM to all, to those that wait first")
 	waiting := slices.DeleteFunc(slices.Clone(d.machines), func(m *demokit.Child) bool { return m == d.works || m.Gone() })

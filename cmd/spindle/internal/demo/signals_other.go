@@ -4,7 +4,7 @@ package demo
 
 import "syscall"
 
-// Nothing runs here that could be sent them.
+// No process here could get them.
 const (
 	stopSignal     = syscall.SIGTERM
 	continueSignal = syscall.SIGTERM
