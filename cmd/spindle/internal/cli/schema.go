@@ -28,9 +28,9 @@ func newSchema() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "schema [COMMAND]",
 		Short: "Print the JSON Schema of what commands print",
-		Long: `Schema prints a JSON Schema (draft 2020-12) of what COMMAND prints with
---output json, or of what all commands print: each line is one of these objects.
---output yaml has the same keys.
+		Long: `Schema prints a JSON Schema (draft 2020-12) of what COMMAND prints with --output
+json, or of what all commands print: each line is one of these objects. --output
+yaml has the same keys.
 
 The schema has a version, which spindle version -o json shows. The first number
 changes if a key goes or changes its meaning, the second if a key is added.

@@ -15,8 +15,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// alone waits until no other guard, and no watchdog of a dead guard, takes care of the same service on this machine.
-// Services are the same if the lock, the command that deactivates and the directory are.
+// alone waits until no other guard, and no watchdog of a dead guard, takes care of the same service on this machine. Two
+// services are the same if they have the same lock, --deactivate and directory.
 func (g *guarding) alone(ctx context.Context) error {
 	path, err := g.lockFilePath()
 	if err != nil {
@@ -47,7 +47,7 @@ func (g *guarding) cantTell(err error) {
 	g.complain("%s: can't tell whether another guard of this service runs here: %v", g.name, err)
 }
 
-// lockFilePath is the file that stands for the service.
+// lockFilePath returns the path of the service's lock file.
 func (g *guarding) lockFilePath() (string, error) {
 	dir, err := thisAccount().folder()
 	if err != nil {

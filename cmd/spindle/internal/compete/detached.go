@@ -12,8 +12,8 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-// hookCommand is the first argument of a process that runs the --on-stuck of a watchdog. A watchdog has no time for it: it
-// ends once the service is inactive, and a guard may be waiting for that.
+// hookCommand is the first argument of a process that runs --on-stuck for a watchdog. The watchdog can't wait for the hook:
+// it ends once the service is inactive, and a guard may be waiting for that.
 const hookCommand = "__hook"
 
 // detachHook runs --on-stuck, in a process of its own.
@@ -28,7 +28,7 @@ func (g *guarding) detachHook(why error) {
 	}
 }
 
-// runDetached is the work of that process.
+// runDetached does the work of that process.
 func runDetached(args []string) {
 	_ = terminal.Stderr.Format.Set(os.Getenv(watchdogFormat))
 	_ = os.Unsetenv(watchdogFormat)

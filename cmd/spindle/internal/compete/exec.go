@@ -32,15 +32,15 @@ removed: another exec in CMD must name its own lock. If it names the lock that
 CMD runs under, it fails at once, since it would wait for itself.
 
 When CMD ends, exec kills what is left of its process group and, on Linux, every
-process that CMD started and that left the group. Those of another user, as by
-sudo, it can't kill: it says how many run on. Then exec releases the lock, and
-ends with CMD's exit code. With --restart it competes for the lock again.
+process that CMD started and that left the group. It can't kill processes of
+another user, as by sudo: it says how many run on. Then exec releases the lock,
+and ends with CMD's exit code. With --restart it competes for the lock again.
 
 At a terminal, CMD works as without exec. It gets the terminal when it first
-reads from it or changes it. Ctrl-Z stops CMD and exec, fg and bg let both go
-on. While exec is stopped it sends no heartbeats: after a lease the lock is
-lost, and the watchdog kills CMD. A CMD that is stopped without a terminal has a
-lease to go on. After that exec ends it, releases the lock, and ends with 76.
+reads from it or changes it. Ctrl-Z stops CMD and exec, fg and bg continue both.
+While exec is stopped it sends no heartbeats: after a lease the lock is lost,
+and the watchdog kills CMD. If CMD is stopped without a terminal, and does not
+continue within a lease, exec ends it, releases the lock, and ends with 76.
 
 With --try, only one of the machines that start CMD at the same time runs it. A
 machine that starts it after it has ended elsewhere runs it again.
@@ -53,10 +53,10 @@ same happens if the lock is taken away with spindle release, but then the next
 holder does not wait for CMD to end.
 
 Exec passes signals on to CMD's group. After SIGINT, SIGTERM, SIGHUP or SIGQUIT
-it ends when CMD has ended, or at once if it is waiting for the lock. A CMD that
-is stopped goes on to get such a signal. With --stop-timeout exec kills a CMD
-that has not ended in that time. SIGHUP and SIGINT stay ignored, for exec and
-for CMD, if they were ignored when exec began, as under nohup.
+it ends when CMD has ended, or at once if it is waiting for the lock. Exec
+continues a stopped CMD, so that it gets such a signal. With --stop-timeout exec
+kills a CMD that has not ended in that time. SIGHUP and SIGINT stay ignored, for
+exec and for CMD, if they were ignored when exec began, as under nohup.
 
 With --handover exec first announces that it will give the lock up. CMD gets the
 signal a third of the lease later, so that another takes over as soon as CMD has
@@ -69,11 +69,11 @@ process kills CMD's group at once and, on Linux, what left the group but kept
 SPINDLE_LOCK and SPINDLE_TOKEN in its environment. When nothing is left, the
 watchdog releases the lock, so that the next machine need not wait for the
 lease. If exec is stopped, the watchdog kills the group at the deadline. If the
-watchdog is killed, exec starts another one, or ends CMD if it can't. Not
-covered is a suspended machine, on which CMD may act for an instant after it
-resumes, and a process that left CMD's group and changed its environment before
-exec was killed. Against both, send SPINDLE_TOKEN with each write, and have the
-receiver refuse any token smaller than one it has seen.
+watchdog is killed, exec starts another one, or ends CMD if it can't. Two cases
+are not covered: a suspended machine, on which CMD may act for an instant after
+it resumes, and a process that left CMD's group and changed its environment
+before exec was killed. Against both, send SPINDLE_TOKEN with each write, and
+have the receiver refuse any token smaller than one it has seen.
 
 As PID 1 of a container, exec waits for orphans, as an init does.
 ` + reportsHelp("exec", "if it holds the lock") + `
@@ -165,7 +165,7 @@ func (x *execution) run(ctx context.Context) error {
 	if err := x.check(); err != nil {
 		return err
 	}
-	if x.try { // who wants it now or never does not wait for a database that hangs
+	if x.try { // --try does not wait for a database that hangs
 		x.Timeout = min(x.Timeout, elect.Attempt(x.lease))
 	}
 	signals := execcmd.Signals()
@@ -206,7 +206,7 @@ func (x *execution) run(ctx context.Context) error {
 	return nil
 }
 
-// exec is what runs, after some of the wait is over.
+// exec returns the Exec to run, after some of the wait is over.
 func (x *execution) exec(signals <-chan os.Signal, waited time.Duration) *execcmd.Exec {
 	x.found.lockCommand = &x.lockCommand
 	e := &execcmd.Exec{
@@ -239,7 +239,7 @@ func (x *execution) check() error {
 	return x.reports.check()
 }
 
-// prepare looks for what waiting can't mend. A signal to end ends that, and is then for Run.
+// prepare looks for errors that waiting can't fix. A signal to end interrupts it, and is left for Run.
 func (x *execution) prepare(ctx context.Context, db *connect.Connection) error {
 	defer x.Audible()()
 	ctx, stop := signal.NotifyContext(ctx, execcmd.Endings()...)
@@ -252,7 +252,7 @@ func (x *execution) prepare(ctx context.Context, db *connect.Connection) error {
 	return x.verify(ctx, db.Client())
 }
 
-// controlling is the terminal that exec is controlled by. What exec says is read before it is stopped.
+// controlling is exec's controlling terminal. It writes exec's messages before exec is stopped.
 type controlling struct{ *child.Terminal }
 
 // Suspend implements execcmd.Terminal.

@@ -11,8 +11,8 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-// An account is the user that this process runs as, and where the user's files of this boot may be. In a folder that others
-// can write to, another user could take a file's name first, and keep it.
+// An account is the user that this process runs as, and the folders where the user's files of this boot may be. Where
+// others can write, another user could create the file first, and keep it.
 type account struct {
 	uid     int
 	service string // $RUNTIME_DIRECTORY, which systemd makes
@@ -31,8 +31,8 @@ func thisAccount() account {
 	}
 }
 
-// folder is a folder that nobody else can write to. All processes of the user find the same one, as far as they can: so root
-// does not go by its log-in, which services don't have.
+// folder returns a folder that no other user can write to. All processes of the user should find the same one: so root
+// ignores its log-in, which services don't have.
 func (a account) folder() (string, error) {
 	var why []string
 	for _, p := range a.places() {
@@ -48,11 +48,11 @@ func (a account) folder() (string, error) {
 // A place may have such a folder.
 type place struct {
 	path string
-	made bool // by this process, if it is not there
+	made bool // by this process, if it is missing
 }
 
 func (a account) places() (all []place) {
-	service, _, _ := strings.Cut(a.service, ":") // systemd gives all that the unit has
+	service, _, _ := strings.Cut(a.service, ":") // systemd names all of the unit's
 	if service != "" {
 		all = append(all, place{path: service})
 	}
@@ -65,7 +65,7 @@ func (a account) places() (all []place) {
 	return append(all, place{filepath.Join(a.temp, fmt.Sprintf("spindle-%d", a.uid)), true})
 }
 
-// serves returns why a place does not serve.
+// serves returns an error if a place does not serve.
 func (a account) serves(p place) error {
 	if !filepath.IsAbs(p.path) {
 		return fmt.Errorf("%s is no absolute path", terminal.Show(p.path))

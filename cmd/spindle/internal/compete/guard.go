@@ -63,7 +63,7 @@ that does.
 Only one guard on a machine takes care of a service: a second one with the same
 lock, the same --deactivate and the same directory waits until the first, and
 its watchdog, have ended. So --deactivate never runs twice at once, and never
-after the next activation. They know of each other by a file in a folder that
+after the next activation. They find each other by a lock file in a folder that
 only their user can write to: $RUNTIME_DIRECTORY; root's /run/spindle, or
 $XDG_RUNTIME_DIR; or else one in the folder for temporary files.
 ` + reportsHelp("guard", "if the service is active here") + `
@@ -240,7 +240,7 @@ func (g *guarding) switchOff(ctx context.Context, late func(error)) error {
 	return err
 }
 
-// whenLate calls f if the deadline of ctx passes before stop is called. Nothing of that goes on once stop has returned.
+// whenLate calls f if the deadline of ctx passes before stop is called. f does not run any more once stop has returned.
 func whenLate(ctx context.Context, f func(error)) (stop func()) {
 	over := make(chan struct{})
 	notYet := context.AfterFunc(ctx, func() {
@@ -292,7 +292,7 @@ func (g *guarding) Check(ctx context.Context, role guard.Role) error {
 	return err
 }
 
-// shell runs a command in a process group of its own, all of which is killed when ctx ends.
+// shell runs a command in its own process group, which is killed as a whole when ctx ends.
 func (g *guarding) shell(ctx context.Context, command string, token table.Token, options ...child.Option) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -1,8 +1,8 @@
-// Package compete has the commands that compete for a lock, exec and guard: their flags, and what ties the machines of packages
-// execcmd and guard to processes, hooks and messages.
+// Package compete has the commands that compete for a lock, exec and guard: their flags, and what connects the state machines
+// of packages execcmd and guard to processes, hooks and messages.
 //
 //   - lockcommand.go: what both have in common; messages.go: what both say
-//   - reports.go: what they tell hooks, probes and systemd
+//   - reports.go: what they report to hooks, probes and systemd
 //   - exec.go, once.go: exec, and work that it does once
 //   - guard.go: guard; watchdog.go: its watchdog
 //   - alone.go, folder.go: one guard of a service on a machine, by a lock file
@@ -48,7 +48,7 @@ type lockCommand struct {
 	token table.Token    // of its term, or 0
 	key   string         // of what is to be done once, if anything
 
-	wait    time.Duration // for the lock; 0: for ever
+	wait    time.Duration // for the lock; 0: forever
 	trouble error         // what went wrong with the last look
 }
 
@@ -112,7 +112,7 @@ func (x *lockCommand) verify(ctx context.Context, db *spanner.Client) error {
 	return nil
 }
 
-// readTimeout is how long the database may take to answer.
+// readTimeout returns how long the database may take to answer.
 func (x *lockCommand) readTimeout() time.Duration {
 	if x.wait > 0 {
 		return min(x.Timeout, x.wait)
@@ -130,8 +130,8 @@ const (
 	reasonVariable = "SPINDLE_REASON" // to hooks
 )
 
-// environment is what a program under the lock gets: this process's environment, the lock's name, table and database,
-// and the token if there is one. Variables that set the flags of this command alone are removed.
+// environment returns the environment of a program under the lock: this process's, the lock's name, table and database, and
+// the token if there is one. It leaves out variables that set the flags of this command alone.
 func (x *lockCommand) environment(token table.Token) []string {
 	if x.own == nil {
 		return os.Environ() // in a watchdog: its parent has removed them

@@ -12,24 +12,24 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// complain tells people what went wrong with the lock.
+// complain logs what went wrong with the lock.
 func (c *lockCommand) complain(format string, args ...any) {
 	terminal.Stderr.Log(slog.LevelWarn, fmt.Sprintf(format, args...), c.about()...)
 }
 
-// say tells people what happens, unless they asked for quiet.
+// say logs what happens, unless --quiet is given.
 func (c *lockCommand) say(format string, args ...any) {
 	if !c.quiet {
 		terminal.Stderr.Log(slog.LevelInfo, fmt.Sprintf(format, args...), c.about()...)
 	}
 }
 
-// relieve tells people that a trouble is over that complain told them of.
+// relieve logs that a problem is over that complain has logged.
 func (c *lockCommand) relieve(format string, args ...any) {
 	terminal.Stderr.Log(slog.LevelInfo, fmt.Sprintf(format, args...), c.about()...)
 }
 
-// about has the keys of the library's log.
+// about returns attributes with the keys of the library's log.
 func (c *lockCommand) about() []slog.Attr {
 	about := []slog.Attr{slog.String("lock", c.name), slog.String("id", c.id)}
 	if c.token != 0 {
@@ -41,7 +41,7 @@ func (c *lockCommand) about() []slog.Attr {
 	return about
 }
 
-// A narrator tells what the looks at a lock find: each holder and each kind of trouble once.
+// A narrator logs what the looks at a lock find: each holder and each kind of trouble once.
 type narrator struct {
 	*lockCommand
 	seen    table.Token

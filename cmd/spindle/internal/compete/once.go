@@ -28,18 +28,19 @@ CMD also gets SPINDLE_KEY, the key that it is run for. With --every and --offset
 that is the time at which the timers fire. Without --offset it only names the
 period: the key of a run late at night has the date of the next day.
 
-Once a larger key is done, a smaller one is not run any more (in the order of
-bytes: v9 is after v10), and those who ask for it end as if it was done, whether
-it ever ran or not. So don't use --once for work that every key needs.
+Once a larger key is done (in the order of bytes: v9 is after v10), CMD is not
+run any more for a smaller one. An exec with that key ends as if it was done,
+whether CMD ever ran for it or not. So don't use --once for work that every key
+needs.
 
 The days or hours of --every are counted by Spanner's clock, whatever the clocks
-of the machines say. One ends when hardly any cron line fires, those of 24h at
-12:07:30 UTC and those of 1h at 37:30, so that all machines that cron starts at
-one time ask in the same one. If yours fires close to that, exec says so: give
-the time at which it fires, in UTC, as --offset, such as 12h.
+of the machines say. They end when hardly any cron line fires: those of 24h at
+12:07:30 UTC, those of 1h at 37:30. So all machines that cron starts at one time
+ask in the same period. If your cron line fires close to an end, exec says so:
+give the time at which it fires, in UTC, as --offset, such as 12h.
 `
 
-// once is what exec is to do once.
+// once says what exec is to do once.
 type once struct {
 	named   string     // the key that was given
 	tick    table.Tick // whose key it is, if the period is not zero
@@ -53,8 +54,8 @@ func (o *once) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.named, "once", "", "run CMD once for this `key`, on one of the machines that ask")
 	f.DurationVar(&o.tick.Offset, "offset", 0, "when CMD is started, after 0:00 UTC (of Monday): a `time` in the middle of a period")
 	f.Lookup("offset").DefValue = "0, or 7m30s"
-	f.IntVar(&o.already, "already", 0, "exit with this `code`, such as 77, if it was done already, or a larger key")
-	flags.OnlyOnCommandLine(f, "every", "once", "offset", "already") // --every is something else to other commands
+	f.IntVar(&o.already, "already", 0, "exit with this `code`, such as 77, if the key, or a larger one, was done already")
+	flags.OnlyOnCommandLine(f, "every", "once", "offset", "already") // --every has another meaning in other commands
 }
 
 // checkOnce looks for mistakes on the command line.
@@ -93,8 +94,8 @@ func (x *execution) checkOnce() error {
 
 const quarter = 15 * time.Minute
 
-// usualOffset has periods end far from the times at which timers fire on all machines: half a period from the full ones,
-// and, if they are long, between two quarters of an hour, which those of any time zone are the same.
+// usualOffset makes periods end far from the times at which timers fire on all machines: half a period from full hours or
+// days, and, for long periods, between two quarters of an hour, which are the same in every time zone.
 func usualOffset(period time.Duration) time.Duration {
 	if period < 2*quarter {
 		return 0
@@ -109,7 +110,7 @@ func ofTomorrow(t table.Tick, now time.Time) (time.Duration, bool) {
 	return offset, t.Period == 24*time.Hour && t.Begin(now).Day() != now.Day() && t.Begin(now).After(now)
 }
 
-// beginOnce sets how long it pauses between looks that fail, and before it runs what has failed elsewhere.
+// beginOnce sets the pauses between looks that fail, and before exec runs what has failed elsewhere.
 func (x *execution) beginOnce() {
 	x.once.retry.Max = x.lease / 3
 	x.once.pause = repeat.Pause{Clock: x.candidate.Clock}
@@ -118,8 +119,8 @@ func (x *execution) beginOnce() {
 	}
 }
 
-// glance is a first look at what was done last, which costs one RPC and nothing else if there is nothing to do. What
-// fails is tried again.
+// glance takes a first look at what was done last. If there is nothing to do, that costs one RPC and nothing else. It
+// retries a look that fails.
 func (x *execution) glance(ctx context.Context) error {
 	terminal.Stderr.Time()
 	ctx, cancel := context.WithTimeout(ctx, x.readTimeout())
@@ -131,7 +132,7 @@ func (x *execution) glance(ctx context.Context) error {
 	return nil
 }
 
-// choose reads what was done last, and knows by that which key is to be done. An exit is its error if none is.
+// choose reads what was done last, and so finds the key to do. If there is none, its error is an exit.
 func (x *execution) choose(ctx context.Context) error {
 	last, now, err := x.last(ctx, table.Present)
 	if err != nil {
@@ -155,7 +156,7 @@ func (x *execution) choose(ctx context.Context) error {
 	return x.unless(last, now)
 }
 
-// due is what is to be done, once its key is known.
+// due returns what is to be done, once its key is known.
 func (x *execution) due() table.Due { return table.Due{Key: x.key, Period: x.once.tick.Period} }
 
 // last reads what was done last, and the time by Spanner's clock.
@@ -188,7 +189,7 @@ func (x *execution) unless(last table.Done, now time.Time) error {
 	return &exit.Error{Code: x.once.already}
 }
 
-// step is one of the competition, which begins once it is known what is to be done.
+// step takes one step of the competition, which begins once the key is known.
 func (x *execution) step(ctx context.Context) elect.Step {
 	if !x.doesOnce() {
 		return x.candidate.Try(ctx, elect.All, 0)

@@ -4,5 +4,5 @@ package compete
 
 import "io/fs"
 
-// owner is not known here, and nothing runs here that needs it.
+// owner returns -1: nothing here needs it.
 func owner(fs.FileInfo) int { return -1 }

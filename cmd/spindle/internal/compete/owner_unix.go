@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// owner is the user that a file belongs to, or -1.
+// owner returns the user that a file belongs to, or -1.
 func owner(info fs.FileInfo) int {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(s.Uid)

@@ -20,7 +20,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// reportsHelp is about what the flags of reports do.
+// reportsHelp explains the flags of reports.
 func reportsHelp(command, ready string) string {
 	return fmt.Sprintf(`
 --on-acquire, --on-lost and --on-stuck are hooks: commands that /bin/sh runs
@@ -42,7 +42,7 @@ WatchdogSec=, systemd restarts it if its loop hangs.
 `, command, ready)
 }
 
-// reports tell others than the readers of the log what happens: hooks, probes and systemd.
+// reports tell hooks, probes and systemd what happens.
 type reports struct {
 	reportFlags
 	lock  *lockCommand
@@ -56,7 +56,7 @@ type reports struct {
 	mu     sync.Mutex // guards the rest
 	term   *elect.Term
 	token  table.Token // of the last term
-	active bool        // what the lock is for works, as far as is known
+	active bool        // the program runs, or the service is active, as far as is known
 	stuck  bool
 	doing  string
 }
@@ -91,7 +91,7 @@ func (r *reportFlags) check() error {
 	return nil
 }
 
-// begin begins to report on a candidate, whose heartbeats it counts from now on.
+// begin begins to report on a candidate, and counts its failed heartbeats from now on.
 func (r *reports) begin(lock *lockCommand, c *elect.Candidate) error {
 	r.lock, r.asks, r.doing = lock, make(chan struct{}), "verifying the table"
 	r.hooks.Commands, r.hooks.Limit, r.hooks.Warn = map[hooks.Kind]string{}, r.limit, r.warn
@@ -115,7 +115,7 @@ func (r *reports) begin(lock *lockCommand, c *elect.Candidate) error {
 	return nil
 }
 
-// counting counts heartbeats that fail. Each is one call.
+// counting counts failed heartbeats. Each heartbeat is one call.
 func (r *reports) counting(s table.Store) table.Via {
 	return func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
 		err := call(ctx, s)
@@ -186,7 +186,7 @@ func (r *reports) over() {
 	r.term = nil
 }
 
-// runsOn says that what must not run any more may still run. It is for the first time only, until ranOut.
+// runsOn reports that what must not run any more may still run. Until ranOut, later calls do nothing.
 func (r *reports) runsOn(why error) {
 	r.mu.Lock()
 	before := r.stuck
@@ -197,24 +197,24 @@ func (r *reports) runsOn(why error) {
 	}
 }
 
-// ranOut says that nothing runs any more that must not.
+// ranOut reports that nothing runs any more that must not.
 func (r *reports) ranOut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stuck = false
 }
 
-// because is the environment of a hook that gets a reason, and the token of the last term if there was one.
+// because returns the environment of a hook that gets a reason, with the last term's token if there was one.
 func (r *reports) because(why error) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append(r.lock.environment(r.token), reasonVariable+"="+reasonText(why))
 }
 
-// reasonText is a reason as a variable can have it.
+// reasonText makes a reason fit for an environment variable.
 func reasonText(why error) string { return terminal.Escape(why.Error()) }
 
-// does says what this process does, and whether what the lock is for works.
+// does notes what this process does, and whether its program runs or its service is active.
 func (r *reports) does(active bool, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	r.mu.Lock()
@@ -236,7 +236,7 @@ func (r *reports) waits(step elect.Step) {
 	}
 }
 
-// now is for the probe.
+// now returns the report for the probe.
 func (r *reports) now() probe.Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -23,15 +23,15 @@ import (
 // watchdogCommand is the first argument of a watchdog. What follows is its action.
 const watchdogCommand = "__watchdog"
 
-// watchdogFormat is how a watchdog knows the log format of its parent.
+// watchdogFormat is the variable that gives a watchdog its parent's log format.
 const watchdogFormat = "SPINDLE_LOG_FORMAT"
 
-// watchdogEnvironment is what the watchdog's commands get, with the log format.
+// watchdogEnvironment returns the environment of the watchdog's commands, with the log format.
 func (x *lockCommand) watchdogEnvironment() []string {
 	return append(x.environment(0), watchdogFormat+"="+terminal.Stderr.Format.String())
 }
 
-// runWatchdog is the work of a watchdog.
+// runWatchdog does the work of a watchdog.
 func runWatchdog(args []string) (code int) {
 	if need := map[string]int{"guard": 11, "exec": 7}; len(args) == 0 || need[args[0]] != len(args) {
 		fmt.Fprintln(os.Stderr, "spindle: "+watchdogCommand+" is for exec and guard, which start it")
@@ -39,8 +39,8 @@ func runWatchdog(args []string) (code int) {
 	}
 	_ = terminal.Stderr.Format.Set(os.Getenv(watchdogFormat))
 	terminal.Stderr.Time()
-	// Nothing ends it but its parent, by what it says or by its death. Whoever read the standard error may
-	// have died with the parent. (Ignored signals would be ignored by the commands that it runs.)
+	// Only its parent ends it, by an order or by its death. The reader of the standard error may have died with the parent.
+	// (The commands that it runs would inherit ignored signals.)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer terminal.Stderr.Detach()()
 	lock := lockCommand{Database: &connect.Database{Path: args[1], Table: args[2], Timeout: longestAttempt}, name: args[3], id: args[4]}
@@ -61,7 +61,7 @@ func runWatchdog(args []string) (code int) {
 	return 0
 }
 
-// watchdogAction is to deactivate the service, until that succeeds.
+// watchdogAction deactivates the service, and retries until that succeeds.
 func (g *guarding) watchdogAction(a child.Act) {
 	switch a.Why {
 	case child.Dead:
@@ -72,7 +72,7 @@ func (g *guarding) watchdogAction(a child.Act) {
 	var once sync.Once
 	stuck := func(err error) { once.Do(func() { g.detachHook(err) }) }
 	late := func(err error) {
-		if a.Why != child.Told { // else guard knows how long it waits, and runs the hook
+		if a.Why != child.Told { // otherwise guard knows how long it waits, and runs the hook
 			stuck(err)
 		}
 	}
@@ -90,9 +90,9 @@ func (g *guarding) watchdogAction(a child.Act) {
 
 const longestAttempt = 10 * time.Second
 
-// watchdogAction is to release the lock of an exec that is dead, once nobody works under its token any more: the next
-// machine need not wait for the lease then. An exec that stands still may go on, and is not released. If it is not
-// certain within a lease that the group is gone, the lock expires, as it does if this fails.
+// watchdogAction releases the lock of a dead exec once nothing works under its token any more, so that the next machine
+// need not wait for the lease. It leaves the lock of a stopped exec, which may continue. If it is not certain within a
+// lease that the group is gone, or if the release fails, the lock expires.
 func (x *execution) watchdogAction(a child.Act) {
 	marks := []string{lockVariable + "=" + x.name, tokenVariable + "=" + x.token.String()}
 	left := child.KillMarked(marks...)
@@ -101,7 +101,7 @@ func (x *execution) watchdogAction(a child.Act) {
 	}
 	over, cancel := context.WithTimeout(context.Background(), x.lease)
 	defer cancel()
-	for pause := min(x.lease/200, 10*time.Millisecond); left || !a.Gone(); pause = min(2*pause, time.Second) { // each look is one at all processes
+	for pause := min(x.lease/200, 10*time.Millisecond); left || !a.Gone(); pause = min(2*pause, time.Second) { // each look reads all processes
 		elect.Sleep(over, elect.SystemClock{}, pause)
 		if over.Err() != nil {
 			return
@@ -120,7 +120,7 @@ func (x *execution) watchdogAction(a child.Act) {
 	switch {
 	case err == nil:
 		x.complain("exec was killed: its watchdog has ended the program and released %s", x.name)
-	case !errors.Is(err, table.ErrSuperseded): // else it is not held any more
+	case !errors.Is(err, table.ErrSuperseded): // otherwise it is not held any more
 		x.complain("%s is left to expire: %v", x.name, err)
 	}
 }

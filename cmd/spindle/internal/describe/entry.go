@@ -1,8 +1,8 @@
-// Package describe says what is known of a lock or a group, to people and to programs.
+// Package describe describes locks and groups, for people and for programs.
 //
 //   - sentence.go: a lock in a few lines; waiters.go: who waits for it
 //   - lockjson.go: a lock for programs
-//   - entry.go: a lock in a list; group.go: a group, its members and partitions in one
+//   - entry.go: a lock in a list; group.go: a group with its members and partitions
 //   - read.go: one lock from the table; expect.go: locks that should have a holder
 package describe
 
@@ -23,12 +23,12 @@ type Entry struct {
 	terminal.Row        // for people
 	State        table.State
 	Order        SortKeys
-	Mark         string // what must not change if nothing happened to it
+	Mark         string // stays the same unless something has happened to it
 	Object       any    // the same for scripts
 	Trouble      error
 }
 
-// Rows are the entries for people.
+// Rows returns the entries' rows, for people.
 func Rows(all []Entry) []terminal.Row {
 	rows := make([]terminal.Row, len(all))
 	for i, e := range all {
@@ -37,7 +37,7 @@ func Rows(all []Entry) []terminal.Row {
 	return rows
 }
 
-// A SortKeys has what else entries are sorted by.
+// A SortKeys has the other keys that entries are sorted by.
 type SortKeys struct {
 	Holder  string
 	Since   time.Time // zero: it has none
@@ -53,7 +53,7 @@ var (
 	WideColumns = []string{"LOCK", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "WAITING", "LAST DONE", "HOLDER", "VALUE"}
 )
 
-// LockEntry is a lock in a list.
+// LockEntry returns a lock's entry in a list.
 func LockEntry(l table.Listing) Entry {
 	e := entryOf(l)
 	e.Mark = markOf(l)
@@ -62,7 +62,7 @@ func LockEntry(l table.Listing) Entry {
 	return e
 }
 
-// entryOf is the entry of a lock, without what people see.
+// entryOf returns a lock's entry, without its row.
 func entryOf(l table.Listing) Entry {
 	return Entry{Name: l.Name, State: l.State(), Order: sortKeysOf(l), Object: JSONOf(l), Trouble: l.Unreadable}
 }
@@ -78,7 +78,7 @@ func sortKeysOf(l table.Listing) SortKeys {
 	return r
 }
 
-// markOf has no heartbeat and no waiters: these change all the time.
+// markOf leaves out heartbeats and waiters, which change all the time.
 func markOf(l table.Listing) string {
 	return fmt.Sprint(l.State(), l.Token, l.Holder(), valueOf(l), l.Done.Key, l.Done.At.UnixMicro(), l.Unreadable, l.Undone)
 }
@@ -87,7 +87,7 @@ func orNone(s string) string { return cmp.Or(s, "-") }
 
 func lastDone(l table.Listing) string { return strings.TrimPrefix(DoneLine(l), "last done: ") }
 
-// valueOf is what the holder of a lock published.
+// valueOf returns what the holder of a lock published.
 func valueOf(l table.Listing) string {
 	if l.LeaseRecord == nil {
 		return ""
@@ -95,10 +95,10 @@ func valueOf(l table.Listing) string {
 	return terminal.Show(l.LeaseRecord.Value)
 }
 
-// whose is the holder of a lock and what it published.
+// whose returns the holder of a lock and what it published.
 func whose(l table.Listing) string { return terminal.Join("  ", terminal.Show(l.Holder()), valueOf(l)) }
 
-// cells are the columns of a lock for people, without its holder and value.
+// cells returns the columns of a lock for people, without its holder and value.
 func cells(l table.Listing) []string {
 	since, beat, lease, token := "-", "-", "-", "-"
 	if l.Token != 0 {

@@ -16,7 +16,7 @@ func ExpectFlag(flags *pflag.FlagSet, names *[]string) {
 	flags.StringSliceVar(names, "expect", nil, "locks that should have a holder: their `names`, with commas between them, or the flag again")
 }
 
-// CheckExpected refuses what is no name of a lock, and returns each name once.
+// CheckExpected refuses names that no lock can have, and returns each name once.
 func CheckExpected(names []string) ([]string, error) {
 	var once []string
 	for _, name := range names {
@@ -30,8 +30,8 @@ func CheckExpected(names []string) ([]string, error) {
 	return once, nil
 }
 
-// Leaderless names the locks that nobody leads, and says why: "" if there is none. A lock that can't be read has a holder, as
-// far as one knows.
+// Leaderless names the locks without a holder, and says why; it returns "" if there is none. A lock that can't be read counts
+// as held.
 func Leaderless(found []table.Listing) string {
 	var all []string
 	for _, l := range found {

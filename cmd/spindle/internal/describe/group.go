@@ -14,14 +14,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A Group is its members and partitions at one instant.
+// A Group has a group's members and partitions at one instant.
 type Group struct {
-	Prefix     string          // what their locks' names begin with
+	Prefix     string          // what its locks' names begin with
 	Members    []table.Listing // of all slots that were ever in use
 	Partitions []table.Listing
 }
 
-// Gather takes the groups out of the locks, if the prefix is of all that a group has. What else there is comes first.
+// Gather returns the locks that belong to no group, and the groups. A group whose own prefix does not begin with prefix was
+// found only in part: its locks stay among the others.
 func Gather(found []table.Listing, prefix string) (locks []table.Listing, groups []*Group) {
 	for _, l := range found {
 		part, _ := table.PartOf(l.Name)
@@ -71,10 +72,10 @@ func CountHeld(all []table.Listing) (n int) {
 	return n
 }
 
-// nobody is how many partitions no member has.
+// nobody returns how many partitions no member has.
 func (g *Group) nobody() int { return len(g.Partitions) - CountHeld(g.Partitions) }
 
-// has are the partitions of each member, by the name of its lock.
+// has returns the partitions of each member, by the name of the member's lock.
 func (g *Group) has() map[string][]string {
 	has := map[string][]string{}
 	for _, l := range g.Partitions {
@@ -85,7 +86,7 @@ func (g *Group) has() map[string][]string {
 	return has
 }
 
-// State is the worst that is to be said of its locks: it is held if all partitions are.
+// State returns the worst state of the group's locks: held only if all partitions are.
 func (g *Group) State() table.State {
 	seen := map[table.State]bool{}
 	for _, l := range slices.Concat(g.Members, g.Partitions) {
@@ -124,7 +125,7 @@ func (g *Group) Sum() string {
 	return text
 }
 
-// Entry is the whole group on one line: as old as its oldest member, and as late as its latest.
+// Entry returns the whole group as one line: as old as its oldest member, and as late as its latest.
 func (g *Group) Entry() Entry {
 	since, beat, lease := "-", "-", "-"
 	var order SortKeys
@@ -163,7 +164,7 @@ func (g *Group) JSON() GroupJSON {
 	return GroupJSON{g.Prefix, string(g.State()), part.Group, CountHeld(g.Members), len(g.Partitions), g.nobody(), first.At.UTC()}
 }
 
-// GroupNamed takes a group's name, or what ls shows of it.
+// GroupNamed returns the group that arg names, by its name or as ls shows it.
 func GroupNamed(arg string) (string, error) {
 	name := arg
 	if prefix, ok := strings.CutSuffix(arg, "/"); ok {
@@ -177,7 +178,7 @@ func GroupNamed(arg string) (string, error) {
 	return name, nil
 }
 
-// MemberEntries are the members of a group, with their partitions' number and, to a list of them, names.
+// MemberEntries returns the entries of a group's members, each with the number and the names of its partitions.
 func (g *Group) MemberEntries() (all []Entry) {
 	has := g.has()
 	for _, l := range g.Members {
@@ -191,7 +192,7 @@ func (g *Group) MemberEntries() (all []Entry) {
 	return all
 }
 
-// PartitionEntries are the partitions of a group, with their holders.
+// PartitionEntries returns the entries of a group's partitions, with their holders.
 func (g *Group) PartitionEntries() (all []Entry) {
 	for _, l := range g.Partitions {
 		c := cells(l)
@@ -207,7 +208,7 @@ func (g *Group) PartitionEntries() (all []Entry) {
 	return all
 }
 
-// Names are the names of partitions, in the order of people.
+// Names returns the names of partitions, in the order of ByNumber.
 func Names(partitions []string) string {
 	shown := make([]string, len(partitions))
 	for i, p := range slices.SortedFunc(slices.Values(partitions), ByNumber) {
@@ -219,7 +220,7 @@ func Names(partitions []string) string {
 // IsPartition reports whether l is a partition of a group, and not only a lock with such a name.
 func IsPartition(l table.Listing) bool { return l.IsPart() && partitionOf(l) != "" }
 
-// Columns are the members and partitions of a group that are in use, as ls --group lists them.
+// Columns returns the members and partitions of a group that are in use, as ls --group lists them.
 func (g *Group) Columns(width int) string {
 	in := &Group{Prefix: g.Prefix, Partitions: g.Partitions,
 		Members: slices.DeleteFunc(slices.Clone(g.Members), func(l table.Listing) bool { return l.State() == table.Released })}

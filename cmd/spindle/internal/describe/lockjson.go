@@ -12,7 +12,7 @@ type LockJSON struct {
 	State        string     `json:"state"`
 	Holder       string     `json:"holder,omitempty"`
 	Value        string     `json:"value,omitempty"`
-	Token        string     `json:"token,omitempty"` // a string, as some languages lose digits of JSON numbers
+	Token        string     `json:"token,omitempty"` // a string, because some languages lose digits of JSON numbers
 	Since        *time.Time `json:"since,omitempty"`
 	Heartbeat    *time.Time `json:"heartbeat,omitempty"`
 	AgeSeconds   *float64   `json:"heartbeat_age_seconds,omitempty"`
@@ -32,18 +32,18 @@ type doneJSON struct {
 	DoneAge *float64   `json:"done_age_seconds,omitempty"`
 }
 
-// waitingJSON is how many wait for a lock.
+// waitingJSON says how many processes wait for a lock.
 type waitingJSON struct {
 	Waiting     int      `json:"waiting,omitempty"`
-	WaitingMore bool     `json:"waiting_at_least,omitempty"` // and more may
+	WaitingMore bool     `json:"waiting_at_least,omitempty"` // there may be more
 	LongestWait *float64 `json:"longest_wait_seconds,omitempty"`
 }
 
-// partJSON is what a lock is to its group.
+// partJSON is a lock's part in its group.
 type partJSON struct {
 	Group     string `json:"group,omitempty"`
 	Partition string `json:"partition,omitempty"`
-	Member    string `json:"member,omitempty"` // of a partition: the lock of who has it, or had it last
+	Member    string `json:"member,omitempty"` // of a partition: the lock of the member that has it, or last had it
 }
 
 // JSONOf returns a lock for scripts.
@@ -82,5 +82,5 @@ func JSONOf(l table.Listing) LockJSON {
 	return j
 }
 
-// seconds is the time from one instant to another, also if that is more than a time.Duration can be.
+// seconds returns the time from one instant to another, even if a time.Duration can't hold it.
 func seconds(from, to time.Time) float64 { return float64(to.UnixMicro()-from.UnixMicro()) / 1e6 }

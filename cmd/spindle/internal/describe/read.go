@@ -10,7 +10,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// OneLock reads what there is of a lock. It fails if the name is that of a group.
+// OneLock reads a lock. It fails if the name is a group's.
 func OneLock(ctx context.Context, t table.Table, name string) (table.Listing, error) {
 	l, err := t.ListOne(ctx, name)
 	if err == nil && l.State() == table.Free {
@@ -19,7 +19,7 @@ func OneLock(ctx context.Context, t table.Table, name string) (table.Listing, er
 	return l, err
 }
 
-// noGroup fails if the name is that of a group: it is not free because no lock has it.
+// noGroup fails if the name is a group's: that no lock has the name does not make it a free lock.
 func noGroup(ctx context.Context, t table.Table, arg string) error {
 	name, err := GroupNamed(arg)
 	if err != nil {

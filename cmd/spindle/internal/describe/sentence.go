@@ -61,7 +61,7 @@ func with(l table.Listing) string {
 	return "\n  it has the heartbeats of its member, " + terminal.Show(l.Member.Name)
 }
 
-// DoneLine says what was done last under a lock, if that is so.
+// DoneLine says what was done last under a lock, if anything.
 func DoneLine(l table.Listing) string {
 	switch {
 	case l.Undone != nil:

@@ -71,7 +71,7 @@ type StatusJSON struct {
 	Waiters []waiterJSON `json:"waiters,omitempty"`
 }
 
-// StatusOf returns a lock with those that wait for it.
+// StatusOf returns a lock with its waiters.
 func StatusOf(l table.Listing) StatusJSON { return StatusJSON{JSONOf(l), waitersOf(l)} }
 
 func waitersOf(l table.Listing) (all []waiterJSON) {

@@ -10,16 +10,16 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// wait is one competition for the lock, which ends with one event. Its methods that await uses also work if it is nil.
+// wait is one competition for the lock, which ends with one event. The methods that await uses also work on nil.
 type wait struct {
 	deadline time.Time       // or zero
 	ctx      context.Context // ends at the deadline
 	cancel   context.CancelFunc
-	withdraw context.CancelFunc // ends the competition, but for a claim that is under way
+	withdraw context.CancelFunc // ends the competition, except a claim that is under way
 	over     bool               // isOver has said so
 }
 
-// ends is closed when the wait is over, until isOver has said so.
+// ends returns a channel that is closed when the wait is over, and nil once isOver has reported it.
 func (w *wait) ends() <-chan struct{} {
 	if w == nil || w.over {
 		return nil
@@ -36,7 +36,7 @@ func (w *wait) isOver() bool {
 	return w.over
 }
 
-// end is for nil too: what says that exec can't go on may come under the lock.
+// end works on nil too: an event that ends exec may come while the lock is held.
 func (w *wait) end() *wait {
 	if w != nil {
 		w.withdraw()
@@ -61,7 +61,7 @@ func (r *runner) compete(how deed) {
 	go func() { r.events <- r.acquire(ctx, pause) }()
 }
 
-// begin begins a wait, and returns the ctx of what is done for it.
+// begin begins a wait, and returns the ctx for its work.
 func (r *runner) begin(limit time.Duration) (ctx context.Context) {
 	w := &wait{}
 	if r.Wait == 0 {
@@ -96,14 +96,14 @@ func (r *runner) acquire(ctx context.Context, pause time.Duration) event {
 			return event{what: elected, term: step.Term}
 		case end != nil:
 			return event{what: unable, end: *end}
-		case ctx.Err() == nil: // else the look was interrupted
+		case ctx.Err() == nil: // otherwise the look was interrupted
 			r.trouble = step.Err
 		}
 		pause = step.Pause
 	}
 }
 
-// end says how exec ends with an outcome.
+// end returns how exec ends with an outcome.
 func (r *runner) end(o outcome) End {
 	var err error
 	switch o.why {

@@ -2,27 +2,27 @@ package execcmd
 
 import "time"
 
-// deadlines says when a program has to be told to end, and when to be killed, so that it is gone before the lock's
+// deadlines says when exec signals a program to end, and when it kills the program, so that it is gone before the lock's
 // local deadline.
 type deadlines struct {
 	lease, grace time.Duration
 
 	until time.Time // when the lock is lost, unless its lease is extended
-	kill  time.Time // when the program is killed, once it was told to end
+	kill  time.Time // when the program is killed, once it was signaled to end
 	final bool      // nothing extends it any more
 }
 
-// margin is how much time is left for killing a group, even if this process is scheduled late.
+// margin returns the time kept for killing a group, even if this process is scheduled late.
 func (d *deadlines) margin() time.Duration { return min(d.lease/20, time.Second) }
 
-// gracePeriod is the time between the two signals.
+// gracePeriod returns the time between the two signals.
 func (d *deadlines) gracePeriod() time.Duration { return min(d.grace, MostGrace(d.lease)) }
 
 // MostGrace leaves the program alone until two heartbeats in a row have failed.
 func MostGrace(lease time.Duration) time.Duration { return lease / 4 }
 
-// extend notes for how long the lock is still held, and returns until when. A deadline moves forward only by
-// more than the time between reading two clocks.
+// extend notes how long the lock is still held, and returns until when. A deadline moves forward only by more than the time
+// between reading two clocks.
 func (d *deadlines) extend(now time.Time, left time.Duration) time.Time {
 	if d.final {
 		return d.until
@@ -41,8 +41,8 @@ func (d *deadlines) lose(now time.Time) {
 	}
 }
 
-// due says whether the program must be told to end now, or killed: late or overdue. It says overdue again and again. Once the
-// program was told to end, there is no way back.
+// due returns late if the program must now be signaled to end, and overdue, again and again, if it must be killed. Once the
+// program was signaled to end, there is no way back.
 func (d *deadlines) due(now time.Time) happening {
 	last := d.until.Add(-d.margin())
 	switch {

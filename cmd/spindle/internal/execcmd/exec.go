@@ -13,10 +13,10 @@ import (
 
 // A Job is what is done with the lock. Its methods are called one at a time.
 type Job interface {
-	// Try looks at the lock once, and claims it if it can. An End says that exec must end with that.
+	// Try looks at the lock once, and claims it if it can. If it returns an End, exec ends with that.
 	Try(ctx context.Context) (elect.Step, *End)
-	// Due asks, under the lock, whether what is to be done once is still to be done. An End says that exec must end with
-	// that; if it has no error, it was done already. An error is tried again.
+	// Due asks, under the lock, whether the work to do once is still to be done. If it returns an End, exec ends with that;
+	// an End without an error means that the work was done already. After an error, exec asks again.
 	Due(ctx context.Context) (*End, error)
 	// Begin is called when the lock is held, before the first heartbeat; Over once the lock is released or lost.
 	Begin(t *elect.Term)
@@ -24,16 +24,16 @@ type Job interface {
 	// Jeopardy says that a heartbeat of the term has failed; Safe, that one was acknowledged again.
 	Jeopardy(t *elect.Term, err error)
 	Safe()
-	// Start starts the program. It must be gone at that time, even if this process is stopped or killed, unless its Allow
-	// gives it more. What no attempt can start is a child.StartError.
+	// Start starts the program. The program must be gone at until, even if this process is stopped or killed, unless its
+	// Allow extends that. The error is a child.StartError if another attempt can't succeed either.
 	Start(t *elect.Term, until time.Time) (Program, error)
-	// Done is what is recorded when the program succeeds, or nothing: it has no key.
+	// Done returns what is recorded when the program succeeds; if it has no key, nothing is.
 	Done() table.Due
-	// Explain adds to an error of the database how to mend it.
+	// Explain adds a hint to an error of the database.
 	Explain(err error) error
 }
 
-// A Program runs, with all that it has started.
+// A Program is a running program, with all that it has started.
 type Program interface {
 	Done() <-chan struct{} // closed when nothing of it is left
 	Code() int             // its exit code, once Done is closed
@@ -41,10 +41,10 @@ type Program interface {
 	Spared() int           // how many that it left behind run on, since they belong to other users, once Done is closed
 	Pid() int              // the number of its process, and of its group
 	Signal(s os.Signal)    // for the group
-	Continue()             // lets the group go on if it was stopped
+	Continue()             // continues the group if it was stopped
 	Kill()                 // the group
 
-	Changed() <-chan struct{} // says that the program was stopped, or goes on
+	Changed() <-chan struct{} // has a value after the program was stopped or continued
 	Stopped() os.Signal       // by which it was stopped, or nil
 
 	Allow(until time.Time)      // the watchdog kills it then, unless Allow is called again
@@ -52,7 +52,7 @@ type Program interface {
 	Rewatch() (bool, error)     // starts another, and reports whether it did: the program may have ended
 }
 
-// A Terminal is the one that exec runs at: see child.Terminal.
+// A Terminal is exec's controlling terminal: see child.Terminal.
 type Terminal interface {
 	Stops() <-chan os.Signal
 	Lend(group int) bool
@@ -74,31 +74,31 @@ type Exec struct {
 	Signals  <-chan os.Signal // see Signals
 	Terminal Terminal         // or nil
 
-	// StopTimeout is how long the program may take to end after a signal that ends exec; 0: for ever.
+	// StopTimeout is how long the program may take to end after a signal that ends exec; 0: forever.
 	StopTimeout time.Duration
 
 	Say  func(format string, args ...any) // what happens
 	Warn func(format string, args ...any) // what went wrong
 
 	Notices Notices
-	Asks    <-chan struct{} // received from for as long as Run goes on, so that others know that it does; or nil
+	Asks    <-chan struct{} // Run receives from it while it runs, to show that it does; or nil
 }
 
 // Patience is how long exec waits for the lock.
 type Patience struct {
-	Wait    time.Duration // 0: for ever
+	Wait    time.Duration // 0: forever
 	Waited  time.Duration // of Wait, before Run
 	Trouble error         // why the last look before Run failed
 }
 
-// Signals returns those that exec obeys, or passes on to the program. They do not end this process any more.
+// Signals returns a channel of the signals that exec obeys, or passes on to the program. They no longer end this process.
 func Signals() <-chan os.Signal {
 	c := make(chan os.Signal, 16)
 	signal.Notify(c, passedOn...)
 	return c
 }
 
-// Endings are those of them that end exec.
+// Endings returns the signals that end exec.
 func Endings() []os.Signal { return slices.Clone(endings) }
 
 // Run competes for the lock, and runs the program while it is held. It returns once nothing of the program is left, and the
@@ -118,7 +118,7 @@ func (x *Exec) Run(ctx context.Context) End {
 	return r.end(r.m.last)
 }
 
-// runner is one run of exec: the machine, and what goes on beside it.
+// runner is one run of exec: the machine, and what runs beside it.
 type runner struct {
 	*Exec
 	m      machine
@@ -133,8 +133,7 @@ type runner struct {
 	noticed noticed
 }
 
-// await waits for an event. A signal, and the end of the wait, come before what else has happened by then: the program must
-// not start after them.
+// await waits for events. A signal, and the end of the wait, come before all others: the program must not start after them.
 func (r *runner) await() (all []event) {
 	var last event
 	select {
@@ -196,7 +195,7 @@ func (r *runner) receive(e event) {
 	r.handle(e)
 }
 
-// handle does what an event asks for, and handles what comes of that.
+// handle does what an event asks for, and handles the events that follow from it.
 func (r *runner) handle(e event) {
 	r.notice(e)
 	for _, a := range r.m.on(e) {

@@ -10,7 +10,7 @@ import (
 // shell notices. Ctrl-Z, fg and bg then do what they do with any program. While exec is stopped it sends no heartbeats,
 // so at the end of the lease the watchdog kills the program.
 
-// keys has what Ctrl-Z sends.
+// keys returns a channel of Ctrl-Z's signals.
 func (r *runner) keys() <-chan os.Signal {
 	if r.Terminal == nil {
 		return nil
@@ -27,7 +27,7 @@ func (r *runner) handleKey() {
 	r.program.Signal(keyStop)
 }
 
-// handleStop is for a program that was stopped, or goes on.
+// handleStop handles a program that was stopped or continued.
 func (r *runner) handleStop() {
 	p := r.program
 	p.stalls = time.Time{}
@@ -37,7 +37,7 @@ func (r *runner) handleStop() {
 		p.Continue()
 	case r.Terminal != nil && r.suspend():
 		p.Continue()
-	case r.Terminal != nil && s == keyStop: // nobody would let exec go on, so the key does nothing
+	case r.Terminal != nil && s == keyStop: // nobody would continue exec, so the key does nothing
 		r.lend()
 		p.Continue()
 	default:
@@ -46,8 +46,8 @@ func (r *runner) handleStop() {
 	}
 }
 
-// suspend stops exec, and reports whether that was done. When exec goes on, the program has the terminal again if it had it
-// before, unless exec goes on in the background.
+// suspend stops exec, and reports whether it did. When exec continues in the foreground, the program gets the terminal back
+// if it had it before.
 func (r *runner) suspend() bool {
 	had := r.Terminal.Lent()
 	r.Warn("%s is stopped: if it does not go on within %v, %s is lost and it is killed", r.Program, r.term.Left().Round(100*time.Millisecond), r.name())
@@ -64,15 +64,15 @@ func (r *runner) lend() bool {
 	return r.Terminal != nil && r.Terminal.Lend(r.program.Pid())
 }
 
-// takeBack is for a program that has ended.
+// takeBack takes the terminal back from a program that has ended.
 func (r *runner) takeBack() {
 	if r.Terminal != nil {
 		r.Terminal.TakeBack(r.program.Code() > 128)
 	}
 }
 
-// interrupted is the signal of a key that has ended a program which had the terminal, or nil. Exec ends, too, though it did
-// not get the signal: with --restart nobody could end it otherwise.
+// interrupted returns the signal if a key has ended a program that had the terminal, or nil. Exec ends too, though it did
+// not get the signal: otherwise nobody could end an exec with --restart.
 func (r *runner) interrupted() os.Signal {
 	if r.Terminal == nil || !r.Terminal.Lent() {
 		return nil

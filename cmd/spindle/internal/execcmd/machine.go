@@ -37,7 +37,7 @@ func (e End) String() string {
 	return e.Err.Error()
 }
 
-// A phase is how far exec is.
+// A phase is how far exec has come.
 type phase int
 
 const (
@@ -47,7 +47,7 @@ const (
 	starting                // the program
 	running                 // the program
 	announcing              // the program works on until the other candidates know that the lock will be released
-	stopping                // the program was told to end
+	stopping                // the program was signaled to end
 	releasing               // the lock: the program has ended, or was not started
 	ended
 )
@@ -70,10 +70,10 @@ const (
 	signaled              // exec got another signal: signal
 	requested             // the lock is to be handed over: by
 	announced             // the other candidates know that the lock will be released
-	late                  // the program must be told to end, to be gone before the lock's deadline
+	late                  // the program must be signaled to end, to be gone before the lock's deadline
 	overdue               // the program must be killed
 	unfit                 // the program must end though the lock is held: err
-	overstayed            // the program was told to end, and had all the time that exec gives it
+	overstayed            // the program was signaled to end, and had all the time that exec gives it
 	exited                // the program ended, and its group is gone: code
 	jeopardy              // a heartbeat has failed: err
 	safe                  // a heartbeat was acknowledged again
@@ -156,11 +156,11 @@ func (o outcome) code() int {
 	return Lost
 }
 
-// machine is the state of exec. All of it follows from three rules: the program starts only under a lock that was
-// acquired before the wait was over; once the program was told to end, there is no way back; and the lock is released only
-// when the program's group is gone.
+// machine is the state of exec. All of it follows from three rules: the program starts only under a lock that was acquired
+// before the wait was over; once the program was signaled to end, there is no way back; and the lock is released only when
+// the program's group is gone.
 //
-// While the program is started, or the lock released, only the event comes that says what came of that.
+// While the program is being started, or the lock released, the only event is the result.
 type machine struct {
 	once     bool // under the lock, exec asks again whether the program is to be run
 	handover bool // an end is announced first
@@ -179,16 +179,16 @@ type turn struct {
 	failed         error         // why the last look before that failed
 	handoverSignal os.Signal     // that the program gets once the announcement is known
 	by             table.Request // to hand the lock over, or ""
-	yielded        bool          // the program was told to end because of that
-	late           bool          // the program was told to end because the lock was nearly lost
-	unfit          error         // the program was told to end because of that
+	yielded        bool          // the program was signaled to end because of that
+	late           bool          // the program was signaled to end because the lock was nearly lost
+	unfit          error         // the program was signaled to end because of that
 	exited         bool          // the program was started, and has ended
 	code           int
 	lost           error // why
 	left           error // why the lock could not be released, and is left to expire
 }
 
-// on says what to do, in this order.
+// on returns what to do, in this order.
 func (m *machine) on(e event) []action {
 	switch m.phase {
 	case waiting, leaving:
@@ -337,13 +337,13 @@ func (m *machine) giveUp() []action {
 	return []action{{do: release}}
 }
 
-// abandon is for a lock that was lost before it could be released.
+// abandon ends a term whose lock was lost before it could be released.
 func (m *machine) abandon(why error) []action {
 	m.turn.lost = why
 	return append([]action{{do: abandon}}, m.conclude()...)
 }
 
-// settle ends the term once it is known what came of the release.
+// settle ends the term with the result of the release.
 func (m *machine) settle(e event) []action {
 	switch e.what {
 	case released:
@@ -410,6 +410,5 @@ func (m *machine) again() bool {
 	return m.restart || m.handedOver()
 }
 
-// handedOver reports whether the program was told to end because the lock was asked for. A lock that was lost meanwhile is
-// not handed over.
+// handedOver reports whether a request made exec end the program. A lock that was lost meanwhile is not handed over.
 func (m *machine) handedOver() bool { return m.turn.yielded && m.turn.lost == nil }

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Notices say what happens to those who only watch. They are called by Run, one at a time, must return at once, and may be
-// nil. Job is told of the rest.
+// Notices tell observers what happens. Run calls them one at a time. They must return at once, and may be nil. Job has
+// methods for the rest.
 type Notices struct {
 	Ending func(os.Signal) // exec got a signal to end; called for each
 	Lost   func(why error) // the lock is lost, or so nearly that the program must end; once in a term
 	Stuck  func(why error) // the program's group was killed, and is not gone at the lock's deadline; once for a program
 }
 
-// noticed is what Notices have said.
+// noticed says which Notices were called.
 type noticed struct {
 	lost  *holding
 	stuck *process
@@ -66,10 +66,10 @@ func (r *runner) noticeLoss(h *holding, why error) {
 	}
 }
 
-// outlives reports whether the program, which was to be killed before, is there at the lock's deadline.
+// outlives reports whether the program, which had to be killed before, is still there at the lock's deadline.
 func (d *deadlines) outlives(now time.Time) bool { return !d.kill.IsZero() && !now.Before(d.until) }
 
-// UntilEnding returns what is closed at the next signal that ends exec, for what is left to do after Run.
+// UntilEnding returns a channel that is closed at the next signal that ends exec, for what is left to do after Run.
 func UntilEnding(signals <-chan os.Signal) <-chan struct{} {
 	over := make(chan struct{})
 	go func() {

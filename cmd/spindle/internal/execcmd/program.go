@@ -10,13 +10,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// process is the program while it runs. Its methods that are for a select do nothing if it is nil.
+// process is the program while it runs. The methods that a select uses also work on nil.
 type process struct {
 	Program
 	deadlines
 	allowed time.Time // the deadline that its watchdog knows
-	alone   bool      // no watchdog can be had any more
-	stalls  time.Time // when it is unfit, unless it goes on; or zero
+	alone   bool      // no other watchdog could be started
+	stalls  time.Time // when it is unfit, unless it continues; or zero
 	stopBy  time.Time // when it has overstayed, or zero
 	tick    *time.Ticker
 }
@@ -87,7 +87,7 @@ func (p *process) extend(t *holding) {
 	}
 }
 
-// due says what time it is for the program.
+// due returns the event that is due for the program.
 func (r *runner) due(now time.Time) event {
 	p := r.program
 	if what := p.deadlines.due(now); what != nothing {
@@ -105,7 +105,7 @@ func (r *runner) due(now time.Time) event {
 	return event{}
 }
 
-// pass sends the program a signal. One that is stopped must go on, or a signal to end would wait until it does.
+// pass sends the program a signal. It continues a stopped program, for which a signal to end would otherwise wait.
 func (r *runner) pass(s os.Signal) {
 	r.program.Signal(s)
 	if !ends(s) {
@@ -117,7 +117,7 @@ func (r *runner) pass(s os.Signal) {
 	}
 }
 
-// rewatch has another watchdog watch the program: without one, the program could outlive this process.
+// rewatch puts the program under another watchdog: without one, the program could outlive this process.
 func (r *runner) rewatch() event {
 	another, err := r.program.Rewatch()
 	r.program.alone = !another

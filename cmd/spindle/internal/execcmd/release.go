@@ -14,7 +14,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// holding is a term, and what goes on during it.
+// holding is a term, and what runs during it.
 type holding struct {
 	*elect.Keeper
 	kept   bool // by heartbeats: it did not come too late
@@ -41,7 +41,7 @@ func (h *holding) notify(e elect.TermEvent) {
 	}
 }
 
-// happens has a value when something has happened. It is for nil too.
+// happens returns a channel that has a value when something has happened. It works on nil too.
 func (h *holding) happens() <-chan struct{} {
 	if h == nil {
 		return nil
@@ -49,7 +49,7 @@ func (h *holding) happens() <-chan struct{} {
 	return h.events.Ready()
 }
 
-// cause is why the term is over.
+// cause returns why the term is over.
 func (h *holding) cause() error {
 	return cmp.Or(context.Cause(h.Over()), elect.ErrExpired) // the machine was suspended, and no timer has noticed yet
 }
@@ -71,7 +71,7 @@ func (r *runner) announce(s os.Signal) {
 	r.term.Announce()
 }
 
-// leave ends what goes on during the term.
+// leave ends what runs during the term.
 func (r *runner) leave() *holding {
 	h := r.term
 	r.term = nil
@@ -83,7 +83,7 @@ func (r *runner) leave() *holding {
 	return h
 }
 
-// release releases the lock, if it is still held, and says what came of that.
+// release releases the lock, if it is still held, and returns the result.
 func (r *runner) release(how deed) event {
 	by := r.m.turn.by
 	h := r.leave()
@@ -98,7 +98,7 @@ func (r *runner) release(how deed) event {
 	if err == nil {
 		return event{what: released}
 	}
-	if how != recordDone { // else exec ends with that
+	if how != recordDone { // otherwise exec ends with that
 		r.Warn("%v", err)
 	}
 	return event{what: notReleased, err: err}

@@ -12,7 +12,7 @@ var (
 	passedOn = endings
 )
 
-// Nothing runs here that could be sent it.
+// No process here could get it.
 const terminationSignal = syscall.SIGTERM
 
 func ends(os.Signal) bool { return true }

@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// endings are the signals that are about ending, and passedOn those that a program gets from exec. One that is ignored since
-// before exec began stays so, for exec and for the program: SIGHUP under nohup, SIGINT of what a script runs in the
-// background. To wait for it would end that. Go tells this of no other signals.
+// endings are the signals that end exec, and passedOn the signals that a program gets from exec. A signal that was ignored
+// when exec began stays ignored, for exec and for the program: SIGHUP under nohup, SIGINT in a script's background job.
+// signal.Notify would end that. Go tells only of these two whether they were ignored.
 var (
 	endings  = slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
 	passedOn = append([]os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}, endings...)
@@ -28,7 +28,7 @@ func asksForTerminal(s os.Signal) bool { return s == syscall.SIGTTIN || s == sys
 
 const keyStop = syscall.SIGTSTP
 
-// interrupt is the signal of a key by which a program has ended, or nil.
+// interrupt returns the signal if a key has ended a program, or nil.
 func interrupt(code int) os.Signal {
 	switch code {
 	case signalCode(syscall.SIGINT):

@@ -38,6 +38,6 @@ func UntilInterrupted(ctx context.Context) (context.Context, context.CancelFunc)
 	return ctx, stop
 }
 
-// OutliveReaders lets this process go on when its output has no reader any more. The signal is caught and not ignored:
-// programs inherit what is ignored.
+// OutliveReaders lets this process continue when its output has no reader any more. It catches SIGPIPE instead of ignoring
+// it: programs inherit ignored signals.
 func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -36,7 +36,7 @@ func (e *Error) Error() string {
 // Unwrap implements errors.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Misuse is an error of the command line.
+// Misuse returns an error of the command line.
 func Misuse(format string, args ...any) error {
 	return &Error{Misused, fmt.Errorf(format, args...)}
 }

@@ -1,4 +1,4 @@
-// Package flags is what the flags, arguments and help of all commands have in common, and how the environment sets flags.
+// Package flags has what the flags, arguments and help of all commands share, and sets flags from the environment.
 package flags
 
 import (
@@ -14,8 +14,8 @@ import (
 // commandLineOnly marks flags that no environment variable sets.
 const commandLineOnly = "command-line-only"
 
-// OnlyOnCommandLine keeps environment variables from setting these flags: a forgotten one would do harm, or is of another
-// command's flag.
+// OnlyOnCommandLine keeps environment variables from setting these flags: a forgotten variable would do harm, or is meant
+// for another command's flag.
 func OnlyOnCommandLine(f *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		_ = f.SetAnnotation(name, commandLineOnly, []string{}) // fails only if there is no such flag
@@ -41,8 +41,8 @@ func NameVariables(flags *pflag.FlagSet) {
 	})
 }
 
-// Invalid says what a flag wants if its value can't be read, as the errors of package strconv don't. Given is how the
-// user gave it.
+// Invalid returns an error that says what a flag wants, if its value can't be read: errors of package strconv don't. Given
+// returns how the user gave the flag.
 func Invalid(err error, given func(*pflag.Flag) string) error {
 	var bad *pflag.InvalidValueError
 	if !errors.As(err, &bad) {

@@ -13,11 +13,11 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A Service is activated and deactivated on this machine. When ctx ends, its methods return an error. Activate and
-// Check have then ended everything that they had started; a deactivation may go on.
+// A Service is activated and deactivated on this machine. When ctx ends, its methods return an error. Activate and Check
+// have then ended everything that they had started; a deactivation may continue.
 type Service interface {
-	// Activate makes the service active, under a term. When the term's time is up, the service must be deactivated
-	// even if this process stands still or is killed.
+	// Activate makes the service active, under a term. When the term's time is up, the service must be deactivated even if
+	// this process is stopped or killed.
 	Activate(ctx context.Context, t *elect.Term) error
 	// Extended says that the term was extended. It may be called at any time.
 	Extended()
@@ -52,10 +52,10 @@ type Guard struct {
 	Seen func(elect.Step)                 // what came of looking at the lock
 
 	Observer Observer        // or nil
-	Asks     <-chan struct{} // received from for as long as the loop runs, so that others know that it does; or nil
+	Asks     <-chan struct{} // the loop receives from it, to show that it runs; or nil
 }
 
-// runner is one run of a guard: the machine, and what goes on beside it.
+// runner is one run of a guard: the machine, and what runs beside it.
 type runner struct {
 	*Guard
 	m      machine
@@ -84,21 +84,21 @@ type message struct {
 
 func (g *Guard) lease() time.Duration { return g.Candidate.LeaseRecord.Lease }
 
-// confirmation is how long the lock is held before the service is activated, after a takeover from a dead
-// holder. The dead holder's machine has nearly as long for its deactivation.
+// confirmation returns how long guard holds the lock before it activates the service, after a takeover from a dead holder.
+// The dead holder's machine has nearly as long for its deactivation.
 func (g *Guard) confirmation() time.Duration { return time.Duration(g.Confirm) * g.Renew }
 
-// deactivation is how long this machine waits for a deactivation. The command has less: see Deactivation.
+// deactivation returns how long this machine waits for a deactivation. The command has less: see Deactivation.
 func (g *Guard) deactivation() time.Duration { return g.confirmation() - g.confirmation()/20 }
 
-// Deactivation is how long the command of a deactivation may take, whoever runs it. The rest, a tenth, is for
-// starting and killing it.
+// Deactivation returns how long the command of a deactivation may take, in guard and in its watchdog. The rest, a tenth, is
+// for starting and killing it.
 func Deactivation(renew time.Duration, confirm int) time.Duration {
 	confirmation := time.Duration(confirm) * renew
 	return confirmation - confirmation/10
 }
 
-// Pause is the time between two attempts to deactivate.
+// Pause returns the time between two attempts to deactivate.
 func Pause(renew time.Duration) time.Duration { return renew / 2 }
 
 // Run guards the service until ctx ends. It returns once the service is inactive and the lock is given up.
@@ -304,7 +304,7 @@ func (c *checkup) before(ctx context.Context) {
 	}
 }
 
-// sickness is how many checks in one role have failed in a row.
+// sickness counts how many checks in one role have failed in a row.
 type sickness struct {
 	role   Role
 	failed int

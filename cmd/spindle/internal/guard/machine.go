@@ -15,7 +15,7 @@ const (
 	deactivating
 )
 
-// holding is what this machine has of the lock.
+// holding is how this machine holds the lock.
 type holding int
 
 const (
@@ -72,7 +72,7 @@ type machine struct {
 	announcing bool
 }
 
-// on says what to do, in this order.
+// on returns what to do, in this order.
 func (m *machine) on(e event) []action {
 	switch e {
 	case started:
@@ -91,7 +91,7 @@ func (m *machine) on(e event) []action {
 	return m.term(e)
 }
 
-// term is for what happens to the lock.
+// term handles what happens to the lock.
 func (m *machine) term(e event) []action {
 	switch e {
 	case electedDead, electedFree:
@@ -129,13 +129,13 @@ func (m *machine) term(e event) []action {
 	return nil
 }
 
-// command is for what came of a command.
+// command handles the result of a command.
 func (m *machine) command(e event) []action {
 	switch {
 	case e == activated && m.service == activating:
 		m.service = active
 		return nil
-	case e == notActivated && m.service == activating: // else it was ended
+	case e == notActivated && m.service == activating: // otherwise it was ended
 		m.failed = true
 		return m.turnOff()
 	case e == deactivated:
@@ -180,7 +180,7 @@ func (m *machine) turnOff() []action {
 	return []action{deactivate}
 }
 
-// giveUp is for a service that is inactive.
+// giveUp gives the lock up, once the service is inactive.
 func (m *machine) giveUp() []action {
 	var actions []action
 	switch m.lock {

@@ -2,7 +2,7 @@ package guard
 
 import "github.com/spindle-lock/spindle/internal/elect"
 
-// A State is what a machine does now, as people are told.
+// A State is what a machine does now, in words for people.
 type State string
 
 // The states.
@@ -15,13 +15,13 @@ const (
 	Working      State = "the service is active"
 )
 
-// An Observer is told what happens. Its methods are called by the loop, one at a time, and must return at once.
+// An Observer learns what happens. The loop calls its methods one at a time, and they must return at once.
 type Observer interface {
 	// Elected says that the lock is held, and Over that it is not any more. Lost comes first if it was not given up.
 	Elected(t *elect.Term)
 	Lost(why error)
 	Over()
-	// Changed says that the state is another one.
+	// Changed says that the state has changed.
 	Changed(s State)
 }
 

@@ -20,7 +20,7 @@ const (
 	Stuck   Kind = "on-stuck"   // what must not run any more may still run
 )
 
-// Kinds are all of them.
+// Kinds are all kinds.
 var Kinds = []Kind{Acquire, Lost, Stuck}
 
 // Hooks are the hooks of one process. At most one of a kind runs at a time.
@@ -35,8 +35,8 @@ type Hooks struct {
 	all     sync.WaitGroup
 }
 
-// Run starts the hook of a kind, if there is one, in an environment, which is asked for before Run returns. It returns at once.
-// If the last hook of that kind still runs, there is none for this time.
+// Run starts the hook of a kind, if there is one, and returns at once. It calls environment before it returns. If the last hook
+// of that kind still runs, Run starts none.
 func (h *Hooks) Run(k Kind, environment func() []string) {
 	if h.Commands[k] == "" {
 		return
@@ -74,8 +74,8 @@ func (h *Hooks) free(k Kind) {
 func (h *Hooks) run(k Kind, env []string, limit time.Duration) {
 	late := time.NewTimer(limit)
 	defer late.Stop()
-	// Leaving, since the end of a hook is not the end of a program: only what is left of the hook's group is killed here. A
-	// hook's output is no output of the program.
+	// Leaving: the end of a hook is not the end of a program, and only the rest of the hook's group is killed, below. A
+	// hook's output is not the program's.
 	c, err := child.Start([]string{"/bin/sh", "-c", "exec >&2\n" + h.Commands[k]}, env, child.Apart, child.Leaving)
 	if err != nil {
 		h.failed(k, err)

@@ -17,7 +17,7 @@ type choice struct {
 	of    []string
 }
 
-// Words are its possible values.
+// Words returns its possible values.
 func (c *choice) Words() []string { return c.of }
 
 // String implements pflag.Value.

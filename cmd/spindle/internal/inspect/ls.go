@@ -30,9 +30,9 @@ import (
 
 const lsHelp = `Ls lists the locks in the table as they are at one instant, or only those whose
 names begin with PREFIX. It leaves out released locks that nobody waits for,
-unless --all is given; with --held it lists only those that are held, and with
---state only those in the states that it names. For a single lock, use spindle
-status: it says who waits for it, too.
+unless --all is given. With --held it lists only held locks, and with --state
+only locks in these states. For a single lock, use spindle status: it also says
+which processes wait for it.
 
 SINCE is how long ago the term began, or the lock was released. BEAT is how long
 ago the last heartbeat was; a holder sends three in a lease. Both are by
@@ -42,10 +42,10 @@ lock.Once) is below it. Names that don't fit are cut in the middle, unless
 --no-trunc is given. -o wide has one line for each lock, however long it is.
 
 "3 waiting, 12s the longest" is how many processes wait for the lock, by package
-lock. Those that wait for a semaphore are at its first slot that is listed.
+lock. Those that wait for a semaphore are shown at its first listed slot.
 
---sort age has the oldest first, beat those that were silent for longest, lease
-the longest, waiting those that most wait for, and state the worst.
+--sort age has the oldest first, beat the longest silent, lease the longest,
+waiting the most waited for, and state the worst.
 
 A group of package group is one line: how many members and partitions it has,
 and how many of these have no holder. --group opens it: its members, each with
@@ -53,10 +53,10 @@ its partitions, and then every partition. A partition's state is its member's.
 A group is listed even if nobody is in it any more, unless --held or --state
 leaves it out.
 
-With --watch ls goes on until it is interrupted. It looks again after each
---every, and prints the line of each lock that has changed, in whatever state it
-is by then. Heartbeats and waiters are no changes. A term that began and ended
-between two looks is missed.
+With --watch ls runs until it is interrupted. It looks again after each --every,
+and prints the line of each lock that has changed, whatever its new state is.
+Heartbeats and waiters are no changes. It misses a term that begins and ends
+between two looks.
 
 -o json is one object on each line, -o yaml one document for each: spindle
 schema says what is in them. -o name has the names alone, as bash and zsh read
@@ -134,8 +134,8 @@ func (ls *listing) flags(c *cobra.Command) {
 	f.BoolVarP(&ls.reverse, "reverse", "r", false, "sort the other way round")
 	ls.f.Flag(f, terminal.AsWide, terminal.AsName, terminal.AsYAML)
 	f.BoolVar(&ls.bare, "no-headers", false, "leave out the line of headings")
-	f.BoolVar(&ls.whole, "no-trunc", false, "cut nothing, though lines are longer than the terminal is wide")
-	f.BoolVarP(&ls.watch, "watch", "w", false, "go on, and print each lock that changes")
+	f.BoolVar(&ls.whole, "no-trunc", false, "cut nothing, even if lines are longer than the terminal is wide")
+	f.BoolVarP(&ls.watch, "watch", "w", false, "keep running, and print each lock that changes")
 	f.DurationVar(&ls.every, "every", 2*time.Second, "how long to pause between two looks of --watch")
 	flags.OnlyOnCommandLine(f, "state", "group", "reverse", "watch", "every")
 }
@@ -167,7 +167,7 @@ func (ls *listing) print(p *terminal.Terminal, found []table.Listing) error {
 	return ls.write(p, ls.columns(describe.LockColumns, describe.WideColumns), all)
 }
 
-// entries are one for each lock, and one for each group.
+// entries returns one for each lock, and one for each group.
 func (ls *listing) entries(found []table.Listing) (all []describe.Entry) {
 	locks, groups := describe.Gather(found, ls.show.prefix)
 	for _, l := range locks {

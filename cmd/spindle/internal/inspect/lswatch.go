@@ -27,7 +27,7 @@ func (ls *listing) follow(ctx context.Context) error {
 	return ls.repeat(ctx, terminal.On(os.Stdout), db.Audibly(ls.Database))
 }
 
-// repeat looks again and again. The first look has to succeed: a failure is probably a mistake, and not one that passes.
+// repeat looks again and again. The first look has to succeed: its failure is probably a user's mistake, not a passing one.
 func (ls *listing) repeat(ctx context.Context, p *terminal.Terminal, t table.Table) error {
 	s := ls.columns(describe.LockColumns, describe.WideColumns)
 	var before map[string]describe.Entry
@@ -63,7 +63,7 @@ func (ls *listing) repeat(ctx context.Context, p *terminal.Terminal, t table.Tab
 	}
 }
 
-// differing are the entries that were not there before, or say something else, and those that are not selected any more.
+// differing returns the entries that are new or have changed, and those that are not selected any more.
 func differing(before map[string]describe.Entry, all, gone []describe.Entry) (now []describe.Entry) {
 	for _, e := range all {
 		if was, known := before[e.Name]; !known || was.Mark != e.Mark {
@@ -81,7 +81,7 @@ func byName(all []describe.Entry) map[string]describe.Entry {
 	return named
 }
 
-// look reads what is selected, and what became of that which was selected before.
+// look reads the selected locks, and what became of those that were selected before.
 func (ls *listing) look(ctx context.Context, t table.Table, before map[string]describe.Entry) (all, gone []describe.Entry, err error) {
 	ctx, cancel := context.WithTimeout(ctx, ls.Timeout)
 	defer cancel()
@@ -98,10 +98,10 @@ func (ls *listing) look(ctx context.Context, t table.Table, before map[string]de
 	return all, gone, err
 }
 
-// few is how many locks are read one by one, rather than with all others.
+// few is how many locks are read one by one at most; more are read with all others.
 const few = 20
 
-// whatBecame are entries of locks that are not selected any more. The look has left out those that nobody uses.
+// whatBecame returns entries of locks that are not selected any more. The look has left out unused ones.
 func (ls *listing) whatBecame(ctx context.Context, t table.Table, names []string, found []table.Listing) (gone []describe.Entry, err error) {
 	any := *ls
 	any.show = selection{prefix: ls.show.prefix, all: true}

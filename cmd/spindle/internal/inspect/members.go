@@ -27,14 +27,13 @@ func NewMembers(o *connect.Database) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "members GROUP",
 		Short: "Show who is in a group, and who has which partitions",
-		Long: `Members shows the processes that were heard from within their leases, at one
-instant by Spanner's clock: the slot of each, since when it is there, how long
-ago its last heartbeat was, and how many partitions it has. With --partitions,
-it names them all. Below are partitions that nobody has, of those that somebody
-had once.
+		Long: `Members shows the members that have renewed within their leases, at one instant
+by Spanner's clock: each one's slot, when it joined, how long ago its last
+heartbeat was, and how many partitions it has. With --partitions, it names them
+all. Below are the partitions that no member has, if one has ever had them.
 
-If members have different lists of partitions, LIST tells these apart: that is
-so during a rolling update that changes the list, or by mistake.
+If members have different lists of partitions, LIST tells these apart. That is
+so while a rolling update changes the list, or by mistake.
 
 Exit codes:
   0    somebody is there
@@ -80,7 +79,7 @@ func askMembers(ctx context.Context, o *connect.Database, name string) (v groups
 	return v, err
 }
 
-// fewNames is how many partitions are named that nobody has, unless all are asked for.
+// fewNames is how many unassigned partitions are named, unless --partitions is given.
 const fewNames = 50
 
 func printMembers(p *terminal.Terminal, name string, v groups.View, partitions bool) {
@@ -143,7 +142,7 @@ func printMembers(p *terminal.Terminal, name string, v groups.View, partitions b
 	}
 }
 
-// MembersJSON is who is in a group, as scripts see it.
+// MembersJSON is a group's members, as scripts see them.
 type MembersJSON struct {
 	Group      string       `json:"group"`
 	At         time.Time    `json:"at"`

@@ -28,7 +28,7 @@ var orders = map[string]func(a, b describe.Entry) int{
 
 var orderNames = []string{"name", "state", "holder", "age", "beat", "lease", "waiting"}
 
-// last puts what does not have something behind what has it.
+// last orders entries without a value behind those with one.
 func last(without, other bool) int {
 	switch {
 	case without == other:
@@ -41,7 +41,7 @@ func last(without, other bool) int {
 
 func earlier(a, b time.Time) int { return cmp.Or(last(a.IsZero(), b.IsZero()), a.Compare(b)) }
 
-// sorted puts entries, which are in the order of their names, in the order that was asked for.
+// sorted puts entries, which come in the order of their names, in the order that was asked for.
 func sorted(all []describe.Entry, by string, reverse bool) []describe.Entry {
 	slices.SortStableFunc(all, orders[by])
 	if reverse {

@@ -19,7 +19,7 @@ type selection struct {
 	group  string  // only what it has
 }
 
-// check refuses what does not go together.
+// check refuses flags that exclude each other.
 func (s *selection) check() (err error) {
 	switch {
 	case s.all && s.held:
@@ -42,7 +42,7 @@ func (s *selection) check() (err error) {
 	return nil
 }
 
-// idle reports whether locks have to be read that nobody uses.
+// idle reports whether unused locks have to be read too.
 func (s *selection) idle() bool {
 	return s.all || slices.Contains(s.states.values, table.Released) || slices.Contains(s.states.values, table.Free)
 }

@@ -23,19 +23,19 @@ const statusHelp = `Status says whether a lock is held: by anybody, or by the ho
 it, such as those of one host: the default id is host/process/UUID.
 
 A partition of a group, such as orders/partition/17, is held as long as its
-member is, such as orders/member/0003: its holder, state and heartbeat are that
-one's, and its token is its own. A group as such is no lock: for that, use
-spindle members.
+member is, such as orders/member/0003: it has the member's holder, state and
+heartbeat, and a token of its own. A group is not a lock: for that, use spindle
+members.
 
-What was done last under the lock, by exec --every, --once or lock.Once, is said
-as well, and which processes wait for it, by package lock: the first ten, in
-their order; --output json has up to 32 of them or more. One that was killed is
-among them until the next holder passes its place. The waiters of a semaphore
-are those of each of its slots, such as pool/slot/0000.
+Status also says what was done last under the lock, by exec --every, --once or
+lock.Once, and which processes wait for it, by package lock: the first ten, in
+their order; --output json has up to 32 of them or more. A killed one is among
+them until the next holder passes its place. The waiters of a semaphore are
+those of each of its slots, such as pool/slot/0000.
 
-With --expect it looks at all the locks that should have a holder. If nobody
-leads some of them, it names these, and says why: each was never taken, was
-released, or has expired.
+With --expect it looks at all the locks that should have a holder. It names
+those that have none, and says why: each was never taken, was released, or has
+expired.
 
 The answer is about the past: the lock may have changed hands since. Use it to
 decide where to look, not what to write: for that there is the token.

@@ -22,8 +22,8 @@ import (
 
 const doctorHelp = `Doctor takes each step of a lock on the database, under a name that nobody else
 uses. It says which of the things that locks assume of Spanner hold there, what
-it means for a lock if one does not, and what to do. It takes some seconds and a
-few hundred small requests, and needs the permissions of a candidate.
+a failed one means for a lock, and what to do. It takes some seconds and a few
+hundred small requests, and needs the permissions of a candidate.
 
 It leaves nothing behind, even if it is interrupted. If it is killed, it leaves
 rows whose names begin with spindle-doctor/; a later run deletes them once they
@@ -32,9 +32,9 @@ are ten minutes old.
 It reports what a lock that does not change hands costs, in requests. If you say
 what a million requests cost on your instance, it reports money too.
 
-With --expect it also fails if nobody leads one of these locks, and says why.
+With --expect it also fails if one of these locks has no holder, and says why.
 
-With --locks or --members it asks no database. It estimates what so many locks,
+With --locks or --members it needs no database. It estimates what so many locks,
 or a group, cost a month: in commits and reads, as a share of a node, and, with
 --node-price, in money. It says where its figures are from.
 
@@ -157,7 +157,7 @@ func (e *examination) examine(ctx context.Context) (doctor.Report, error) {
 	return report, err
 }
 
-// checkLed is whether somebody leads each of the locks.
+// checkLed checks that each of the locks has a holder.
 func checkLed(ctx context.Context, t table.Table, names []string) doctor.Check {
 	c := doctor.Check{Name: "expected", Verdict: doctor.OK, Found: terminal.Count(len(names), "lock") + " with a holder"}
 	found, err := describe.ExpectedLocks(ctx, t, names)

@@ -22,7 +22,7 @@ const (
 	capacity = "what a node serves: by Google, of rows of 1 KB on a regional instance with SSD, at 100 % CPU; --node-reads and --node-writes say otherwise"
 )
 
-// A fleet is what doctor is asked the price of.
+// A fleet is what doctor estimates the cost of.
 type fleet struct {
 	locks      int
 	candidates int
@@ -37,9 +37,9 @@ type fleet struct {
 }
 
 func (w *fleet) flags(f *pflag.FlagSet) {
-	f.IntVar(&w.locks, "locks", 0, "estimate what this `number` of locks costs")
+	f.IntVar(&w.locks, "locks", 0, "estimate the cost of this `number` of locks")
 	f.IntVar(&w.candidates, "candidates", 3, "the `number` of processes that compete for each lock, its holder among them")
-	f.IntVar(&w.members, "members", 0, "estimate what a group with this `number` of members costs")
+	f.IntVar(&w.members, "members", 0, "estimate the cost of a group with this `number` of members")
 	f.IntVar(&w.partitions, "partitions", 0, "the `number` of its partitions")
 	f.DurationVar(&w.lease, "lease", 10*time.Second, "the `lease` to estimate for")
 	f.BoolVar(&w.handover, "handover", false, "estimate for holders with --handover")
@@ -108,8 +108,9 @@ type share struct {
 	Price      *float64 `json:"price_a_month,omitempty"`
 }
 
-// estimate counts requests. A member makes the requests of a holder and of a candidate; what it reads are the rows of
-// all members, two each, and of the plan. For the share of a node each row counts as a read, though Google's are of one KB and ours are smaller.
+// estimate counts requests. A member makes the requests of a holder and of a candidate; it reads the plan's rows, and two rows
+// for each member. For the share of a node each row counts as a read, though Google's figures are for rows of 1 KB, and ours are
+// smaller.
 func (w *fleet) estimate() Estimate {
 	one := doctor.CostAt(w.lease)
 	commits, reads := float64(one.Commits)/month.Seconds(), float64(one.Reads)/month.Seconds()
@@ -170,7 +171,7 @@ func (e Estimate) print(p *terminal.Terminal) {
 	}
 }
 
-// figure writes a rate with what matters of it.
+// figure writes a rate with the digits that matter.
 func figure(f float64) string {
 	if f >= 100 {
 		return thousands(int64(f + 0.5))

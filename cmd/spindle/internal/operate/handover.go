@@ -93,7 +93,7 @@ func (h *handover) run(ctx context.Context) error {
 	return h.print(done)
 }
 
-// asks returns the holder that is to be asked, and sets how long to wait for it.
+// asks returns the holder to ask, and sets how long to wait for it.
 func (h *handover) asks(ctx context.Context, db *connect.Connection, t table.Table) (spindle.Leader, error) {
 	if err := h.refuse(ctx, t); err != nil {
 		return spindle.Leader{}, err
@@ -125,7 +125,7 @@ func (h *handover) request(ctx context.Context, db *connect.Connection, leader s
 	return done, nil
 }
 
-// HandoverAction is the same on the screen of watch.
+// HandoverAction returns the same as an action on the screen of watch.
 func HandoverAction(o *connect.Database, db *connect.Connection) watch.Action {
 	ask := func(ctx context.Context, name string, token table.Token) (watch.Question, error) {
 		h := &handover{Database: o, name: name, token: int64(token)}
@@ -144,7 +144,7 @@ func HandoverAction(o *connect.Database, db *connect.Connection) watch.Action {
 	return watch.Action{Key: "h", Name: "handover", Ask: ask}
 }
 
-// refuse says why a group and its members are not asked, or returns nil if the name is that of a lock.
+// refuse returns why a group and its members are not asked, or nil if the name is a lock's.
 func (h *handover) refuse(ctx context.Context, t table.Table) error {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()

@@ -149,7 +149,7 @@ func initialize(ctx context.Context, o *connect.Database) error {
 	return nil
 }
 
-// partsOf takes a database's path apart.
+// partsOf splits a database's path.
 func partsOf(path string) (project, instance, database string) {
 	parts := strings.Split(path, "/")
 	return parts[1], parts[3], parts[5]

@@ -31,20 +31,20 @@ held, claimed or expired are left alone, and so are the rows of groups, and
 locks that an operator released within the last day.
 
 With --expired-older it also deletes the rows of locks whose lease ended at
-least that long ago, and of claims as old that were never confirmed: what killed
-processes leave behind under names that nobody asks for again. A holder that
-wakes up after that has lost its lock, and its fenced writes fail, as if another
-had taken over. The age must be 24h, the longest lease, or more.
+least that long ago, and of claims as old that were never confirmed. Killed
+processes leave these behind, under names that nobody asks for again. A holder
+that wakes up after that has lost its lock, and its fenced writes fail, as if
+another had taken over. The age must be 24h, the longest lease, or more.
 
 It is safe while candidates and holders run: a lock without a row is free, and
 its tokens still grow. Don't set --older below the longest lease: a candidate
 that saw the last holder, and has not looked since, waits one lease if the row
-is gone. What was done last (exec --every, --once) is kept, as it would be done
-again. To forget it, delete the row NAME!done.
+is gone. What was done last (exec --every, --once) is kept: otherwise it would
+be done again. To forget it, delete the row NAME!done.
 
-Processes that wait for a lock of package lock have tickets in the table. Those
-that were written last more than a day ago are deleted, too: who waits for so
-long and lives puts its ticket there again.
+Processes that wait for a lock of package lock have tickets in the table. Prune
+also deletes tickets that were last written more than a day ago: a live process
+that waits for so long writes its ticket again.
 
 It works in batches. If it is interrupted, what it has deleted stays deleted.
 The --timeout is for each request.
@@ -63,7 +63,7 @@ The --timeout is for each request.
 		},
 	}
 	c.Flags().DurationVar(&ages.Released, "older", 24*time.Hour, "prune locks that were released at least this `duration` ago")
-	c.Flags().DurationVar(&ages.Expired, "expired-older", 0, "prune locks, too, that expired at least this `duration` ago (default: none)")
+	c.Flags().DurationVar(&ages.Expired, "expired-older", 0, "also prune locks that expired at least this `duration` ago (default: none)")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the names, and delete nothing")
 	f.Flag(c.Flags(), terminal.AsYAML)
 	flags.OnlyOnCommandLine(c.Flags(), "dry-run")
@@ -121,7 +121,7 @@ func pruneIn(ctx context.Context, o *connect.Database, f terminal.Format, t tabl
 	return nil
 }
 
-// PrunedJSON is how many rows were pruned.
+// PrunedJSON says how many rows were pruned.
 type PrunedJSON struct {
 	DryRun  bool `json:"dry_run"`
 	Locks   int  `json:"locks"`   // how many were pruned, or would be
@@ -144,7 +144,7 @@ func nameThem(f terminal.Format, seen []table.Observation) error {
 	return nil
 }
 
-// pruneTickets deletes the tickets of waiters that are gone, and returns how many they are.
+// pruneTickets deletes the tickets of waiters that are gone, and returns their number.
 func pruneTickets(ctx context.Context, t table.Table, dryRun bool) (n int, err error) {
 	for tickets, err := range t.StaleTickets(ctx) {
 		if err == nil && !dryRun {
@@ -158,20 +158,20 @@ func pruneTickets(ctx context.Context, t table.Table, dryRun bool) (n int, err e
 	return n, nil
 }
 
-// patient is the table with a timeout for each request, however many there are.
+// patient returns the table with a timeout for each request, however many there are.
 func patient(t table.Table, timeout time.Duration) table.Table {
 	return table.Table{Store: table.Via(func(ctx context.Context, _ string, do func(context.Context, table.Store) error) error {
 		limited, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		err := do(limited, t.Store)
 		if err != nil && limited.Err() != nil && ctx.Err() == nil {
-			return fmt.Errorf("no answer in %v: %w", timeout, limited.Err()) // the client's error does not tell
+			return fmt.Errorf("no answer in %v: %w", timeout, limited.Err()) // the client's error does not say
 		}
 		return err
 	})}
 }
 
-// stopped says how far pruning came, and why ctx ended: the client's error does not tell.
+// stopped says how far pruning came, and why ctx ended: the client's error does not say.
 func stopped(ctx context.Context, o *connect.Database, pruned int, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause

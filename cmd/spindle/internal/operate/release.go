@@ -1,5 +1,5 @@
-// Package operate has the commands that change a table by hand, or examine it: each has a file of its name. estimate.go is what
-// locks cost, for doctor.
+// Package operate has the commands that change a table by hand, or examine it: each is in the file of its name. estimate.go
+// computes what locks cost, for doctor.
 package operate
 
 import (
@@ -40,8 +40,8 @@ win. Look afterwards who holds the lock.
 
 In a group, release members, not partitions: a partition has no heartbeats of
 its own. All partitions of the member are then free at once. But fenced writes
-of the member still land in a partition until another member has claimed it,
-which takes moments if other members are there.
+of the member still commit in a partition until another member has claimed it,
+which takes moments if there are other members.
 
 Release asks before it acts, unless --yes is given.
 ` + flags.CommonCodes
@@ -109,7 +109,7 @@ func breakable(l table.Listing, token table.Token) error {
 	case errors.Is(l.Unreadable, table.ErrNewer):
 		return fmt.Errorf("nothing was released: %s: %w", terminal.Show(l.Name), l.Unreadable)
 	case state == table.Orphaned:
-		return nil // the lease row may be of this token
+		return nil // the lease row may have this token
 	case l.Token != token:
 		return fmt.Errorf("nothing was released: %d is not the present token of %s: %s", token, terminal.Show(l.Name), describe.Sentence(l))
 	case state == table.Unconfirmed:
@@ -118,7 +118,7 @@ func breakable(l table.Listing, token table.Token) error {
 	return nil
 }
 
-// instead is what to do about a partition that can't be released alone.
+// instead says what to do about a partition that can't be released alone.
 func instead(l table.Listing) string {
 	if l.Member.Name == "" {
 		return "the others of its group take it once it is free"
@@ -167,7 +167,7 @@ func confirm(l table.Listing) error {
 // ReleaseJSON is a release as scripts see it.
 type ReleaseJSON struct {
 	Name   string `json:"name"`
-	Holder string `json:"holder,omitempty"` // who had it
+	Holder string `json:"holder,omitempty"` // the last holder
 	Token  string `json:"token"`            // of the term that was ended
 }
 
@@ -190,7 +190,7 @@ func breakLock(ctx context.Context, o *connect.Database, t table.Table, l table.
 	return text, nil
 }
 
-// ReleaseAction is the same on the screen of watch. The token is that of the term which is on the screen.
+// ReleaseAction returns the same as an action on the screen of watch. It ends the term that the screen shows.
 func ReleaseAction(o *connect.Database, t table.Table) watch.Action {
 	ask := func(ctx context.Context, name string, token table.Token) (watch.Question, error) {
 		ctx, cancel := context.WithTimeout(ctx, o.Timeout)

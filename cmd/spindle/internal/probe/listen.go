@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Serve answers on a listener until the returned function is called, which waits for nothing: neither for a request in
-// flight nor for a reader that does not read.
+// Serve answers on a listener until the returned function is called, which waits neither for a request in flight nor for a
+// reader that does not read.
 func Serve(on net.Listener, h http.Handler) (end func()) { return serve(on, h, 5*time.Second) }
 
-// serve gives a request that long to be sent.
+// serve gives a client that long to send a request.
 func serve(on net.Listener, h http.Handler, limit time.Duration) (end func()) {
 	server := &http.Server{
 		Handler:        h,

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The names and labels that the library has too mean the same, so that one alert is for both.
+// Names and labels that the library has too mean the same, so that one alert serves both.
 var (
 	descHeld       = describe("spindle_held", "1 if this process holds the lock.")
 	descToken      = describe("spindle_token", "The fencing token under which this process holds the lock.")

@@ -18,9 +18,9 @@ import (
 // answerTimeout is how long the loop may take to answer: work that it waits for runs beside it.
 const answerTimeout = time.Second
 
-// A Report is what is so at one moment.
+// A Report is a process's state at one moment.
 type Report struct {
-	Ready bool   // the program is to get requests, as far as the lock goes
+	Ready bool   // the program should get requests, as far as the lock goes
 	Why   string // what the process does, above all if it is not ready
 	Held  bool   // the lock
 	Token int64  // while the lock is held
@@ -28,7 +28,7 @@ type Report struct {
 	Stuck bool // what must not run any more may still run
 }
 
-// A Probe knows how a process is.
+// A Probe answers for one process.
 type Probe struct {
 	Table, Lock string
 	Report      func() Report // called at any time; it does not wait for the loop
@@ -65,7 +65,7 @@ func (p *Probe) HeartbeatFailed() { p.heartbeats.Add(1) }
 // HookFailed counts a hook that failed.
 func (p *Probe) HookFailed(name string) { p.hooks[name].Add(1) }
 
-// Handler answers.
+// Handler returns the handler of all paths.
 func (p *Probe) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", p.livez)
@@ -86,7 +86,7 @@ func (p *Probe) livez(w http.ResponseWriter, r *http.Request) {
 	answer(w, false, fmt.Sprintf("the loop has not answered for %v: %s", answerTimeout, p.Report().Why))
 }
 
-// loops asks the loop.
+// loops reports whether the loop answers.
 func (p *Probe) loops(ctx context.Context) bool {
 	limit := time.NewTimer(answerTimeout)
 	defer limit.Stop()

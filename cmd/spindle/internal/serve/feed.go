@@ -33,7 +33,7 @@ func (f *feed) now() int {
 	return f.version
 }
 
-// since returns the frames after a version, unless they are gone, and what will be closed by the next one.
+// since returns the frames after a version, unless they are gone, and a channel that the next one closes.
 func (f *feed) since(version int) (frames [][]byte, now int, ok bool, more <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

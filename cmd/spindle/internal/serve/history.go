@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	kept     = time.Hour // for how long a term is remembered after its end
+	kept     = time.Hour // how long a term is remembered after its end
 	maxTerms = 128       // of a lock: if there are more, the older ones are merged
 )
 
-// A lock is what is known of one.
+// A lock is what is known of a lock.
 type lock struct {
 	id int // what frames call it
 	table.Listing
@@ -20,12 +20,12 @@ type lock struct {
 	changes    int // terms that began since the first look
 	jeopardies int // how often two thirds of its lease passed without a heartbeat
 	late       bool
-	kind       table.LockKind // what it is for, as the last look that told said
+	kind       table.LockKind // what it is for, by the last look that showed that
 	expected   bool           // somebody should hold it
 	shown      bool           // on pages
 }
 
-// holder is who holds the lock, as a look before may have shown if this one does not.
+// holder returns the lock's holder. An earlier look may have shown it if this one does not.
 func (k *lock) holder() string {
 	if n := len(k.terms); n > 0 && !k.terms[n-1].over && k.terms[n-1].token == k.Token {
 		return k.terms[n-1].holder
@@ -94,8 +94,8 @@ func (h *history) see(found []table.Listing, at time.Time) (touched []touch, for
 	return h.show(touched, forgotten)
 }
 
-// absent returns what a look says of a lock that it did not find. If looks leave out what was released, a lock that was
-// seen released still is, or was pruned.
+// absent returns what a look says of a lock that it did not find. If looks leave out released locks, a lock that was seen
+// released still is, or was pruned.
 func (h *history) absent(k *lock) table.Listing {
 	l := table.Listing{Observation: table.Observation{Name: k.Name}}
 	if h.skips && k.State() == table.Released {
@@ -118,7 +118,7 @@ func (h *history) meet(l table.Listing, first bool) *lock {
 	return k
 }
 
-// follow takes in a look, which is not yet the lock's Listing.
+// follow takes in a look. The lock's own Listing is still the last one.
 func (k *lock) follow(l table.Listing, first bool) touch {
 	t := touch{lock: k, whole: first || k.differs(l)}
 	now, shown := termIn(l)
@@ -141,7 +141,7 @@ func (k *lock) follow(l table.Listing, first bool) touch {
 	case k.State() == table.Released && l.State() == table.Released && k.Token != l.Token:
 		t.tail = k.begin(term{from: k.At, to: l.Since(), end: missed, over: true, seen: k.At, count: 1}, first)
 	}
-	t.tail = min(t.tail, len(k.terms)) // the one that ended may be among those that were merged
+	t.tail = min(t.tail, len(k.terms)) // the term that ended may be among the merged ones
 	k.judge(l)
 	t.whole = t.whole || t.tail > 0
 	return t
@@ -171,7 +171,7 @@ func (k *lock) begin(t term, first bool) int {
 	return len(k.terms)
 }
 
-// judge counts the times at which two thirds of the lease had passed without a heartbeat. Partitions have none of
+// judge counts the times at which two thirds of the lease had passed without a heartbeat. Partitions have no heartbeats of
 // their own.
 func (k *lock) judge(l table.Listing) {
 	late := l.LeaseRecord != nil && l.Member == (table.LeaseRef{}) && !l.Heartbeat.IsZero() && l.At.Sub(l.Heartbeat) >= l.LeaseRecord.Lease*2/3
@@ -181,7 +181,7 @@ func (k *lock) judge(l table.Listing) {
 	k.late = late
 }
 
-// forget drops what ended before then.
+// forget drops terms that ended before then.
 func (k *lock) forget(then time.Time) {
 	n := 0
 	for n < len(k.terms) && k.terms[n].over && k.terms[n].to.Before(then) {

@@ -22,14 +22,14 @@ var embedded embed.FS
 const (
 	tick  = 2 * time.Second  // a page that hears nothing for a few of these says so
 	stall = 10 * time.Second // a page that does not take a frame for so long is gone
-	slow  = time.Minute      // so is who has not taken another answer after so long
+	slow  = time.Minute      // so is a client that has not taken another answer by then
 )
 
-// Handler answers everything.
+// Handler returns the handler of all paths.
 func (s *Server) Handler() http.Handler {
 	page, err := fs.Sub(embedded, "page")
 	if err != nil {
-		panic(err) // it is compiled in
+		panic(err) // it is embedded
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /", http.FileServerFS(page))
@@ -39,8 +39,8 @@ func (s *Server) Handler() http.Handler {
 	return guarded(mux)
 }
 
-// guarded lets a browser load nothing from elsewhere, run nothing but the page's own files, and show the page in no
-// frame of another.
+// guarded keeps a browser from loading anything from elsewhere, from running anything but the page's own files, and from
+// showing the page in another page's frame.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -76,7 +76,7 @@ func OnlyFor(hosts []string, next http.Handler) http.Handler {
 	})
 }
 
-// age says how old a snapshot is that is sent now.
+// age returns a frame that says how old a snapshot is that is sent now.
 func (s *Server) age() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()

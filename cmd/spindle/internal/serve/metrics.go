@@ -9,8 +9,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// metrics answers Prometheus. Series of locks are those of the last look. Once that is out of date they are left out,
-// since they would be guesses.
+// metrics answers Prometheus. Series of locks are from the last look. Once that is out of date they are left out: they
+// would be guesses.
 type metrics struct {
 	server   *Server
 	registry *prometheus.Registry
@@ -103,13 +103,13 @@ func (m *metrics) collect() []prometheus.Metric {
 	return all.made
 }
 
-// series are those of one answer.
+// series are the series of one answer.
 type series struct {
 	*Server
 	made []prometheus.Metric
 }
 
-// add adds a gauge. Labels have what is in the table, and a terminal may show them.
+// add adds a gauge. Its labels come from the table, and a terminal may show them.
 func (all *series) add(d *prometheus.Desc, value float64, labels ...string) {
 	all.put(d, prometheus.GaugeValue, value, labels)
 }
@@ -159,12 +159,13 @@ func (all *series) ofLocks() {
 	}
 }
 
-// tellsOf reports whether a lock has series. Those that were released have none: there may be many, and they say nothing.
+// tellsOf reports whether a lock has series. Released ones have none: there may be many, and they say nothing.
 func (s *Server) tellsOf(k *lock) bool {
 	return k.isTaken() || k.expected || len(k.Waiters) > 0 || k.IsPart() && k.State() != table.Free || s.Released && k.State() != table.Free
 }
 
-// ofLock adds the series of a lock. A partition that is counted with its group, and not expected, has those of its waiters only.
+// ofLock adds the series of a lock. A partition that is counted with its group, and not expected, has only the series of
+// its waiters.
 func (all *series) ofLock(name string, k *lock, counted bool) {
 	if n := len(k.Waiters); n > 0 || !k.IsPart() {
 		all.add(descWaiters, float64(n), name)

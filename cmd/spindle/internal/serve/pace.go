@@ -13,11 +13,11 @@ const (
 // A pace says how often the table is read.
 type pace struct {
 	every time.Duration
-	last  time.Duration // how long the last read took that succeeded
+	last  time.Duration // how long the last successful read took
 	pause time.Duration // until the next
 }
 
-// took takes in how long a read took. One that was slow by chance changes nothing: two in a row do.
+// took takes in how long a read took. One slow read changes nothing: two in a row do.
 func (p *pace) took(d time.Duration) {
 	slow := min(d, p.last)
 	p.last, p.pause = d, p.every
@@ -26,8 +26,8 @@ func (p *pace) took(d time.Duration) {
 	}
 }
 
-// failed takes in how long a read took that failed: the table may be too large for its timeout.
+// failed takes in how long a failed read took: the table may be too large for its timeout.
 func (p *pace) failed(d time.Duration) { p.pause = max(p.every, min(d, longestPause)) }
 
-// next is how long it takes from one answer to the next.
+// next returns the time from one answer to the next.
 func (p *pace) next() time.Duration { return max(p.pause, p.every) + p.last }

@@ -19,7 +19,7 @@ type Config struct {
 	Database string
 	Table    string
 
-	Expect   []string               // names of locks that should be held: they are shown, and have metrics, also if they have no row
+	Expect   []string               // names of locks that should be held: they are shown, and have metrics, even without a row
 	Exclude  func(name string) bool // locks that are not shown, though they have the prefix; nil: none
 	Released bool                   // released locks are read and shown, too
 
@@ -28,7 +28,7 @@ type Config struct {
 	Every   time.Duration // between the end of a look and the next, at least
 	Timeout time.Duration // of a look
 
-	Show    func(string) string // how a label of a metric is written, so that no terminal obeys it; nil: as it is
+	Show    func(string) string // makes a metric's label harmless on a terminal; nil: leaves it
 	Explain func(error) error   // what is shown of an error of the database
 	Failing func(error)         // called at the first look that fails, and, with nil, at the first one that succeeds again
 }
@@ -44,7 +44,7 @@ type Server struct {
 	mu       sync.Mutex
 	history  history
 	begun    time.Time
-	looked   time.Time // when the last look that succeeded began, by the local clock
+	looked   time.Time // when the last successful look began, by the local clock
 	pace     pace
 	away     error  // of the last look, if it failed
 	snapshot []byte // of version
@@ -68,7 +68,7 @@ func New(c Config) *Server {
 	return s
 }
 
-// Opened is closed once a page has been opened.
+// Opened returns a channel that is closed once a page has been opened.
 func (s *Server) Opened() <-chan struct{} { return s.opened }
 
 // Watch looks until ctx ends: one read of the table at a time, however many pages are open.
@@ -85,7 +85,7 @@ func (s *Server) Watch(ctx context.Context) {
 	}
 }
 
-// Look reads the table once, and tells all pages what it saw.
+// Look reads the table once, and sends all pages what it saw.
 func (s *Server) Look(ctx context.Context) error {
 	looking, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -125,7 +125,7 @@ func (s *Server) included(found []table.Listing) []table.Listing {
 	return slices.DeleteFunc(found, func(l table.Listing) bool { return s.Exclude(l.Name) && !s.history.expected[l.Name] })
 }
 
-// old returns how long ago the last look that succeeded began.
+// old returns how long ago the last successful look began.
 func (s *Server) old() time.Duration {
 	if s.looked.IsZero() {
 		return 0
@@ -133,7 +133,7 @@ func (s *Server) old() time.Duration {
 	return time.Since(s.looked)
 }
 
-// awayFrame says why the table can't be read.
+// awayFrame returns a frame that says why the table can't be read.
 func (s *Server) awayFrame() *awayFrame {
 	if s.away == nil {
 		return nil
@@ -164,8 +164,8 @@ func (s *Server) whole() ([]byte, int) {
 	return s.snapshot, s.version
 }
 
-// stale returns nil while what is known is up to date, and otherwise says since when it is not, and why. One look that
-// fails does not make it out of date.
+// stale returns nil while what is known is up to date, and otherwise says since when it is not, and why. One failed look
+// does not make it out of date.
 func (s *Server) stale() error {
 	old := s.old().Round(time.Second)
 	switch {

@@ -9,11 +9,11 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// lately is for how long pages have a lock whose release a look saw. Nobody may hold what should be held, and its page would
-// not say so. Those of mutexes and semaphores would be many, and say nothing.
+// lately is how long pages still show a lock whose release a look saw: nobody may hold a lock that should be held, and the
+// page must say so. Mutexes and semaphores are left out at once: they would be many, and say nothing.
 const lately = 5 * time.Minute
 
-// inUse reports whether a lock is more than one that was released, or has no row.
+// inUse reports whether there is more to a lock than that it was released, or has no row.
 func (k *lock) inUse() bool {
 	return k.isTaken() || len(k.Waiters) > 0 || k.Done.Key != "" || k.Undone != nil || k.IsPart() && k.State() != table.Free
 }
@@ -21,7 +21,7 @@ func (k *lock) inUse() bool {
 // isTaken reports whether a lock has rows that say more than that it was released.
 func (k *lock) isTaken() bool { return k.State() != table.Released && k.State() != table.Free }
 
-// hides reports whether pages leave a lock out: one that was released, if it is not expected and nobody asked for those.
+// hides reports whether pages leave a lock out: one that was released, unless it is expected or --released was given.
 func (s *Server) hides(k *lock) bool {
 	if s.Released || k.inUse() || k.expected {
 		return false
@@ -30,7 +30,8 @@ func (s *Server) hides(k *lock) bool {
 	return n == 0 || k.kind.IsShort() || s.history.at.Sub(k.terms[n-1].to) >= lately
 }
 
-// show leaves out of what a look changed the locks that pages don't have, and adds those that they have from now on, or any more.
+// show drops changes of locks that pages don't show. It adds to touched the locks that pages show from now on, and to
+// forgotten those that they no longer show.
 func (h *history) show(touched []touch, forgotten []int) ([]touch, []int) {
 	touched = slices.DeleteFunc(touched, func(t touch) bool { return !t.shown })
 	for _, k := range h.locks {
@@ -48,8 +49,8 @@ func (h *history) show(touched []touch, forgotten []int) ([]touch, []int) {
 	return touched, forgotten
 }
 
-// names are the locks that a look reads by their names if it does not find them otherwise: those that should be held, and
-// those that were taken at the last look, to see how their terms ended.
+// names returns the locks that a look also reads by name: those that should be held, and those that were taken at the last
+// look, to see how their terms ended.
 func (s *Server) names() []string {
 	h := &s.history
 	h.named = map[string]bool{}

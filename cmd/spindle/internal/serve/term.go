@@ -6,7 +6,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// An end is why a term ended, as far as the table tells.
+// An end is why a term ended, as far as the table shows.
 type end string
 
 const (
@@ -14,28 +14,28 @@ const (
 	expired    end = "expired"     // no heartbeat came for a lease
 	released   end = "released"    // it was given back, or an operator broke the lock
 	handedOver end = "handed over" // its holder announced that it would give the lock up, and did
-	reclaimed  end = "reclaimed"   // the next term is of the same holder
+	reclaimed  end = "reclaimed"   // the same holder has the next term
 	deleted    end = "deleted"     // its rows were deleted
 	unseen     end = "unseen"      // the looks are too far apart to tell
 	missed     end = "missed"      // it began and ended between two looks, so its holder is not known either
 )
 
-// A term is a time for which a lock had one holder, or several of them that were merged.
+// A term is a time in which a lock had one holder, or several such terms, merged.
 type term struct {
 	token  table.Token
-	holder string // "": not known, or of merged terms that differ in it
+	holder string // "": not known, or different in merged terms
 	from   time.Time
 	to     time.Time // zero: it lasts
 	end    end
 	over   bool      // for good: an expired term revives if its holder was only slow
 	seen   time.Time // the last look that saw it
-	count  int       // how many it is
+	count  int       // of how many it was merged
 	held   time.Duration
 
 	leaving bool
 }
 
-// termIn is the term that a look shows, if there is one.
+// termIn returns the term that a look shows, if there is one.
 func termIn(l table.Listing) (t term, ok bool) {
 	switch l.State() {
 	case table.Held, table.Leaving, table.Expired, table.Unreadable:
@@ -88,7 +88,7 @@ func (t *term) ends(was, l table.Listing) {
 	}
 }
 
-// merged is two terms that follow each other, as one.
+// merged returns two consecutive terms as one.
 func merged(a, b term) term {
 	held := func(t term) time.Duration {
 		if t.count > 1 {

@@ -10,14 +10,14 @@ import (
 
 // Times are milliseconds since 1970 by Spanner's clock; durations are milliseconds.
 
-// A snapshotFrame is all that is known. It is the first that a page is told.
+// A snapshotFrame has all that is known. It is the first frame that a page gets.
 type snapshotFrame struct {
 	At       int64      `json:"at"`
 	Next     int64      `json:"next"` // from one look to the next
 	Database string     `json:"database"`
 	Table    string     `json:"table"`
 	Prefix   string     `json:"prefix,omitempty"`
-	Released bool       `json:"released,omitempty"` // locks that were released are among them
+	Released bool       `json:"released,omitempty"` // released locks are among them
 	Locks    []lockWire `json:"locks"`
 	Away     *awayFrame `json:"away,omitempty"`
 }
@@ -38,7 +38,7 @@ type ageFrame struct {
 
 // An awayFrame says that the table can't be read.
 type awayFrame struct {
-	For   int64  `json:"for"` // since the last look that succeeded, or the first that did not
+	For   int64  `json:"for"` // since the last successful look, or the first failed one
 	Error string `json:"error"`
 }
 
@@ -52,7 +52,7 @@ type lockWire struct {
 	Holder    string `json:"holder,omitempty"`
 	Value     string `json:"value,omitempty"`
 	Successor string `json:"successor,omitempty"`
-	Token     string `json:"token,omitempty"` // a string, as JavaScript should not calculate with it
+	Token     string `json:"token,omitempty"` // a string, because JavaScript should not calculate with it
 	Heartbeat int64  `json:"heartbeat,omitempty"`
 	Lease     int64  `json:"lease,omitempty"`
 	Problem   string `json:"problem,omitempty"`
@@ -66,12 +66,12 @@ type besideWire struct {
 	DoneBy  string `json:"done_by,omitempty"`
 	DoneAt  int64  `json:"done_at,omitempty"`
 	Group   string `json:"group,omitempty"`         // that it is a part of
-	Member  string `json:"member,omitempty"`        // of a partition: the lock of who has it, or had it last
+	Member  string `json:"member,omitempty"`        // of a partition: the lock of the member that has it, or last had it
 	Waiting int    `json:"waiting,omitempty"`       // how many wait for it
 	Since   int64  `json:"waiting_since,omitempty"` // when the first of them came
 }
 
-// historyWire is what the looks have found. Terms are all of them, or those that changed: these replace the ones with their
+// historyWire has what the looks have found. Terms are all terms, or the changed ones, which replace those with the same
 // token.
 type historyWire struct {
 	Known      int64      `json:"known"`

@@ -7,8 +7,8 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 )
 
-// matching returns what reports whether a name is matched by one of the patterns: * stands for any text, also with slashes, and ?
-// for one character. It is nil if there are none.
+// matching returns a function that reports whether a name matches one of the patterns: * stands for any text, even with slashes,
+// and ? for one character. It returns nil if there are no patterns.
 func matching(patterns []string) (func(name string) bool, error) {
 	if len(patterns) == 0 {
 		return nil, nil

@@ -33,22 +33,23 @@ const serveHelp = `Serve shows the lock table to people and to Prometheus, until
 
 It reads the table once in each --every, however many pages are open, and writes
 nothing. Reads have low priority, and take a tenth of the time at most: a large
-table is read less often, and the page says how old what it shows is. It sees
-the locks of programs in any language. Its timeline begins when it is started,
-since the table has no history. A term that begins and ends between two looks is
+table is read less often, and the page says how old its data is. It sees the
+locks of programs in any language. Its timeline begins when it is started, since
+the table has no history. A term that begins and ends between two looks is
 missed.
 
-Locks that should always be held: name them by --expect. They are on the page,
+With --expect, name the locks that should always be held. They are on the page,
 and have metrics, whether they have a row or not, so that an alert can tell that
-nobody ever took one. Locks that were released are not read: see --released.
---exclude leaves locks out: in a pattern, * stands for any text, ? for one
-character, as in --exclude 'order-*,test/*'.
+nobody ever took one. Released locks are not read: see --released. --exclude
+leaves locks out: in a pattern, * stands for any text, ? for one character, as
+in --exclude 'order-*,test/*'.
 
-It has no log-in of its own: whoever can reach it sees every lock, holder and
-value. It listens on this machine only, unless --listen says otherwise. To show
-the page to others, put a proxy with a log-in in front of it. It answers those
-who ask for it by an address, as localhost, or by the machine's own name. Others
-it refuses, as the pages of other sites could ask so: name them by --host.
+It has no log-in of its own: everybody who can reach it sees every lock, holder
+and value. It listens on this machine only, unless --listen says otherwise. To
+show the page to others, put a proxy with a log-in in front of it. It answers
+requests for an address, for localhost, or for the machine's own name. It
+refuses requests for other names, which pages of other sites could make: allow
+your own with --host.
 `
 
 // serving is one run of serve.
@@ -66,7 +67,7 @@ type serving struct {
 	partitionMetrics bool
 }
 
-// DefaultListen is where serve listens unless it is told otherwise.
+// DefaultListen is where serve listens without --listen.
 const DefaultListen = "127.0.0.1:8117"
 
 // NewServe returns the command serve.
@@ -84,7 +85,7 @@ func NewServe(o *connect.Database) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context()) },
 	}
 	c.Flags().StringVar(&s.listen, "listen", DefaultListen, "the `address` to listen on, host:port")
-	c.Flags().StringSliceVar(&s.hosts, "host", nil, "a `name` by which others, or a proxy, may ask for the page: this machine's need not be given")
+	c.Flags().StringSliceVar(&s.hosts, "host", nil, "a host `name` by which others, or a proxy, may ask for the page, besides this machine's")
 	describe.ExpectFlag(c.Flags(), &s.expect)
 	c.Flags().StringSliceVar(&s.exclude, "exclude", nil, "leave out locks whose names match one of these `patterns`")
 	c.Flags().BoolVar(&s.released, "released", false, "read and show locks that were released, too: thousands, maybe")
@@ -130,7 +131,8 @@ func (s *serving) run(ctx context.Context) error {
 	return <-answered
 }
 
-// guarded is what answers at an address. It says so if others than this machine may ask: they know the machine by its name.
+// guarded returns the handler for an address. If other machines can reach it, guarded says so, and lets them ask by this
+// machine's names.
 func (s *serving) guarded(at net.Addr, server *serve.Server) http.Handler {
 	hosts := s.hosts
 	if !local(at) {
@@ -140,7 +142,7 @@ func (s *serving) guarded(at net.Addr, server *serve.Server) http.Handler {
 	return serve.OnlyFor(hosts, server.Handler())
 }
 
-// ownNames are the names of this machine, and that by which --listen calls it.
+// ownNames returns the names of this machine, and the name in --listen.
 func (s *serving) ownNames() (names []string) {
 	if name, err := os.Hostname(); err == nil {
 		names = append(names, name)
@@ -166,8 +168,8 @@ func (s *serving) server(db *connect.Connection, excluded func(string) bool) *se
 	})
 }
 
-// limit is how long a read of the table may take: one that hangs is tried again soon, unless --timeout says how long a large
-// table needs.
+// limit returns how long a read of the table may take: one that hangs is tried again soon, unless --timeout says how long a
+// large table needs.
 func (s *serving) limit() time.Duration {
 	if s.FlagSet != nil && s.FlagSet.Changed("timeout") {
 		return s.Timeout
@@ -175,7 +177,7 @@ func (s *serving) limit() time.Duration {
 	return min(s.Timeout, max(5*time.Second, 5*s.every))
 }
 
-// passing reports whether an error may be over soon, so that the page should say it.
+// passing reports whether an error may pass soon, so that the page should show it.
 func passing(err error) bool {
 	switch spanner.ErrCode(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.ResourceExhausted, codes.Internal:
@@ -184,7 +186,7 @@ func passing(err error) bool {
 	return false
 }
 
-// ListenOn listens at what --listen says.
+// ListenOn listens at the address in --listen.
 func ListenOn(address string) (net.Listener, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, exit.Misuse("--listen %q: want host:port, such as %s: %w", address, DefaultListen, err)
@@ -202,7 +204,7 @@ func local(addr net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// OnePage is the page of one lock, at an address.
+// OnePage returns the server and the handler of one lock's page, at an address.
 func OnePage(o *connect.Database, db *connect.Connection, lock, listen string, at net.Addr) (*serve.Server, http.Handler) {
 	s := &serving{Database: o, prefix: lock, every: 200 * time.Millisecond, listen: listen, expect: []string{lock}}
 	server := s.server(db, nil)

@@ -14,13 +14,13 @@ var Styles = map[table.State]terminal.Style{
 	table.Orphaned: terminal.Red, table.Unreadable: terminal.Red, table.Free: terminal.Faint, Partial: terminal.Amber,
 }
 
-// All are those that a list can be chosen by, the worst first.
+// All are the states that --state takes, the worst first.
 var All = []table.State{table.Unreadable, table.Orphaned, table.Expired, Partial, table.Unconfirmed, table.Leaving, table.Held, table.Released, table.Free}
 
 // Concern orders states: the worst is 0.
 func Concern(s table.State) int { return slices.Index(All, s) }
 
-// Partial is the state of a group some of whose partitions nobody has.
+// Partial is the state of a group with partitions that no member has.
 const Partial table.State = "partial"
 
 // Help explains the states of locks.

@@ -1,4 +1,4 @@
-// Package systemd tells systemd how this process is, if its unit has Type=notify or WatchdogSec=.
+// Package systemd reports this process's state to systemd, if its unit has Type=notify or WatchdogSec=.
 package systemd
 
 import (
@@ -12,7 +12,8 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// Variables are those by which systemd asks this process to report. Programs that it starts must not report in its place.
+// Variables are the environment variables by which systemd asks this process to report. Programs that it starts must not
+// report in its place.
 var Variables = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
 
 // A Unit is this process as systemd sees it. Its methods return at once: a systemd that does not read delays nobody. They do
@@ -30,7 +31,7 @@ type Unit struct {
 	pending bool // status
 }
 
-// Begin begins to report. Pings for systemd's watchdog are sent only if the loop answers, that is if it receives from asks.
+// Begin begins to report. It sends pings for systemd's watchdog only while the loop answers, by receiving from asks.
 func Begin(asks chan<- struct{}) *Unit {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return nil
@@ -47,7 +48,7 @@ func (u *Unit) Ready() { u.say(daemon.SdNotifyReady) }
 // Stopping says that the process ends.
 func (u *Unit) Stopping() { u.say(daemon.SdNotifyStopping) }
 
-// Status is a line for people, of which systemctl status shows the last.
+// Status reports a line for people; systemctl status shows the last one.
 func (u *Unit) Status(text string) {
 	if u == nil {
 		return
@@ -123,8 +124,8 @@ func (u *Unit) send() {
 	}
 }
 
-// pings lets systemd's watchdog know of each answer of the loop. A loop that does not answer is waited for, and no longer
-// pinged for: that is what systemd wants to know.
+// pings sends systemd's watchdog a ping for each answer of the loop. While the loop does not answer there are no pings, so
+// systemd notices.
 func (u *Unit) pings() {
 	every := time.NewTicker(u.ping)
 	defer every.Stop()

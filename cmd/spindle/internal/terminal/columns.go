@@ -9,14 +9,14 @@ const (
 	leastName  = 8 // columns for a name: with fewer, each row is a card
 )
 
-// A Row is one thing in a table, for people.
+// A Row is one row of a table, for people.
 type Row struct {
 	Cells []string // what it is, its state, and other columns
 	More  []string // further columns of a wide table
 	Style Style    // of the state
 	Tail  string   // what comes last, and may be long
 	Last  string   // the same of a wide table
-	Prose bool     // the tail is not cut, but goes on in the next line
+	Prose bool     // the tail is not cut, but continues in the next line
 	Below string   // what is below it
 }
 
@@ -33,8 +33,8 @@ type Columns struct {
 	cards   bool
 }
 
-// Lines lays out thr rows: on one line each if the width allows that for all of them, on two otherwise, and as cards of several
-// lines if even the columns don't fit. Rows of a later call are laid out as the first ones.
+// Lines lays out the rows: on one line each if the width allows that for all of them, on two otherwise, and as cards of several
+// lines if even the columns don't fit. Rows of a later call are laid out like the first ones.
 func (c *Columns) Lines(p *Terminal, all []Row) []string {
 	cells := make([][]string, len(all))
 	for i, r := range all {
@@ -120,7 +120,7 @@ func (c *Columns) heading(p *Terminal) string {
 	return b.String()
 }
 
-// line is a row under the columns, with its tail behind or below them.
+// line returns a row under the columns, with its tail behind or below them.
 func (c *Columns) line(p *Terminal, cells []string, r Row) []string {
 	var b strings.Builder
 	for i, cell := range cells {
@@ -147,7 +147,7 @@ func (c *Columns) line(p *Terminal, cells []string, r Row) []string {
 	return []string{b.String() + Pad("", c.widths[last]+2-Length(Fit(cells[last], c.widths[last]))) + tail}
 }
 
-// card is a row on a terminal that is too narrow for the columns.
+// card returns a row for a terminal that is too narrow for the columns.
 func (c *Columns) card(p *Terminal, cells []string, r Row) []string {
 	lines := []string{p.Paint(Bold, c.cut(cells[0], p.Width)), "  " + p.Paint(r.Style, cells[1])}
 	facts := ""
@@ -171,7 +171,7 @@ func (c *Columns) card(p *Terminal, cells []string, r Row) []string {
 	return lines
 }
 
-// beneath is the tail of a row on lines of its own.
+// beneath returns the tail of a row on lines of its own.
 func (c *Columns) beneath(tail string, r Row, p *Terminal) []string {
 	if r.Prose {
 		return Indented(tail, p.Width)

@@ -14,8 +14,8 @@ const (
 	overAnAge = ">100y"
 )
 
-// Short writes a duration with two units at most: 0.4s, 12s, 3m05s, 2h10m, 5d03h, 2y040d. Of a time that is far off, as
-// somebody wrote it there by hand or a clock was wrong, it only says that.
+// Short writes a duration with two units at most: 0.4s, 12s, 3m05s, 2h10m, 5d03h, 2y040d. A time may be far off, because
+// somebody wrote it by hand or a clock was wrong: then Short only says that.
 func Short(d time.Duration) string {
 	switch {
 	case d < -skew:

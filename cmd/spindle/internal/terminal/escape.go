@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Show writes a text from the table for people: characters that a terminal does not show are escaped. The text is then
-// quoted as bash and zsh read it back, so that a lock with such a name can be repaired.
+// Show writes a text from the table for people. It escapes characters that a terminal does not show. Such a text is quoted
+// as bash and zsh read it back, so that a lock with such a name can be repaired.
 func Show(s string) string {
 	if escaped := Escape(s); escaped == s && !strings.HasPrefix(s, "$'") {
 		return s
@@ -15,7 +15,7 @@ func Show(s string) string {
 	return "$'" + Escape(strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s)) + "'"
 }
 
-// Escape makes a text harmless that nobody needs to type, such as an error.
+// Escape makes a text harmless on a terminal. It is for texts that nobody needs to type, such as errors.
 func Escape(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {

@@ -9,13 +9,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A Format is what --output and --log-format ask for: text for people, JSON with one object on each line, or one of the
-// further ones that a command has.
+// A Format is what --output and --log-format ask for: text for people, JSON with one object on each line, or a further
+// format of the command.
 type Format struct {
 	text    string // the name of the format for people
 	json    bool
 	further []string
-	kind    string // the further one that was asked for, if that is so
+	kind    string // the further format that was asked for, or ""
 }
 
 // The further formats.
@@ -70,7 +70,7 @@ func (f *Format) Set(s string) error {
 	return nil
 }
 
-// Words are the names of the formats.
+// Words returns the names of the formats.
 func (f *Format) Words() []string {
 	return slices.Concat([]string{f.text}, f.further, []string{"json"})
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A Journal has a command's messages on the standard error: lines for people, or JSON objects.
+// A Journal writes a command's messages to standard error: lines for people, or JSON objects.
 type Journal struct {
 	out    io.Writer
 	Format Format
 	timed  atomic.Bool
 }
 
-// Time makes lines begin with the time from now on, as the command runs for long. It may be called beside Log.
+// Time makes lines begin with the time from now on: the command runs for long. It may be called while Log runs.
 func (j *Journal) Time() { j.timed.Store(true) }
 
-// Stderr has the messages of this process.
+// Stderr is the journal of this process.
 var Stderr = NewJournal(os.Stderr)
 
 // NewJournal returns one that writes lines for people.
@@ -50,7 +50,7 @@ func (j *Journal) Log(level slog.Level, text string, about ...slog.Attr) {
 	_, _ = io.WriteString(j.out, line)
 }
 
-// Complain tells people what went wrong.
+// Complain logs what went wrong.
 func Complain(format string, args ...any) {
 	Stderr.Log(slog.LevelWarn, fmt.Sprintf(format, args...))
 }

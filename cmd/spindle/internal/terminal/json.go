@@ -9,8 +9,8 @@ import (
 	"unicode/utf16"
 )
 
-// escaping writes JSON or YAML that is harmless on a terminal and means the same. Their encoders leave some characters as they
-// are that a terminal does not show; they can only be in strings with quotes.
+// escaping writes JSON or YAML that is harmless on a terminal and means the same. Their encoders don't escape some characters
+// that a terminal does not show; these can only be in quoted strings.
 type escaping struct {
 	io.Writer
 	wide string // the format of a rune above 0xffff, or "" if it is two of UTF-16

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// An outlet takes lines for a reader that may have stopped reading: whoever holds a lock, or must end a service, does not wait
-// for the reader of its messages. Lines that find no room are counted, and the count is written when there is room again.
+// An outlet takes lines for a reader that may have stopped reading: a process that holds a lock, or must end a service, does
+// not wait for the reader of its messages. The outlet counts lines that find no room, and writes the count when there is room
+// again.
 type outlet struct {
 	to    io.Writer
 	ended chan struct{} // all that was taken is written
@@ -22,8 +23,8 @@ type outlet struct {
 // room is how many lines an outlet keeps.
 const room = 1000
 
-// Detach lets the journal go on when its reader stands still. What it returns writes what is left, for a moment, and must be
-// called when nothing else writes any more.
+// Detach lets the journal continue when its reader has stopped reading. The returned function spends a moment on writing
+// what is left. Call it when nothing else writes any more.
 func (j *Journal) Detach() (attach func()) {
 	o := &outlet{to: j.out, ended: make(chan struct{}), lines: make(chan any, room)}
 	j.out = o
@@ -69,7 +70,7 @@ func (o *outlet) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Flush waits until all is written, for a moment.
+// Flush waits until all is written, but only for a moment.
 func (j *Journal) Flush() {
 	if o, ok := j.out.(*outlet); ok {
 		o.flush(100 * time.Millisecond)
@@ -90,7 +91,7 @@ func (o *outlet) flush(limit time.Duration) {
 	}
 }
 
-// close reports whether all was written in that time.
+// close ends the outlet, and reports whether all was written in that time.
 func (o *outlet) close(limit time.Duration) bool {
 	o.mu.Lock()
 	o.closed = true

@@ -1,9 +1,9 @@
-// Package terminal is what the command writes, and how: for people on a terminal or in a file, and for programs. It knows
-// nothing of locks.
+// Package terminal writes the command's output: for people on a terminal or in a file, and for programs. It knows nothing
+// of locks.
 //
 //   - terminal.go: where output goes, and how wide and colourful that is
 //   - text.go, duration.go: widths of texts, and how they are cut, wrapped and put in words
-//   - escape.go: what is harmless on a terminal
+//   - escape.go: makes texts harmless on a terminal
 //   - columns.go: a table of output
 //   - format.go, json.go, yaml.go: --output
 //   - journal.go, outlet.go: messages on the standard error
@@ -40,7 +40,7 @@ type Terminal struct {
 	height     int
 }
 
-// On returns what output to a file goes to.
+// On returns the Terminal for output to a file.
 func On(f *os.File) *Terminal {
 	t := &Terminal{Writer: f, IsTerminal: term.IsTerminal(int(f.Fd()))}
 	t.colour = t.IsTerminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
@@ -66,7 +66,7 @@ func (t *Terminal) Paint(s Style, text string) string {
 	return s.Styled(text)
 }
 
-// ReadableWidth is the width of text that people read.
+// ReadableWidth returns the width of text that people read.
 func (t *Terminal) ReadableWidth() int {
 	if t.Width == 0 {
 		return Readable
@@ -74,7 +74,7 @@ func (t *Terminal) ReadableWidth() int {
 	return min(t.Width, Readable)
 }
 
-// Readable is how wide text is at most that people read.
+// Readable is the greatest width of text that people read.
 const Readable = 110
 
 // AtTerminal reports whether somebody can look at a screen, and press keys.

@@ -10,8 +10,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Length is how many columns a text takes on a terminal: two for each character of Chinese, Japanese or Korean, and for an
-// emoji, and none for an accent.
+// Length returns how many columns a text takes on a terminal: two for each character of Chinese, Japanese or Korean, and
+// for an emoji, and none for an accent.
 func Length(s string) int {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
@@ -41,7 +41,7 @@ func Fit(s string, width int) string {
 // Cut cuts a text at its end.
 func Cut(s string, width int) string { return ansi.Truncate(s, width, "…") }
 
-// End is as much of the end of a text as the columns have room for.
+// End returns as much of the end of a text as the columns have room for.
 func End(s string, width int) string {
 	over := max(Length(s)-width, 0)
 	end := ansi.TruncateLeft(s, over, "")
@@ -51,8 +51,8 @@ func End(s string, width int) string {
 	return end
 }
 
-// Wrap breaks a text into lines, between words, and in the middle of words that are longer than a line. What aligns the words
-// of a line stays.
+// Wrap breaks a text into lines, between words, and in the middle of words that are longer than a line. It keeps the spaces
+// that align words.
 func Wrap(text string, width int) []string {
 	width = max(width, 2) // the widest character
 	var lines []string
@@ -90,7 +90,7 @@ func WrapLines(text string, width int) (lines []string) {
 	return lines
 }
 
-// Fold wraps a text for the terminal. Elsewhere a line is a line.
+// Fold wraps a text for a terminal. Elsewhere it leaves lines as they are.
 func Fold(p *Terminal, text string) string {
 	if p.Width == 0 {
 		return text
@@ -116,7 +116,7 @@ func Join(separator string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), separator)
 }
 
-// URL is where a browser on this machine finds what listens at an address.
+// URL returns the URL at which a browser on this machine reaches an address.
 func URL(addr net.Addr) string {
 	host, port, _ := net.SplitHostPort(addr.String())
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {

@@ -75,7 +75,7 @@ var (
 // plainly reports whether every reader of YAML takes a word for a string without quotes.
 func plainly(s string) bool { return word.MatchString(s) && !otherYet.MatchString(s) }
 
-// number is one without an exponent: readers of YAML 1.1 take 1e-06 for a string.
+// number returns a number without an exponent: readers of YAML 1.1 take 1e-06 for a string.
 func number(n json.Number) *yaml.Node {
 	if strings.ContainsAny(n.String(), "eE") {
 		if f, err := n.Float64(); err == nil {

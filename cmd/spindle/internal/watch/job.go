@@ -71,7 +71,7 @@ func (m Model) confirm() (Model, tea.Cmd) {
 	}
 }
 
-// hear takes in what a job has come to.
+// hear takes in how far a job has come.
 func (m Model) hear(msg tea.Msg) (Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case asked:
@@ -112,7 +112,7 @@ func (m Model) forgetQuestion() Model {
 	return m
 }
 
-// giveUp stops waiting for a job. What Spanner was asked for may happen nevertheless.
+// giveUp stops waiting for a job. What Spanner was asked for may still happen.
 func (m Model) giveUp() Model {
 	j := m.job
 	j.stop()

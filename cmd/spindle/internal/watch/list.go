@@ -8,7 +8,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// listRoom is how many rows of locks the screen has.
+// listRoom returns how many rows of locks the screen has.
 func (m Model) listRoom() int {
 	room := m.height - len(m.head()) - m.footHeight()
 	if !m.small() {
@@ -85,7 +85,7 @@ func columnsFor(width int, w widths) (c columns) {
 	return c
 }
 
-// line joins cells. One that is no column is left out.
+// line joins cells. It leaves out cells without a column.
 func (c columns) line(state, label, holder, token, since, lease string) string {
 	var b strings.Builder
 	between := strings.Repeat(" ", gap)
@@ -121,7 +121,7 @@ func (m Model) row(c columns, r *Row, chosen bool) string {
 		cell(r.holderText(), c.holder), cell(token, c.token), cell(r.Since, c.since), m.lease(r, c.bar))
 }
 
-// lease is the bar of a lock that is held, as of the read.
+// lease returns the bar of a held lock, as of the read.
 func (m Model) lease(r *Row, width int) string {
 	switch {
 	case r.Group || r.Lease == 0 || width == 0:

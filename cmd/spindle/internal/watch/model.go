@@ -233,7 +233,7 @@ func (m Model) settle() Model {
 	return m
 }
 
-// chosen is the row at the cursor, or nil.
+// chosen returns the row at the cursor, or nil.
 func (m Model) chosen() *Row {
 	if m.cursor >= len(m.rows) {
 		return nil

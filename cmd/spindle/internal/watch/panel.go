@@ -35,16 +35,16 @@ func (p panel) settle(m Model) panel {
 	return p
 }
 
-// visible are the lines that are on the screen.
+// visible returns the lines that are on the screen.
 func (p panel) visible(room int) []string {
 	from := min(p.offset, len(p.lines))
 	return p.lines[from:min(from+room, len(p.lines))]
 }
 
-// panelRoom is how many lines of a text the screen has.
+// panelRoom returns how many lines of a text the screen has.
 func (m Model) panelRoom() int { return max(m.height-len(m.head())-m.footHeight(), 1) }
 
-// panelLines are all lines of what covers the list.
+// panelLines returns all lines of what covers the list.
 func (m Model) panelLines() []string {
 	switch m.mode {
 	case detail:
@@ -60,7 +60,7 @@ func (m Model) panelLines() []string {
 	return terminal.WrapLines(m.panel.text, m.width)
 }
 
-// detail is all that is known of a lock, as of the last read that found it.
+// detail returns all that is known of a lock, as of the last read that found it.
 func (m Model) detail() string {
 	text := strings.TrimRight(m.subject.Detail(m.width), "\n")
 	if !m.isListed(m.subject) {

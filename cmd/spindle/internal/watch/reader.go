@@ -7,7 +7,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// What the reader says, beside snapshots and released locks.
+// What the reader sends, besides snapshots and released locks.
 type (
 	reading struct{ at time.Time } // a read has begun
 	failure struct{ err error }    // a read has failed
@@ -25,13 +25,13 @@ const (
 	longestPause = 15 * time.Second
 )
 
-// Pause is how long to wait after a read that took that long. It is some times as long as the read, so that the reads of a
-// large table take a small part of Spanner's time. It goes by the shorter of two reads: one that hung is no sign of a large table.
+// Pause returns how long to wait after a read that took that long. It is a multiple of that, so that the reads of a large table
+// take a small part of Spanner's time. The shorter of two reads counts: one that hung is no sign of a large table.
 func Pause(every, took, before time.Duration) time.Duration {
 	return max(every, min(share*min(took, before), longestPause))
 }
 
-// read sends a snapshot after the other until ctx ends.
+// read sends one snapshot after another until ctx ends.
 func (r *reader) read(ctx context.Context) {
 	var before time.Duration
 	for ctx.Err() == nil {
@@ -63,7 +63,7 @@ const (
 	countShare = 50
 )
 
-// readReleased sends the released locks. A read that fails is no news: those of the others fail too.
+// readReleased sends the released locks. It drops an error: the other reads fail too, and report it.
 func (r *reader) readReleased(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()

@@ -40,5 +40,5 @@ const tick = 250 * time.Millisecond
 
 type now time.Time
 
-// ticks tells the model the time.
+// ticks sends the model the time.
 func ticks() tea.Cmd { return tea.Tick(tick, func(t time.Time) tea.Msg { return now(t) }) }

@@ -10,7 +10,7 @@ import (
 // cell cuts a text to a width, or fills it up.
 func cell(text string, width int) string { return terminal.Pad(terminal.Cut(text, width), width) }
 
-// seconds is how old something is. Fractions would only flicker.
+// seconds writes an age without fractions, which would only flicker.
 func seconds(d time.Duration) string {
 	d = max(d, 0).Truncate(time.Second)
 	if d >= time.Hour {

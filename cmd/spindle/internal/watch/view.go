@@ -20,7 +20,7 @@ func (m Model) View() tea.View {
 	return v
 }
 
-// screen is all lines of the terminal.
+// screen returns all lines of the terminal.
 func (m Model) screen() []string {
 	head, foot := m.head(), m.foot()
 	room := max(m.height-len(head)-len(foot), 0)
@@ -41,7 +41,7 @@ func (m Model) screen() []string {
 // small reports whether there is room for the locks only, and for how old they are.
 func (m Model) small() bool { return m.width < 40 || m.height < 12 }
 
-// head is above the locks: what is watched, how old it is, and how many locks there are.
+// head returns the lines above the locks: what is watched, how old it is, and how many locks there are.
 func (m Model) head() []string {
 	var lines []string
 	if !m.small() {
@@ -54,7 +54,7 @@ func (m Model) head() []string {
 	return lines
 }
 
-// suspicion is how long a read may take before it is said that there is no answer.
+// suspicion is how long a read may take before the screen says that there is no answer.
 const suspicion = 1500 * time.Millisecond
 
 // stale reports whether what is shown may be wrong by now: the last read has failed, or takes suspiciously long.
@@ -62,13 +62,13 @@ func (m Model) stale() bool {
 	return m.failed != nil || !m.reading.IsZero() && passed(m.reading, m.now) >= suspicion
 }
 
-// passed is how much time has passed. The monotonic clock stands still while a machine is suspended, and the other clock may
-// be set back: the larger one is safe.
+// passed returns how much time has passed. The monotonic clock stops while a machine is suspended, and the wall clock may be
+// set back: the larger time is safe.
 func passed(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }
 
-// age says how old what is shown is. It is never missing.
+// age says how old the shown data is. It is never missing.
 func (m Model) age() []string {
 	since := m.last.Read
 	if since.IsZero() {
@@ -153,7 +153,7 @@ func (m Model) paint(s terminal.Style, text string) string {
 	return s.Styled(text)
 }
 
-// foot is the last line: what is typed, what is under way, or which keys there are.
+// foot returns the last line: what is typed, what is under way, or which keys there are.
 func (m Model) foot() []string {
 	switch {
 	case m.footHeight() == 0:

@@ -67,7 +67,7 @@ func (s *story) next(l look) []change {
 	return all
 }
 
-// missing are the locks that were in use at the last look, and are not among these.
+// missing returns the locks that were in use at the last look, and are not among these.
 func (s *story) missing(found []table.Listing) []string {
 	here := make(map[string]table.Listing, len(found))
 	for _, l := range found {
@@ -77,7 +77,7 @@ func (s *story) missing(found []table.Listing) []string {
 	return slices.DeleteFunc(absent(s.locks, here), released)
 }
 
-// absent are the locks that had rows before, and are not here now, in the order of their names.
+// absent returns the locks that had rows before and are missing now, in the order of their names.
 func absent(before, now map[string]table.Listing) (names []string) {
 	for name, was := range before {
 		if _, here := now[name]; !here && was.State() != table.Free {
@@ -88,7 +88,7 @@ func absent(before, now map[string]table.Listing) (names []string) {
 	return names
 }
 
-// note tells what has changed of one lock.
+// note returns what has changed of one lock.
 func (s *story) note(before map[string]table.Listing, lock table.Listing) []change {
 	s.locks[lock.Name] = lock
 	was, known := before[lock.Name]
@@ -117,8 +117,9 @@ func (s *story) note(before map[string]table.Listing, lock table.Listing) []chan
 	return []change{changed(when(was, lock), lock, text)}
 }
 
-// parted says how a member's term ended, as it was seen last before that. Who is over a lease after its last heartbeat
-// did not leave: the others have evicted it. What is silent for less than half a lease may have sent another since.
+// parted says how a member's term ended, from the last look that showed it. A member whose term ended a lease after its
+// last heartbeat did not leave: the others have evicted it. A member that was silent for less than half a lease may have
+// sent another heartbeat since.
 func parted(was table.Listing, end time.Time) string {
 	who := terminal.Show(was.Holder())
 	if was.LeaseRecord == nil || end.Sub(was.Heartbeat) < was.LeaseRecord.Lease {

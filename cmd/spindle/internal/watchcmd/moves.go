@@ -12,8 +12,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A move is what partitions of a group have in common that went from one member to another between two looks. From is
-// "" if nobody had them before, and to if nobody has them now.
+// A move has the two members between which partitions of a group moved from one look to the next. From is "" if no member
+// had them before, and to if no member has them now.
 type move struct{ from, to string }
 
 // moved are the partitions of a move.
@@ -34,7 +34,7 @@ type MoveJSON struct {
 	At            time.Time `json:"at"`
 }
 
-// moves tells of partitions by their number.
+// moves returns the moves of partitions, with their numbers.
 func (s *story) moves(before map[string]table.Listing, g *describe.Group) (all []change) {
 	moves := map[move]moved{}
 	for _, now := range g.Partitions {

@@ -16,7 +16,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// longestRead is how long one read for the screen may take. Somebody looks at it and sees that it takes long.
+// longestRead is how long one read for the screen may take. The user sees that it takes long.
 const longestRead = 10 * time.Second
 
 // draw shows the locks on the terminal until the user leaves.
@@ -46,7 +46,7 @@ func (w *watching) what() string {
 	return ""
 }
 
-// mistaken reports whether an error says that something is wrong with what was asked for. Others may pass.
+// mistaken reports whether an error shows that something is wrong with the request. Other errors may pass.
 func mistaken(err error) bool {
 	code := spanner.ErrCode(err)
 	return code != codes.Unavailable && code != codes.DeadlineExceeded && !errors.Is(err, context.DeadlineExceeded)
@@ -59,7 +59,7 @@ type screen struct {
 	told story
 }
 
-// read reads what is not released, so that it costs little beside many locks that are.
+// read leaves out released locks, so that it costs little even if there are many.
 func (s *screen) read(ctx context.Context) (watch.Snapshot, error) {
 	l := look{busy: s.name == ""}
 	began := time.Now()
@@ -87,11 +87,11 @@ func (s *screen) read(ctx context.Context) (watch.Snapshot, error) {
 	return shot, nil
 }
 
-// mostEnded is how many locks are looked at one by one that were there at the last read and are not at this one.
+// mostEnded is how many locks that are gone since the last read are looked at one by one.
 const mostEnded = 10
 
-// ended are locks that were listed and are not any more: they were released, or deleted. If that is not found out, the
-// change says that it is not known.
+// ended returns locks that were listed and are not any more: they were released, or deleted. If it can't find out which,
+// the change says that it is not known.
 func (s *screen) ended(ctx context.Context, found []table.Listing) (all []table.Listing) {
 	missing := s.told.missing(found)
 	if len(missing) > mostEnded {
@@ -120,7 +120,7 @@ func (s *screen) released(ctx context.Context) (watch.Released, error) {
 	return r, nil
 }
 
-// rows are the locks and groups. The members of a group are rows of their own if only that group is watched.
+// rows returns the locks and groups. The members of a group are rows of their own if only that group is watched.
 func (s *screen) rows(l look) (rows []watch.Row) {
 	for _, lock := range l.locks {
 		rows = append(rows, lockRow(lock))

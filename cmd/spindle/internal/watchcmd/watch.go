@@ -28,10 +28,10 @@ import (
 const watchHelp = `Watch shows all locks, the lock NAME, or those whose names begin with --prefix,
 until it is interrupted.
 
-On a terminal it is a screen. What is in trouble is at the top: expired,
-orphaned and unreadable locks, claims that were not confirmed, groups without a
-holder for some partitions. Released locks are hidden, and counted. Each lease
-is a bar: a healthy holder's stays above two thirds. The keys:
+On a terminal it is a screen. Locks in trouble are at the top: expired, orphaned
+and unreadable locks, claims that were not confirmed, groups without a holder
+for some partitions. Released locks are hidden, and counted. Each lease is a
+bar: a healthy holder's stays above two thirds. The keys:
 
   up, down, j, k, PgUp, PgDn, g, G   choose a lock
   Enter   all that is known of it, as spindle status says it; Esc goes back
@@ -190,7 +190,7 @@ func (w *watching) look(ctx context.Context, t table.Table) (l look) {
 	return l
 }
 
-// suspicious is how long a look may take before it is said that there is no answer.
+// suspicious is how long a look may take before watch says that there is no answer.
 const suspicious = 2 * time.Second
 
 // print writes a line for each change. An outage is one line, whether reads fail or hang, and its end is another.
