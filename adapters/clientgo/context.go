@@ -7,10 +7,10 @@ import (
 )
 
 // Context returns a ctx for an elector's Run, or the Start of a manager of controller-runtime. It ends with its parent,
-// when cancel is called, and once a term is lost that client-go leads under. The cause then is spindle.ErrExpired or
-// spindle.ErrSuperseded. Otherwise an elector that finds the lock gone goes on for a RenewDeadline: without harm if
-// the lease has run out, since that is allowed for, but not if the process was suspended, or if somebody took the lock
-// away by hand. Call cancel when Run has returned, and make another for the next Run.
+// when cancel is called, and once client-go's term is lost: its cause then is spindle.ErrExpired or spindle.ErrSuperseded.
+// Without such a ctx, an elector that finds the lock gone leads on for a RenewDeadline. That does no harm if the lease has
+// run out, which is allowed for, but does if the process was suspended, or if somebody took the lock away by hand. Call
+// cancel when Run has returned, and make another ctx for the next Run.
 func (l *Lock) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, end := context.WithCancelCause(parent)
 	key := &end
@@ -25,17 +25,17 @@ func (l *Lock) Context(parent context.Context) (ctx context.Context, cancel cont
 	}
 }
 
-// tokenKey is of the token in the ctx of OnStartedLeading.
+// tokenKey is the key of the token in the ctx of OnStartedLeading.
 type tokenKey struct{}
 
-// TokenOf returns the fencing token of the term that ctx, which Config has handed to OnStartedLeading, is of. It is
-// zero for any other ctx: no write is fenced by it, all are refused.
+// TokenOf returns the fencing token of ctx's term, if Config handed ctx to OnStartedLeading. It returns zero for any other
+// ctx: every write under zero is refused.
 func TokenOf(ctx context.Context) spindle.Token {
 	token, _ := ctx.Value(tokenKey{}).(spindle.Token)
 	return token
 }
 
-// guarded is an OnStartedLeading that ends with the spindle lock, and that this waits for.
+// guarded returns an OnStartedLeading whose ctx ends with the spindle lock, which waits for it.
 func (l *Lock) guarded(started func(context.Context)) func(context.Context) {
 	return func(ctx context.Context) {
 		ctx, cancel := l.Context(ctx)
@@ -54,7 +54,7 @@ func (l *Lock) guarded(started func(context.Context)) func(context.Context) {
 	}
 }
 
-// begin counts a call of OnStartedLeading as work, unless what it is for is over. It does not need mu.
+// begin counts a call of OnStartedLeading as work, unless its term is over. It does not need mu.
 func (l *Lock) begin(ctx context.Context) *term {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Lock is a resourcelock.Interface over a lock of spindle. It competes for that while an elector does, so there is
-// nothing else to run. At most one elector at a time may use it: a process with several needs a Lock for each, on
+// Lock is a resourcelock.Interface over a lock of spindle. It competes for that lock while an elector does, so there is
+// nothing else to run. At most one elector at a time may use it: a process with several electors needs a Lock for each, on
 // different names. All methods may be called from any goroutine.
 type Lock struct {
 	describe string
@@ -29,7 +29,7 @@ type Lock struct {
 	foreign  error                               // an elector came with another timing
 	latest   *candidacy                          // the present one, or the last
 	term     *term                               // of the spindle lock, while it lasts
-	tenure   *term                               // the one that the elector leads under, until it says that it has stopped
+	tenure   *term                               // the elector's term, until the elector says that it has stopped
 	record   resourcelock.LeaderElectionRecord   // what it wrote last
 	watching map[*context.CancelCauseFunc]struct{}
 	leaders  int // that were seen or have been here
@@ -37,9 +37,9 @@ type Lock struct {
 
 var _ resourcelock.Interface = (*Lock)(nil)
 
-// New returns a Lock on name, in a table that ddl.Create makes, in the database of db. It starts nothing and makes no
-// RPC. The options are those of spindle.New. WithLeader and WithStepDownOnReturn are not for you: the elector's
-// callbacks take their place. The error says which argument is wrong, or that the heartbeats are too far apart.
+// New returns a Lock on name, in a table that ddl.Create makes, in the database of db. It starts nothing and makes no RPC.
+// It takes the options of spindle.New, except WithLeader and WithStepDownOnReturn: the elector's callbacks take their
+// place. The error says which argument is wrong, or that the heartbeats are too far apart.
 //
 // The lease (spindle.WithLease, 10 s by default) is what counts: after a crash, nobody leads for that long. The
 // elector's settings follow from it: see Config.
@@ -70,9 +70,9 @@ func (l *Lock) wrap(err error) error {
 // leads, and after it. Don't call Run.
 func (l *Lock) Spindle() *spindle.Lock { return l.lock }
 
-// Token returns the fencing token of the term that client-go leads under, or zero. It is for programs that can't get
-// at the ctx of OnStartedLeading, such as those with controller-runtime. Ask for it once when the work begins, and not
-// for each write: later it may be that of another term.
+// Token returns the fencing token of the term that client-go leads under, or zero. It is for programs that don't have the
+// ctx of OnStartedLeading, such as programs with controller-runtime. Ask for it once when the work begins, and not for each
+// write: later it may be another term's.
 func (l *Lock) Token() spindle.Token {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,10 +82,10 @@ func (l *Lock) Token() spindle.Token {
 	return l.tenure.token
 }
 
-// Stop returns once nothing of l runs any more, and the lock is given back if it is held still. Call it after the
-// elector's Run has returned, before the Spanner client is closed. After a ctx that was cancelled with ReleaseOnCancel
-// it has nothing left to do for a leader, and a candidate's last look to wait for. The work of OnStartedLeading is
-// waited for. The error is that of ctx, or of a release that failed; the lock then expires. Electors may use l again.
+// Stop releases the lock if it is still held, and returns once nothing of l runs any more. Call it after the elector's Run
+// has returned, before the Spanner client is closed. If the ctx was canceled with ReleaseOnCancel, Stop has nothing left to
+// do for a leader, and waits for a candidate's last look. Stop waits for the work of OnStartedLeading. Its error is ctx's,
+// or a failed release's; the lock then expires. Electors may use l again.
 func (l *Lock) Stop(ctx context.Context) error {
 	l.mu.Lock()
 	c := l.latest
@@ -102,14 +102,14 @@ func (l *Lock) Stop(ctx context.Context) error {
 	return l.wrap(c.wait(ctx))
 }
 
-// notify wakes whoever waits for a change. Its caller holds mu, as callers of all methods below do that don't say
-// otherwise.
+// notify wakes all goroutines that wait for a change. Its caller holds mu, as do callers of the methods below, unless they
+// say otherwise.
 func (l *Lock) notify() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// left is the time until the term's local deadline: a lease after the last acknowledged heartbeat was sent, less 1 %,
+// left returns the time until the term's local deadline: a lease after the last acknowledged heartbeat was sent, less 1 %,
 // as spindle counts it. It is zero once the term is over. It does not need mu.
 func (l *Lock) left(t *term) time.Duration {
 	leader, age, ok := l.lock.Seen()
@@ -119,5 +119,5 @@ func (l *Lock) left(t *term) time.Duration {
 	return max(leader.Lease-leader.Lease/100-age, 0)
 }
 
-// held reports whether the term is that of the spindle lock now.
+// held reports whether the term is the spindle lock's present one.
 func (l *Lock) held(t *term) bool { return t == l.term && !t.over && l.left(t) > 0 }

@@ -13,10 +13,10 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Identity implements resourcelock.Interface: the id of the spindle lock (spindle.WithID).
+// Identity implements resourcelock.Interface. It returns the id of the spindle lock (spindle.WithID).
 func (l *Lock) Identity() string { return l.settings.ID }
 
-// Describe implements resourcelock.Interface: the table and the name.
+// Describe implements resourcelock.Interface. It returns the table and the name.
 func (l *Lock) Describe() string { return l.describe }
 
 // RecordEvent implements resourcelock.Interface. It makes no events: spindle logs and measures each term.
@@ -27,16 +27,16 @@ func (l *Lock) RecordEvent(event string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t := l.tenure; t != nil && time.Until(t.until) < l.slack() {
-		t.until = time.Now().Add(l.slack()) // it was late, and tells its work next
+		t.until = time.Now().Add(l.slack()) // it was late, and cancels its work next
 	}
-	l.tenure = nil // it has stopped, and may acquire again; its term is kept as long as was promised
+	l.tenure = nil // it has stopped, and may acquire again; its term is kept for the promised time
 	l.notify()
 }
 
-// Get implements resourcelock.Interface. An elector that leads has its answer at once. For one that does not, the
-// spindle lock competes from now on, and the answer waits until there is something to do or to tell: until this
-// process may lead, in a record without a holder, or another leader is seen, whose record has its id, its token's time
-// as AcquireTime, and, in LeaderTransitions, how many leaders this Lock has seen. So it may wait until ctx ends.
+// Get implements resourcelock.Interface. A leading elector gets its answer at once. For any other, the spindle lock
+// competes from now on, and Get waits until this process may lead, or another leader is seen, or ctx ends. If this process
+// may lead, the record has no holder. Another leader's record has its id, its token's time as AcquireTime, and, in
+// LeaderTransitions, how many leaders this Lock has seen.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	r, err := l.get(ctx)
 	if err != nil {
@@ -81,7 +81,7 @@ func (l *Lock) get(ctx context.Context) (resourcelock.LeaderElectionRecord, erro
 	return resourcelock.LeaderElectionRecord{}, context.Cause(ctx)
 }
 
-// standing is the record for an elector that leads.
+// standing returns the record for a leading elector.
 func (l *Lock) standing(t *term) resourcelock.LeaderElectionRecord {
 	if l.held(t) {
 		return l.record
@@ -96,7 +96,7 @@ func (l *Lock) nobody() resourcelock.LeaderElectionRecord {
 	return resourcelock.LeaderElectionRecord{LeaderTransitions: l.leaders}
 }
 
-// other is another leader. One with this id is another process all the same, and client-go would take it for itself.
+// other returns another leader. A leader with this id is still another process, and client-go would take it for itself.
 func (l *Lock) other() (leader spindle.Leader, age time.Duration, ok bool) {
 	leader, age, ok = l.lock.Seen()
 	return leader, age, ok && leader.ID != l.settings.ID && age < leader.Lease
@@ -112,13 +112,13 @@ func (l *Lock) recordOf(leader spindle.Leader, age time.Duration) resourcelock.L
 	}
 }
 
-// Create implements resourcelock.Interface. It is Update: there always is a record.
+// Create implements resourcelock.Interface. It is the same as Update: there is always a record.
 func (l *Lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	return l.Update(ctx, r)
 }
 
-// Update implements resourcelock.Interface. It makes no RPC, unless it gives the lock back. It succeeds only if
-// this process holds the spindle lock for longer than client-go goes on leading by itself.
+// Update implements resourcelock.Interface. It makes no RPC, unless it releases the lock. It succeeds only if this process
+// holds the spindle lock for longer than client-go leads on by itself.
 func (l *Lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	if r.HolderIdentity == "" {
 		return l.wrap(l.release(ctx))
@@ -157,7 +157,7 @@ func (l *Lock) renew(ctx context.Context, r resourcelock.LeaderElectionRecord) e
 	return nil
 }
 
-// offer is nil if client-go may lead under the term, until it would stop by itself.
+// offer returns nil if client-go may lead under the term, until it would stop by itself.
 func (l *Lock) offer(t *term) error {
 	if !l.held(t) || t.freed {
 		return fmt.Errorf("the term of token %v is over: %w", t.token, lossOf(t))
@@ -175,8 +175,8 @@ func (l *Lock) offer(t *term) error {
 	return nil
 }
 
-// fits refuses an elector for good whose settings are not those that were checked. Of its RenewDeadline only the ctx
-// of a renewal tells, and only the first of several attempts.
+// fits refuses, for good, an elector whose settings differ from the checked ones. Only the ctx of a renewal shows its
+// RenewDeadline, and only in the first of several attempts.
 func (l *Lock) fits(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	if l.foreign != nil {
 		return l.foreign
@@ -199,9 +199,8 @@ func (l *Lock) refuse(err error) error {
 	return err
 }
 
-// release gives the lock back if it is certain that client-go's ctx has ended. An elector gives up by itself a
-// RenewDeadline after the last Update that succeeded, or later, and then its work has not been told yet: the term is
-// kept as long as was promised.
+// release releases the lock if it is certain that client-go's ctx has ended. An elector gives up by itself a RenewDeadline
+// after its last successful Update, or later, and its work's ctx has not ended yet: the term is kept for the promised time.
 func (l *Lock) release(ctx context.Context) error {
 	l.mu.Lock()
 	t := l.tenure

@@ -8,22 +8,22 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 )
 
-// slack is for what is due and does not run in time on a busy machine.
+// slack returns the time that a busy machine may be late to run what is due.
 func (l *Lock) slack() time.Duration { return l.settings.Lease / 20 }
 
-// promise is how long client-go goes on leading after an Update that succeeded, at most.
+// promise returns how long client-go leads on after a successful Update, at most.
 func (l *Lock) promise(c leaderelection.LeaderElectionConfig) time.Duration {
 	return c.RetryPeriod + c.RenewDeadline + l.slack()
 }
 
-// room is what a RetryPeriod and a RenewDeadline may come to, so that each Update succeeds between two heartbeats that
-// are acknowledged within a twentieth of the lease.
+// room returns what a RetryPeriod and a RenewDeadline may add up to, so that each Update succeeds between two heartbeats
+// that are acknowledged within a twentieth of the lease.
 func (l *Lock) room() time.Duration {
 	lease, heartbeat := l.settings.Lease, l.settings.Heartbeat
 	return (lease - lease/100 - heartbeat - heartbeat/20 - lease/20 - l.slack()).Truncate(time.Millisecond)
 }
 
-// defaults share the room.
+// defaults returns settings that divide the room.
 func (l *Lock) defaults() (leaderelection.LeaderElectionConfig, error) {
 	room := l.room()
 	if room < l.settings.Lease/10 {
@@ -38,13 +38,13 @@ func (l *Lock) defaults() (leaderelection.LeaderElectionConfig, error) {
 }
 
 // Config returns a complete configuration for leaderelection.NewLeaderElector, with the callbacks. Its LeaseDuration is
-// spindle's lease, its RenewDeadline and RetryPeriod are 0.43 and 0.1 of that (with the default heartbeat) or those of
-// Accept, and ReleaseOnCancel is set. You may change its Name and WatchDog, and ReleaseOnCancel, but not the rest: give
-// that to Accept.
+// spindle's lease, its RenewDeadline and RetryPeriod are 0.43 and 0.1 of that (with the default heartbeat) or Accept's, and
+// ReleaseOnCancel is set. You may change its Name, WatchDog and ReleaseOnCancel, but nothing else: give other settings to
+// Accept.
 //
-// The ctx of OnStartedLeading also has the token of its term (TokenOf), and also ends as Context's does. Until that
-// function has returned, or a lease after its ctx has ended, the spindle lock is not given back. If the term is over
-// before it could be called, it is not called.
+// The ctx of OnStartedLeading has the token of its term (TokenOf), and also ends as Context's does. The spindle lock is not
+// released until that function has returned, or a lease after its ctx has ended. If the term is over before the function
+// could be called, it is not called.
 func (l *Lock) Config(callbacks leaderelection.LeaderCallbacks) leaderelection.LeaderElectionConfig {
 	if started := callbacks.OnStartedLeading; started != nil {
 		callbacks.OnStartedLeading = l.guarded(started)
@@ -56,9 +56,9 @@ func (l *Lock) Config(callbacks leaderelection.LeaderCallbacks) leaderelection.L
 	return c
 }
 
-// Accept makes l answer an elector with settings of your own, once it has checked them; otherwise the error gives the
-// numbers, and what would do. Call it before the elector runs, with the very configuration that that gets. For
-// controller-runtime, c is made of LeaseDuration, RenewDeadline and RetryPeriod of its manager's options.
+// Accept checks your own settings, and then makes l answer an elector with them. If they don't fit, the error gives the
+// numbers, and settings that would do. Call it before the elector runs, with the elector's own configuration. For
+// controller-runtime, make c from LeaseDuration, RenewDeadline and RetryPeriod of its manager's options.
 //
 // Without Accept, and without the settings of Config, an elector is refused if its LeaseDuration differs, in seconds,
 // from what is expected, and, once it leads, if its RenewDeadline is longer. Its RetryPeriod can't be seen.
@@ -88,10 +88,10 @@ func (l *Lock) check(c leaderelection.LeaderElectionConfig) error {
 	return nil
 }
 
-// leaseFor is a lease, in whole seconds, that has that room with the default heartbeat: 0.54 of it.
+// leaseFor returns a lease, in whole seconds, that has that room with the default heartbeat: 0.54 of it.
 func leaseFor(room time.Duration) time.Duration {
 	return (room*100/54 + time.Second).Truncate(time.Second)
 }
 
-// seconds is what an elector says of its settings in the records that it writes.
+// seconds returns what an elector's records show of its settings.
 func seconds(c leaderelection.LeaderElectionConfig) int { return int(c.LeaseDuration / time.Second) }

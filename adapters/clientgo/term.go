@@ -7,15 +7,15 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// candidacy is one Run of the spindle lock: for an elector that tries to acquire, until it does not any more, or has
-// led and stopped.
+// candidacy is one Run of the spindle lock, for an elector that tries to acquire. It ends when the elector no longer tries,
+// or has led and stopped.
 type candidacy struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	forget func() bool   // about the ctx of the elector
-	told   spindle.Token // of the leader that the elector was told of last
+	told   spindle.Token // of the leader that the elector learned of last
 	done   chan struct{} // closed once it is over
-	err    error         // then: why the lock could not be given back
+	err    error         // then: why the lock could not be released
 }
 
 func (c *candidacy) wait(ctx context.Context) error {
@@ -27,19 +27,19 @@ func (c *candidacy) wait(ctx context.Context) error {
 	}
 }
 
-// term is one of the spindle lock.
+// term is a term of the spindle lock.
 type term struct {
 	*candidacy
 	lost    context.Context // ends when the term does, or is to be given up
 	token   spindle.Token
-	granted time.Time // when an Update succeeded last; zero: the elector has not taken it
-	until   time.Time // when whoever leads under it has stopped by itself; ungranted: when it is offered no longer
-	freed   bool      // client-go does not lead under it any more, for certain
+	granted time.Time // when an Update last succeeded; zero: the elector has not taken it
+	until   time.Time // when the elector under it has stopped by itself; ungranted: when it is offered no longer
+	freed   bool      // client-go certainly does not lead under it any more
 	work    int       // how many calls of OnStartedLeading have not returned
-	over    bool      // it is given back, or about to be: nothing is granted any more
+	over    bool      // it is released, or about to be: nothing is granted any more
 }
 
-// compete begins a candidacy, unless there is one. It does not outlive acquiring, which ctx is of.
+// compete begins a candidacy, unless there is one. It does not outlive ctx, in which the elector acquires.
 func (l *Lock) compete(ctx context.Context) (*candidacy, error) {
 	c := l.latest
 	if c == nil || closed(c.done) {
@@ -72,7 +72,7 @@ func (l *Lock) compete(ctx context.Context) (*candidacy, error) {
 	return c, nil
 }
 
-// retire ends a candidacy whose elector does not lead: its term is not waited for, only the work is.
+// retire ends a candidacy whose elector does not lead: it waits for the work, but not for the term.
 func (l *Lock) retire(c *candidacy) {
 	if l.term != nil && l.term.candidacy == c {
 		l.term.freed = true
@@ -83,7 +83,8 @@ func (l *Lock) retire(c *candidacy) {
 	l.notify()
 }
 
-// lead is what spindle guards: it lasts as long as client-go may lead under the token. It does not need mu.
+// lead is the leader function of the spindle lock: it lasts as long as client-go may lead under the token. It does not need
+// mu.
 func (l *Lock) lead(ctx context.Context, under spindle.Term) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +111,7 @@ func (l *Lock) lead(ctx context.Context, under spindle.Term) {
 	l.notify()
 }
 
-// keep is how long the term is to be kept yet, unless something changes.
+// keep returns how long the term must still be kept, unless something changes.
 func (l *Lock) keep(t *term) time.Duration {
 	switch {
 	case t.granted.IsZero() && (t.lost.Err() != nil || t.ctx.Err() != nil):
@@ -125,7 +126,7 @@ func (l *Lock) keep(t *term) time.Duration {
 	return left
 }
 
-// sleep lets go of mu until a change, or for d.
+// sleep unlocks mu until a change, or for d.
 func (l *Lock) sleep(d time.Duration) {
 	changed := l.changed
 	l.mu.Unlock()
@@ -138,8 +139,8 @@ func (l *Lock) sleep(d time.Duration) {
 	}
 }
 
-// ended tells whoever works under a term that is lost. One that is only to be given up is worked under until client-go
-// stops by itself. It does not need mu.
+// ended cancels the work under a lost term. Under a term that is only to be given up, work continues until client-go stops
+// by itself. It does not need mu.
 func (l *Lock) ended(t *term) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +156,7 @@ func (l *Lock) lose(t *term) {
 	}
 }
 
-// lossOf is why the term was lost.
+// lossOf returns why the term was lost.
 func lossOf(t *term) error {
 	if t.lost.Err() == nil {
 		return spindle.ErrExpired // by the clock, and the timer is due

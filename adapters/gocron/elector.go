@@ -10,12 +10,13 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// NewElector lets a scheduler run jobs only while l holds its lock: give it to gocron.WithDistributedElector. Call l.Run
-// for it to compete. The answer is local: no RPC. Otherwise the error wraps spindle.ErrNotLeader and says who leads.
+// NewElector returns an elector that lets a scheduler run jobs only while l holds its lock: give it to
+// gocron.WithDistributedElector. Call l.Run so that l competes. The elector makes no RPC. Its error wraps
+// spindle.ErrNotLeader and names the leader.
 //
-// Who leads is asked when a job fires, by each machine's own clock: if the lock moves between the fires of two machines,
-// the job runs twice for that time, or not at all. Nor is a job told that the lock was lost while it runs: fence what it
-// writes (spindle.Lock.Apply). With an elector, gocron asks no locker: use Task for jobs that are to run once.
+// Each machine asks when a job fires, by its own clock: if the lock moves between the fires of two machines, the job runs
+// twice for that time, or not at all. A running job does not learn that the lock was lost: fence its writes
+// (spindle.Lock.Apply). With an elector, gocron asks no locker: use Task for jobs that must run once.
 func NewElector(l *spindle.Lock) gocron.Elector { return elector{l} }
 
 type elector struct{ lock *spindle.Lock }

@@ -15,28 +15,26 @@ import (
 	"github.com/spindle-lock/spindle/lock"
 )
 
-// ErrDone is what a listener of gocron.AfterLockError gets if another machine has run the job for this time. If one has run
-// it for a later time, and this one is not run any more, it is lock.ErrPassed.
+// ErrDone is the error that a listener of gocron.AfterLockError gets if another machine has run the job for this time. If a
+// machine has run it for a later time, so that this one is not run any more, the error is lock.ErrPassed.
 var ErrDone = errors.New("done already")
 
-// NewLocker returns a locker that lets a job run once for each key, such as lock.Every(time.Hour), on whichever machine
-// asks first: give it to gocron.WithDistributedJobLocker, or, for all jobs of one period, gocron.WithDistributedLocker.
+// NewLocker returns a locker that lets a job run once for each key, such as lock.Every(time.Hour), on the machine that asks
+// first: give it to gocron.WithDistributedJobLocker, or, for all jobs of one period, gocron.WithDistributedLocker.
 //
 // Use Task for a job that has to succeed: gocron tells its lockers only that a job is over, not how it ended. Under a
-// locker, a job is done for all machines, and for this time none of them runs it again, also if it has failed, if it was
-// told to stop, or if it did not even begin because a listener said no (gocron.BeforeJobRunsSkipIfBeforeFuncErrors).
-// Nor are jobs told anything of their locks: if one is lost, because Spanner was out of reach for a lease, say, the job
-// goes on while another machine may run it.
+// locker, no machine runs the job again for this time, even if it has failed, was stopped, or did not begin because a
+// listener refused it (gocron.BeforeJobRunsSkipIfBeforeFuncErrors). Jobs learn nothing of their locks, either: if a lock is
+// lost, for example because Spanner was out of reach for a lease, the job continues while another machine may run it.
 //
-// It has a lock.Once for each job, of the name lock.Name(name, job), in a table that ddl.Create makes. The options are
-// those of lock.NewOnce. Name the jobs (gocron.WithName), the same on all machines: otherwise gocron calls them
-// after their functions, and two jobs of one function would be one. A job that is called after a function without
-// a name is refused.
+// It has a lock.Once for each job, with the name lock.Name(name, job), in a table that ddl.Create makes. It takes the
+// options of lock.NewOnce. Name the jobs (gocron.WithName), the same on all machines: otherwise gocron names them after
+// their functions, and two jobs with one function would be one. A job named after an anonymous function is refused.
 //
 // Lock waits while another machine runs the job, so that a machine that dies is replaced once its lease has expired.
 // Meanwhile the scheduler does not fire this job again, and the wait counts as a run for WithLimitConcurrentJobs. If the
-// other machine has done it, or a later time, gocron counts the job as skipped here. All other errors are logged as
-// warnings to slog.Default, since gocron says nothing of them without gocron.AfterLockError.
+// other machine has done it, or a later time, gocron counts the job as skipped here. Lock logs all other errors as warnings
+// to slog.Default, because gocron reports them only with gocron.AfterLockError.
 func NewLocker(db *spanner.Client, table, name string, key lock.Key, opts ...spindle.Option) gocron.Locker {
 	return &locker{once: func(job string) *lock.Once { return lock.NewOnce(db, table, lock.Name(name, job), opts...) }, key: key}
 }
@@ -80,8 +78,8 @@ type held struct {
 	err    error         // of Do, once it is done
 }
 
-// hold begins to do key, and returns once its function runs. The ctx is that of the wait: the lock of a job that runs ends
-// with the job.
+// hold begins to do key, and returns once its function runs. ctx ends only the wait: the lock of a running job ends with
+// the job.
 func hold(ctx context.Context, once *lock.Once, key lock.Key) (*held, error) {
 	h := &held{over: make(chan struct{}), done: make(chan struct{})}
 	wait, end := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -23,7 +23,7 @@ const (
 
 const accounts = `CREATE TABLE accounts (name STRING(MAX) NOT NULL, balance INT64) PRIMARY KEY (name)`
 
-// story is told twice, with the fence and without.
+// story runs twice, with the fence and without.
 type story struct {
 	*demokit.Story
 	database *demokit.Database
@@ -68,7 +68,7 @@ func tell(ctx context.Context) error {
 	return nil
 }
 
-// round tells the story with an account of its own, and returns the balance in the end.
+// round tells the story with its own account, and returns the final balance.
 func (s *story) round(ctx context.Context, account string, fence bool) (int64, error) {
 	_, err := s.db.Apply(ctx, []*spanner.Mutation{
 		spanner.Insert("accounts", []string{"name", "balance"}, []any{account, opening}),
@@ -121,7 +121,7 @@ func (s *story) round(ctx context.Context, account string, fence bool) (int64, e
 	return s.balance(ctx, account)
 }
 
-// until shows what the tellers report, until one of them reports something of these kinds.
+// until shows the tellers' reports, until one of them is of these kinds.
 func (s *story) until(ctx context.Context, from *demokit.Child, kinds ...string) error {
 	return s.Until(ctx, func() bool { return s.from == from && slices.Contains(kinds, s.kind) })
 }

@@ -76,8 +76,8 @@ func (t teller) main(ctx context.Context, args []string) error {
 	}
 }
 
-// makeDeposit is a leader's work: read, check, think, write. The check can't see what happens after it: that is
-// what the fence is for.
+// makeDeposit does a leader's work: read, check, think, write. The check can't see what happens after it: that is what the
+// fence is for.
 func (t teller) makeDeposit(ctx context.Context, term spindle.Term) error {
 	fmt.Println(leads, term.Token())
 	row, err := t.db.Single().ReadRow(ctx, "accounts", spanner.Key{t.account}, []string{"balance"})
@@ -114,7 +114,7 @@ func (t teller) makeDeposit(ctx context.Context, term spindle.Term) error {
 	return nil
 }
 
-// think is the time between the check and the write. It lasts until the story tells it to go on.
+// think takes the time between the check and the write. It lasts until the story lets it go on.
 func (t teller) think() {
 	<-t.orders
 	held, _ := t.lock.HasLock()

@@ -29,7 +29,7 @@ type consumer struct {
 	db    *spanner.Client
 	id    string
 	group *group.Group
-	late  func(partition string) // is told of a commit that the fence has refused
+	late  func(partition string) // called with each commit that the fence has refused
 }
 
 func newConsumer(db *spanner.Client, id string, late func(partition string)) *consumer {
@@ -52,7 +52,7 @@ func (c *consumer) run(ctx context.Context) error {
 	return <-done
 }
 
-// work consumes one partition, for as long as this process has it. Whoever has it next goes on after the checkpoint.
+// work consumes one partition, as long as this process has it. The next process continues after the checkpoint.
 func (c *consumer) work(ctx context.Context, p group.Partition) error {
 	for ctx.Err() == nil {
 		items, err := next(ctx, c.db, p.Name())
@@ -69,9 +69,9 @@ func (c *consumer) work(ctx context.Context, p group.Partition) error {
 	return nil
 }
 
-// commit writes the results and the checkpoint, or, once another process has the partition, nothing. All is one commit:
-// results without the checkpoint would be written twice, and the checkpoint without them would lose items. It does not
-// end with the work's ctx, as what was processed is worth keeping, and is short, as the next process waits for it.
+// commit writes the results and the checkpoint, or, once another process has the partition, nothing. It makes one commit:
+// results without the checkpoint would be written twice, and a checkpoint without the results would lose items. It does not
+// end with the work's ctx, because processed items are worth keeping. It is short, because the next process waits for it.
 func (c *consumer) commit(p group.Partition, done []item) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lease/4)
 	defer cancel()

@@ -1,12 +1,12 @@
 //go:build unix
 
-// Partitions consumes a queue of 16 partitions with several processes, which share them by package group.
+// Partitions consumes a queue of 16 partitions with several processes, which divide them by package group.
 //
 //	go run ./examples/partitions
 //
-// It starts an emulator, three processes, and draws who has what. One process is killed, one is paused for longer than
-// its lease, one leaves. Another joins: the story says how to do that yourself, in a second terminal. Meanwhile
-// items are appended, and each is processed exactly once.
+// It starts an emulator and three processes, and draws which process has which partitions. One process is killed, one is
+// paused for longer than its lease, one leaves. Another joins: the story says how to start it yourself, in a second
+// terminal. Meanwhile items are appended, and each is processed exactly once.
 //
 // The code to copy is in consumer.go.
 package main

@@ -19,7 +19,7 @@ func connect(path string) (*spanner.Client, error) {
 	return spanner.NewClient(context.Background(), path, spindle.ClientOptions(lease)...)
 }
 
-// takePart is a process of the story: it says what its parent can't see in the table.
+// takePart runs a process of the story, which prints what its parent can't see in the table.
 func takePart(ctx context.Context, path, id string) error {
 	db, err := connect(path)
 	if err != nil {
@@ -29,8 +29,8 @@ func takePart(ctx context.Context, path, id string) error {
 	return newConsumer(db, id, func(partition string) { fmt.Println("late", partition) }).run(ctx)
 }
 
-// joinIn is a process that somebody has started in another terminal. It shows what it has, until Ctrl+C, or until
-// the story has ended and taken the database with it.
+// joinIn runs a process that the user has started in another terminal. It shows what it has until Ctrl+C, or until the
+// story has ended and dropped the database.
 func joinIn(ctx context.Context, path, id string) error {
 	db, err := connect(path)
 	if err != nil {
@@ -41,7 +41,7 @@ func joinIn(ctx context.Context, path, id string) error {
 	defer stop()
 	s := demokit.NewTimeline()
 	s.Print(demokit.Bold, "%s joins the group. Ctrl+C makes it leave, and hand over what it has.", id)
-	s.Say("", demokit.Plain, "who joins is given partitions a lease later: %v", lease)
+	s.Say("", demokit.Plain, "a new process gets partitions a lease later: %v", lease)
 	s.Say("", demokit.Plain, "here you see only those that %s has:", id)
 	legend(s, []string{id}, "")
 	c := newConsumer(db, id, func(partition string) {
@@ -74,7 +74,7 @@ func joinIn(ctx context.Context, path, id string) error {
 	}
 }
 
-// has is a line of who has what, as far as this process knows: it makes no RPC.
+// has returns the picture of what this process has. It makes no RPC.
 func (c *consumer) has() (p picture) {
 	for n := range p {
 		p[n] = nobody

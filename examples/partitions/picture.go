@@ -10,10 +10,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
-// glance is how often a process that shows what it has looks.
+// glance is how often a process looks at what it has, to show it.
 const glance = 50 * time.Millisecond
 
-// A picture is who has each partition at one instant, or one of these.
+// A picture has the process that has each partition at one instant, or one of these.
 type picture [partitions]string
 
 const (
@@ -21,13 +21,13 @@ const (
 	silent = "x" // a process that is dead or paused
 )
 
-// you is the process that somebody starts in another terminal.
+// you is the process that the user starts in another terminal.
 const you = "Y"
 
 // cast are the processes that have a bar.
 var cast = []string{"A", "B", "C", "D", you}
 
-// styles paint in a colour on a background of the same for a bar, or of another for a letter.
+// styles paint a letter, or a bar of the same colour as its background.
 var styles = map[string]struct{ letter, bar demokit.Style }{
 	"A":    {"\x1b[30;42m", "\x1b[32;42m"},
 	"B":    {"\x1b[30;43m", "\x1b[33;43m"},
@@ -38,10 +38,10 @@ var styles = map[string]struct{ letter, bar demokit.Style }{
 	silent: {"\x1b[97;41m", ""},
 }
 
-// barWidth is that of a bar of half of the partitions, which is the most that the story gives to one process.
+// barWidth is the width of the bar for half of the partitions, the most that the story gives to one process.
 const barWidth = partitions/2 + 1
 
-// legend is above the pictures, and names the bars.
+// legend prints the line above the pictures that names the bars.
 func legend(s *demokit.Timeline, bars []string, more string) {
 	var line strings.Builder
 	for _, who := range bars {

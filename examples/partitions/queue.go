@@ -54,7 +54,7 @@ func next(ctx context.Context, db *spanner.Client, part string) ([]item, error) 
 	return items, err
 }
 
-// process returns what it has processed by the end of ctx: at least one item.
+// process processes items until ctx ends, at least one, and returns them.
 func process(ctx context.Context, items []item) []item {
 	for n := range items {
 		time.Sleep(effort)
@@ -105,14 +105,14 @@ func produce(ctx context.Context, db *spanner.Client, appended *atomic.Int64) er
 	}
 }
 
-// processed is how many items are before the checkpoints.
+// processed returns how many items are before the checkpoints.
 func processed(ctx context.Context, db *spanner.Client) (n int64, err error) {
 	query := spanner.NewStatement(`SELECT SUM(position) FROM checkpoints`)
 	err = db.Single().Query(ctx, query).Do(func(row *spanner.Row) error { return row.Columns(&n) })
 	return n, err
 }
 
-// audit counts the items, their results, and the results under an older token than that of the item before.
+// audit counts the items, their results, and the results under an older token than the item before.
 func audit(ctx context.Context, db *spanner.Client) (items, results, disorder int64, err error) {
 	query := spanner.NewStatement(`SELECT (SELECT COUNT(*) FROM items), (SELECT COUNT(*) FROM results),
 		(SELECT COUNT(*) FROM results AS a JOIN results AS b ON a.part = b.part AND a.position + 1 = b.position WHERE a.token > b.token)`)

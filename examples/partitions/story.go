@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// calm is how long everything is left as it is between two acts.
+	// calm is how long nothing is changed between two acts.
 	calm = 1500 * time.Millisecond
 
-	// still is after how long a picture is drawn that is like the last one.
+	// still is how long the story waits before it draws an unchanged picture again.
 	still = time.Second
 )
 
-// story is told by a process that only watches.
+// story is the process that only watches, and tells the story.
 type story struct {
 	*demokit.Story
 	database *demokit.Database
@@ -37,7 +37,7 @@ type story struct {
 	cast    map[string]part // of the children
 	now     picture
 	even    bool // everybody who is there has its share
-	guests  int  // who have joined from elsewhere
+	guests  int  // processes that have joined from elsewhere
 	drawn   picture
 	at      time.Time // when it was drawn
 	backlog int64
@@ -92,7 +92,7 @@ func tell(ctx context.Context, wait time.Duration) error {
 	return s.summarize(ctx)
 }
 
-// play is the acts.
+// play plays the acts.
 func (s *story) play(ctx context.Context, wait time.Duration) error {
 	children := map[string]*demokit.Child{}
 	for _, name := range []string{"A", "B", "C"} {
@@ -134,7 +134,7 @@ func (s *story) kill(ctx context.Context, c *demokit.Child) error {
 	return nil
 }
 
-// stop pauses a process until the others have what it had, and then lets it go on where it was.
+// stop pauses a process until the others have its partitions, and then continues it.
 func (s *story) stop(ctx context.Context, c *demokit.Child) error {
 	s.Say("", demokit.Bad, "kill -STOP %d: %s is paused in the middle of its work (x)", c.Pid(), c.Name)
 	if err := s.signal(ctx, c, syscall.SIGSTOP, silently); err != nil {
@@ -160,7 +160,7 @@ func (s *story) leave(ctx context.Context, c *demokit.Child) error {
 	return nil
 }
 
-// join waits for somebody to join from another terminal. If nobody does, the story starts one more process itself.
+// join waits for the user to join from another terminal. If nobody does, the story starts one more process itself.
 func (s *story) join(ctx context.Context, wait time.Duration) error {
 	if wait > 0 {
 		s.Say("", demokit.Bold, "join in! From here, in a second terminal, within %v:", wait)
@@ -173,7 +173,7 @@ func (s *story) join(ctx context.Context, wait time.Duration) error {
 		}
 	}
 	if s.guests > 0 {
-		s.Say(you, demokit.Good, "joins: welcome! Who is new gets partitions a lease later")
+		s.Say(you, demokit.Good, "joins: welcome! A new process gets partitions a lease later")
 	} else if _, err := s.start(ctx, "D"); err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (s *story) start(ctx context.Context, name string) (*demokit.Child, error) 
 	return child, err
 }
 
-// signal signals a child, which then does its part, and waits for everybody to have a share.
+// signal signals a child, which then does its part, and waits until each process has its share.
 func (s *story) signal(ctx context.Context, c *demokit.Child, sig syscall.Signal, does part) error {
 	s.cast[c.Name] = does
 	if err := c.Signal(sig); err != nil {
@@ -202,7 +202,7 @@ func (s *story) signal(ctx context.Context, c *demokit.Child, sig syscall.Signal
 	return s.settle(ctx)
 }
 
-// settle waits until everybody who is there has its share.
+// settle waits until each running process has its share.
 func (s *story) settle(ctx context.Context) error {
 	s.even = false // what was seen before does not count
 	return s.Until(ctx, func() bool { return s.even })
@@ -273,7 +273,7 @@ func (s *story) see(view group.View) {
 	s.measure()
 }
 
-// measure finds for how long nobody works on a partition.
+// measure finds how long no process works on a partition.
 func (s *story) measure() {
 	for n, who := range s.now {
 		switch {
@@ -292,7 +292,7 @@ func (s *story) measure() {
 	}
 }
 
-// gap is the longest time that nobody worked on a partition, as far as glances tell.
+// gap returns the longest time that no process worked on a partition, as far as glances show.
 func (s *story) gap() string {
 	if s.longest < 2*glance {
 		return fmt.Sprintf("less than %v", 2*glance)

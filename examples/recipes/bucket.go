@@ -13,8 +13,9 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Write writes an object under token, unless one of a higher token is there: spindle.ErrFenced. The token is in the
-// object's metadata. The precondition makes Cloud Storage refuse the write if the object has changed since that was read.
+// Write writes an object under token. It returns spindle.ErrFenced if there is one with a higher token. The token is in the
+// object's metadata. The precondition makes Cloud Storage refuse the write if the object has changed since its metadata was
+// read.
 func Write(ctx context.Context, object *storage.ObjectHandle, token spindle.Token, value []byte) error {
 	for {
 		unchanged := storage.Conditions{DoesNotExist: true}

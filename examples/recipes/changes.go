@@ -15,8 +15,8 @@ import (
 )
 
 // StreamTable has a row for each partition of a change stream: which partition of the group reads it, up to where all is
-// done, and what is to be finished before it is read. It begins with one row, whose token is empty: the query that tells
-// the first partitions, and the time from which on the stream is read.
+// done, and which partitions must be finished first. It begins with one row, whose token is empty: the query that returns
+// the first partitions, and the time from which the stream is read.
 const StreamTable = `CREATE TABLE orders_stream (
 	token    STRING(MAX) NOT NULL,
 	worker   STRING(MAX) NOT NULL,
@@ -54,13 +54,13 @@ type record struct {
 	} `spanner:"child_partitions_record"`
 }
 
-// cursor is how far a partition of the stream was read.
+// cursor says how far a partition of the stream was read.
 type cursor struct {
 	Token    string
 	Position time.Time
 }
 
-// Work reads the partitions of the stream that belong to one of the group.
+// Work reads the partitions of the stream that belong to one partition of the group.
 func (s *Stream) Work(ctx context.Context, p group.Partition) error {
 	for ctx.Err() == nil {
 		open, now, err := s.open(ctx, p.Name())
@@ -70,7 +70,7 @@ func (s *Stream) Work(ctx context.Context, p group.Partition) error {
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			log.Print("change stream: ", err) // it goes on from the last checkpoint, here or in the next process
+			log.Print("change stream: ", err) // it continues from the last checkpoint, here or in the next process
 		}
 		select {
 		case <-ctx.Done():
@@ -109,7 +109,7 @@ func (s *Stream) advance(ctx context.Context, p group.Partition, from cursor, to
 	return err // spindle.ErrFenced: another process has it, and ctx is about to end
 }
 
-var errAdvanced = errors.New("the checkpoint has changed: a commit whose outcome was not known has landed")
+var errAdvanced = errors.New("the checkpoint has changed: a commit whose outcome was not known has succeeded")
 
 // unchanged fails a transaction unless the checkpoint is still where the reading began.
 func (c cursor) unchanged(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
@@ -139,8 +139,8 @@ func (s *Stream) read(ctx context.Context, from cursor, to time.Time) (all []*re
 	return all, err
 }
 
-// open returns what is to be read for one partition of the group, and the present by Spanner's clock. What follows
-// several partitions is read once all of them are finished.
+// open returns the partitions to read for one partition of the group, and the time by Spanner's clock. A partition that
+// follows several is read once all of them are finished.
 func (s *Stream) open(ctx context.Context, worker string) (open []cursor, now time.Time, err error) {
 	query := spanner.Statement{
 		SQL: `SELECT token, position FROM orders_stream AS s WHERE worker = @worker AND NOT finished AND ARRAY_LENGTH(parents) =
@@ -155,7 +155,7 @@ func (s *Stream) open(ctx context.Context, worker string) (open []cursor, now ti
 	return slices.DeleteFunc(open, func(c cursor) bool { return now.Before(c.Position) }), now, err
 }
 
-// children are the rows of the partitions that follow. One that follows several is told by each of them.
+// children returns the rows of the partitions that follow. Several partitions may name the same one.
 func (s *Stream) children(ctx context.Context, txn *spanner.ReadWriteTransaction, records []*record) (rows []*spanner.Mutation, err error) {
 	for _, r := range records {
 		for _, c := range r.Children {

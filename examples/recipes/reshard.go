@@ -14,8 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/group"
 )
 
-// InboxTables are the records, each under the shard of its key when it was written; by which n shards were numbered, since
-// when; and up to which record each shard is consumed.
+// InboxTables have the records, each under the shard of its key when it was written; the numbers of shards, and since when
+// each was used; and up to which record each shard is consumed.
 var InboxTables = []string{
 	`CREATE TABLE orders_inbox (
 		shard     STRING(MAX) NOT NULL,
@@ -68,15 +68,15 @@ func (s Shard) sources(n int) (sources []Shard) {
 	return sources
 }
 
-// Renumber makes n the number of shards, from its commit on. It fails if n has a row already: it was the number before.
+// Renumber makes n the number of shards, from its commit on. It fails if n has a row already: n was the number once.
 func Renumber(ctx context.Context, db *spanner.Client, n int) error {
 	_, err := db.Apply(ctx, []*spanner.Mutation{
 		spanner.Insert("orders_numberings", []string{"n", "since"}, []any{n, spanner.CommitTimestamp})})
 	return err
 }
 
-// Append writes a record, one for each key in a transaction. The transaction reads the numbering, so it commits before that
-// changes, or runs again: no record is written for an old shard after the cut.
+// Append writes a record, one for each key in a transaction. The transaction reads the numbering, so it commits before the
+// numbering changes, or runs again: no record is written for an old shard after the cut.
 func Append(ctx context.Context, txn *spanner.ReadWriteTransaction, key, value string) error {
 	all, err := numberings(ctx, txn)
 	if err != nil {
@@ -95,7 +95,7 @@ type reader interface {
 	ReadRow(ctx context.Context, table string, key spanner.Key, columns []string) (*spanner.Row, error)
 }
 
-// present is the database as it is at each read: a strong one.
+// present reads the database with strong reads.
 type present struct{ db *spanner.Client }
 
 func (p present) Read(ctx context.Context, table string, keys spanner.KeySet, columns []string) *spanner.RowIterator {
@@ -191,7 +191,8 @@ func begun(ctx context.Context, now present, name string) (bool, error) {
 	return true, nil
 }
 
-// Drained reports whether the shards of an old numbering are consumed up to the cut, so that the list can do without them.
+// Drained reports whether the shards of an old numbering are consumed up to the cut, and so are no longer needed in the
+// list.
 func Drained(ctx context.Context, db *spanner.Client, n int) (bool, error) {
 	now := present{db}
 	all, err := numberings(ctx, now)
@@ -206,8 +207,8 @@ func Drained(ctx context.Context, db *spanner.Client, n int) (bool, error) {
 	return true, nil
 }
 
-// left returns the checkpoint of a shard and the records after it. It reads the checkpoint first: if that is out of date by
-// the second read, there are records too many, and none is missing.
+// left returns the checkpoint of a shard and the records after it. It reads the checkpoint first: if the checkpoint has
+// moved by the second read, there are too many records, but none is missing.
 func left(ctx context.Context, now present, name string) (from time.Time, records []Record, err error) {
 	if from, err = position(ctx, now, name); err != nil {
 		return from, nil, err
@@ -217,7 +218,7 @@ func left(ctx context.Context, now present, name string) (from time.Time, record
 	return from, records, err
 }
 
-// position returns the checkpoint of a shard: the beginning of time, if it has none.
+// position returns the checkpoint of a shard, or the beginning of time if it has none.
 func position(ctx context.Context, from reader, name string) (at time.Time, err error) {
 	row, err := from.ReadRow(ctx, "orders_positions", spanner.Key{name}, []string{"position"})
 	if errors.Is(err, spanner.ErrRowNotFound) {

@@ -12,8 +12,8 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Service is an HTTP service that is no part of Spanner. It keeps the highest token that came with a write, beside
-// what was written, and refuses lower ones.
+// Service is an HTTP service outside Spanner. It keeps the highest token that came with a write, next to what was written,
+// and refuses lower ones.
 type Service struct {
 	mu    sync.Mutex // a transaction, if this is in a database
 	seen  spindle.Token
@@ -36,7 +36,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.seen, s.value = spindle.Token(token), value
 }
 
-// Put writes to a Service under token. The error is spindle.ErrFenced if a higher one was there before.
+// Put writes to a Service under token. The error is spindle.ErrFenced if the service has seen a higher token.
 func Put(ctx context.Context, url string, token spindle.Token, value []byte) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, url, bytes.NewReader(value))
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Traffic serves requests on the leader only. The readiness probe leads a Service of Kubernetes there.
+// Traffic serves requests on the leader only. The readiness probe makes a Service of Kubernetes send them there.
 func Traffic(lock *spindle.Lock, work http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /livez", spindle.Probe(lock.Live))

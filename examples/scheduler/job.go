@@ -13,7 +13,8 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// runs has a row for each second whose job was run. The key makes it once; the fence keeps old leaders out.
+// runs has a row for each second whose job was run. The key keeps a job from running twice; the fence keeps old leaders
+// out.
 const runs = `CREATE TABLE IF NOT EXISTS runs (
 	second TIMESTAMP NOT NULL,
 	token  INT64 NOT NULL,
@@ -32,7 +33,7 @@ func createRuns(ctx context.Context, path string) error {
 	return op.Wait(ctx)
 }
 
-// lead runs the job of each second until ctx ends: the instant the lock is lost, or late in a stop.
+// lead runs the job of each second until ctx ends, at the instant the lock is lost, or late in a stop.
 func (r *replica) lead(ctx context.Context, term spindle.Term) {
 	for ctx.Err() == nil {
 		second := time.Now().Truncate(time.Second)
@@ -49,7 +50,7 @@ func (r *replica) lead(ctx context.Context, term spindle.Term) {
 	}
 }
 
-// job is the work of one second. Its write lands only while this replica leads.
+// job does the work of one second. Its write commits only while this replica leads.
 func (r *replica) job(ctx context.Context, term spindle.Term, second time.Time) error {
 	_, err := term.Apply(ctx, []*spanner.Mutation{
 		spanner.Insert("runs", []string{"second", "token"}, []any{second, int64(term.Token())}),

@@ -3,8 +3,8 @@
 //	export SPINDLE_DB=projects/P/instances/I/databases/D
 //	go run ./examples/scheduler -listen localhost:8080
 //
-// Start some, each with an address of its own. At any of them, /leader says who leads, and /jobs goes to the leader.
-// Stop that with Ctrl+C or SIGTERM, or kill it: another goes on. The job is in job.go, the pages are in web.go.
+// Start some, each with its own address. At any of them, /leader names the leader, and /jobs goes to the leader. Stop the
+// leader with Ctrl+C or SIGTERM, or kill it: another replica takes over. The job is in job.go, the pages are in web.go.
 package main
 
 import (
@@ -65,7 +65,7 @@ func run(ctx context.Context, listen, database string) error {
 	r.lock = spindle.New(db, "locktable", "scheduler",
 		spindle.WithLease(lease),
 		spindle.WithValue(r.url), // where the others redirect to
-		spindle.WithHandover(),   // when stopped, lead on until the others have been told
+		spindle.WithHandover(),   // when stopped, lead on until the others know
 		spindle.WithLeader(r.lead))
 	server := &http.Server{Handler: r.handler(), ReadHeaderTimeout: 5 * time.Second}
 	ctx, stop := context.WithCancelCause(ctx)
@@ -75,7 +75,7 @@ func run(ctx context.Context, listen, database string) error {
 		return err
 	}
 	log.Print("serving at ", r.url)
-	go func() { stop(server.Serve(listener)) }() // who can't serve must not lead
+	go func() { stop(server.Serve(listener)) }() // a replica that can't serve must not lead
 
 	err = <-done // ctx has ended, and the lock is released: until now this replica may have led, and has to serve
 	patience, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -29,9 +29,9 @@ func (r *replica) handler() http.Handler {
 	return mux
 }
 
-// whoLeads calls handle with the leader that the lock's loop has seen last: that asks nobody. A leader that was not
-// heard of for its lease leads no more. It may have crashed within that time, so a client that is redirected and
-// finds nobody has to try again.
+// whoLeads calls handle with the leader that the lock's loop has seen last, without an RPC. A leader that was silent for
+// its lease no longer leads. It may have crashed within that time, so a redirected client that finds nobody has to try
+// again.
 func (r *replica) whoLeads(handle func(http.ResponseWriter, *http.Request, spindle.Leader)) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		leader, age, ok := r.lock.Seen()

@@ -52,15 +52,15 @@ func (c candidate) run(ctx context.Context, observe func(spindle.Event)) error {
 	return lock.RunAndWait(ctx)
 }
 
-// verify returns at once what the lock would only log, again and again: the table is wrong, or the database
-// can't be reached.
+// verify returns at once what the lock would only log, again and again: an error of the table, or that the database can't
+// be reached.
 func (c candidate) verify(ctx context.Context, db *spanner.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	return ddl.Verify(ctx, db, c.table)
 }
 
-// lead is the work that only the leader does. It returns when ctx ends: the term is over then.
+// lead does the leader's work. It returns when ctx ends: the term is over then.
 func lead(ctx context.Context, _ spindle.Term) {
 	<-ctx.Done()
 }

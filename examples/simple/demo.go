@@ -18,7 +18,7 @@ const (
 	demoName  = "demo"
 )
 
-// demo is the story of three processes and a lock, told by a fourth that only watches.
+// demo tells the story of three processes and a lock, which it only watches.
 type demo struct {
 	*demokit.Story
 	lock *spindle.Lock // which is not run: Leader does not need that
@@ -70,7 +70,7 @@ func (d *demo) play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.look(ctx) // its last words may have been a heartbeat
+	d.look(ctx) // it may have sent a heartbeat at the end
 	last := d.heartbeat
 	if err := d.term(ctx, " after the kill", 3); err != nil {
 		return err

@@ -59,8 +59,8 @@ func main() {
 	}
 }
 
-// compete runs one candidate until Ctrl+C or SIGTERM. A second one does not wait for the release. In the
-// demonstration, what it prints is for its parent.
+// compete runs one candidate until Ctrl+C or SIGTERM. A second signal does not wait for the release. In the demonstration,
+// its output is for its parent.
 func compete(c candidate, inDemo bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)

@@ -48,7 +48,7 @@ func (s *screen) event(e spindle.Event) {
 	}
 }
 
-// goodbye is for a Run that ended without an error.
+// goodbye prints the end of a Run without an error.
 func (s *screen) goodbye() {
 	if s.leads {
 		s.Say("", demokit.Good, "released     the next candidate can have the lock at once")

@@ -26,14 +26,14 @@ type site struct {
 	name string
 	db   *spanner.Client
 	lock *spindle.Lock
-	fail func(error) // is told of errors that a worker can't handle
+	fail func(error) // called with errors that a worker can't handle
 
-	// stop ends the workers first, and then releases the lock: nobody else may begin before they have
-	// ended. It may be called twice.
+	// stop ends the workers first, and then releases the lock: no other site may begin before they have ended. It may be
+	// called twice.
 	stop func() error
 }
 
-// newSite competes for the lock, and lets the workers wait for it. observe is told the lock's events.
+// newSite competes for the lock, and lets the workers wait for it. observe gets the lock's events.
 func newSite(db *spanner.Client, name string, observe func(spindle.Event), fail func(error)) (*site, error) {
 	s := &site{name: name, db: db, fail: fail}
 	s.lock = spindle.New(db, demokit.Table, "queue",
@@ -61,7 +61,7 @@ func newSite(db *spanner.Client, name string, observe func(spindle.Event), fail 
 	return s, nil
 }
 
-// work is one worker, until ctx ends.
+// work runs one worker until ctx ends.
 func (s *site) work(ctx context.Context, n int) {
 	for ctx.Err() == nil {
 		held, token := s.lock.HasLock()
@@ -71,7 +71,7 @@ func (s *site) work(ctx context.Context, n int) {
 		}
 		job, err := nextJob(ctx, s.db, n)
 		if err == nil {
-			// Not ctx: once a job was processed, it is worth finishing.
+			// Not ctx: a processed job is worth finishing.
 			err = s.finish(context.WithoutCancel(ctx), token, job, job.process())
 		}
 		switch {
@@ -85,9 +85,8 @@ func (s *site) work(ctx context.Context, n int) {
 	}
 }
 
-// finish writes the result of a job, unless token was superseded. It needs no transaction to see whether
-// another site did the job: while the token is valid, none can have. Applying it twice does no harm, so one
-// RPC is enough.
+// finish writes the result of a job, unless token was superseded. It needs no transaction to see whether another site did
+// the job: while the token is valid, no other site can. Applying the result twice does no harm, so one RPC is enough.
 func (s *site) finish(ctx context.Context, token spindle.Token, j job, result int64) error {
 	_, err := s.lock.Apply(ctx, token, []*spanner.Mutation{j.finished(s.name, result)}, spanner.ApplyAtLeastOnce())
 	return err

@@ -107,7 +107,7 @@ func (s *story) play(ctx context.Context, east, west *site) error {
 	return s.summarize(ctx)
 }
 
-// watch shows what each site does, until that many jobs are done.
+// watch shows what each site does until that many jobs are done.
 func (s *story) watch(ctx context.Context, jobs int64) error {
 	tick := time.NewTicker(pace)
 	defer tick.Stop()

@@ -1,5 +1,5 @@
-// Package demokit is what the examples and the command's demonstration need besides locks: an emulator to run on, and
-// stories about child processes on a timeline. Don't copy anything from here into a program of your own.
+// Package demokit has what the examples and the command's demonstration need besides locks: an emulator to run on, and
+// stories about child processes on a timeline. Don't copy anything from here into your own program.
 package demokit
 
 import (
@@ -20,8 +20,8 @@ import (
 // Table is the lock table that Open makes.
 const Table = "locktable"
 
-// Play runs a story until it ends or somebody presses Ctrl+C. If it returns an error, Play prints that and
-// exits. A second Ctrl+C does not wait for the story.
+// Play runs a story until it ends or the user presses Ctrl+C. If the story returns an error, Play prints that and exits. A
+// second Ctrl+C does not wait for the story.
 func Play(story func(context.Context) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop)
@@ -60,7 +60,7 @@ func Open(ctx context.Context, statements ...string) (*Database, error) {
 	return &Database{Path: path, emulator: e}, nil
 }
 
-// Addr is where the emulator listens.
+// Addr returns the address of the emulator.
 func (d *Database) Addr() string { return d.emulator.Addr() }
 
 // Close drops the database and ends the emulator, if Open started it.

@@ -22,14 +22,14 @@ const (
 // A Story is a timeline of what happens to children, and to what they share.
 type Story struct {
 	*Timeline
-	Hear func(Report) error    // is told what the children report; its error ends the story
-	Look func(context.Context) // if not nil, looks for what no child reports
+	Hear func(Report) error    // gets the children's reports; its error ends the story
+	Look func(context.Context) // looks for what no child reports, or nil
 
 	reports  chan Report
 	children []*Child
 }
 
-// NewStory begins now.
+// NewStory returns a story that begins now.
 func NewStory() *Story { return &Story{Timeline: NewTimeline(), reports: make(chan Report)} }
 
 // A Child is this program, run again.
@@ -41,7 +41,7 @@ type Child struct {
 	gone  bool
 }
 
-// A Report is a line that a child printed, or its last: that it has ended, as it was told.
+// A Report is a line that a child printed, or its last report: that it has ended, as it was told to.
 type Report struct {
 	Child *Child
 	Line  string
@@ -49,7 +49,7 @@ type Report struct {
 	Err   error // how it ended, if not with exit code 0
 }
 
-// Start starts a child, which has a part in the story until it ends, the story ends, or ctx does.
+// Start starts a child, which takes part until it, the story or ctx ends.
 func (s *Story) Start(ctx context.Context, name string, args ...string) (*Child, error) {
 	ctx, quiet := context.WithCancel(ctx)
 	c := &Child{Name: name, quiet: quiet}
@@ -80,16 +80,16 @@ func (s *Story) Start(ctx context.Context, name string, args ...string) (*Child,
 	return c, nil
 }
 
-// Signal sends the child a signal. Only SIGKILL and SIGTERM tell it to end.
+// Signal sends the child a signal. Only after SIGKILL and SIGTERM may the child end.
 func (c *Child) Signal(sig os.Signal) error {
 	c.told = c.told || sig == syscall.SIGKILL || sig == syscall.SIGTERM
 	return c.Child.Signal(sig)
 }
 
-// Gone reports whether the story was told that the child has ended.
+// Gone reports whether the story knows that the child has ended.
 func (c *Child) Gone() bool { return c.gone }
 
-// Until tells the story until enough has happened. A child that ends untold is an error.
+// Until tells the story until enough returns true. A child that ends without such a signal is an error.
 func (s *Story) Until(ctx context.Context, enough func() bool) error {
 	tick := time.NewTicker(glance)
 	defer tick.Stop()
@@ -116,7 +116,7 @@ func (s *Story) Until(ctx context.Context, enough func() bool) error {
 	return nil
 }
 
-// End leaves no child behind, however the story went.
+// End ends all children, however the story went.
 func (s *Story) End() {
 	for _, c := range s.children {
 		c.quiet()
@@ -125,7 +125,7 @@ func (s *Story) End() {
 	s.children = nil
 }
 
-// Open opens a database as the function of that name does, and says so.
+// Open opens a database as the function Open does, and says so.
 func (s *Story) Open(ctx context.Context, statements ...string) (*Database, error) {
 	s.Say("", Plain, "starting a Cloud Spanner emulator")
 	d, err := Open(ctx, statements...)

@@ -38,7 +38,7 @@ type Timeline struct {
 	column   int // of the line that Mark is writing, or 0
 }
 
-// NewTimeline begins now.
+// NewTimeline returns a timeline that begins now.
 func NewTimeline() *Timeline {
 	info, err := os.Stdout.Stat()
 	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
@@ -54,7 +54,7 @@ func (t *Timeline) Print(s Style, format string, args ...any) {
 	fmt.Println(t.Paint(s, fmt.Sprintf(format, args...)))
 }
 
-// Say prints what happened now, and to whom.
+// Say prints what happened now, and to which process.
 func (t *Timeline) Say(who string, s Style, format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +105,7 @@ func (t *Timeline) endLine() {
 	t.column = 0
 }
 
-// Paint is the text in that style, if the terminal has colours.
+// Paint returns the text in that style, if the terminal has colours.
 func (t *Timeline) Paint(s Style, text string) string {
 	if !t.colour || s == Plain {
 		return text
@@ -113,7 +113,7 @@ func (t *Timeline) Paint(s Style, text string) string {
 	return string(s) + text + reset
 }
 
-// Wrap breaks a text into lines, between words. What aligns the words of a line stays.
+// Wrap breaks a text into lines, between words. It keeps the spaces that align words.
 func Wrap(text string, width int) []string {
 	var lines []string
 	line := ""

@@ -121,7 +121,7 @@ var (
 		one("an unhealthy machine competes again at once", "TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease", guardMachineGo,
 			"\tcase unhealthy:\n\t\tm.failed = true\n", "\tcase unhealthy:\n"),
 		one("a machine where the activation fails competes again at once", "TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease", guardMachineGo,
-			"// else it was ended\n\t\tm.failed = true\n", "// else it was ended\n"),
+			"// otherwise it was ended\n\t\tm.failed = true\n", "// otherwise it was ended\n"),
 		one("an unsettled lock is released", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", guardMachineGo,
 			"\tcase unsettled:\n\t\tactions = append(actions, abandon)\n", "\tcase unsettled:\n\t\tactions = append(actions, release)\n"),
 		one("a loss that nobody hears of", "TestAnObserverHearsOfEachChange", guardGo, "\t\tg.Observer.Lost(m.err)\n", ""),

@@ -1,13 +1,13 @@
-// Package mutants holds deliberately broken variants of spindle, each of which a test must catch: they are the
-// evidence that the tests are able to fail. The invariants of the elector's simulation catch those of
-// list_test.go, those of the simulation of groups the first of group_list_test.go; the tests that need no emulator
-// catch those of the other lists, which are called by what they break. All are built at once, and each runs in a
-// process of its own (build_test.go). Run them, in two minutes on two cores, with
+// Package mutants holds deliberately broken variants of spindle, each of which a test must catch: they show that the tests
+// can fail. The invariants of the elector's simulation catch the mutants of list_test.go, and the invariants of the groups'
+// simulation catch the first of group_list_test.go. The tests that need no emulator catch the mutants of the other lists,
+// which are named after what they break. All are built at once, and each runs in its own process (build_test.go). Run them,
+// in two minutes on two cores, with
 //
 //	go test -tags mutants -v ./verify/mutants
 //
-// Those who chose these mutants wrote the tests. A sample of mutants that nobody chose (sample_test.go) is drawn by a
-// seed from all changes that generate_test.go can make:
+// The authors of these mutants also wrote the tests. So sample_test.go draws mutants that nobody chose, by a seed, from all
+// changes that generate_test.go can make:
 //
 //	go test -tags mutants -v -run Sample ./verify/mutants -sample 100 -mutation-seed 1 -timeout 0
 package mutants

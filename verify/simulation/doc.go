@@ -1,5 +1,5 @@
-// Package simulation runs fleets of real Locks in virtual time, on a table in memory, and breaks whatever
-// can break around them. It has only tests.
+// Package simulation runs fleets of real Locks in virtual time, on a table in memory, and injects every fault that can
+// happen around them. It has only tests.
 //
 //   - simulation_test.go: how it is run, and replayed
 //   - plan_test.go: what a seed's fleet is like
@@ -10,7 +10,7 @@
 //   - group_test.go: groups instead of locks, and group_check_test.go: their invariants
 //   - handover_test.go: handovers, what the driver does to them, and their invariants
 //   - dice_test.go: chance
-//   - stall_test.go: what fails a run in which virtual time stands still
+//   - stall_test.go: fails a run in which virtual time stands still
 //
 // The mutants in ../mutants show that it finds what it should.
 package simulation

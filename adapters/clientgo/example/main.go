@@ -1,5 +1,5 @@
-// Example is a process of a controller that runs in several clusters, one of which is active. Start it twice, and stop
-// the one that leads.
+// Example is a process of a controller that runs in several clusters and is active in one. Start it twice, and stop the
+// leader.
 //
 //	SPINDLE_DB=projects/P/instances/I/databases/D go run ./example
 package main
@@ -49,7 +49,7 @@ func run(ctx context.Context, database string) error {
 			token := clientgo.TokenOf(ctx)
 			log.Print("leading under token ", token)
 			for ctx.Err() == nil { // it ends when the lock is lost
-				// The work. Its writes land only while this process leads:
+				// The work. Its writes commit only while this process leads:
 				if _, err := lock.Spindle().Apply(ctx, token, nil); err != nil {
 					log.Print(err)
 				}

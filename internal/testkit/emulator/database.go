@@ -28,8 +28,8 @@ func (e *Emulator) CreateDatabase(ctx context.Context, dialect databasepb.Databa
 	return path, err
 }
 
-// CreateDatabaseAgain creates the database that path names, and its instance,
-// if they do not exist. The statements are applied to a new database only.
+// CreateDatabaseAgain creates the database that path names, and its instance, if they do not exist. It applies the
+// statements only to a new database.
 func (e *Emulator) CreateDatabaseAgain(ctx context.Context, path string, dialect databasepb.DatabaseDialect, statements ...string) error {
 	parent, id, err := cut(path)
 	if err != nil {
@@ -44,8 +44,8 @@ func (e *Emulator) CreateDatabaseAgain(ctx context.Context, path string, dialect
 	return nil
 }
 
-// DropDatabase drops a database that CreateDatabase created, with its instance. One
-// that is gone, as after the emulator was started again, is no error.
+// DropDatabase drops a database that CreateDatabase created, with its instance. It is no error if the database is gone, as
+// after a restart of the emulator.
 func (e *Emulator) DropDatabase(ctx context.Context, path string) error {
 	parent, _, err := cut(path)
 	if err != nil {

@@ -63,7 +63,7 @@ func (d docker) publishedAddress(ctx context.Context, container string) (string,
 	return addr, nil
 }
 
-// lastLine is what a failed command said last, or else its error.
+// lastLine returns the last line that a failed command printed, or its error.
 func lastLine(out []byte, err error) string {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if last := lines[len(lines)-1]; last != "" {

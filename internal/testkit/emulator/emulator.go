@@ -1,11 +1,10 @@
 // Package emulator finds, starts and ends Cloud Spanner emulators.
 //
-// An emulator that this package starts never outlives the process that started
-// it, however that process ends: a watchdog, in a session of its own, ends the
-// emulator with it.
+// An emulator that this package starts never outlives the process that started it, however that process ends: a watchdog,
+// in its own session, ends the emulator with it.
 //
-// Starting an emulator works on Unix systems. Elsewhere, [Open] and [Shared]
-// use the one that SPANNER_EMULATOR_HOST names.
+// Starting an emulator works on Unix systems. Elsewhere, [Open] and [Shared] use the emulator that SPANNER_EMULATOR_HOST
+// names.
 package emulator
 
 import (
@@ -22,8 +21,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// hostVariable is the variable with which every Spanner client library is
-// pointed at an emulator.
+// hostVariable is the variable that points every Spanner client library at an emulator.
 const hostVariable = "SPANNER_EMULATOR_HOST"
 
 // reachTimeout bounds how long an emulator that should be running may take to
@@ -37,9 +35,8 @@ type Emulator struct {
 	process *process // nil: SPANNER_EMULATOR_HOST names it
 }
 
-// Open returns the emulator at SPANNER_EMULATOR_HOST if that is set, and
-// otherwise one that it starts as [Start] does. It fails when nothing accepts
-// connections at the address given.
+// Open returns the emulator at SPANNER_EMULATOR_HOST if that is set, and otherwise starts one as [Start] does. It fails if
+// nothing accepts connections at the given address.
 func Open(ctx context.Context) (*Emulator, error) {
 	if addr := os.Getenv(hostVariable); addr != "" {
 		return given(ctx, addr)
@@ -52,9 +49,8 @@ func Open(ctx context.Context) (*Emulator, error) {
 // The flags are passed to emulator_main after those that Start needs itself,
 // for example "--enable_fault_injection".
 //
-// The emulator ends with [Emulator.Close], or else with this process. If it
-// cannot be found, the error says how to install it; if it ends before it
-// answers, the error has what it printed.
+// The emulator ends with [Emulator.Close], or with this process. If Start finds no emulator, the error says how to install
+// one; if the emulator ends before it answers, the error has what it printed.
 func Start(ctx context.Context, flags ...string) (*Emulator, error) {
 	src, err := find(ctx)
 	if err != nil {
@@ -67,7 +63,7 @@ func Start(ctx context.Context, flags ...string) (*Emulator, error) {
 	return &Emulator{addr: addr, process: p}, nil
 }
 
-// given is the emulator that the user of this process runs.
+// given returns the emulator that the user of this process runs.
 func given(ctx context.Context, value string) (*Emulator, error) {
 	addr := value
 	for _, scheme := range []string{"http://", "https://", "passthrough:///"} {
@@ -101,13 +97,11 @@ func reach(ctx context.Context, addr string) error {
 	return nil
 }
 
-// Addr is the emulator's gRPC address as host:port, in the form that
-// SPANNER_EMULATOR_HOST takes.
+// Addr returns the emulator's gRPC address as host:port, in the form that SPANNER_EMULATOR_HOST takes.
 func (e *Emulator) Addr() string { return e.addr }
 
-// Close ends the emulator if [Start] started it, and returns when it has ended.
-// It leaves one that SPANNER_EMULATOR_HOST names alone.
-// Closing twice is fine.
+// Close ends the emulator if [Start] started it, and returns when it has ended. It leaves alone an emulator that
+// SPANNER_EMULATOR_HOST names. Closing twice is fine.
 func (e *Emulator) Close() error {
 	if e.process == nil {
 		return nil
@@ -115,9 +109,8 @@ func (e *Emulator) Close() error {
 	return e.process.end()
 }
 
-// ClientOptions are the options with which any Google Cloud client connects to
-// this emulator, whatever the environment says. The clients look for no
-// credentials.
+// ClientOptions returns the options with which any Google Cloud client connects to this emulator, whatever the environment
+// says. The clients look for no credentials.
 func (e *Emulator) ClientOptions() []option.ClientOption {
 	return []option.ClientOption{
 		option.WithEndpoint("passthrough:///" + e.addr),

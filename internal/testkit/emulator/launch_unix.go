@@ -19,12 +19,10 @@ import (
 // watchdog is the shell script that runs an emulator and ends it when this
 // process ends. Its arguments are the emulator's argv.
 //
-// File descriptor 3 is the read end of a pipe whose only writer is this
-// process, so it ends when this process does, in whatever way. Descriptor 4 is
-// the write end of a pipe that only the script itself holds, so that the reader
-// sees the script's end. STOP is what it takes to end the emulator besides
-// killing its process, which follows even if STOP fails, lest the script wait
-// for ever.
+// File descriptor 3 is the read end of a pipe whose only writer is this process, so it ends when this process does, however
+// it ends. Descriptor 4 is the write end of a pipe that only the script itself holds, so that the reader sees the script's
+// end. STOP is what ends the emulator besides killing its process. The kill follows even if STOP fails: otherwise the
+// script could wait forever.
 const watchdog = `
 stop() { STOP; kill -KILL $emulator; } 2>/dev/null
 trap stop HUP INT TERM
@@ -34,7 +32,7 @@ wait $emulator
 kill $guard 2>/dev/null
 `
 
-// pollPause is how often a starting emulator is looked at.
+// pollPause is the pause between two looks at a starting emulator.
 const pollPause = 10 * time.Millisecond
 
 // announcement is what the emulator logs once it listens.
@@ -83,11 +81,10 @@ func spawn(c command) (*process, error) {
 
 	cmd := exec.Command("/bin/sh", append([]string{"-c", script(c), "spindle-emulator"}, c.argv...)...)
 	cmd.Dir = "/"
-	// Not this process's own output: "go test" waits until nobody holds that.
+	// Not this process's own output: "go test" waits until no process holds that.
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{aliveReader, endedWriter}
-	// In a session of its own, so that the signals of a terminal and of
-	// whoever signals this process's group do not end the watchdog.
+	// In its own session, so that the signals of a terminal, or to this process's group, do not end the watchdog.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 
 	p := &process{cmd: cmd, alive: alive, ended: ended, log: log}
@@ -98,7 +95,7 @@ func spawn(c command) (*process, error) {
 	return p, nil
 }
 
-// script fills in how the emulator is ended.
+// script returns the watchdog's script for this command.
 func script(c command) string {
 	stop := ":"
 	if c.stop != nil {
@@ -175,8 +172,8 @@ func (p *process) endedWithin(d time.Duration) bool {
 	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// printed is what the emulator has printed so far. It reads at an offset of its
-// own, since the emulator writes at that of the shared descriptor.
+// printed returns what the emulator has printed so far. It reads at its own offset, because the emulator writes at the
+// shared descriptor's.
 func (p *process) printed() ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(p.log, 0, 1<<20))
 }
@@ -184,7 +181,7 @@ func (p *process) printed() ([]byte, error) {
 // end ends the emulator and returns when it has ended.
 func (p *process) end() error {
 	p.once.Do(func() {
-		p.alive.Close() // upon which the watchdog ends the emulator, then itself
+		p.alive.Close() // the watchdog then ends the emulator, and itself
 		var exit *exec.ExitError
 		if err := p.cmd.Wait(); err != nil && !errors.As(err, &exit) {
 			p.err = fmt.Errorf("emulator: waiting for the end of the emulator: %w", err)

@@ -11,12 +11,11 @@ var shared struct {
 	emulator *Emulator
 }
 
-// Shared returns the emulator that the tests of a process share, which [Open]
-// finds or starts on the first call. It is not to be closed: one that was
-// started ends with the process. Starting one takes less than a tenth of a
-// second, so each package has its own.
+// Shared returns the emulator that the tests of a process share, which [Open] finds or starts on the first call. Don't
+// close it: an emulator that was started ends with the process. Starting one takes less than a tenth of a second, so each
+// package has its own.
 //
-// An emulator that has died is replaced at the next call. What was in it is lost.
+// The next call replaces an emulator that has died. Its contents are lost.
 func Shared(ctx context.Context) (*Emulator, error) {
 	shared.Lock()
 	defer shared.Unlock()

@@ -1,5 +1,5 @@
-// Package fleet runs locks in virtual time on a table in memory, for tests: whatever they say of time is
-// exact. Each machine has a link to the table and a clock of its own, which tests break.
+// Package fleet runs locks in virtual time on a table in memory, for tests: their times are exact. Each machine has its own
+// link to the table and its own clock, which tests can break.
 package fleet
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// Lease is that of a machine whose options say nothing else.
+// Lease is a machine's lease, unless its options set another.
 const Lease = 10 * time.Second
 
-// Name is that of the lock that all compete for.
+// Name is the name of the lock that all machines compete for.
 const Name = "mylock"
 
-// Key is that of its lease row under a token.
+// Key returns the key of the lock's lease row under a token.
 func Key(t spindle.Token) string { return table.LeaseKey(Name, table.Token(t)) }
 
 // Fleet is a table in memory and the machines on it.
@@ -51,7 +51,7 @@ type Machine struct {
 	Seen  *Events
 }
 
-// Machine makes one whose candidate does not run yet.
+// Machine makes a machine whose candidate does not run yet.
 func (f *Fleet) Machine(id string, opts ...spindle.Option) *Machine {
 	return f.Named(Name, id, opts...)
 }
@@ -117,13 +117,13 @@ func (m *Machine) Has() bool {
 	return ok
 }
 
-// Token is the one that the machine holds the lock under, or 0.
+// Token returns the token under which the machine holds the lock, or 0.
 func (m *Machine) Token() spindle.Token {
 	_, t := m.HasLock()
 	return t
 }
 
-// Clock is a machine's: its wall clock may be set, and its monotonic one stopped.
+// Clock is a machine's clock: its wall clock may be set, and its monotonic clock stopped.
 type Clock struct {
 	elect.SystemClock
 	Wall, Mono atomic.Int64 // by how many nanoseconds they are off
@@ -135,7 +135,7 @@ func (c *Clock) Now() elect.Instant {
 	return elect.Instant{Wall: i.Wall + c.Wall.Load(), Mono: i.Mono + c.Mono.Load()}
 }
 
-// Events are what a machine's observer was told.
+// Events are the events that a machine's observer got.
 type Events struct {
 	mu   sync.Mutex
 	list []spindle.Event
@@ -147,7 +147,7 @@ func (e *Events) add(ev spindle.Event) {
 	e.list = append(e.list, ev)
 }
 
-// All returns them in their order, once the observer has had what has happened.
+// All returns the events in their order, once the observer has got all that have happened.
 func (e *Events) All() []spindle.Event {
 	synctest.Wait()
 	e.mu.Lock()
@@ -155,13 +155,13 @@ func (e *Events) All() []spindle.Event {
 	return append([]spindle.Event(nil), e.list...)
 }
 
-// Last returns the last.
+// Last returns the last event.
 func (e *Events) Last() spindle.Event {
 	all := e.All()
 	return all[len(all)-1]
 }
 
-// Kinds names them in their order.
+// Kinds returns the names of the events, in their order.
 func (e *Events) Kinds() string {
 	var kinds []string
 	for _, ev := range e.All() {
@@ -170,7 +170,7 @@ func (e *Events) Kinds() string {
 	return strings.Join(kinds, ", ")
 }
 
-// Log is where a machine may log while the test reads it.
+// Log is a log that a test may read while a machine writes it.
 type Log struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -190,7 +190,7 @@ func (l *Log) String() string {
 	return l.text.String()
 }
 
-// Refusing answers that step with err, for memstore.Link.
+// Refusing returns a function for memstore.Link that answers step with err.
 func Refusing(step string, err error) func(string) error {
 	return func(s string) error {
 		if s == step {

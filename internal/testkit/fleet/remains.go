@@ -22,7 +22,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// Context is a caller's ctx that knows who waits for its end: each context that is derived from it, and each
+// Context is a caller's ctx that counts what waits for its end: each context that is derived from it, and each
 // context.AfterFunc on it, is a callback until it is stopped or called.
 type Context struct {
 	context.Context
@@ -31,7 +31,7 @@ type Context struct {
 	callbacks atomic.Int64
 }
 
-// NewContext returns one that ends with End.
+// NewContext returns a Context that ends with End.
 func NewContext() *Context {
 	inner, end := context.WithCancel(context.Background())
 	return &Context{Context: inner, End: end}
@@ -40,7 +40,7 @@ func NewContext() *Context {
 // Value implements context.Context. It hides the context within, on which package context would register past AfterFunc.
 func (c *Context) Value(any) any { return nil }
 
-// AfterFunc is what package context calls for every callback.
+// AfterFunc registers a callback. Package context calls it for each.
 func (c *Context) AfterFunc(f func()) (stop func() bool) {
 	c.callbacks.Add(1)
 	over := sync.OnceFunc(func() { c.callbacks.Add(-1) })
@@ -48,10 +48,10 @@ func (c *Context) AfterFunc(f func()) (stop func() bool) {
 	return func() bool { over(); return stopped() }
 }
 
-// Callbacks is how many are registered.
+// Callbacks returns how many are registered.
 func (c *Context) Callbacks() int { return int(c.callbacks.Load()) }
 
-// Registrations is a provider that knows how many callbacks are registered at it.
+// Registrations is a provider that counts the callbacks registered at it.
 type Registrations struct {
 	metric.MeterProvider
 	callbacks atomic.Int64
@@ -99,7 +99,7 @@ type Remains struct {
 	registered *Registrations
 }
 
-// NewRemains is for a process whose locks have these Options.
+// NewRemains returns the Remains of a process whose locks have these Options.
 func NewRemains() *Remains {
 	r := NewReports()
 	return &Remains{Ctx: NewContext(), reports: r, registered: &Registrations{MeterProvider: r.Meters}}
@@ -110,8 +110,8 @@ func (r *Remains) Options(more ...spindle.Option) []spindle.Option {
 	return append(r.reports.Options(more...), spindle.WithMeterProvider(r.registered))
 }
 
-// Kept is what is left: callbacks on the caller's ctx and at OpenTelemetry, the series of candidates and holders, and the
-// goroutines of the bubble, each by the line that it stands at.
+// Kept returns what is left: callbacks on the caller's ctx and at OpenTelemetry, the series of candidates and holders, and
+// the goroutines of the bubble, each by its present line.
 func (r *Remains) Kept(t testing.TB) map[string]int {
 	t.Helper()
 	kept := goroutines()
@@ -131,7 +131,7 @@ var (
 	place  = regexp.MustCompile(`(?m)^(github\.com/spindle-lock/spindle\S*)\(`)
 )
 
-// goroutines counts those of the bubble but for the caller's own, once all of them wait.
+// goroutines counts the bubble's goroutines, except the caller's own, once all of them wait.
 func goroutines() map[string]int {
 	synctest.Wait()
 	own := bubble.Find(stacks(false))
@@ -165,7 +165,7 @@ type Trouble struct {
 	Begin func(*memstore.Link)
 }
 
-// Troubles are every sickness of each of the steps. Late is how late a slow step is.
+// Troubles returns every sickness of each of the steps. Late is how late a slow step is.
 func Troubles(late time.Duration, steps ...string) []Trouble {
 	var all []Trouble
 	for _, step := range steps {
@@ -176,11 +176,11 @@ func Troubles(late time.Duration, steps ...string) []Trouble {
 	return all
 }
 
-// Brief reports whether tests that try everything with everything are to try some of it: with -short, and with -race.
+// Brief reports whether tests of all combinations should try only some: with -short, and with -race.
 func Brief() bool { return testing.Short() || raced }
 
-// Part is all of them, or with -race a quarter, drawn anew each time: the race detector makes virtual time five times
-// slower, and finds in a quarter what it finds in all. Tests without -race are for the rest.
+// Part returns all of them, or with -race a quarter, drawn anew each time: the race detector makes virtual time five times
+// slower, and finds in a quarter what it finds in all. Tests without -race cover the rest.
 func Part[T any](all ...T) []T {
 	if !raced {
 		return all
@@ -190,7 +190,7 @@ func Part[T any](all ...T) []T {
 	return drawn[:max(1, len(drawn)/4)]
 }
 
-// Some is all of them, or one by chance if tests are to be Brief.
+// Some returns all of them, or one at random if tests should be Brief.
 func Some[T any](all ...T) []T {
 	if Brief() {
 		i := rand.N(len(all))

@@ -37,13 +37,13 @@ func NewReports(views ...sdkmetric.View) *Reports {
 	return r
 }
 
-// Options make a lock report here.
+// Options returns options that make a lock report here.
 func (r *Reports) Options(more ...spindle.Option) []spindle.Option {
 	return append(more, spindle.WithMeterProvider(r.Meters), spindle.WithTracerProvider(r.Tracers))
 }
 
-// Metrics collects them: the values by name and attributes, without the library's prefix and the table, which has to be
-// locktable. A histogram has a count and a sum.
+// Metrics collects the metrics: their values by name and attributes, without the library's prefix and the table, which has
+// to be locktable. A histogram has a count and a sum.
 func (r *Reports) Metrics(t testing.TB) map[string]float64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -83,7 +83,7 @@ func each[P any](points []P, f func(P)) {
 	}
 }
 
-// named are the attributes but for the table, as in {lock=mylock,reason=stopped}.
+// named returns the attributes without the table, as in {lock=mylock,reason=stopped}.
 func named(of attribute.Set) string {
 	var pairs []string
 	for _, kv := range of.ToSlice() {
@@ -94,8 +94,8 @@ func named(of attribute.Set) string {
 	return "{" + strings.Join(pairs, ",") + "}"
 }
 
-// Spans returns those that have ended, in the order in which they began: name, outcome, an exclamation mark if it is an
-// error, and its children in brackets.
+// Spans returns the spans that have ended, in the order in which they began: name, outcome, an exclamation mark for an
+// error, and the children in brackets.
 func (r *Reports) Spans() []string {
 	ended := r.Ended()
 	var roots []string
@@ -107,7 +107,7 @@ func (r *Reports) Spans() []string {
 	return roots
 }
 
-// Ended are the spans themselves.
+// Ended returns the spans themselves.
 func (r *Reports) Ended() []sdktrace.ReadOnlySpan {
 	ended := r.spans.Ended()
 	slices.SortStableFunc(ended, func(a, b sdktrace.ReadOnlySpan) int {

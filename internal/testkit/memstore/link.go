@@ -9,7 +9,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// ErrCut is what a caller is told whose request or reply was lost.
+// ErrCut is the error of a caller whose request or reply was lost.
 var ErrCut = errors.New("network is cut")
 
 // Link is one process's way to a table. A test can make it lose, refuse, repeat and count requests. It is a
@@ -19,7 +19,7 @@ type Link struct {
 
 	mu     sync.Mutex
 	lose   func(step string) bool  // the request: nothing happens
-	reply  func(step string) bool  // the reply: it happened, and the caller is not told
+	reply  func(step string) bool  // the reply: it happened, and the caller does not learn that
 	refuse func(step string) error // nothing happens, and this is the answer
 	after  func(step string)       // before the caller sees the answer
 	again  func(step string) bool  // a call that succeeded is made once more
@@ -30,11 +30,11 @@ type Link struct {
 // Sickness is what is wrong with one step of a process for good.
 type Sickness string
 
-// Sicknesses are all of them.
+// Sicknesses are all sicknesses.
 var Sicknesses = []Sickness{Refused, Lost, Silent, Slow}
 
-// The sicknesses: the step is refused, its request is lost, its reply is lost, or it is applied late, whatever the caller
-// waits for.
+// The sicknesses: the step is refused, its request is lost, its reply is lost, or it is applied late, whether the caller
+// still waits or not.
 const (
 	Refused Sickness = "refused"
 	Lost    Sickness = "lost"
@@ -64,7 +64,7 @@ func (i illness) pass(ctx context.Context, call func(context.Context) error) err
 	return ErrCut
 }
 
-// Sicken makes one step sick from now on: late is how late a slow one is.
+// Sicken makes one step sick from now on: late is how late a slow step is.
 func (l *Link) Sicken(step string, how Sickness, late time.Duration) {
 	l.change(func() { l.ill = illness{step, how, late} })
 }
@@ -72,8 +72,8 @@ func (l *Link) Sicken(step string, how Sickness, late time.Duration) {
 // Heal makes no step sick.
 func (l *Link) Heal() { l.change(func() { l.ill = illness{} }) }
 
-// Lose makes the link lose the requests, or the replies, of the steps for which these are true; nil loses none. A caller
-// whose message is lost waits for the end of its ctx.
+// Lose makes the link lose the requests, or the replies, of the steps for which these functions return true; nil loses
+// none. A caller whose message is lost waits for the end of its ctx.
 func (l *Link) Lose(request, reply func(step string) bool) {
 	l.change(func() { l.lose, l.reply = request, reply })
 }
@@ -84,13 +84,13 @@ func (l *Link) Cut() { l.Lose(func(string) bool { return true }, nil) }
 // Mend makes the link lose nothing.
 func (l *Link) Mend() { l.Lose(nil, nil) }
 
-// Refuse makes the link answer with that error, unless it is nil.
+// Refuse makes the link answer with the function's error, unless that is nil.
 func (l *Link) Refuse(answer func(step string) error) { l.change(func() { l.refuse = answer }) }
 
 // After calls f when a step was answered, before its caller sees the answer.
 func (l *Link) After(f func(step string)) { l.change(func() { l.after = f }) }
 
-// Again repeats a call that has succeeded, if this is true for its step, as a client does that has lost the reply.
+// Again makes the link repeat a successful call if f returns true for its step, as a client does after a lost reply.
 func (l *Link) Again(f func(step string) bool) { l.change(func() { l.again = f }) }
 
 // Counts returns how often each step was sent since it was last called.
@@ -100,7 +100,7 @@ func (l *Link) Counts() map[string]int {
 	return counts
 }
 
-// Once is true for the first call with that step.
+// Once returns a function that returns true for the first call with that step.
 func Once(step string) func(string) bool {
 	var done bool
 	return func(s string) bool {

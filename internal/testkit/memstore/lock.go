@@ -48,7 +48,7 @@ func conflict(as, bs []span) bool {
 	return false
 }
 
-// locks are given first come, first served.
+// locks grants locks first come, first served.
 type locks struct {
 	mu    sync.Mutex
 	queue []*locker
@@ -57,11 +57,11 @@ type locks struct {
 // locker is a transaction that has locks or waits for some.
 type locker struct {
 	held, wanted []span
-	given        chan struct{} // closed when what is wanted is held
+	given        chan struct{} // closed when the locker holds what it wants
 }
 
-// acquire waits until l holds the spans too. If two lockers wait for each other, the one that asked last is aborted. If
-// acquire returns an error, l holds nothing any more.
+// acquire waits until l holds the spans too. If two lockers wait for each other, the later one is aborted. If acquire
+// returns an error, l holds nothing any more.
 func (ls *locks) acquire(ctx context.Context, l *locker, spans []span) error {
 	given, err := ls.ask(l, spans)
 	if err != nil {
@@ -96,7 +96,7 @@ func (ls *locks) circle(l *locker) bool {
 	})
 }
 
-// release frees all that l holds, and wants.
+// release frees all that l holds or wants.
 func (ls *locks) release(l *locker) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -121,8 +121,8 @@ func (ls *locks) give(i int) {
 	close(l.given)
 }
 
-// blocked reports whether another holds what the i-th wants, or came before it and wants that too. One that holds
-// something already waits only for others that do as well: the rest may be waiting for it.
+// blocked reports whether another locker holds what the i-th wants, or came before it and wants that too. A locker that
+// already holds something waits only for others that do as well: the rest may be waiting for it.
 func (ls *locks) blocked(i int) bool {
 	l := ls.queue[i]
 	for j, o := range ls.queue {

@@ -9,9 +9,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Locking is a table.Store with the time that Spanner's messages, locks and commits take: what a crowd
-// suffers from. Snapshots are read without locks. A commit waits for the lock of each row that it writes
-// or has to find unchanged, first come, first served, and keeps them until it is applied or refused.
+// Locking is a table.Store with the time that Spanner's messages, locks and commits take, which delays a crowd of
+// candidates. Snapshots are read without locks. A commit waits for the lock of each row that it writes or has to find
+// unchanged, first come, first served, and keeps them until it is applied or refused.
 //
 // If Spanner's behaviour is not documented, Locking assumes the worse: a commit that has to fail waits for its locks
 // too and keeps them for Refusal, a row has one lock for all its columns, and reads of a pessimistic
@@ -21,18 +21,17 @@ type Locking struct {
 	OneWay time.Duration // of each message
 	Paxos  time.Duration // how long a commit keeps its locks before it is applied
 
-	// Refusal is how long a commit that fails keeps its locks, be it that what it read has changed or that
-	// a row does not exist.
+	// Refusal is how long a failing commit keeps its locks, whether what it read has changed or a row does not exist.
 	Refusal time.Duration
 
-	// Pessimistic makes transactions lock what they read, gaps included, when they read it. One that is not
-	// heard from for ten seconds is aborted.
+	// Pessimistic makes transactions lock what they read, gaps included, when they read it. A transaction that is silent
+	// for ten seconds is aborted.
 	Pessimistic bool
 
 	locks locks
 }
 
-// NewLocking returns a model on a table with five milliseconds for each round trip.
+// NewLocking returns a Locking on a table, with five milliseconds for each round trip.
 func NewLocking(s *Store) *Locking {
 	const way = 2500 * time.Microsecond
 	return &Locking{Store: s, OneWay: way, Paxos: way, Refusal: 200 * time.Microsecond}
@@ -40,8 +39,8 @@ func NewLocking(s *Store) *Locking {
 
 const idleAbort = 10 * time.Second
 
-// ErrDied is what the function of a transaction returns for a client that dies: Spanner hears nothing more
-// from it, not even a rollback.
+// ErrDied is the error that a transaction's function returns for a client that dies: Spanner hears nothing more from it,
+// not even a rollback.
 var ErrDied = errors.New("the client died")
 
 // travel takes the time of a message.
@@ -88,7 +87,7 @@ func (s *Locking) Transact(ctx context.Context, step string, fn func(context.Con
 	return t.commit(ctx, step, writes)
 }
 
-// transaction is one of a client that does one thing after another.
+// transaction is a transaction of a client that does one thing after another.
 type transaction struct {
 	*Locking
 	txn    *Transaction
@@ -152,7 +151,7 @@ func (t *transaction) commit(ctx context.Context, step string, writes []table.Wr
 	return at, err
 }
 
-// apply goes on whether or not the client still waits for it.
+// apply continues whether or not the client still waits for it.
 func (t *transaction) apply(step string, writes []table.Write) (time.Time, error) {
 	defer t.locks.release(&t.locker)
 	if err := t.txn.Check(writes); err != nil {

@@ -1,7 +1,7 @@
 // Package memstore is a lock table in memory, with Spanner's semantics as far as the protocol relies
-// on them: strong reads with a timestamp, commit timestamps that grow, serializable transactions, and
-// commits that are all or nothing. It is for tests in virtual time, which no emulator knows of. Locking
-// adds the time that messages, locks and commits take.
+// on them: strong reads with a timestamp, commit timestamps that grow, serializable transactions, and commits that are all
+// or nothing. It is for tests in virtual time, in which no emulator can run. Locking adds the time that messages, locks and
+// commits take.
 package memstore
 
 import (
@@ -24,8 +24,8 @@ type Store struct {
 	// Idle makes strong reads answer with the time of the last commit, as Spanner may if nobody writes.
 	Idle bool
 
-	// Ahead, if set, says how far the next timestamp is ahead of true time, as TrueTime's uncertainty
-	// allows. Spanner then answers a commit only once that time has come: that is left to the caller.
+	// Ahead, if set, says how far the next timestamp is ahead of true time, as TrueTime's uncertainty allows. Spanner would
+	// answer a commit only once that time has come: Store leaves that to the caller.
 	Ahead func() time.Duration
 
 	mu   sync.Mutex
@@ -64,7 +64,7 @@ func (s *Store) Commit(ctx context.Context, step string, writes []table.Write) e
 	return err
 }
 
-// now is the timestamp that Spanner's clock suggests.
+// now returns the timestamp that Spanner's clock suggests.
 func (s *Store) now() time.Time {
 	now := time.Now().UTC()
 	if s.Ahead != nil {
@@ -96,7 +96,7 @@ type Transaction struct {
 	seen  [][]table.Row
 }
 
-// Commit applies the writes, unless something that was read has changed since: table.ErrAborted.
+// Commit applies the writes. It returns table.ErrAborted if something that was read has changed since.
 func (t *Transaction) Commit(step string, writes []table.Write) (time.Time, error) {
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
@@ -169,7 +169,7 @@ func (s *Store) commit(step string, writes []table.Write) (time.Time, error) {
 	return at, nil
 }
 
-// after are the rows as the writes would leave them.
+// after returns the rows as the writes would leave them.
 func (s *Store) after(writes []table.Write, at time.Time) (map[string]table.Row, error) {
 	rows := maps.Clone(s.rows)
 	if rows == nil {

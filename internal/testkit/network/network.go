@@ -1,4 +1,4 @@
-// Package network is a network that tests can break: the one between a candidate and Spanner.
+// Package network is the network between a candidate and Spanner, for tests that break it.
 package network
 
 import (
@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Link passes connections on to a server, until it is told not to. We don't use toxiproxy because it is one more
-// dependency, with a server to run. And Link can hold bytes back in one direction only and deliver them late: that is
-// how a commit arrives after its sender has died.
+// Link passes connections on to a server, until a test breaks it. We don't use toxiproxy because it is one more dependency,
+// with a server to run. And Link can hold bytes back in one direction only and deliver them late, so that a commit arrives
+// after its sender has died.
 type Link struct {
 	To, From Way // as the client sees it
 
@@ -31,7 +31,7 @@ type Way struct {
 	delay time.Duration // of every chunk
 }
 
-// NewLink listens on a free port of this machine. It is to be closed.
+// NewLink returns a Link that listens on a free port of this machine. The caller closes it.
 func NewLink(target string) (*Link, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -51,7 +51,7 @@ func (l *Link) Close() {
 	l.served.Wait()
 }
 
-// Addr is where clients connect to, as host:port.
+// Addr returns where clients connect to, as host:port.
 func (l *Link) Addr() string { return l.ln.Addr().String() }
 
 func (l *Link) serve() {
@@ -99,7 +99,7 @@ func (l *Link) copy(to, from net.Conn, w *Way, forgotten *atomic.Bool) {
 		w.pass()
 		if forgotten.Load() {
 			_, _ = io.Copy(io.Discard, from)
-			l.drop(from) // the other end is not told
+			l.drop(from) // the other end does not learn that
 			return
 		}
 		if n > 0 {
@@ -143,7 +143,7 @@ func (l *Link) Mend() {
 }
 
 // Forget makes the present connections pass nothing any more, as if a NAT or a firewall had forgotten them: neither end
-// is told. New ones work.
+// learns that. New connections work.
 func (l *Link) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,7 +159,7 @@ func (l *Link) Repoint(target string) {
 	l.target = target
 }
 
-// BlackHole holds all bytes back, both ways, until Mend: nobody is told, nothing is lost.
+// BlackHole holds all bytes back, both ways, until Mend: neither end learns that, and nothing is lost.
 func (l *Link) BlackHole() {
 	l.To.BlackHole()
 	l.From.BlackHole()

@@ -1,5 +1,5 @@
-// Package subprocess runs this program again, as a child process that is told lines and says lines. It is for
-// tests of what only a process can suffer, and for demonstrations of it.
+// Package subprocess runs this program again, as a child process that reads and prints lines. It is for tests of what only
+// a process can suffer, and for demonstrations of it.
 package subprocess
 
 import (
@@ -15,15 +15,15 @@ const mark = "__child"
 
 // A Command says how to start a child.
 type Command struct {
-	Args   []string     // what Orders and Main have in the child
+	Args   []string     // what Orders and Main return or pass on in the child
 	Env    []string     // added to this process's environment, and wins
 	Stderr io.Writer    // nil: discarded
-	Line   func(string) // is called with each line that the child prints
-	Ended  func(error)  // if not nil, is called after the last line; the error is nil for exit code 0
+	Line   func(string) // called with each line that the child prints
+	Ended  func(error)  // called after the last line, or nil; its error is nil for exit code 0
 }
 
-// A Child is this program, run again as a process of its own. It ends when its parent does, in whatever way,
-// even if it is stopped by a signal at that moment.
+// A Child is this program, run again as a separate process. It ends when its parent does, however that ends, even if a
+// signal has stopped the child at that moment.
 type Child struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
@@ -62,7 +62,7 @@ func (c Command) Start() (*Child, error) {
 	return child, nil
 }
 
-// Pid is the child's process id.
+// Pid returns the child's process id.
 func (c *Child) Pid() int { return c.cmd.Process.Pid }
 
 // Signal sends the child a signal.
@@ -74,7 +74,7 @@ func (c *Child) Send(line string) error {
 	return err
 }
 
-// Done is closed when the child has ended, and Ended has returned.
+// Done returns a channel that is closed when the child has ended, and Ended has returned.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
 // Kill ends the child as kill -9 does, if it has not ended, and returns when it has.
@@ -83,9 +83,8 @@ func (c *Child) Kill() {
 	<-c.done
 }
 
-// Orders tells a child from any other process by its arguments. A child gets the lines that its parent tells
-// it, and the arguments that it was started with; it exits when its parent is gone. Any other process gets
-// nil and its arguments back.
+// Orders recognizes a child by its arguments. In a child it returns the lines that the parent sends, and the arguments that
+// the child was started with; the child exits when its parent is gone. In any other process it returns nil and args.
 func Orders(args []string) (<-chan string, []string) {
 	if len(args) == 0 || args[0] != mark {
 		return nil, args

@@ -12,10 +12,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// between is the time from one count to the next, which reads what /proc has of every process of the machine.
+// between is the time from one count to the next. A count reads /proc for every process of the machine.
 const between = 20 * time.Millisecond
 
-// NothingLeft fails if a process, an open file or a goroutine is left of what f does.
+// NothingLeft fails if f leaves a process, an open file or a goroutine.
 func NothingLeft(t *testing.T, f func()) {
 	t.Helper()
 	processes, files, goroutines := children(t), opened(t), goleak.IgnoreCurrent()
@@ -25,7 +25,7 @@ func NothingLeft(t *testing.T, f func()) {
 	NoLeak(t, goroutines)
 }
 
-// children is how many processes this one has started and not waited for.
+// children returns how many processes this one has started and not waited for.
 func children(t *testing.T) (n int) {
 	paths, err := filepath.Glob("/proc/[0-9]*/stat")
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-// Package testcheck is what the tests of several packages and modules have in common.
+// Package testcheck has what the tests of several packages and modules share.
 package testcheck
 
 import (
@@ -12,12 +12,12 @@ import (
 )
 
 // Main runs tests, and fails if they leave a goroutine. The Spanner client may leave two: a worker of OpenCensus, and a
-// connection to the metadata server, which it asks once in a process whether it runs on Google Cloud.
+// connection to the metadata server, which it asks once in a process whether that runs on Google Cloud.
 func Main(m *testing.M, ignored ...goleak.Option) {
 	goleak.VerifyTestMain(m, append(ignored, clients()...)...)
 }
 
-// NoLeak fails if more goroutines are there than before.
+// NoLeak fails if there are more goroutines than before.
 func NoLeak(t *testing.T, before goleak.Option) {
 	t.Helper()
 	goleak.VerifyNone(t, append(clients(), before)...)
@@ -31,10 +31,10 @@ func clients() []goleak.Option {
 	}
 }
 
-// soon is how long what must come is waited for, however loaded the machine is.
+// soon is how long a test waits for what must come, however loaded the machine is.
 const soon = 30 * time.Second
 
-// Await is what comes from c.
+// Await returns what comes from c.
 func Await[T any](tb testing.TB, c <-chan T, what string) (v T) {
 	tb.Helper()
 	select {
@@ -55,7 +55,7 @@ func None[T any](tb testing.TB, c <-chan T, what string) {
 	}
 }
 
-// Example is the test of an example that runs, as examples have none. Its End runs the cleanups.
+// Example is a testing.TB for examples, which have none. Its End runs the cleanups.
 type Example struct {
 	testing.TB
 	cleanups []func()
@@ -69,7 +69,7 @@ func (*Example) Error(args ...any)        { log.Print(args...) }
 // Cleanup implements testing.TB.
 func (e *Example) Cleanup(f func()) { e.cleanups = append(e.cleanups, f) }
 
-// End is to be deferred.
+// End runs the cleanups. Defer it.
 func (e *Example) End() {
 	for i := range e.cleanups {
 		e.cleanups[len(e.cleanups)-1-i]()
