@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// candidate is what a child is told.
+// candidate is a child's orders.
 type candidate struct {
 	Database, Table, Name, ID string
 	Lease                     time.Duration

@@ -518,7 +518,7 @@ func TestTheFenceInATransactionOfOnesOwnCanBeTold(t *testing.T) {
 	})
 }
 
-// A transaction that is all SQL lands only while the statement finds the lease row, which it leaves as it is.
+// A transaction that is all SQL commits only while the statement finds the lease row, which it leaves unchanged.
 func TestAStatementFencesATransactionThatIsAllSQL(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		dialect := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL

@@ -253,7 +253,7 @@ func TestStepDownSaysWhatHolds(t *testing.T) {
 	})
 }
 
-// The leader function may step down itself: it is told to stop while it waits for that.
+// The leader function may step down itself: its ctx ends while it waits for that.
 func TestALeaderFunctionStepsDown(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var a *fleet.Machine
@@ -434,7 +434,7 @@ func TestHandoversLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// The same with two that take turns: who is preferred can claim, and not confirm.
+// The same with two that take turns: the preferred candidate can claim, but not confirm.
 func TestAPreferenceThatLeadsToNothingIsAcceptedEverMoreSeldomByEach(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		others := []*fleet.Machine{b.Start("a", spindle.WithHandover(), spindle.WithPriority(1)), b.Start("d", spindle.WithHandover(), spindle.WithPriority(1))}
@@ -499,7 +499,7 @@ func TestALeaderThatHandsOverWorksOnWhenRunEnds(t *testing.T) {
 	})
 }
 
-// A release that failed is said by one who waits for it, also if Run's ctx ends meanwhile.
+// A call that waits for a release reports its failure, even if Run's ctx ends meanwhile.
 func TestAStopWhileSteppingDownSaysThatTheReleaseFailed(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {

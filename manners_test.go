@@ -120,7 +120,7 @@ func TestNobodyIsElectedPastItsDeadline(t *testing.T) {
 	})
 }
 
-// What an operator asked for says nothing about those of higher priority: they are accepted as before.
+// An operator's request says nothing about requests of higher priority: they are accepted as before.
 func TestAPreferenceIsAcceptedAfterAnOperatorsRequest(t *testing.T) {
 	for range 5 {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
@@ -172,7 +172,7 @@ func TestFollowersOfALeaderThatLeavesForLongLookEverMoreSeldom(t *testing.T) {
 	})
 }
 
-// successor is who is named to follow the leaving holder, or "".
+// successor returns the id that is named to follow the leaving holder, or "".
 func successor(b *fleet.Fleet) string {
 	seen, err := table.Table{Store: b.Store}.Observe(context.Background(), fleet.Name)
 	require.NoError(b.T, err)

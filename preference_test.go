@@ -84,7 +84,7 @@ func TestTheBetterOfTwoFollowersLeadsWhateverTheirLeases(t *testing.T) {
 	}
 }
 
-// With a lease of hours, the priority delay of those of higher priority is a second at most.
+// With a lease of hours, the priority delay for candidates of higher priority is a second at most.
 func TestThePriorityDelayIsASecondAtMost(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a", spindle.WithLease(24*time.Hour), spindle.WithPriority(0))

@@ -13,7 +13,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// resent makes the machine's client send its first release again, later, as a client does that has lost the reply.
+// resent makes the machine's client send its first release again later, as a client does after a lost reply.
 func resent(m *fleet.Machine, after time.Duration, meanwhile func()) {
 	done := false
 	m.Link.Again(func(step string) bool {

@@ -128,7 +128,7 @@ func TestToken(t *testing.T) {
 	assert.Less(t, token, token+1)
 }
 
-// Code that has to fit a lock's options is told them, before Run and without an RPC.
+// Code that has to fit a lock's options can read them, before Run and without an RPC.
 func TestSettingsAreWhatTheOptionsComeTo(t *testing.T) {
 	seam := func(c *options.Config) { c.Store = &memstore.Store{} }
 	s := spindle.New(nil, "locktable", "mylock", seam).Settings()

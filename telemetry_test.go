@@ -86,7 +86,7 @@ func TestNothingIsReadOnceRunHasEnded(t *testing.T) {
 	})
 }
 
-// Two candidates of one process are one standing: it holds the lock, whoever of them does.
+// Two candidates of one process have one standing: it holds the lock if either of them does.
 func TestTwoCandidatesOfAProcessHaveOneGauge(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		r := fleet.NewReports()

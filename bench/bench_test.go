@@ -130,8 +130,8 @@ func BenchmarkTryAcquire(b *testing.B) {
 	}
 }
 
-// BenchmarkKilledWaiter is how much longer the next one waits if the waiter before it was killed. Spindle passes it after
-// its grace: 200 ms and three round trips. On etcd its session has to expire.
+// BenchmarkKilledWaiter measures how much longer the next waiter waits if the one before it was killed. Spindle passes a
+// killed waiter after its grace: 200 ms and three round trips. On etcd its session has to expire.
 func BenchmarkKilledWaiter(b *testing.B) {
 	for _, system := range systems {
 		b.Run(system.name, func(b *testing.B) {
@@ -177,5 +177,5 @@ func handover(b *testing.B, s server, name string, killed bool) time.Duration {
 	return time.Duration(next.hear(b).Got - holder.hear(b).Gave)
 }
 
-// settle is how long a process has to join the queue. Neither system says when it has.
+// settle is the time in which a process should have joined the queue. Neither system says when it has.
 const settle = 500 * time.Millisecond

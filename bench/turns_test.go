@@ -59,8 +59,8 @@ func (t turns) idle() []time.Duration {
 	return all
 }
 
-// longestWait is for how many rounds of all processes one has waited: how many turns began meanwhile, its own included,
-// over the number of processes.
+// longestWait returns for how many rounds a process has waited: how many turns began meanwhile, its own included, divided
+// by the number of processes.
 func (t turns) longestWait() (rounds float64) {
 	began := make([]int64, len(t.held))
 	for i, h := range t.held {
@@ -88,7 +88,7 @@ func (t turns) waited() (longest time.Duration) {
 	return longest
 }
 
-// quantile sorts what it is given.
+// quantile sorts its argument.
 func quantile(all []time.Duration, q float64) time.Duration {
 	slices.Sort(all)
 	return all[int(q*float64(len(all)-1)+0.5)]

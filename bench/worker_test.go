@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// work is what a process is to do, at each order that it gets.
+// work is what a process does at each order that it gets.
 type work struct {
 	Kind       string // loop, step, try; or etcd, which is the server
 	Server     server
@@ -153,7 +153,7 @@ func (w work) try(c *client, orders <-chan string, say func(report)) error {
 	return nil
 }
 
-// A worker is such a process.
+// A worker is a process that does work.
 type worker struct {
 	*subprocess.Child
 	reports chan report

@@ -270,7 +270,7 @@ func TestBalancedBlocksUntilTheOwnListIsPublished(t *testing.T) {
 	})
 }
 
-// An observer is told that a partition was revoked only if it was told that it was assigned.
+// An observer hears that a partition was revoked only if it heard that it was assigned.
 func TestAnObserverIsToldOfNoRevocationOfWhatItNeverHad(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n = 30

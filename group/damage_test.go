@@ -66,8 +66,8 @@ func (d *damage) upTo(limit time.Duration) time.Duration {
 	return time.Duration(d.dice.Int64N(int64(limit)))
 }
 
-// draw says what is to happen. Who does not find a lease record goes by its own lease: if leases differ, only rows of one kind are
-// deleted.
+// draw says what is to happen. A member that does not find a lease record goes by its own lease: if leases differ, only rows of
+// one kind are deleted.
 func (d *damage) draw() {
 	for i := range 2 + d.dice.IntN(20) {
 		d.lists[0] = append(d.lists[0], fmt.Sprint(i))

@@ -483,7 +483,7 @@ func TestMoreMembersThanPartitions(t *testing.T) {
 	})
 }
 
-// While two lists are there, who has a partition keeps it; in the end the new list is spread over all.
+// While there are two lists, a member keeps its partitions; in the end the new list is divided among all.
 func TestAListThatChangesWithARollingUpdate(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		old := []*process{c.start("a", Numbered(8)), c.start("b", Numbered(8)), c.start("d", Numbered(8))}
@@ -636,7 +636,7 @@ func TestAPartitionThatIsLeftOutOfAClaimIsLookedAtAgainSoon(t *testing.T) {
 	}
 }
 
-// A process that is told to stop while it joins has its term by the time that work would have to stop. It gives that back.
+// A process that is stopped while it joins gets its term by the time that work would have to stop. It releases that term.
 func TestAStopWhileAMemberJoinsGivesTheSlotBack(t *testing.T) {
 	for range 10 { // both are due at once
 		inVirtualTime(t, func(c *cluster) {

@@ -157,7 +157,7 @@ func (p *process) work(ctx context.Context, partition Partition) error {
 	return nil
 }
 
-// kill makes the process silent for ever: nothing of it reaches the table.
+// kill makes the process silent forever: nothing of it reaches the table.
 func (p *process) kill() {
 	p.of.mu.Lock()
 	p.dead = true
@@ -214,7 +214,7 @@ func names(ps []Partition) []string {
 	return names
 }
 
-// rows are the table's, without those of the group's members.
+// rows returns the table's rows without the members' rows.
 func (c *cluster) partitionRows() map[string]table.Row {
 	rows := c.store.Rows()
 	for name := range rows {

@@ -43,7 +43,7 @@ func TestHasIsFalseOnceTheWorkIsRevoked(t *testing.T) {
 	})
 }
 
-// Slots are never removed: who can't join for a while must not go for ever higher ones.
+// Slots are never removed: a process that can't join for a while must not take higher and higher ones.
 func TestAnOutageMakesNobodyTakeAHighSlot(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.start("a", Numbered(4)), c.process("b", Numbered(4))
@@ -171,7 +171,7 @@ func TestAMemberThatLeavesDoesNotLookInVain(t *testing.T) {
 	})
 }
 
-// Work that is told to stop because its member leaves is not said to take long at once.
+// Work whose context ends because its member leaves is not at once reported as slow.
 func TestWorkOfAMemberThatLeavesIsGivenTime(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(4))
@@ -270,7 +270,7 @@ func TestAMemberWhoseRowsWereDeletedTakesNobodysSlot(t *testing.T) {
 	}
 }
 
-// A useless member leaves for everybody to see, even while work of it hangs: the others take its share.
+// A useless member announces that it leaves, even while its work hangs: the others take its share.
 func TestAUselessMemberWithWorkThatHangsLeavesItsShareToOthers(t *testing.T) {
 	for _, opts := range [][]spindle.Option{nil, {spindle.WithHandover()}} {
 		inVirtualTime(t, func(c *cluster) {
@@ -334,7 +334,7 @@ func TestAMemberThatReclaimsWithAnotherListIsNew(t *testing.T) {
 	})
 }
 
-// A member that cools down, as it could not confirm, loses no claim by that: it takes no high slot.
+// A member that cools down because it could not confirm loses no claim by that: it takes no high slot.
 func TestAMemberThatCoolsDownTakesNoHighSlot(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.process("a", Numbered(4))

@@ -213,7 +213,7 @@ func TestWorkThatHangsIsSaidWhileItsMemberCoolsDown(t *testing.T) {
 	})
 }
 
-// Each time that work hangs is said, a lease after it was told to stop: how long earlier work took to return does not matter.
+// Each hang of work is reported, a lease after its context ended: how long earlier work took to return does not matter.
 func TestEachTimeThatWorkHangsIsSaid(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(2))

@@ -50,7 +50,7 @@ func TestManyPartitionsMoveSomeAtATime(t *testing.T) {
 	})
 }
 
-// Who waits for many looks at some at a time, those that hang among them or not.
+// A caller that waits for many looks at some of them at a time, whether some hang or not.
 func TestWorkThatHangsKeepsNoOtherOfManyPartitionsFromMoving(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n, batch = 200, 4

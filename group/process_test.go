@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// member is what a child is told.
+// member is a child's orders.
 type member struct {
 	Database, Table, Name string
 	Partitions            int

@@ -49,7 +49,8 @@ func (p *process) leaseRow(partition string) string {
 	return table.LeaseKey(table.PartitionName("orders", partition), table.Token(token))
 }
 
-// What somebody deleted is not released, and keeps nothing else from being released: that moves as soon as its work has returned.
+// A partition whose rows somebody deleted is not released, and keeps no other from being released: the others move as soon
+// as their work has returned.
 func TestAPartitionThatIsLostHoldsNoOtherUp(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(16))

@@ -189,7 +189,7 @@ func TestBalancedWaitsForTheOwnShare(t *testing.T) {
 	})
 }
 
-// An observer is told of each partition that comes and goes, with its token and the reason.
+// An observer hears of each partition that comes and goes, with its token and the reason.
 func TestAnObserverIsToldOfPartitions(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		var mu sync.Mutex

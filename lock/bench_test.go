@@ -53,8 +53,8 @@ func BenchmarkUncontendedElector(b *testing.B) {
 	b.ReportMetric(float64(rpcs.Load()-before)/float64(b.N), "rpcs/op")
 }
 
-// BenchmarkAll: 20 callers, each of one of 10 overlapping sets of 5 out of 25 names, until all have had
-// their turns. A deadlock would be its time-out.
+// BenchmarkAll: 20 callers, each of one of 10 overlapping sets of 5 out of 25 names, until all have had their turns. A
+// deadlock would show as a time-out.
 func BenchmarkAll(b *testing.B) {
 	db := spindletest.New(b)
 	var sets [10][]string

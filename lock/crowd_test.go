@@ -62,7 +62,7 @@ func (w *waiter) Transact(ctx context.Context, step string, fn func(context.Cont
 	return w.Store.Transact(ctx, step, fn)
 }
 
-// inACrowd has one mutex held, then n more wait for it. Whoever has it is sent to locked.
+// inACrowd holds one mutex while n more wait for it. It sends each holder to locked.
 func inACrowd(t *testing.T, n int, lease time.Duration, f func(c *crowd, holder *waiter)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
@@ -192,7 +192,7 @@ func TestACrowdOfWaitersDoesNotClaimAtOnce(t *testing.T) {
 	})
 }
 
-// However long a lease is: who waits knows when it runs out.
+// However long a lease is, a waiter knows when it runs out.
 func TestAWaiterGoesOnAsSoonAsALeaseHasRunOut(t *testing.T) {
 	type taken struct{ giveBack func(context.Context) error }
 	const lease = 5 * time.Minute

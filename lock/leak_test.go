@@ -118,7 +118,7 @@ func release(ctx context.Context, p *Permit, err error) error {
 	return p.Release(ctx)
 }
 
-// calls are those of the package. Trouble begins with trouble. What they take, they give back.
+// calls are the package's calls. Trouble begins with trouble. The calls release what they take.
 var calls = map[string]func(s *site, ctx context.Context, trouble func()) error{
 	"Lock": func(s *site, ctx context.Context, trouble func()) error {
 		trouble()

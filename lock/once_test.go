@@ -60,7 +60,7 @@ func TestAKeyIsDoneOnceAndASmallerOneIsNotRunAnyMore(t *testing.T) {
 	})
 }
 
-// Of callers that wait, the one with the larger key may be first: the other is told of that, not that its key is done.
+// Of callers that wait, the one with the larger key may be first: the other's error says that, not that its key is done.
 func TestAKeyThatNeverRanIsNotSaidToBeDone(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		ctx, first, slow := context.Background(), b.process(), b.process()
@@ -370,7 +370,7 @@ func TestWhatTheWorkHasRecordedItselfStaysDone(t *testing.T) {
 	}
 }
 
-// The last holder's own commit may land after the next has looked: until its lease row is gone.
+// Until its lease row is gone, the last holder may still commit, even after the next one has looked.
 func TestARecordThatLandsWhileTheNextClaimsIsSeen(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		next := b.afterRecord("nightly", "1")

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// work is what a child is told.
+// work is a child's orders.
 type work struct {
 	Kind            string // count, turns or all
 	Database, Table string

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who waits for a set is told which of its locks are held, by whom: not those whose holder has crashed, or released.
+// A waiter for a set hears which of its locks are held, and by whom: not locks whose holder has crashed or released.
 func TestAWaitForASetNamesThoseThatHoldALockOfIt(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		holder, crashed, gone := b.process().mutex("held"), b.process(), b.process().mutex("released")

@@ -118,7 +118,7 @@ func (w *wire) Read(ctx context.Context, step string, bound table.Bound, keys ta
 	return rows, at, err
 }
 
-// Commit is blind and at least once: it lands again, whenever that is.
+// Commit is blind and at least once: it may be applied again at any later time.
 func (w *wire) Commit(ctx context.Context, step string, writes []table.Write) error {
 	return w.pass(ctx, step, func() error {
 		again := func() { _ = w.store.Commit(context.WithoutCancel(ctx), step, writes) }
@@ -129,7 +129,7 @@ func (w *wire) Commit(ctx context.Context, step string, writes []table.Write) er
 	})
 }
 
-// Transact runs a transaction again whose reply was lost, as a client may: it says what came of that.
+// Transact runs a transaction again after a lost reply, as a client may, and returns the second result.
 func (w *wire) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (at time.Time, err error) {
 	err = w.pass(ctx, step, func() (err error) {
 		at, err = w.store.Transact(context.WithoutCancel(ctx), step, fn)

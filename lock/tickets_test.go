@@ -46,7 +46,7 @@ func (g *fairground) delete(key string) {
 	require.NoError(g, g.rows.Commit(context.Background(), "operator", []table.Write{{Kind: table.Delete, Name: key}}))
 }
 
-// Whoever dies at the head of the queue costs the next its grace, once.
+// A waiter that dies at the head of the queue costs the next one its grace, once.
 func TestAWaiterThatDiesAtTheHeadCostsItsGrace(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := g.mutex("holder", "m")
@@ -218,7 +218,7 @@ func TestTheClockOfAWaiterDoesNotMatter(t *testing.T) {
 	})
 }
 
-// An elector takes a lock when it finds it free, whoever waits; those who wait go on after it.
+// An elector takes a lock when it finds it free, even if others wait; the waiters continue after it.
 func TestAnElectorAndWaitersLiveOnOneLock(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		for i := range 3 {
@@ -365,7 +365,7 @@ func TestNonsenseInTheQueueStopsNobody(t *testing.T) {
 	})
 }
 
-// A waiter whose tickets can't be written waits as one that has none: it is given the lock when nobody else wants it.
+// A waiter whose tickets can't be written waits like one without any: it gets the lock when no other process wants it.
 func TestAWaiterThatCanNotQueueGetsTheLockInTheEnd(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := g.mutex("holder", "m")
@@ -611,7 +611,7 @@ func TestAWaitForASlotThatEndsAsItChoosesOne(t *testing.T) {
 	})
 }
 
-// The lock has no row, as it was pruned: nothing says since when it is free.
+// The lock's row was pruned: nothing says since when the lock is free.
 func TestTryLockTakesALockWithoutARowThoughAWaiterDiedLongAgo(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		g.dead(1, "m")

@@ -18,7 +18,8 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// Several electors in one process, on Spanner: one leads, whoever is cut off is followed, and nothing is left running.
+// Several electors in one process, on Spanner: one leads, another follows a leader that is cut off, and nothing is left
+// running.
 func TestElectorsOnSpanner(t *testing.T) {
 	t.Parallel()
 	db := spindletest.New(t)

@@ -36,7 +36,7 @@ type report struct {
 	At   int64
 }
 
-// candidate is what a child is told, besides where Spanner is.
+// candidate is a child's orders, besides where Spanner is.
 type candidate struct{ Database, Table string }
 
 func runCandidate(args []string, _ <-chan string) error {
@@ -77,8 +77,8 @@ func runCandidate(args []string, _ <-chan string) error {
 	return lock.Stop(limit)
 }
 
-// work reports from when to when it was seen to lead: from after the first look that said so to before the last. What
-// a process does not see, as it does not run, is not in it.
+// work reports from when to when it saw itself lead: from after the first look that said so to before the last. Time in
+// which the process does not run is not in it.
 func work(ctx context.Context, lock *Lock, say func(string, time.Time)) {
 	token, last := TokenOf(ctx), time.Time{}
 	for ctx.Err() == nil {
@@ -182,7 +182,7 @@ func (p *process) leads() bool {
 	return len(p.reports) > 0 && p.reports[len(p.reports)-1].Kind == "leads"
 }
 
-// leader waits for one that is none of these.
+// leader waits for a leader that is none of these.
 func (c *cluster) leader(not ...*process) *process {
 	c.t.Helper()
 	return c.await("a leader", func(p *process) bool { return !slices.Contains(not, p) && p.leads() })
@@ -196,7 +196,7 @@ func (c *cluster) says(p *process, kind string, then time.Time) {
 	})
 }
 
-// requireOneLeader fails if two were seen to lead at one instant. Whoever was killed led until its end at the longest.
+// requireOneLeader fails if two were seen to lead at one instant. A killed process led until its end at the longest.
 func (c *cluster) requireOneLeader(killed map[*process]time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,7 +229,7 @@ func (c *cluster) requireOneLeader(killed map[*process]time.Time) {
 	}
 }
 
-// Killed, paused, cut off, or told to stop: another leads after the lease, or at once, and never two.
+// If the leader is killed, paused, cut off or stopped, another leads after the lease, or at once, and never two.
 func TestProcessesThatAreKilledPausedAndCutOff(t *testing.T) {
 	t.Parallel()
 	c := &cluster{t: t, db: spindletest.New(t), changed: make(chan struct{})}

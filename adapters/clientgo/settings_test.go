@@ -35,7 +35,7 @@ func TestTheSettingsOfConfigFit(t *testing.T) {
 	}
 }
 
-// The numbers that the documentation names.
+// The documentation names these numbers.
 func TestTheDefaultSettings(t *testing.T) {
 	lock, err := newLock()
 	require.NoError(t, err)

@@ -57,7 +57,7 @@ func inVirtualTime(t *testing.T, f func(*world)) {
 	})
 }
 
-// begin and end are of what client-go calls leading: from OnStartedLeading to the end of its ctx.
+// begin and end are for what client-go calls leading: from OnStartedLeading to the end of its ctx.
 func (w *world) begin(m *machine) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -191,7 +191,7 @@ func (m *machine) holds() bool {
 
 func (m *machine) hasEnded() bool { return closed(m.ended) }
 
-// What a process costs that is cut off is spindle's failover, to the millisecond: RetryPeriod does not add to it.
+// A process that is cut off costs spindle's failover, to the millisecond: RetryPeriod does not add to it.
 func TestAFollowerLeadsTheInstantItsLockDoes(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
 		a, b := w.machine("a").run(), w.machine("b").run()
@@ -250,7 +250,8 @@ func TestACancelledElectorHandsOverAtOnce(t *testing.T) {
 	})
 }
 
-// client-go calls the lock free while its work may still stop. Here it is not before the work has returned.
+// client-go calls the lock free while its work may still be stopping. Here the lock is not free before the work has
+// returned.
 func TestTheLockIsKeptUntilTheWorkHasReturned(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
 		a, b := w.machine("a"), w.machine("b")
@@ -290,7 +291,7 @@ func TestWorkThatHangsKeepsNobodyOutForEver(t *testing.T) {
 	})
 }
 
-// Without ReleaseOnCancel nobody says that the work has been told, so the lock is kept for as long as was promised.
+// Without ReleaseOnCancel nothing says that the work's ctx has ended, so the lock is kept for the promised time.
 func TestWithoutReleaseOnCancelTheLockIsKeptAsPromised(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
 		a := w.machine("a")
@@ -307,7 +308,7 @@ func TestWithoutReleaseOnCancelTheLockIsKeptAsPromised(t *testing.T) {
 	})
 }
 
-// Asked to hand over, spindle waits for client-go, which does not stop when it is told: the work goes on until then.
+// Asked to hand over, spindle waits for client-go, which does not stop at once: the work continues until it does.
 func TestAHandoverWaitsForClientGo(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
 		a := w.machine("a", spindle.WithHandover()).unguarded().run()
@@ -328,7 +329,7 @@ func TestAHandoverWaitsForClientGo(t *testing.T) {
 	})
 }
 
-// client-go gives up, and says that the lock is to be released, before its work is told. That is not believed.
+// client-go gives up, and says that the lock is to be released, before its work's ctx ends. Lock does not believe that.
 func TestAnElectorThatGivesUpDoesNotReleaseTheLock(t *testing.T) {
 	for _, by := range []time.Duration{0, 8 * time.Second} {
 		inVirtualTime(t, func(w *world) {
@@ -362,8 +363,8 @@ func (l *late) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	return err
 }
 
-// A process that stood still for longer than was promised, and not until the lease was over, still leads, for a
-// RenewDeadline at least. It holds the lock, so nobody else does.
+// A process that stood still for longer than the promised time, but not until the lease was over, still leads, for a
+// RenewDeadline at least. It holds the lock, so no other process does.
 func TestALateElectorKeepsTheLock(t *testing.T) {
 	for _, stood := range []time.Duration{6 * time.Second, 8 * time.Second, 9500 * time.Millisecond} {
 		inVirtualTime(t, func(w *world) {
@@ -386,7 +387,7 @@ func TestALateElectorKeepsTheLock(t *testing.T) {
 	}
 }
 
-// One that comes back too late to be renewed finds its ctx ended when the lock was given back, and not before.
+// A process that comes back too late to be renewed finds that its ctx ended when the lock was released, and not before.
 func TestAnElectorThatHangsIsToldWhenTheLockIsGivenBack(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
 		a, b := w.machine("a"), w.machine("b")
@@ -403,7 +404,7 @@ func TestAnElectorThatHangsIsToldWhenTheLockIsGivenBack(t *testing.T) {
 	})
 }
 
-// A candidate that loses a term before client-go leads under it goes on as one.
+// A candidate that loses a term before client-go leads under it remains a candidate.
 func TestATermThatNobodyLedUnderEndsNoContext(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
 		a := w.machine("a")
@@ -506,7 +507,7 @@ func TestACandidateThatIsCancelledLeavesNothing(t *testing.T) {
 	})
 }
 
-// Followers know who leads, and OnNewLeader is told of each change.
+// Followers know the leader, and each change calls OnNewLeader.
 func TestFollowersAreToldWhoLeads(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
 		a, b, c := w.machine("a").run(), w.machine("b").run(), w.machine("c").run()
@@ -524,7 +525,7 @@ func TestFollowersAreToldWhoLeads(t *testing.T) {
 	})
 }
 
-// Another process with this one's id is another: client-go would take its record for its own.
+// A process with the same id is still another process: client-go would take its record for its own.
 func TestAnotherOfTheSameIDIsAnother(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
 		a, b := w.machine("same").run(), w.machine("same").run()
@@ -537,7 +538,7 @@ func TestAnotherOfTheSameIDIsAnother(t *testing.T) {
 	})
 }
 
-// A machine that was suspended finds its lease gone at the first heartbeat. The work is told then, and not when
+// A machine that was suspended finds its lease gone at the first heartbeat. The work's ctx ends then, and not when
 // client-go gives up.
 func TestAfterASuspensionTheWorkIsToldAtOnce(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
@@ -555,7 +556,7 @@ func TestAfterASuspensionTheWorkIsToldAtOnce(t *testing.T) {
 	})
 }
 
-// The token in the ctx is that of the term, and fences; no other ctx has one.
+// The token in the ctx is the term's, and fences; no other ctx has one.
 func TestTheWorkHasItsToken(t *testing.T) {
 	inVirtualTime(t, func(w *world) {
 		a := w.machine("a")
@@ -584,7 +585,7 @@ func (m *machine) written() resourcelock.LeaderElectionRecord {
 	return resourcelock.LeaderElectionRecord{HolderIdentity: m.lock.Identity(), LeaseDurationSeconds: seconds(m.config)}
 }
 
-// withdrawn is what an operator does who takes a lock away from its holder by hand.
+// withdrawn takes a lock away from its holder, as an operator does by hand.
 func withdrawn(t spindle.Token) []table.Write {
 	return []table.Write{{Kind: table.Delete, Name: fleet.Key(t)}}
 }

@@ -78,7 +78,7 @@ func (m *machine) fire(j cron.Job) {
 	m.Start()
 }
 
-// now is the key of what all machines are to run about now.
+// now returns the key of what all machines should run about now.
 func now() lock.Key { return daily(time.Now()) }
 
 func daily(t time.Time) lock.Key {

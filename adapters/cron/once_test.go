@@ -109,7 +109,7 @@ func TestAJobThatFailsOrPanicsIsRunByTheNextMachine(t *testing.T) {
 	testcheck.None(t, ran, "run again, though it was done")
 }
 
-// The run of a later time was first: that this one is not run any more is no error, and it is not said to be done.
+// The run of a later time was first: that this one is not run any more is no error, and it is not reported as done.
 func TestATimeThatALaterOneHasPassedIsInformation(t *testing.T) {
 	t.Parallel()
 	db := spindletest.New(t)
@@ -162,7 +162,7 @@ func TestOneRunWaitsForAJobThatOutlastsItsPeriod(t *testing.T) {
 	testcheck.None(t, m.err, "an error")
 }
 
-// A job in a wrapper knows nothing of ctx: it goes on, and so does its lock. One that waits for another machine ends.
+// A job in a wrapper knows nothing of ctx: it continues, and so does its lock. A job that waits for another machine ends.
 func TestALockIsHeldUntilTheJobIsOverThoughCtxEnds(t *testing.T) {
 	t.Parallel()
 	db := spindletest.New(t)

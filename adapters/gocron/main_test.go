@@ -60,7 +60,7 @@ func (m *machine) listeners() gocron.JobOption {
 		gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { m.denied <- err }))
 }
 
-// locker is that of the machine's jobs.
+// locker returns the locker of the machine's jobs.
 func (m *machine) locker(key lock.Key) gocron.JobOption {
 	return gocron.WithDistributedJobLocker(spindlegocron.NewLocker(m.db, m.table, "tests", key, quick...))
 }
@@ -77,7 +77,7 @@ func (m *machine) job(t *testing.T, when gocron.JobDefinition, task gocron.Task,
 // runs is a job that says so.
 func (m *machine) runs() gocron.Task { return gocron.NewTask(func() { m.ran <- "" }) }
 
-// now is the key of what all machines are to run about now.
+// now returns the key of what all machines should run about now.
 func now() lock.Key { return daily(time.Now()) }
 
 func daily(t time.Time) lock.Key {

@@ -24,7 +24,7 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// mutexes is a locker as others are: the lock is free once the job is over.
+// mutexes is a locker like those of others: the lock is free once the job is over.
 type mutexes struct{ m *machine }
 
 type unlocker struct{ *lock.Mutex }
@@ -194,8 +194,8 @@ func TestUnderALockerAJobThatFailsIsDone(t *testing.T) {
 	testcheck.None(t, b.ran, "run")
 }
 
-// A listener that refuses is the last that gocron asks, after the locker, and tells nobody: under a locker no machine runs the
-// job for that time. A Task has not asked for its lock by then.
+// gocron asks a listener that may refuse last, after the locker, and does not tell the locker of a refusal: under a locker no
+// machine runs the job for that time. A Task has not asked for its lock by then.
 func TestATaskThatAListenerSkipsIsRunByAnotherMachine(t *testing.T) {
 	t.Parallel()
 	db := spindletest.New(t)
@@ -272,7 +272,7 @@ func TestATaskIsToldThatItsLockIsLost(t *testing.T) {
 	assert.ErrorIs(t, testcheck.Await(t, m.failed, "its error"), lock.ErrNotHeld)
 }
 
-// gocron ends a job's ctx as it shuts down. A job that takes none goes on, and so does its lock.
+// gocron ends a job's ctx as it shuts down. A job that takes no ctx continues, and so does its lock.
 func TestALockIsHeldUntilTheJobIsOverThroughAShutdown(t *testing.T) {
 	t.Parallel()
 	db := spindletest.New(t)

@@ -66,7 +66,7 @@ func BenchmarkLargeGroups(b *testing.B) {
 	commands(b, db, "ls", "ls --group tenants", "members tenants", "status tenants/partition/17")
 }
 
-// commands measures each of them.
+// commands measures each command line.
 func commands(b *testing.B, db *spindletest.Database, lines ...string) {
 	e, err := emulator.Shared(b.Context())
 	if err != nil {
@@ -143,8 +143,8 @@ func BenchmarkExecKilled(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkServeBeside starts spindle serve on a table with a hundred locks that are held beside many that were released, without and
-// with those, and measures a scrape, what a page gets when it is opened, and how often the table is read.
+// BenchmarkServeBeside starts spindle serve on a table with a hundred held locks beside many released ones, which it leaves out
+// or shows. It measures a scrape, what a page gets when it is opened, and how often the table is read.
 func BenchmarkServeBeside(b *testing.B) {
 	const released = 100_000
 	db := spindletest.New(b)

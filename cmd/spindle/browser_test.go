@@ -133,7 +133,7 @@ func row(name string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll(".row")].find((r) => r.querySelector(".name .main").textContent === %q)`, name)
 }
 
-// exec competes for a lock by a process.
+// exec starts a process that competes for a lock.
 func (s *shown) exec(name, id string, lease time.Duration) *process {
 	return start(s.T, s.env, "spindle", "exec", "--quiet", "--name", name, "--id", id, "--lease", lease.String(), "--restart", "--", "sh", "-c", "echo works; exec sleep 1000")
 }
@@ -298,7 +298,7 @@ func TestBrowserCommandsAreQuoted(t *testing.T) {
 	}
 }
 
-// TestBrowserSaysWhenTheDatabaseOrTheServerIsAway, and goes on when it is back.
+// TestBrowserSaysWhenTheDatabaseOrTheServerIsAway, and continues when it is back.
 func TestBrowserSaysWhenTheDatabaseOrTheServerIsAway(t *testing.T) {
 	s := show(t)
 	s.claims("job", "one", "", time.Hour)
@@ -417,7 +417,7 @@ func TestBrowserShowsWhatNobodyHoldsThoughSomebodyShould(t *testing.T) {
 	s.await("it is held", row("nightly")+`.dataset.mood === "good" && `+button+`.hidden`)
 }
 
-// TestBrowserKeysAndNames: without a pointer, and for those who listen.
+// TestBrowserKeysAndNames: the page works without a pointer, and for users who listen.
 func TestBrowserKeysAndNames(t *testing.T) {
 	s := show(t, &emulation.MediaFeature{Name: "prefers-reduced-motion", Value: "reduce"}, &emulation.MediaFeature{Name: "prefers-color-scheme", Value: "light"})
 	for _, name := range []string{"a", "b", "c"} {

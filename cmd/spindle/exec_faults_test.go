@@ -22,7 +22,7 @@ import (
 
 var execFaults = flag.Int("exec-faults", 8, "how many runs of exec have a fault, at an instant that is drawn")
 
-// A run is one of exec, whose program beats, and has started a process that left its group. Somebody reads its messages.
+// A run is one run of exec. Its program beats, and has started a process that left its group. Somebody reads its messages.
 type run struct {
 	dir    string
 	env    []string
@@ -96,8 +96,8 @@ func (r *run) code() int {
 	return r.spin.ProcessState.ExitCode()
 }
 
-// Whatever is killed or stopped around it: exec ends with the code that says what happened, nothing of it survives, and the
-// next one has the lock when nothing works under it any more.
+// Whatever is killed or stopped around it, exec ends with the code that says what happened, and nothing of it survives. The
+// next exec gets the lock once nothing works under it any more.
 func TestNothingSurvivesWhateverHappensAroundExec(t *testing.T) {
 	t.Parallel()
 	e, path := newDatabase(t)

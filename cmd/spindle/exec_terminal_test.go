@@ -159,7 +159,7 @@ func (s *shell) pid(name string) int {
 	return n
 }
 
-// size is that of a file.
+// size returns the size of a file.
 func (s *shell) size(name string) int64 {
 	f, err := os.Stat(filepath.Join(s.dir, name))
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *shell) size(name string) int64 {
 	return f.Size()
 }
 
-// beating is a program that forks nothing: a shell that does so just when Ctrl-Z comes is not stopped, with or without exec.
+// beating is a program that forks nothing: a shell that forks just when Ctrl-Z comes is not stopped, with or without exec.
 const beating = `exec perl -e 'open B, ">>", "beats"; for (B->autoflush;; select undef, undef, undef, 0.01) { print B "beat\n" }'`
 
 func atATerminal(t *testing.T) {
@@ -226,7 +226,7 @@ func TestAPipelineSharesTheTerminalWithAProgramUnderExec(t *testing.T) {
 	s.sees(`ready> $`)
 }
 
-// Ctrl-Z stops the program and exec, bg and fg let both go on, and Ctrl-C ends both, whether the program reads from the
+// Ctrl-Z stops the program and exec, bg and fg continue both, and Ctrl-C ends both, whether the program reads from the
 // terminal or not.
 func TestAProgramUnderExecIsAJobOfTheShell(t *testing.T) {
 	atATerminal(t)
@@ -286,7 +286,7 @@ func TestAProgramUnderExecIsAJobOfTheShell(t *testing.T) {
 	assert.Equal(t, "130", s.code())
 }
 
-// A program that reads in the background waits for fg, however long that takes, and goes on.
+// A program that reads in the background waits for fg, however long that takes, and continues.
 func TestAProgramThatReadsInTheBackgroundGoesOnInTheForeground(t *testing.T) {
 	atATerminal(t)
 	s := newShell(t)
@@ -322,7 +322,7 @@ func TestExecTakesNoTerminalFromAShell(t *testing.T) {
 	s.sees(`^still 42$`)
 }
 
-// A program that was stopped for a lease is gone, and exec knows that when it goes on.
+// A program that was stopped for a lease is gone, and exec knows that when it continues.
 func TestAProgramThatIsSuspendedForALeaseIsKilled(t *testing.T) {
 	atATerminal(t)
 	s := newShell(t)

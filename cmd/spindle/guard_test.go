@@ -62,8 +62,8 @@ func (m *machine) crash() {
 	m.startAgain()
 }
 
-// startAgain is what an init system does, by the unit of deploy/systemd, when the guard has ended in
-// whatever way: it deactivates, and starts the guard again.
+// startAgain does what an init system does, by the unit of deploy/systemd, however the guard has ended: it deactivates, and
+// starts the guard again.
 func (m *machine) startAgain() {
 	_ = m.guard.Wait()
 	stop := exec.Command("sh", "off.sh", m.name, "1")

@@ -22,8 +22,8 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// libraryMetrics starts a Go program's locks and returns the address of its /metrics, and the database: a lock that changes hands again and
-// again, late writes that are fenced, a lock that can't be had, and a group. They are of another database than the
+// libraryMetrics starts a Go program's locks and returns the address of its /metrics, and the database: a lock that changes hands
+// again and again, late writes that are fenced, a lock that can't be had, and a group. They are in another database than the
 // demo's, which changes none of their names.
 func libraryMetrics(t *testing.T) (address string, db *spindletest.Database) {
 	registry := prometheus.NewRegistry()

@@ -90,7 +90,7 @@ func (c *crons) record(key, token string) {
 	c.done[key] = n
 }
 
-// watch sees what is recorded by those that are killed before they say so.
+// watch sees what execs have recorded that are killed before they say so.
 func (c *crons) watch(ctx context.Context, done chan<- struct{}) {
 	defer close(done)
 	db, err := spanner.NewClientWithConfig(ctx, c.path, spanner.ClientConfig{DisableNativeMetrics: true}, c.emulator.ClientOptions()...)
@@ -109,7 +109,7 @@ func (c *crons) watch(ctx context.Context, done chan<- struct{}) {
 	}
 }
 
-// A fleet's cron: no job begins for a tick once that is recorded, however often exec is killed, and a tick that somebody
+// A fleet's cron: no job begins for a tick that is recorded, however often exec is killed, and every tick that a machine
 // asks for is done in the end.
 func TestATickIsDoneOnceByAFleetOfCrons(t *testing.T) {
 	c := &crons{world: newWorld(t), done: map[string]table.Token{}}

@@ -18,9 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryQueryOfTheDashboardIsAnswered scrapes the demo with a real Prometheus, and asks it all that the dashboard
-// asks, with a program beside it that reports of its own locks, and has a group, which the demo has not. It loads the alert
-// rules too.
+// TestEveryQueryOfTheDashboardIsAnswered scrapes the demo with a real Prometheus, and asks it all that the dashboard asks.
+// A program beside it reports its own locks, and has a group, which the demo has not. Prometheus loads the alert rules too.
 func TestEveryQueryOfTheDashboardIsAnswered(t *testing.T) {
 	demo := start(t, []string{"SPINDLE_DB=", "SPANNER_EMULATOR_HOST="}, "spindle", "demo", "--serve=127.0.0.1:0")
 	page, err := url.Parse(demo.says(`The page is at (http://\S+)`))

@@ -159,7 +159,7 @@ func TestCandidatesSurviveTheLossOfTheirSessions(t *testing.T) {
 	}
 }
 
-// Where only the session is lost, the term goes on under its token, and the program with it.
+// If only the session is lost, the term continues under its token, and so does the program.
 func TestAHolderGoesOnWithoutItsOldSession(t *testing.T) {
 	w := newWorld(t)
 	w.run("exec", "exec", "--name", "job", "--lease", "1s", "--", "sh", "-c", "exec sleep 100")

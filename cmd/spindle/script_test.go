@@ -49,12 +49,12 @@ func TestMain(m *testing.M) {
 // patience is how long a script waits for anything.
 const patience = 30 * time.Second
 
-// budget is how long a script may take. What runs still then is made to say where it is, and is killed: a process that
+// budget is how long a script may take. A process that still runs then prints its goroutines and is killed: a process that
 // never ends would hide which script it belongs to.
 const budget = 3 * time.Minute
 
-// TestScripts runs the command as at a terminal. Each script has a database of its own, with the lock
-// table, in SPINDLE_DB, and beside those of testscript the commands that are below.
+// TestScripts runs the command as at a terminal. Each script has its own database with the lock table, in SPINDLE_DB, and
+// besides testscript's commands those below.
 func TestScripts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the emulator: run without -short")
@@ -152,7 +152,7 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// pid reads a process id from a file, or is that of a command in the background.
+// pid reads a process id from a file, or returns the id of a command in the background.
 func pid(ts *testscript.TestScript, name string) int {
 	if b, err := os.ReadFile(ts.MkAbs(name)); err == nil {
 		n, err := strconv.Atoi(strings.TrimSpace(string(b)))
@@ -194,13 +194,13 @@ func ended(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// alive is false for a zombie: who was its parent may be stopped.
+// alive returns false for a zombie: its parent may be stopped.
 func alive(pid int) bool {
 	out, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
 	return err == nil && !bytes.HasPrefix(bytes.TrimSpace(out), []byte("Z"))
 }
 
-// setNetwork takes the network of what connects to $PROXY away, and gives it back: network off, network on.
+// setNetwork cuts off what connects to $PROXY, and connects it again: network off, network on.
 func setNetwork(ts *testscript.TestScript, neg bool, args []string) {
 	link := ts.Value(proxyKey{}).(*network.Link)
 	if args[0] == "off" {
@@ -260,8 +260,8 @@ func asExit(err error, e **exec.ExitError) bool {
 	return ok
 }
 
-// claim lets somebody who asks no command hold a lock: claim NAME ID VALUE LEASE, with the escapes of Go's strings. With the
-// word released after that, it is given back.
+// claim claims a lock without a command: claim NAME ID VALUE LEASE, with the escapes of Go's strings. With the word released
+// after that, it also releases the lock.
 func claim(ts *testscript.TestScript, neg bool, args []string) {
 	for i, arg := range args {
 		var err error
@@ -298,7 +298,7 @@ func client(ts *testscript.TestScript, host string) *spanner.Client {
 	return db
 }
 
-// record writes what a row says of what was done last under a lock, or deletes it: record NAME TEXT, record NAME.
+// record writes the row that says what was done last under a lock, or deletes it: record NAME TEXT, record NAME.
 func record(ts *testscript.TestScript, neg bool, args []string) {
 	db := client(ts, "EMULATOR")
 	defer db.Close()
@@ -311,7 +311,7 @@ func record(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// newer makes the lease row of a lock that is held one of a newer version: newer NAME.
+// newer gives the lease row of a held lock a newer version: newer NAME.
 func newer(ts *testscript.TestScript, neg bool, args []string) {
 	db := client(ts, "EMULATOR")
 	defer db.Close()
@@ -377,7 +377,7 @@ func valid(ts *testscript.TestScript, neg bool, args []string) {
 
 type membersKey struct{}
 
-// members are those that a script has started: what stops each of them, and waits for it.
+// members has, for each member that a script has started, a function that stops it and waits for it.
 type members map[string]func()
 
 // member starts a member of a group, over $PROXY: member GROUP PARTITIONS ID LEASE.
@@ -400,8 +400,8 @@ func member(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(end)
 }
 
-// waiter waits for a mutex, over $PROXY, as a process of its own, and holds it then: waiter NAME ID. With a number, it waits for
-// a slot of a semaphore of that size: waiter NAME ID 2.
+// waiter waits for a mutex, over $PROXY, in its own process, and then holds it: waiter NAME ID. With a number, it waits for a
+// slot of a semaphore of that size: waiter NAME ID 2.
 func waiter(ts *testscript.TestScript, neg bool, args []string) {
 	db := client(ts, "PROXY")
 	ctx, stop := context.WithCancel(context.Background())

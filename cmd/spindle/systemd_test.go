@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// notified is what a unit of Type=notify has told systemd.
+// notified has what a unit of Type=notify has reported to systemd.
 type notified struct {
 	t    *testing.T
 	conn *net.UnixConn

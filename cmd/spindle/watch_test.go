@@ -38,7 +38,7 @@ func newStore(t *testing.T) *store {
 		[]string{"SPINDLE_DB=" + path, "SPANNER_EMULATOR_HOST=" + link.Addr()}}
 }
 
-// hold lets somebody hold a lock who sends no heartbeats.
+// hold claims a lock, for a holder that sends no heartbeats.
 func (s *store) hold(name, id string, lease time.Duration) table.Token {
 	s.t.Helper()
 	seen, err := s.Observe(s.t.Context(), name)
@@ -130,7 +130,7 @@ func TestWatchAtATerminal(t *testing.T) {
 	assert.NotContains(t, x.text(), "STATE", "the screen is as it was before")
 }
 
-// The request of the screen is the command's: the holder accepts, and who has taken over is said.
+// The screen's request is the command's: the holder accepts, and the screen names the next holder.
 func TestWatchHandsALockOver(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -163,7 +163,7 @@ func TestWatchIsSuspendedAndGoesOn(t *testing.T) {
 	x.pressed("q", "^code 0$")
 }
 
-// Where no shell could resume it, as behind "ssh -t", Ctrl-Z must not stop it for ever.
+// Where no shell could resume it, as behind "ssh -t", Ctrl-Z must not stop it forever.
 func TestWatchGoesOnIfNothingCouldResumeIt(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

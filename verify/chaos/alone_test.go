@@ -41,8 +41,8 @@ func (t *team) sufferAlone() {
 	t.h.add(record{Kind: kindMend, Lock: t.base.Lock, Note: a.name})
 }
 
-// sufferCanary starts a member with one partition more, and rolls it back. Meanwhile nobody has more than its share and
-// one, be it while the canary is not there.
+// sufferCanary starts a member with one partition more, and rolls it back. Meanwhile no member has more than its share and
+// one, even while the canary is not there.
 func (t *team) sufferCanary(r *rand.Rand) {
 	m, all, start := t.members[r.IntN(len(t.members))], append(slices.Clone(t.locks), t.extra), now()
 	m.update()

@@ -23,8 +23,8 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// candidate is what a process is told when it is started: this test binary, run again. It says what happens to
-// it in lines of JSON, before and after each thing, so that the lines that arrived are true however it ends.
+// candidate is the orders of a process when it is started: this test binary, run again. It says what happens to it in lines
+// of JSON, before and after each thing, so that the lines that arrived are true however it ends.
 type candidate struct {
 	Who, Lock, Database, Table string
 	Lease                      time.Duration
@@ -146,8 +146,8 @@ func (w *worker) observe(e spindle.Event) {
 // now is the one clock of the machine. TestChaos makes sure that nobody set it meanwhile.
 func now() int64 { return time.Now().UnixNano() }
 
-// watch asks who has what until done. It reports intervals from the end of the first call that answered
-// true to the start of the last one, so each lies within the time that the process believed in.
+// watch asks again and again what this process has, until done. It reports intervals from the end of the first call that
+// answered true to the start of the last one, so each lies within the time that the process believed in.
 func (w *worker) watch(done <-chan error, all ...*interval) {
 	tick := time.NewTicker(pollHasLock)
 	defer tick.Stop()
@@ -201,8 +201,8 @@ func (i *interval) flush(w *worker) {
 	}
 }
 
-// lead is the guarded work: it writes as long as the term lasts, and then once more, on purpose too
-// late. The fence lets that land only while nobody has claimed the lock since.
+// lead is the guarded work: it writes as long as the term lasts, and then once more, on purpose too late. The fence lets
+// that commit only while nobody has claimed the lock since.
 func (w *worker) lead(ctx context.Context, term spindle.Term) {
 	token := term.Token()
 	w.works.Store(int64(token))
@@ -215,7 +215,7 @@ func (w *worker) lead(ctx context.Context, term spindle.Term) {
 	w.writeLate(ctx, w.under(token))
 }
 
-// writeLate writes once more some time after the loss of what ctx was about.
+// writeLate writes once more, some time after the loss that ended ctx.
 func (w *worker) writeLate(ctx context.Context, f fenced) {
 	if errors.Is(context.Cause(ctx), spindle.ErrExpired) || errors.Is(context.Cause(ctx), spindle.ErrSuperseded) {
 		time.AfterFunc(rand.N(w.Lease), func() { w.write(f) })

@@ -13,14 +13,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// What rows say that can't be read: what somebody garbled, or a newer version wrote.
+// What unreadable rows say: somebody garbled it, or a newer version wrote it.
 const (
 	garbage = `{"lease":`
 	newer   = `{"v":99,"lease":["10s"]}`
 )
 
-// damage makes a partition one that nobody can claim once its member is dead, and returns what mends it. It returns nil if
-// no member had the partition.
+// damage keeps a partition from being claimed once its member is dead, and returns a function that mends it. It returns nil
+// if no member had the partition.
 type damage func(t *team, lock string) (mend func())
 
 // A row of this table refers to a row of the lock table, which can't be deleted as long as it does.

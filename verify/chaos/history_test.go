@@ -211,7 +211,7 @@ func (h *history) await(limit time.Duration, cond func() bool) bool {
 // lastOf is the last record of that kind that process made, for cond.
 func (h *history) lastOf(who, kind string) record { return h.last[who+" "+kind] }
 
-// holder is who was last heard to hold the lock after that time, or nil.
+// holder returns the process that was last heard to hold the lock after that time, or nil.
 func (h *history) holder(lock string, after int64) *term {
 	if t := h.newest[lock]; t != nil && t.to > after {
 		return t

@@ -93,8 +93,8 @@ func (m *member) slow(leases float64) {
 	m.link.From.Slow(d)
 }
 
-// isAsked lets another ask the member to hand the lock over, if it holds it, or whoever does. The token may be an
-// old one.
+// isAsked lets another process ask the holder, the member if it is that, to hand the lock over. The token may be an old
+// one.
 func (m *member) isAsked() {
 	t := m.team
 	m.next().order(command{Do: "ask", Token: t.h.latest(t.base.Lock)})

@@ -80,7 +80,7 @@ func (t *team) half(tb testing.TB, m *member, c command, kind string) {
 	require.True(tb, t.h.await(settle, func() bool { return t.h.lastOf(m.current().who, kind).At > start }), "%s: %s was not %s", m.name, c.Do, kind)
 }
 
-// otherThan waits for another holder than that of t.
+// otherThan waits for another holder than t's.
 func (t *team) otherThan(tb testing.TB, first term, after int64) (next term) {
 	tb.Helper()
 	require.True(tb, t.h.await(settle, func() bool {

@@ -130,8 +130,7 @@ func (m *member) hear(line string) {
 	}
 }
 
-// ended records the end of p. None may end that was not told to, or in any other way: the race detector ends
-// a process too.
+// ended records the end of p. No process may end without an order, or in another way: the race detector ends a process too.
 func (m *member) ended(p *process, err error) {
 	m.team.h.add(record{Kind: kindExit, Lock: m.team.base.Lock, Who: p.who, Note: text(err)})
 	var exit *exec.ExitError

@@ -52,7 +52,7 @@ func all() []mutant {
 	return list
 }
 
-// TestEveryMutantHasItsPlace applies all edits and builds nothing, for those who change the code.
+// TestEveryMutantHasItsPlace applies all edits and builds nothing: it is quick enough to run after each change.
 func TestEveryMutantHasItsPlace(t *testing.T) {
 	files, err := weave(all())
 	if err == nil {
@@ -160,7 +160,7 @@ func (h *head) Write(p []byte) (int, error) {
 // files are those that mutants edit, by path.
 type files map[string]*file
 
-// weave says of every mutant that has no place that it has none: a change of the code may take the place of several.
+// weave names every mutant that has no place: a change of the code may take the places of several.
 func weave(mutants []mutant) (all files, err error) {
 	all = files{}
 	for i, m := range mutants {

@@ -15,8 +15,8 @@ import (
 // one of twenty runs at most.
 const chances = 4
 
-// TestShortMutants runs with each mutant, without an emulator, the one test that must catch it. A mutant whose test is
-// not there is not caught.
+// TestShortMutants runs with each mutant, without an emulator, the one test that must catch it. A mutant whose test does
+// not exist is not caught.
 func TestShortMutants(t *testing.T) {
 	t.Parallel()
 	for i, m := range shortMutants() {

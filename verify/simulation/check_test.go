@@ -80,7 +80,7 @@ func (w *world) holds(p *process, token spindle.Token) {
 	}
 }
 
-// checkTerm compares what the guarded work is told with what HasLock says.
+// checkTerm compares the ctx of the guarded work with what HasLock says.
 func (w *world) checkTerm(p *process, token spindle.Token) {
 	t := p.term
 	if t == nil || t.watched || !w.differs(p, t, token) {
@@ -348,7 +348,7 @@ func (w *world) checkFenced(under string) {
 	}
 }
 
-// checkRefused is called where a fenced write has landed or not.
+// checkRefused is called once it is known whether a fenced write has committed.
 func (w *world) checkRefused(p *process, lock string, token spindle.Token, err error) {
 	if _, valid := w.store.Rows()[table.LeaseKey(lock, table.Token(token))]; valid && errors.Is(err, table.ErrMissing) {
 		w.violate("fence", "a fenced write of %s under %v, which is valid, was refused", p.name, token)

@@ -87,7 +87,7 @@ func (p *process) has() map[string]spindle.Token {
 	return has
 }
 
-// checkWork compares what work is told with what Has says, now and when that must be the same.
+// checkWork compares the ctx of work with what Has says, now and when they must agree.
 func (g *groups) checkWork(p *process, name string, k *work) {
 	acts := func() bool { return p.acts(name, k.token) }
 	differs := func() bool { return acts() != (k.ctx.Err() == nil) }

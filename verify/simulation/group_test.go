@@ -164,8 +164,9 @@ func (g *groups) older() (old []*process) {
 	return old
 }
 
-// operator deletes a row by hand, as far as the group guarantees something then: never both rows of one lock under
-// a member that may act; and if leases differ, always the same kind, since who finds no lease record goes by its own lease.
+// operator deletes a row by hand, as far as the group guarantees something then: never both rows of one lock under a member
+// that may act; and if leases differ, always the same kind, because a member that finds no lease record goes by its own
+// lease.
 func (g *groups) operator(d *dice) {
 	rows := g.store.Rows()
 	var doomed []string

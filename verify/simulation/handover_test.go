@@ -154,7 +154,7 @@ func (w *world) request(d *dice) {
 	})
 }
 
-// requester is the way of those who ask and are no candidates.
+// requester is the link of those that ask and are no candidates.
 type requester struct{ link }
 
 func (r requester) Commit(ctx context.Context, _ string, writes []table.Write) error {
@@ -213,7 +213,7 @@ func (w *world) checkRequest(step string, b, a rowState) {
 	}
 }
 
-// checkTold is where the work of a term is told to stop.
+// checkTold is called where the context of a term's work is canceled.
 func (w *world) checkTold(p *process, t *term) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -257,7 +257,7 @@ func (w *world) checkLeaving(p *process, token table.Token) {
 	w.violate("leaving ends", "%s holds %d still, %v after its announcement", p.name, token, time.Since(announced))
 }
 
-// checkOthersFirst is within a claim. One that was sent before the term was given up may land after all.
+// checkOthersFirst is within a claim. A claim that was sent before the term was given up may still commit.
 func (w *world) checkOthersFirst() {
 	p := w.actor
 	if p.gave == 0 || w.tokens[len(w.tokens)-1] > p.gave || p.jumped.After(p.gaveAt) || w.sent.Before(p.gaveAt) {
@@ -272,7 +272,7 @@ func (w *world) checkOthersFirst() {
 	}
 }
 
-// observe is told what the Lock says of its terms.
+// observe gets the Lock's events about its terms.
 func (p *process) observe(e spindle.Event) {
 	w := p.w
 	w.mu.Lock()

@@ -147,8 +147,8 @@ func (p *process) sees(step string, r reply) {
 	}
 }
 
-// rpc sends a request and waits for the reply, or for ctx to end. What was sent lands, or does not,
-// whatever has become of the process by then. Only a replayed one may land again.
+// rpc sends a request and waits for the reply, or for ctx to end. The request is applied, or not, whatever has become of
+// the process by then. Only a replayed request may be applied again.
 func (p *process) rpc(ctx context.Context, step string, replayed bool, land func() reply) reply {
 	p.await(step)
 	f, ok := p.fate(step, replayed)

@@ -133,8 +133,8 @@ func (p *process) seam(c *options.Config) {
 
 func (p *process) lease() time.Duration { return p.config.Lease }
 
-// clockRead is the await after a reading of the clock. A process that is stopped there goes on with a
-// time long past: a timer that it then sets for the rest of its lease is late.
+// clockRead is the await after a reading of the clock. A process that is stopped there continues with a time long past: a
+// timer that it then sets for the rest of its lease is late.
 const clockRead = "clock was read"
 
 // The clock seam.
@@ -339,7 +339,7 @@ func (p *process) ask() (bool, spindle.Token) {
 	return p.lock.HasLock()
 }
 
-// lost says whether the term is over for a reason other than that the process was told to stop.
+// lost says whether the term is over for another reason than the process's stop.
 func (t *term) lost() bool {
 	cause := context.Cause(t.ctx)
 	return errors.Is(cause, spindle.ErrExpired) || errors.Is(cause, spindle.ErrSuperseded)

@@ -19,9 +19,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// Nothing else is wrong here: one machine among healthy ones is sick for good in one step. It may lead if it can keep the
-// lock, but it may not keep the lock from healthy machines. What is checked is the part of the time that somebody leads,
-// and that healthy ones do: "somebody leads in the end" would hold of a sick machine that leads again and again.
+// Here one machine among healthy ones is sick for good in one step, and nothing else is wrong. It may lead if it can keep
+// the lock, but it may not keep the lock from healthy machines. What is checked is the part of the time that somebody
+// leads, and that healthy ones do: "somebody leads in the end" would hold of a sick machine that leads again and again.
 
 // sickness is a machine's.
 type sickness struct {

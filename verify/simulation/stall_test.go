@@ -20,9 +20,9 @@ import (
 	machines "github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// Virtual time goes on only while every goroutine waits for time, a channel or a condition. One that waits for a mutex
-// whose owner sleeps stops virtual time for ever, and so does one that never waits. A long run is something else: in it
-// virtual time advances, however slowly.
+// Virtual time goes on only while every goroutine waits for time, a channel or a condition. A goroutine that waits for a
+// mutex whose owner sleeps stops virtual time forever, and so does one that never waits. A long run is something else: in
+// it virtual time advances, however slowly.
 
 const (
 	look     = time.Second // of real time

@@ -35,7 +35,7 @@ func deathSignal() int {
 	return int(number)
 }
 
-// A program dies with the process that started it, whichever thread passed its gate: nobody else ends it if the watchdog
+// A program dies with the process that started it, whichever thread passed its gate: nothing else ends it if the watchdog
 // is killed too.
 func TestAProgramBehindAGateDiesWithItsParent(t *testing.T) {
 	out := t.TempDir() + "/out"
@@ -60,7 +60,7 @@ func watchedByNobody(t *testing.T, left time.Duration) Option {
 	return WatchedBy(dog)
 }
 
-// If this process was stopped before the gate was open, the lock is lost when it goes on.
+// If this process was stopped before the gate was open, the lock is lost when it continues.
 func TestAProgramWhoseTimeIsOverDoesNotBegin(t *testing.T) {
 	out := t.TempDir() + "/out"
 	c, err := Start([]string{"touch", out}, os.Environ(), watchedByNobody(t, 0))
@@ -92,7 +92,7 @@ func TestAGateThatIsOpenedLateLetsNothingPass(t *testing.T) {
 	assert.NoFileExists(t, out)
 }
 
-// A process that somebody stops behind its gate must not keep this one waiting for longer than the lock is held.
+// A process that is stopped behind its gate must not keep this one waiting for longer than the lock is held.
 func TestNobodyWaitsForAProcessThatStandsStillBehindItsGate(t *testing.T) {
 	c, err := Start([]string{"true"}, append(os.Environ(), role+"=still"), watchedByNobody(t, 100*time.Millisecond))
 	require.NoError(t, err)

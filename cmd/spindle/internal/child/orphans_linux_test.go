@@ -98,7 +98,8 @@ func TestTheEndOfAProgramSparesWhatWasThereBefore(t *testing.T) {
 	assert.Equal(t, "S", stateOf(t, before.Process.Pid), "it was killed")
 }
 
-// A program may run a spindle of its own, whose watchdog has work to do when that is killed: a guard's deactivates the service.
+// A program may run its own spindle, whose watchdog has work to do when that spindle is killed: a guard's watchdog
+// deactivates the service.
 func TestTheEndOfAProgramSparesTheWatchdogsOfOthers(t *testing.T) {
 	file := t.TempDir() + "/watchdog"
 	c, err := Start([]string{"sh", "-c", "setsid sh -c 'printf " + watchdogName + " >/proc/$$/comm; echo $$ >" + file + "; sleep 1000; :' & while ! [ -s " + file + " ]; do sleep 0.01; done"}, os.Environ(), Apart, Whole)
@@ -118,7 +119,8 @@ func stateOf(t *testing.T, pid int) string {
 	return stat.State
 }
 
-// What belongs to another user can't be killed, and is not waited for: a program that ended would never end otherwise.
+// A process of another user can't be killed, and exec does not wait for it: otherwise a program that has ended would never
+// be done.
 func TestWhatCannotBeKilledIsNotWaitedFor(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root may start what it can't kill")
@@ -131,7 +133,7 @@ func TestWhatCannotBeKilledIsNotWaitedFor(t *testing.T) {
 	_ = syscall.Kill(wrote(t, dir+"/stray"), syscall.SIGKILL)
 }
 
-// It gives up the right to kill what root runs, once root has started that.
+// It starts a process as root, and then gives up the right to kill it.
 func TestAProgramOfAnotherUser(t *testing.T) {
 	file := os.Getenv("STRAY")
 	if file == "" {
@@ -170,7 +172,7 @@ func TestWhatHasAllTheMarksIsKilled(t *testing.T) {
 	<-other.Done()
 }
 
-// Another watchdog has the deadline of the one that was killed.
+// A new watchdog has the deadline of the killed one.
 func TestAnotherWatchdogKnowsTheDeadline(t *testing.T) {
 	acted := filepath.Join(t.TempDir(), "acted")
 	testcheck.NothingLeft(t, func() {
@@ -192,7 +194,7 @@ func TestAnotherWatchdogKnowsTheDeadline(t *testing.T) {
 	})
 }
 
-// A watchdog that somebody has stopped goes on at the next deadline, and none is left of a program that has ended.
+// A stopped watchdog continues at the next deadline, and none is left once its program has ended.
 func TestAWatchdogThatWasStoppedGoesOn(t *testing.T) {
 	acted := filepath.Join(t.TempDir(), "acted")
 	testcheck.NothingLeft(t, func() {

@@ -116,8 +116,8 @@ func TestAProcessIsToldFromALaterOneWithItsNumber(t *testing.T) {
 	}
 }
 
-// In the /proc of another pid namespace the numbers are those of other processes: a program would be taken for a
-// stranger, and not be killed, or for gone.
+// In the /proc of another pid namespace a process id names another process: a program would be taken for a stranger, and
+// not be killed, or for gone.
 func TestNothingIsKnownFromTheProcOfAnotherNamespace(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)

@@ -61,7 +61,7 @@ func TestAProgramThatCanNotBeRunLeavesNoProcess(t *testing.T) {
 	}
 }
 
-// A guard's watchdog outlives the commands that it watches, and those that can't be started too.
+// A guard's watchdog outlives the commands that it watches, even those that can't be started.
 func TestAWatchdogOutlivesAProgramThatCanNotBeRun(t *testing.T) {
 	for path := range unable(t) {
 		acted := filepath.Join(t.TempDir(), "acted")
@@ -101,7 +101,7 @@ func TestAProgramThatHasEndedLeavesNothing(t *testing.T) {
 	assert.NoFileExists(t, acted)
 }
 
-// echo is a process in a group of its own that says what it is told.
+// echo starts a process in its own group that prints what it reads.
 func echo(t *testing.T) (pid int, lives func() bool) {
 	c := exec.Command("cat")
 	in, err := c.StdinPipe()
@@ -117,7 +117,7 @@ func echo(t *testing.T) (pid int, lives func() bool) {
 	}
 }
 
-// The number of a group that has ended is given to another group, in time.
+// In time, the number of a group that has ended is given to another group.
 func TestAWatchdogSparesAStrangersGroupWithTheNumberOfItsOwn(t *testing.T) {
 	replies, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	require.NoError(t, err)

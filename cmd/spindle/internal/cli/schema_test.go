@@ -49,8 +49,8 @@ func compiled(t *testing.T, text []byte) *jsonschema.Schema {
 	return schema
 }
 
-// A key that is added to the code and not to the schema is found here, also one that is printed in rare cases only: each value
-// is printed with all its keys, and with the fewest.
+// This finds a key that is in the code and not in the schema, even one that is rarely printed: each value is printed with all
+// its keys, and with the fewest.
 func TestTheSchemaKnowsEachKeyOfTheOutputAndNoOther(t *testing.T) {
 	whole := compiled(t, schemaText)
 	for command, types := range printed {
@@ -95,7 +95,7 @@ func TestEachCommandWithObjectsHasASchema(t *testing.T) {
 	assert.ErrorContains(t, err, "want doctor, handover, ls")
 }
 
-// docs/json.md is for people what the schema is for programs.
+// docs/json.md describes for people what the schema describes for programs.
 func TestEachKeyIsInTheDocuments(t *testing.T) {
 	text, err := os.ReadFile("../../../../docs/json.md")
 	require.NoError(t, err)
@@ -141,7 +141,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-// least is a value with the keys alone that are always there.
+// least returns a value with only the keys that are always there.
 func least(of reflect.Type) any {
 	v := reflect.New(of).Elem()
 	fill(v)
@@ -174,7 +174,7 @@ func keysOf(of reflect.Type) (keys []string) {
 	return keys
 }
 
-// keysInSchema are the keys of that definition of a command that the value is one of.
+// keysInSchema returns the keys of the definition, among a command's, that the value matches.
 func keysInSchema(t *testing.T, command string, v any) []string {
 	t.Helper()
 	defs := readSchema().Defs

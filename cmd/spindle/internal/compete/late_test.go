@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A command that was killed may not end, as one that waits for a disk. That a deactivation takes too long must be said even
-// then, and only then.
+// A killed command may not end, for example while it waits for a disk. Even then guard must say that a deactivation takes
+// too long, and only then.
 func TestThatADeactivationIsLateIsSaidWhileItGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := 0
@@ -42,7 +42,7 @@ func TestThatADeactivationIsLateIsSaidWhileItGoesOn(t *testing.T) {
 	})
 }
 
-// What goes on when stop is called must not outlast it: a deactivation that succeeded is not late any more.
+// A call that runs when stop is called must not outlast it: a deactivation that succeeded is not late any more.
 func TestNothingIsSaidAfterTheDeactivation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -14,7 +14,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A candidate that waits through an outage says so once, and once that it is over. Each holder is named once.
+// A candidate that waits through an outage logs it once, and its end once. It names each holder once.
 func TestAnOutageIsTwoLinesOfACandidate(t *testing.T) {
 	view := func(token table.Token) []elect.LockView {
 		return []elect.LockView{{Observation: table.Observation{Name: "job", Exists: true, Heartbeat: commandtest.At(101), Token: token, Writer: "a"}, FreeIn: time.Second}}

@@ -27,8 +27,8 @@ func ofCron(period time.Duration) table.Tick {
 // left is how far an instant is from the next or the last end of a period.
 func left(t table.Tick, at time.Time) time.Duration { return t.Period/2 - at.Sub(t.Begin(at)).Abs() }
 
-// Cron lines name quarters of an hour, in zones that are quarters of an hour apart: minutes between the clocks of two
-// machines must not matter to any of them.
+// Cron lines name quarters of an hour, in zones that are quarters of an hour apart. With none of them may some minutes
+// between the clocks of two machines matter.
 func TestPeriodsEndFarFromTheTimesOfCron(t *testing.T) {
 	for _, period := range []time.Duration{30 * time.Minute, time.Hour, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 7 * day} {
 		for at := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC); at.Month() == time.November; at = at.Add(15 * time.Minute) {
@@ -60,7 +60,7 @@ func TestALateRunIsToldWhichOffsetHasItsOwnDate(t *testing.T) {
 	}
 }
 
-// looks are those at what was done last: how they are bound.
+// looks records with which bounds exec read what was done last.
 type looks struct {
 	table.Store
 	bounds []table.Bound

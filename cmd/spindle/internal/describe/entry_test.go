@@ -20,8 +20,8 @@ func named(names ...string) (all []terminal.Row) {
 	return all
 }
 
-// A terminal of any width shows which lock is which, its whole token, which release needs, and no line that is longer than
-// the terminal is wide.
+// A terminal of any width shows each lock's name, and its whole token, which release needs. No line is longer than the
+// terminal is wide.
 func TestAListFitsATerminalOfAnyWidth(t *testing.T) {
 	all := named("orders/export/of/the/day/2026-11-22", "orders/export/of/the/day/2026-11-23", "夜間バッチ処理の名前は長い", "🚀")
 	for width := 20; width < 130; width++ {

@@ -243,7 +243,7 @@ func once(due func(context.Context) (*End, error)) func(*site) {
 	return func(s *site) { s.exec.Once, s.key, s.due = true, "1", due }
 }
 
-// The answer to a claim takes longer than the wait, or comes with its end, or with a signal.
+// The reply to a claim takes longer than the wait, or comes with its end, or with a signal.
 func TestAProgramDoesNotStartOnceTheWaitIsOver(t *testing.T) {
 	for name, r := range map[string]struct {
 		answer time.Duration // when it comes
@@ -397,7 +397,7 @@ func TestAHandoverLeavesTheLockToOthersAndCompetesAgain(t *testing.T) {
 	})
 }
 
-// While exec asks under the lock whether the program is still to be run, it loses the lock, or is told to end.
+// While exec asks under the lock whether the program is still to be run, it loses the lock, or gets a signal to end.
 func TestWhileItAsksWhatIsDueExecNoticesALossAndASignal(t *testing.T) {
 	unanswered := func(ctx context.Context) (*End, error) { <-ctx.Done(); return nil, ctx.Err() }
 	failing := func(context.Context) (*End, error) { return nil, errors.New("unavailable") }
@@ -443,7 +443,7 @@ func TestWhatWasDoneMeanwhileIsNotRunAndNotRecorded(t *testing.T) {
 	})
 }
 
-// Each reply to the release is lost until the lease is over: what was recorded is not told as undone.
+// Each reply to the release is lost until the lease is over: exec does not report recorded work as undone.
 func TestWhatIsRecordedIsDoneThoughNoReplySaysSo(t *testing.T) {
 	finish := func(step string) bool { return step == "finish" }
 	run := func(t *testing.T, request, reply func(string) bool) (End, *memstore.Store) {
@@ -557,7 +557,7 @@ func TestAProgramIsRunAgainAfterOthersHadTheirTurn(t *testing.T) {
 	})
 }
 
-// What a suspended machine finds when it goes on: no timer has noticed yet that the lease is over.
+// What a suspended machine finds when it resumes: no timer has noticed yet that the lease is over.
 func TestAProgramThatEndsAfterASuspensionHasLostTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}

@@ -16,7 +16,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// terminal is one at which exec is in the foreground or not, and is a job of a shell or not.
+// terminal is a terminal at which exec is in the foreground or not, and a job of a shell or not.
 type terminal struct {
 	keys       chan os.Signal
 	foreground bool
@@ -59,7 +59,7 @@ func TestAProgramThatReadsGetsTheTerminalAndGoesOn(t *testing.T) {
 	})
 }
 
-// A program that has the terminal stops with exec, and has it again when exec goes on.
+// A program that has the terminal stops with exec, and gets it back when exec continues.
 func TestExecStopsWithItsProgram(t *testing.T) {
 	for _, r := range []struct {
 		signal     os.Signal
@@ -119,7 +119,7 @@ func TestCtrlZIsForTheProgramAndForExecAlone(t *testing.T) {
 	})
 }
 
-// Where no shell would let exec go on, Ctrl-Z does nothing.
+// Where no shell would continue exec, Ctrl-Z does nothing.
 func TestWithoutAShellNobodyIsStoppedByAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, &memstore.Store{}, "a", on(&terminal{foreground: true})).start()
@@ -132,7 +132,7 @@ func TestWithoutAShellNobodyIsStoppedByAKey(t *testing.T) {
 	})
 }
 
-// A program that was killed by a key of the terminal that it had ends exec, which did not get the signal.
+// If a key of the terminal kills the program that has it, exec ends too, though it did not get the signal.
 func TestAKeyEndsExecWithItsProgram(t *testing.T) {
 	for code, again := range map[int]bool{130: false, 131: false, 143: true, 0: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestAKeyEndsExecWithItsProgram(t *testing.T) {
 	}
 }
 
-// Without a terminal nobody notices that a program is stopped, so it must not keep the lock from others for ever.
+// Without a terminal nobody notices that a program is stopped, so it must not keep the lock from others forever.
 func TestAProgramThatIsStoppedForALeaseGivesTheLockUp(t *testing.T) {
 	for _, tty := range []*terminal{nil, {foreground: false}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -49,7 +49,7 @@ func TestALockThatIsReleasedIsNotLost(t *testing.T) {
 	})
 }
 
-// A loss is said once for a term, as early as the program is told to end.
+// Notices tell a loss once in a term, as early as the program is signaled to end.
 func TestALossIsSaidOnceWhenTheProgramMustEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o heard
@@ -82,7 +82,7 @@ func TestEachTermThatIsTakenAwayIsLost(t *testing.T) {
 	})
 }
 
-// That the lock is gone can be found only by its release.
+// Sometimes only the release finds that the lock is gone.
 func TestALossThatTheReleaseFindsIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o heard
@@ -98,7 +98,7 @@ func TestALossThatTheReleaseFindsIsSaid(t *testing.T) {
 	})
 }
 
-// unkillable is a program in an uninterruptible wait, say.
+// unkillable is a program in an uninterruptible wait, for example.
 type unkillable struct{ *program }
 
 func (unkillable) Kill() {}
@@ -113,8 +113,8 @@ func (j stuckJob) Start(t *elect.Term, until time.Time) (Program, error) {
 	return unkillable{p.(*program)}, nil
 }
 
-// A program that was killed and is there at the lock's deadline may run beside the next holder's. That is said once, and not
-// before.
+// A program that was killed and is there at the lock's deadline may run beside the next holder's. Notices tell that once,
+// and not before.
 func TestAProgramThatOutlivesItsLockIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o heard

@@ -235,7 +235,7 @@ func TestALockThatWasReleasedIsActivatedAtOnce(t *testing.T) {
 	})
 }
 
-// idle is for how long no machine is active, from when a is not.
+// idle returns how long no machine is active once a is not.
 func (w *world) idle(a, b string) time.Duration {
 	w.gone(a)
 	return w.until(b)
@@ -362,8 +362,8 @@ func TestAnActiveMachineIsAsPatientWithItsHealthCheckAsItWasTold(t *testing.T) {
 	})
 }
 
-// A service that is unhealthy on standby, as one may be there that depends on the active one, is not given up for that once
-// it is active.
+// A service may be unhealthy on standby, for example if it depends on the active one. Once it is active, it is not given up
+// for that.
 func TestChecksThatFailedOnStandbyDoNotCountWhenActive(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		patient := func(g *Guard) { g.Unhealthy, g.Confirm = 8, 6 }
@@ -398,7 +398,7 @@ func TestChecksThatFailedOnStandbyDoNotCountWhenActive(t *testing.T) {
 	})
 }
 
-// What does not work here may work elsewhere: the others have a lease to take over.
+// A service that fails here may work elsewhere: the others have a lease to take over.
 func TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease(t *testing.T) {
 	for name, fails := range map[string]func(a *site){
 		"an unhealthy service": func(a *site) { a.sick = true },
@@ -438,8 +438,8 @@ func TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease(t *testing
 	})
 }
 
-// What a watchdog is told must neither let it deactivate a service whose lock is held, nor leave that active
-// once the lock is lost.
+// A watchdog's deadline must neither let it deactivate a service whose lock is held, nor leave the service active once the
+// lock is lost.
 func TestAServiceIsAllowedWhatIsLeftOfItsTerm(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.pair()
@@ -520,8 +520,8 @@ func TestAHundredFailoversWithRandomFaultsNeverOverlap(t *testing.T) {
 	}
 }
 
-// A claim that can't be confirmed is withdrawn by a machine that never held the lock. That says nothing of the
-// service where the lock was lost.
+// A machine that never held the lock withdraws a claim that it can't confirm. That says nothing about the service on the
+// machine that lost the lock.
 func TestAClaimThatIsWithdrawnIsNotTakenForARelease(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.start("a")

@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// story is what an observer was told.
+// story is what an observer has heard.
 type story struct {
 	mu    sync.Mutex
 	lines []string
@@ -23,7 +23,7 @@ func (o *story) add(line string) {
 	o.lines = append(o.lines, line)
 }
 
-// take returns what was told since the last call.
+// take returns what the observer has heard since the last call.
 func (o *story) take() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

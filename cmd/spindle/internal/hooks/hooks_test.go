@@ -143,7 +143,7 @@ func TestAtMostOneHookOfAKindRunsAtATime(t *testing.T) {
 	assert.Equal(t, "a\na", contents(t, dir+"/a"))
 }
 
-// The end waits for hooks, but not for longer than a hook may run, and not after somebody has lost patience.
+// The end waits for hooks, but not for longer than a hook may run, and not after stop is closed.
 func TestTheEndWaitsForHooksOnlyAsLongAsTheyMayRun(t *testing.T) {
 	var l log
 	path := filepath.Join(t.TempDir(), "pid")

@@ -55,13 +55,14 @@ func (w *watched) write(t *testing.T, kind table.Kind) {
 	require.NoError(t, w.store.Commit(t.Context(), "test", writes))
 }
 
-// next are the lines since it was asked last.
+// next returns the lines since the last call.
 func (w *watched) next() []string {
 	defer w.out.Reset()
 	return strings.Split(strings.TrimSuffix(w.out.String(), "\n"), "\n")
 }
 
-// What is not selected any more is said once, also if it is more than is read one by one; what did not change is not said.
+// ls --watch prints once that a lock is not selected any more, even if these are too many to read one by one. It does not
+// print unchanged locks.
 func TestAWatchedListSaysWhatIsNotInItAnyMore(t *testing.T) {
 	for _, n := range []int{2, few + 10} {
 		synctest.Test(t, func(t *testing.T) {
@@ -87,7 +88,7 @@ func TestAWatchedListSaysWhatIsNotInItAnyMore(t *testing.T) {
 	}
 }
 
-// The first look has to succeed, and later ones go on through an outage, which is said once.
+// The first look has to succeed. Later looks continue through an outage, which ls reports once.
 func TestAWatchedListGoesOnThroughAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := heldLocks(t, 1)

@@ -16,7 +16,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// slow is a table behind a proxy that takes so long for each request.
+// slow returns a table behind a proxy that takes so long for each request.
 func slow(s table.Store, takes func(request int) time.Duration) table.Table {
 	requests := 0
 	return table.Table{Store: table.Via(func(ctx context.Context, _ string, do func(context.Context, table.Store) error) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asked is a probe, and what is so.
+// asked is a probe, and the report that it gets.
 type asked struct {
 	*Probe
 	now  Report

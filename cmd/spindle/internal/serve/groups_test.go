@@ -57,8 +57,8 @@ func seriesOf(series []string, lock string) []string {
 	return slices.DeleteFunc(slices.Clone(series), func(line string) bool { return !strings.Contains(line, fmt.Sprintf("lock=%q", lock)) })
 }
 
-// The metrics say of a group who is there, in which states its partitions are, and what nobody has. A lock of somebody
-// else under a name like a partition's is none of them.
+// The metrics count a group's members, its partitions by state, and those without a member. They don't count a lock of
+// another program with a name like a partition's.
 func TestAGroupIsCounted(t *testing.T) {
 	g := groupRows{"a b", time.Now().Add(-time.Second)}
 	alive, a := g.member(0, 0)
@@ -81,8 +81,8 @@ func TestAGroupIsCounted(t *testing.T) {
 		"partitions_without_holder{} 3"}, told)
 }
 
-// A group has as many series with hundreds of partitions as with one: Prometheus should not pay for each of 20,000.
-// Members keep their own series, and so does a lock of somebody else under a partition's name.
+// A group has as many series with hundreds of partitions as with one: Prometheus should not pay for each of 20,000. Members
+// keep their own series, and so does a lock of another program with a partition's name.
 func TestPartitionsHaveNoSeriesOfTheirOwnUnlessAskedFor(t *testing.T) {
 	g := groupRows{"orders", time.Now().Add(-time.Second)}
 	key, member := g.member(0, 0)

@@ -176,7 +176,7 @@ func TestAPageIsToldWhatWasDoneLast(t *testing.T) {
 	assert.Empty(t, told.Problem+told.Done, "somebody deleted it")
 }
 
-// Pages and metrics have how many wait for a lock and since when, while they do, also if nobody holds it.
+// Pages and metrics say how many processes wait for a lock, and since when, even if nobody holds it.
 func TestAPageIsToldWhoWaits(t *testing.T) {
 	now := time.Now().Truncate(time.Millisecond)
 	ticket := func(queue string, since float64) table.Row {
@@ -238,7 +238,7 @@ func shows(terms []termWire, l lockWire) []termWire {
 	return append(kept, l.Terms...)
 }
 
-// A page that was opened before has the same terms as one that is opened now, however many there were: older ones are
+// A page that was opened before has the same terms as a page that is opened now, however many there were: older terms are
 // merged.
 func TestTermsThatWereMergedReachThePagesThatAreOpen(t *testing.T) {
 	for name, between := range map[string]func(r *rows, seconds float64){
@@ -300,7 +300,7 @@ func TestManyPagesCostOneRead(t *testing.T) {
 	assert.Equal(t, 2, r.reads)
 }
 
-// TestAPageThatIsFarBehindGetsASnapshot, and holds nobody up meanwhile.
+// TestAPageThatIsFarBehindGetsASnapshot, and delays no other page meanwhile.
 func TestAPageThatIsFarBehindGetsASnapshot(t *testing.T) {
 	f := newFeed()
 	for i := range 100 {

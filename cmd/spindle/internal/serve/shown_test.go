@@ -126,8 +126,8 @@ func TestALockThatIsExpectedAlwaysHasItsSeries(t *testing.T) {
 	})
 }
 
-// Locks that were released are read by nobody's look, have no series, and are on no page but for a while: those whose holder
-// a look saw, as somebody may miss them. A mutex is not missed.
+// Looks don't read released locks, metrics have no series of them, and pages don't show them. A lock whose holder a look saw
+// stays on pages for a while, because somebody may miss it. A mutex is not missed.
 func TestReleasedLocksAreLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t, Config{})
@@ -168,7 +168,7 @@ func TestReleasedLocksAreLeftOut(t *testing.T) {
 	})
 }
 
-// Who asks for released locks gets them.
+// With --released, released locks are shown.
 func TestReleasedLocksAreShownToWhoAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t, Config{Released: true})
@@ -191,8 +191,8 @@ func TestLocksThatAreExcludedAreNowhere(t *testing.T) {
 	assert.Contains(t, d.series("spindle_table_locks"), `{state="held"} 2`)
 }
 
-// What a lock shows is the same whether it came to the page as a snapshot or by changes: it is told once that a lock goes, and
-// all of it when it comes back.
+// A page shows the same of a lock whether it got a snapshot or changes: it hears once that a lock goes, and gets all of the
+// lock when it comes back.
 func TestAPageIsToldOfLocksThatComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t, Config{})
@@ -260,7 +260,7 @@ func TestALargeTableIsReadLessOften(t *testing.T) {
 	})
 }
 
-// What is said of an old table has its age.
+// Metrics of an old table say its age.
 func TestMetricsSayHowOldTheyAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t, Config{})
@@ -274,7 +274,7 @@ func TestMetricsSayHowOldTheyAre(t *testing.T) {
 	})
 }
 
-// The format lets a label have control characters, and whoever looks at metrics on a terminal would be at their mercy.
+// The format allows control characters in a label, which would act on the terminal of a user who looks at metrics.
 func TestLabelsAreHarmlessOnATerminal(t *testing.T) {
 	d := newDesk(t, Config{Show: func(text string) string { return strings.ReplaceAll(text, "\x1b", `\x1b`) }})
 	d.holds("a\x1b[2J", table.LeaseRecord{ID: "me\x1b", Kind: "k\x1b"})

@@ -60,7 +60,7 @@ func inVirtualTime(t *testing.T, talk func(t *testing.T, dial func(says string) 
 	})
 }
 
-// Whoever connects, and takes or sends nothing for long, holds up no goroutine and no memory for ever.
+// A client that connects, and takes or sends nothing for long, does not keep a goroutine or memory forever.
 func TestWhoIsSlowIsDropped(t *testing.T) {
 	get := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n" }
 	for what, is := range map[string]struct {
@@ -95,7 +95,7 @@ func TestWhoIsSlowIsDropped(t *testing.T) {
 	}
 }
 
-// A page that reads is told for as long as it is open: the limit is for each frame.
+// A page that reads gets frames as long as it is open: the limit is for each frame.
 func TestAPageThatReadsStays(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, dial func(string) net.Conn) {
 		client := dial("GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -117,7 +117,7 @@ func TestAPageThatReadsStays(t *testing.T) {
 	})
 }
 
-// A body that never comes is not waited for.
+// The server does not wait for a body that never comes.
 func TestWhoSendsABodyIsNotWaitedFor(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, dial func(string) net.Conn) {
 		for _, path := range []string{"/", "/events", "/metrics"} {

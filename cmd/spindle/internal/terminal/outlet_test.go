@@ -43,7 +43,7 @@ func TestNobodyWaitsForTheReaderOfMessages(t *testing.T) {
 	})
 }
 
-// A process ends though nobody reads what it has said.
+// A process ends even if nobody reads its messages.
 func TestAProcessEndsThoughNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, out := io.Pipe()

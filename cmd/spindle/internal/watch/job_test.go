@@ -39,7 +39,7 @@ func withOps(t *testing.T) (*display, *ops) {
 	return x, o
 }
 
-// An action is of the lock that was chosen and the term that was on the screen, whatever is there by the time of the answer.
+// An action is for the lock that was chosen and the term that was on the screen, whatever the screen shows at the answer.
 func TestAnActionIsAskedAboutAndActsOnTheTermThatWasOnTheScreen(t *testing.T) {
 	x, o := withOps(t)
 	x.press("r")
@@ -77,7 +77,7 @@ func TestEveryOtherKeyThanYesIsNo(t *testing.T) {
 	}
 }
 
-// Keys that were pressed before the question was there are no answer to it.
+// Keys that were pressed before the question appeared don't answer it.
 func TestAKeyBeforeTheQuestionIsNoAnswer(t *testing.T) {
 	x, o := withOps(t)
 	x.press("r", "y")

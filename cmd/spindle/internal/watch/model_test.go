@@ -51,7 +51,7 @@ func of(state table.State, name string) Row {
 	return r
 }
 
-// A terminal is a model and what it is told.
+// A display is a model and the messages for it.
 type display struct {
 	Model
 	t      *testing.T
@@ -218,7 +218,7 @@ func TestTheOrderOfTrouble(t *testing.T) {
 	assert.Equal(t, []string{"z", "e-orphaned", "d-unreadable", "c-unconfirmed", "orders/", "i-late", "b-leaving", "h-free", "a"}, names)
 }
 
-// It is always seen how old the screen is, and in an outage nothing on it looks like the present.
+// The screen always shows how old it is, and in an outage nothing on it looks like the present.
 func TestAnOutageIsSaidAndNothingIsMadeUpFromOldReads(t *testing.T) {
 	x := open(t, 80, 24)
 	x.reads(held("nightly", "web-7", 6*time.Second), expired("stuck", "web-8"))
@@ -290,7 +290,7 @@ func TestTheChosenLockStaysChosenWhereverItGoes(t *testing.T) {
 	assert.Equal(t, "a", chosen, "of those that are left")
 }
 
-// Who has not chosen anything wants to see new trouble.
+// A user who has not chosen a lock wants to see new trouble.
 func TestAtTheTopTheCursorStaysThere(t *testing.T) {
 	x := open(t, 80, 12)
 	var rows []Row
@@ -481,7 +481,7 @@ func TestChangesAreBelowTheLocksIfThereIsRoom(t *testing.T) {
 	assert.Contains(t, x.text(), "12:03:04.0  a  held by 0\n")
 }
 
-// Released locks are read seldom: what is known of them yields to what was read since.
+// Released locks are read seldom: newer reads replace what is known of them.
 func TestALockThatWasTakenIsNoLongerReleased(t *testing.T) {
 	x := open(t, 80, 24)
 	x.reads()

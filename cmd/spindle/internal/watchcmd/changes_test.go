@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// What is said of looks that leave released locks out is not more than they know.
+// Looks that leave out released locks report no more than they know.
 func TestChangesOfLooksWithoutReleasedLocks(t *testing.T) {
 	var s story
 	texts := func(l ...table.Listing) (all []string) {
@@ -65,7 +65,7 @@ func TestWatchDoesNotCallALockGoneThatNeverWas(t *testing.T) {
 	assert.Contains(t, last[0].Text, "gone")
 }
 
-// Who begins to wait, or gives up, changes no lock.
+// A process that begins to wait, or gives up, changes no lock.
 func TestWatchTellsNothingOfThoseWhoWait(t *testing.T) {
 	var s story
 	next := func(l ...table.Listing) (texts []string) {

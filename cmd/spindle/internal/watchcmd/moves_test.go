@@ -55,7 +55,7 @@ func TestMovesAreTheNumberOfPartitions(t *testing.T) {
 	}(), at: commandtest.At(201)}))
 }
 
-// A member that was killed did not leave: nobody should look for who stopped it.
+// A killed member did not leave: nobody should look for a person who stopped it.
 func TestAMemberThatWasBuriedDidNotLeave(t *testing.T) {
 	for _, c := range []struct {
 		seen, over float64 // its last heartbeat was at 103

@@ -18,7 +18,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// An outage of hours is one line, however many looks fail, and its end another.
+// An outage of hours is one line, however many looks fail, and its end is another.
 func TestAnOutageIsTwoLinesInWatch(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	looks := make(chan look)
@@ -51,7 +51,7 @@ func TestAnOutageIsTwoLinesInWatch(t *testing.T) {
 	}
 }
 
-// A look that hangs is told of, and not only that it has failed.
+// watch reports a look that hangs, not only one that has failed.
 func TestALookThatHangsIsSaidInWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

@@ -29,7 +29,7 @@ func (c *counting) Read(ctx context.Context, tag string, b table.Bound, k table.
 	return c.Store.Read(ctx, tag, b, k)
 }
 
-// What became of a few locks is looked up, and of many it is not: a read costs the same however many end.
+// The screen looks up what became of a few locks, but not of many: a read costs the same however many end.
 func TestTheScreenLooksUpFewLocksThatEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &counting{Store: &memstore.Store{}}
