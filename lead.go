@@ -56,7 +56,7 @@ var termHappenings = map[elect.TermEventKind]happening{elect.InJeopardy: jeopard
 // notify puts what happens to the term into the inbox.
 func (l *leader) notify(e elect.TermEvent) {
 	if what, known := termHappenings[e.What]; known {
-		l.events.Put(event{what: what, err: e.Err, by: e.By})
+		l.events.Put(event{what: what, err: e.Err, by: e.By, at: e.At, left: e.Left})
 	}
 }
 
@@ -140,11 +140,11 @@ func (l *leader) report(e event) {
 	token := l.keeper.Token()
 	switch e.what {
 	case jeopardy:
-		l.log.Warn("jeopardy: a heartbeat failed", "token", token, "left", rounded(l.keeper.Left()), "err", e.err)
-		l.emit(Jeopardy, elect.Event{Token: token, Err: l.wrap("hold", e.err), Deadline: l.deadline()})
+		l.log.Warn("jeopardy: a heartbeat failed", "token", token, "left", rounded(e.left), "err", e.err)
+		l.observer.Put(int(Jeopardy), e.at.Time(), elect.Event{Token: token, Err: l.wrap("hold", e.err), Deadline: e.at.Time().Add(e.left)})
 	case safe:
 		l.log.Info("safe: a heartbeat was acknowledged again", "token", token)
-		l.emit(Safe, elect.Event{Token: token, Deadline: l.deadline()})
+		l.observer.Put(int(Safe), e.at.Time(), elect.Event{Token: token, Deadline: e.at.Time().Add(e.left)})
 	case requested:
 		l.log.Info("asked to hand the lock over", "token", token, "by", byWhom[e.by])
 	}
@@ -168,7 +168,7 @@ func (l *leader) do(a action, e event) {
 	case expire:
 		l.leaveToExpire()
 	case concede:
-		l.concede(e.err)
+		l.concede(e.err, e.at)
 	case abandon:
 		l.abandon()
 	}
@@ -207,10 +207,10 @@ func (l *leader) cancelWork() {
 // releaseLock releases the lock, unless it was lost by now.
 func (l *leader) releaseLock() {
 	if reason := l.keeper.Stop(); reason != nil {
-		l.lose(reason)
+		l.lose(reason, l.config.Clock.Now())
 		return
 	}
-	l.termOver(l.why)
+	l.termOver(l.why, l.config.Clock.Now())
 	err := l.release(l.ctx, l.keeper.Term, l.why)
 	l.outcome = &err
 	if l.ctx.Err() != nil {
@@ -225,15 +225,15 @@ func (l *leader) leaveToExpire() {
 	if reason := l.keeper.Stop(); reason != nil {
 		l.why = reason
 	}
-	l.termOver(l.why)
+	l.termOver(l.why, l.config.Clock.Now())
 	l.keeper.End(l.why)
 	l.abandon()
 	l.outcome = &l.err
 }
 
 // concede takes in that the lock is lost.
-func (l *leader) concede(reason error) {
-	l.lose(reason)
+func (l *leader) concede(reason error, at elect.Instant) {
+	l.lose(reason, at)
 	l.runs.Fail(errHangs)
 	_ = l.keeper.Stop() // says the same
 	l.runs.Fail(nil)
@@ -243,8 +243,8 @@ func (l *leader) concede(reason error) {
 	}
 }
 
-func (l *leader) lose(reason error) {
-	l.termOver(reason)
+func (l *leader) lose(reason error, at elect.Instant) {
+	l.termOver(reason, at)
 	l.outcome = &reason
 	if errors.Is(reason, ErrSuperseded) {
 		l.candidate.Yield(true, "") // who took it away wants another
@@ -264,9 +264,9 @@ func (l *leader) abandon() {
 }
 
 // termOver publishes that the term is over: to HasLock and Seen, the log, the observer and telemetry.
-func (l *leader) termOver(reason error) {
+func (l *leader) termOver(reason error, at elect.Instant) {
 	token := l.keeper.Token()
-	l.runs.Beat(l.config.Clock.Now())
+	l.runs.Beat(at)
 	l.show(view{})
 	l.last = token
 	level, given := slog.LevelWarn, telemetry.Stopped
@@ -277,7 +277,7 @@ func (l *leader) termOver(reason error) {
 		level = slog.LevelInfo
 	}
 	l.log.Log(context.Background(), level, "lost", "token", token, "reason", reason)
-	l.emit(Lost, elect.Event{Token: token, Err: reason})
+	l.observer.Put(int(Lost), at.Time(), elect.Event{Token: token, Err: reason})
 	l.reports.Over(telemetry.ReasonOf(reason, given))
 }
 

@@ -1,6 +1,11 @@
 package spindle
 
-import "github.com/spindle-lock/spindle/internal/table"
+import (
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
 
 // leadership is the state of one term, and decides what to do at each event. Two rules: once the work's context is
 // canceled, there is no way back; and the lock is released only when the work has returned.
@@ -45,6 +50,8 @@ type event struct {
 	err    error
 	by     table.Request
 	answer chan<- error
+	at     elect.Instant // of jeopardy, safe and termEnded: when it happened,
+	left   time.Duration // and how long the term was held for then
 }
 
 // action is something to do.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/table"
@@ -15,6 +16,11 @@ type TermEvent struct {
 	What TermEventKind
 	Err  error         // of InJeopardy, Lost
 	By   table.Request // of Requested
+
+	// When it happened, of InJeopardy, Safe and Lost, and how long the term was held for then. So the owner does not look
+	// at the clock at the instant at which others do.
+	At   Instant
+	Left time.Duration
 }
 
 // TermEventKind is the kind of a TermEvent.
@@ -44,6 +50,7 @@ type Keeper struct {
 	all     sync.WaitGroup
 	unwatch func() bool
 	retry   Backoff
+	refused atomic.Pointer[Instant] // before the heartbeat was sent that found the term superseded
 }
 
 // Start begins to send heartbeats.
@@ -51,7 +58,7 @@ func (k *Keeper) Start() {
 	k.ctx, k.quit = context.WithCancel(k.Context())
 	k.left = make(chan struct{})
 	k.retry.Max = k.lease / 10
-	k.unwatch = context.AfterFunc(k.over, func() { k.Notify(TermEvent{What: Lost, Err: context.Cause(k.over)}) })
+	k.unwatch = context.AfterFunc(k.over, func() { k.Notify(TermEvent{What: Lost, Err: context.Cause(k.over), At: k.ended()}) })
 	k.all.Go(k.renew)
 }
 
@@ -122,6 +129,7 @@ func (k *Keeper) beat() error {
 	defer cancel()
 	err := k.table.Heartbeat(ctx, k.token, k.names...)
 	if errors.Is(err, table.ErrSuperseded) {
+		k.refused.Store(&sent)
 		return err
 	}
 	if err != nil {
@@ -130,7 +138,7 @@ func (k *Keeper) beat() error {
 		case !goesOn:
 			return ErrExpired
 		case !was:
-			k.Notify(TermEvent{What: InJeopardy, Err: fmt.Errorf("heartbeat: %w", err)})
+			k.notify(TermEvent{What: InJeopardy, Err: fmt.Errorf("heartbeat: %w", err)})
 		}
 		return nil
 	}
@@ -140,9 +148,26 @@ func (k *Keeper) beat() error {
 	}
 	if was {
 		k.retry.Reset()
-		k.Notify(TermEvent{What: Safe})
+		k.notify(TermEvent{What: Safe})
 	}
 	return nil
+}
+
+// ended returns when the term ended, as far as it can be told without a look at the clock: at its deadline, or when the
+// heartbeat was sent that was refused.
+func (k *Keeper) ended() Instant {
+	if sent := k.refused.Load(); sent != nil {
+		return *sent
+	}
+	at, limit := k.standing.Load().acknowledged, int64(k.limit())
+	return Instant{at.Wall + limit, at.Mono + limit}
+}
+
+// notify says that something has happened now.
+func (k *Keeper) notify(e TermEvent) {
+	e.At = k.clock.Now()
+	e.Left = k.Term.left(k.standing.Load(), e.At)
+	k.Notify(e)
 }
 
 // pause returns the time until the next heartbeat.
