@@ -574,6 +574,7 @@ func (w *world) settle() {
 	}
 	w.mu.Unlock()
 	start := time.Now()
+	time.Sleep(w.plan.longest) // a claim that a fault delayed may begin a term with hardly any lease left
 	var held spindle.Token
 	for held == 0 && time.Since(start) < bound {
 		time.Sleep(w.plan.longest / 20)
