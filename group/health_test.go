@@ -150,6 +150,20 @@ func TestBalancedDoesNotWaitForWorkThatHangsWhenRunHasEnded(t *testing.T) {
 	})
 }
 
+// A member that sees nothing of the group gives up all that it has, and has its share no more from that instant.
+func TestAMemberThatHasGivenUpItsTermIsNotBalanced(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.shared(2)
+		require.NoError(t, a.Balanced(context.Background()))
+		a.linger = func(string) { time.Sleep(lease / 10) } // what returns makes the loop look
+		c.loseTerm(a)
+		limited, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		assert.ErrorIs(t, a.Balanced(limited), context.DeadlineExceeded)
+		c.end(a, b)
+	})
+}
+
 // hung makes the work of a process hang once it is told to stop, until it is freed.
 func (c *cluster) hung(p *process) (free func()) {
 	hang := make(chan struct{})

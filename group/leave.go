@@ -65,6 +65,7 @@ func (t *term) giveUp(why error) {
 		t.leave.limit.set(t.m.config.Clock, t.m.config.Lease/5)
 	}
 	t.revokeTerm(why)
+	t.m.report(t)
 }
 
 // revokeTerm revokes all that the member has. If some work does not return, other partitions are released by
