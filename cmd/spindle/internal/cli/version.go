@@ -17,7 +17,7 @@ func newVersion() *cobra.Command {
 	var f terminal.Format
 	c := &cobra.Command{
 		Use:   "version",
-		Short: "Say which spindle this is",
+		Short: "Show the version of this spindle",
 		Long: `Version shows the version of this spindle, its commit, and the version of Go
 that built it. It needs no database. -o json also has the version of the schema
 of what commands print: see spindle schema.

@@ -37,7 +37,7 @@ func (g *guarding) alone(ctx context.Context) error {
 		}
 		elect.Sleep(ctx, elect.SystemClock{}, min(g.renew/4, 100*time.Millisecond))
 		if ctx.Err() != nil {
-			g.say("%s: told to end while waiting for another guard or watchdog of the service", g.name)
+			g.say("%s: got a signal to end while waiting for another guard or watchdog of the service", g.name)
 			return &exit.Error{} // success: there is nothing to deactivate
 		}
 	}

@@ -72,11 +72,11 @@ until one has succeeded. If guard is dead or stopped, its watchdog runs it. It
 can reset the machine, say.
 
 Exit codes:
-  0    it was told to end, and the service is inactive
+  0    a signal ended it, and the service is inactive
   1    it could not start; the message says why
   2    the command line is wrong
-  130  it was told to end a second time, by SIGINT
-  143  it was told to end a second time, by SIGTERM`
+  130  a second signal, SIGINT, ended it at once
+  143  a second signal, SIGTERM, ended it at once`
 
 // guarding is one run of guard.
 type guarding struct {

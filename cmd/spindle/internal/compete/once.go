@@ -71,9 +71,9 @@ func (x *execution) checkOnce() error {
 	case !given("every") && !given("once"):
 		return nil
 	case x.restart:
-		return exit.Misuse("--restart: is for a program that runs for ever. With --every or --once, start exec again, from cron say")
+		return exit.Misuse("--restart: is for a program that runs forever. With --every or --once, start exec again, for example from cron")
 	case x.handover:
-		return exit.Misuse("--handover: is for a program that runs for ever. With --every or --once it would end CMD, and another machine begin it anew")
+		return exit.Misuse("--handover: is for a program that runs forever. With --every or --once it would end CMD, and another machine would begin it anew")
 	case o.already < 0 || o.already == exit.Failed || o.already == exit.Misused || o.already == notInTime || o.already == lost || o.already > 125:
 		return exit.Misuse("--already %d: want 0, or a code from 3 to 125 that is not exec's own (%d, %d), such as 77", o.already, notInTime, lost)
 	case given("once"):

@@ -13,7 +13,7 @@ import (
 
 // ExpectFlag adds --expect: the names of locks that should always have a holder.
 func ExpectFlag(flags *pflag.FlagSet, names *[]string) {
-	flags.StringSliceVar(names, "expect", nil, "locks that should have a holder: their `names`, with commas between them, or the flag again")
+	flags.StringSliceVar(names, "expect", nil, "locks that should have a holder: their `names`, separated by commas; may be repeated")
 }
 
 // CheckExpected refuses names that no lock can have, and returns each name once.

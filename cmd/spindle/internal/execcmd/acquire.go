@@ -126,7 +126,7 @@ func (r *runner) end(o outcome) End {
 		}
 		err = fmt.Errorf("%s was lost: no heartbeat was acknowledged in time, so %s had to end", r.name(), r.Program)
 	case notRecorded:
-		err = fmt.Errorf("%s: %s SUCCEEDED, BUT THAT %s IS DONE WAS NOT RECORDED: the next exec runs it again: %w", r.name(), r.Program, r.Job.Done().Key, o.err)
+		err = fmt.Errorf("%s: %s SUCCEEDED, BUT ITS COMPLETION OF %s WAS NOT RECORDED: the next exec runs it again: %w", r.name(), r.Program, r.Job.Done().Key, o.err)
 	}
 	return End{o.code(), err}
 }

@@ -26,7 +26,7 @@ func NewMembers(o *connect.Database) *cobra.Command {
 	var partitions bool
 	c := &cobra.Command{
 		Use:   "members GROUP",
-		Short: "Show who is in a group, and who has which partitions",
+		Short: "Show a group's members and their partitions",
 		Long: `Members shows the members that have renewed within their leases, at one instant
 by Spanner's clock: each one's slot, when it joined, how long ago its last
 heartbeat was, and how many partitions it has. With --partitions, it names them
@@ -36,10 +36,10 @@ If members have different lists of partitions, LIST tells these apart. That is
 so while a rolling update changes the list, or by mistake.
 
 Exit codes:
-  0    somebody is there
+  0    the group has a member
   1    the database could not be asked
   2    the command line is wrong
-  3    nobody is there`,
+  3    the group has no member`,
 		Example: `  spindle members orders
   spindle members orders --partitions
   spindle members orders -o json | jq -r '.members[] | "\(.id) \(.partitions | length)"'`,

@@ -36,7 +36,7 @@ func (s *selection) check() (err error) {
 	case s.prefix != "":
 		return exit.Misuse("%q and --group %q: give one of them", s.prefix, s.group)
 	case slices.Contains(s.states.values, states.Partial):
-		return exit.Misuse("--state partial: is of a group as a whole, and --group lists what it has")
+		return exit.Misuse("--state partial: is a state of whole groups, and --group lists what one has")
 	}
 	s.prefix = table.GroupPrefix(s.group)
 	return nil

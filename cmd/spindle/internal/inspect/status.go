@@ -77,7 +77,7 @@ func NewStatus(o *connect.Database) *cobra.Command {
 			case len(args) > 0:
 				return exit.Misuse("%q and --expect: give one of them", args[0])
 			case a.id != "" || a.token != 0:
-				return exit.Misuse("--id and --token are of one lock: give its name, and not --expect")
+				return exit.Misuse("--id and --token are for one lock: give its name, and not --expect")
 			}
 			names, err := describe.CheckExpected(expected)
 			if err != nil {
@@ -86,8 +86,8 @@ func NewStatus(o *connect.Database) *cobra.Command {
 			return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error { return a.expected(ctx, t, names) })
 		},
 	}
-	c.Flags().StringVar(&a.id, "id", "", "answer 4 unless this `id` holds the lock; if it ends in /, any id that begins with it")
-	c.Flags().Int64Var(&a.token, "token", 0, "answer 4 unless the lock is held under this `token`")
+	c.Flags().StringVar(&a.id, "id", "", "exit with 4 unless this `id` holds the lock; if it ends in /, any id that begins with it")
+	c.Flags().Int64Var(&a.token, "token", 0, "exit with 4 unless the lock is held under this `token`")
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "print nothing")
 	describe.ExpectFlag(c.Flags(), &expected)
 	flags.OnlyOnCommandLine(c.Flags(), "id", "token", "expect") // what is meant for another command must not change the answer

@@ -97,7 +97,7 @@ func (e *examination) check(f *pflag.FlagSet) (err error) {
 		return err
 	}
 	if e.priced.asked(f) && len(e.expected) > 0 {
-		return exit.Misuse("--expect: asks the database, and an estimate does not; leave out --locks and --members")
+		return exit.Misuse("--expect: needs the database, and an estimate does not; leave out --locks and --members")
 	}
 	e.expected, err = describe.CheckExpected(e.expected)
 	return err
@@ -147,7 +147,7 @@ func (e *examination) examine(ctx context.Context) (doctor.Report, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.deadline, fmt.Errorf("--deadline %v has passed", e.deadline))
 	defer cancel()
 	late := time.AfterFunc(longRun, func() {
-		terminal.Complain("still at it, after %v: the database is slow, or does not answer; --deadline %v", longRun, e.deadline)
+		terminal.Complain("still running after %v: the database is slow, or does not answer; --deadline %v", longRun, e.deadline)
 	})
 	defer late.Stop()
 	report, err := doctor.Run(ctx, db.Client(), e.Table)

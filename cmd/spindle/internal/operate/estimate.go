@@ -57,7 +57,7 @@ func (w *fleet) asked(f *pflag.FlagSet) bool {
 func (w *fleet) check(f *pflag.FlagSet) error {
 	for _, name := range []string{"candidates", "lease", "handover"} {
 		if f.Changed(name) && !w.asked(f) {
-			return exit.Misuse("--%s: is of an estimate: give --locks or --members, too", name)
+			return exit.Misuse("--%s: belongs to an estimate: give --locks or --members, too", name)
 		}
 	}
 	switch {

@@ -134,7 +134,7 @@ func HandoverAction(o *connect.Database, db *connect.Connection) watch.Action {
 			return watch.Question{}, err
 		}
 		return watch.Question{
-			Text: fmt.Sprintf("Ask %s to hand %s over, which it holds under token %v?\n\nIt is waited for up to %v. The request can't be taken back.", terminal.Show(leader.ID), terminal.Show(name), leader.Token, h.wait),
+			Text: fmt.Sprintf("Ask %s to hand %s over, which it holds under token %v?\n\nThe wait is at most %v. The request can't be taken back.", terminal.Show(leader.ID), terminal.Show(name), leader.Token, h.wait),
 			Yes: func(ctx context.Context) (string, error) {
 				done, err := h.request(ctx, db, leader)
 				return h.text(done), err

@@ -128,7 +128,7 @@ func instead(l table.Listing) string {
 
 const (
 	allFree   = "all partitions of the member are free, and the other members take them"
-	stillLand = "fenced writes of the member land in a partition until another member has claimed it"
+	stillLand = "fenced writes of the member commit in a partition until another member has claimed it"
 )
 
 // consequences describes a lock, and says what follows from its release.

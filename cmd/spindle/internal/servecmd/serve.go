@@ -136,7 +136,7 @@ func (s *serving) run(ctx context.Context) error {
 func (s *serving) guarded(at net.Addr, server *serve.Server) http.Handler {
 	hosts := s.hosts
 	if !local(at) {
-		terminal.Complain("listening on %v, for whoever can reach it: there is no log-in. Unless all of them may see every lock, holder and value, listen on 127.0.0.1, behind a proxy that has one", at)
+		terminal.Complain("listening on %v, open to everybody who can reach it: there is no log-in. Unless they may all see every lock, holder and value, listen on 127.0.0.1, behind a proxy with a log-in", at)
 		hosts = append(hosts, s.ownNames()...)
 	}
 	return serve.OnlyFor(hosts, server.Handler())
