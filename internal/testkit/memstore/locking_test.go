@@ -194,3 +194,25 @@ func TestWhoGivesUpWaitingLeavesTheQueue(t *testing.T) {
 		assert.Equal(t, outcome{2*way + paxos, nil}, <-commits(s, "a"))
 	})
 }
+
+// A transaction that read a missing row does not commit if the row was inserted and deleted meanwhile: Spanner looks
+// whether what was read has changed since, not whether it is different.
+func TestARowThatCameAndWentHasChanged(t *testing.T) {
+	s, ctx := &memstore.Store{}, context.Background()
+	keys := table.Keys{Names: []string{"a"}}
+	txn := s.Begin()
+	rows, err := txn.Read(ctx, keys)
+	require.NoError(t, err)
+	require.Empty(t, rows)
+	insert(t, s, "a")
+	require.NoError(t, s.Commit(ctx, "delete", []table.Write{{Kind: table.Delete, Name: "a"}}))
+	_, err = txn.Commit("claim", []table.Write{{Kind: table.Insert, Name: "a"}})
+	require.ErrorIs(t, err, table.ErrAborted)
+
+	again := s.Begin()
+	_, err = again.Read(ctx, keys)
+	require.NoError(t, err)
+	insert(t, s, "b")
+	_, err = again.Commit("claim", []table.Write{{Kind: table.Insert, Name: "a"}})
+	require.NoError(t, err, "no row that it read has changed since its read")
+}

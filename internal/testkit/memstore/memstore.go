@@ -28,9 +28,10 @@ type Store struct {
 	// answer a commit only once that time has come: Store leaves that to the caller.
 	Ahead func() time.Duration
 
-	mu   sync.Mutex
-	rows map[string]table.Row
-	last time.Time // of all timestamps that were given out
+	mu      sync.Mutex
+	rows    map[string]table.Row
+	last    time.Time            // of all timestamps that were given out
+	changed map[string]time.Time // by name: the last commit that changed the row, or deleted it
 }
 
 // Rows returns a copy of all rows, by name.
@@ -92,8 +93,13 @@ func (s *Store) Begin() *Transaction { return &Transaction{store: s} }
 // Transaction is a table.Reader with a commit.
 type Transaction struct {
 	store *Store
-	keys  []table.Keys
-	seen  [][]table.Row
+	reads []txnRead
+}
+
+type txnRead struct {
+	keys table.Keys
+	rows []table.Row
+	at   time.Time // no later commit is in the rows
 }
 
 // Commit applies the writes. It returns table.ErrAborted if something that was read has changed since.
@@ -125,24 +131,35 @@ func (t *Transaction) Read(ctx context.Context, keys table.Keys) ([]table.Row, e
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
 	rows := t.store.find(keys)
-	t.keys, t.seen = append(t.keys, keys), append(t.seen, rows)
+	t.reads = append(t.reads, txnRead{keys, rows, t.store.last})
 	return rows, nil
 }
 
+// current fails if a row that was read has changed, or a row among those that were missing was inserted. A row that was
+// inserted and deleted since, or that is as it was, has changed too: Spanner validates by time, not by content.
 func (t *Transaction) current() error {
-	for i, keys := range t.keys {
-		if !slices.Equal(t.store.find(keys), t.seen[i]) {
+	for _, r := range t.reads {
+		same := slices.Equal(t.store.find(r.keys), r.rows)
+		for name, at := range t.store.changed {
+			same = same && !(at.After(r.at) && includes(r.keys, name))
+		}
+		if !same {
 			return fmt.Errorf("%w: what it read has changed", table.ErrAborted)
 		}
 	}
 	return nil
 }
 
+// includes reports whether the names or ranges of the keys include the name.
+func includes(keys table.Keys, name string) bool {
+	within := func(r table.Range) bool { return r.From <= name && name <= r.To }
+	return slices.Contains(keys.Names, name) || slices.ContainsFunc(keys.Ranges, within)
+}
+
 func (s *Store) find(keys table.Keys) []table.Row {
 	var found []table.Row
 	for name, row := range s.rows {
-		within := func(r table.Range) bool { return r.From <= name && name <= r.To }
-		if keys.All && strings.HasPrefix(name, keys.Prefix) && name > keys.After && !keys.Skips(row) || slices.Contains(keys.Names, name) || slices.ContainsFunc(keys.Ranges, within) {
+		if keys.All && strings.HasPrefix(name, keys.Prefix) && name > keys.After && !keys.Skips(row) || includes(keys, name) {
 			found = append(found, row)
 		}
 	}
@@ -165,8 +182,21 @@ func (s *Store) commit(step string, writes []table.Write) (time.Time, error) {
 	if s.OnCommit != nil {
 		s.OnCommit(step, at, s.rows, after)
 	}
+	s.note(writes, after, at)
 	s.rows, s.last = after, at
 	return at, nil
+}
+
+// note remembers which rows a commit changes.
+func (s *Store) note(writes []table.Write, after map[string]table.Row, at time.Time) {
+	if s.changed == nil {
+		s.changed = map[string]time.Time{}
+	}
+	for _, w := range writes {
+		if s.rows[w.Name] != after[w.Name] {
+			s.changed[w.Name] = at
+		}
+	}
 }
 
 // after returns the rows as the writes would leave them.
