@@ -39,7 +39,7 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	}
 	l := &leader{elector: e, ctx: ctx, events: loop.NewInbox[event](), worked: make(chan struct{})}
 	l.machine = leadership{handover: e.config.Handover, stepDownOnReturn: e.config.StepDownOnReturn, idle: e.config.Lead == nil}
-	l.keeper = &elect.Keeper{Term: t, Interval: e.config.Heartbeat, Notify: l.notify}
+	l.keeper = e.config.Keeper(t, l.notify)
 	l.reminder = e.config.Clock.Timer(e.config.Lease)
 	l.reminder.Stop()
 	defer l.reminder.Stop()

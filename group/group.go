@@ -82,7 +82,7 @@ func New(db *spanner.Client, tableName, name string, partitions Partitions, opts
 	c := options.New(opts)
 	c.Check(db, tableName)
 	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithStepDownOnReturn": c.StepDownOnReturn, "WithPoll": c.Poll > 0,
-		"WithLockDelay": c.LockDelay > 0, "WithPriority": c.Rank > 0} {
+		"WithLockDelay": c.LockDelay > 0, "WithPriority": c.Rank > 0, "WithSharedRequests": c.Shared} {
 		if given {
 			c.Refuse("%s is for spindle.New: leave it out of a group", option)
 		}

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -193,4 +194,6 @@ func (s *contender) attempt(ctx context.Context, c *elect.Candidate, choose elec
 }
 
 // maxPause is the longest pause between two looks.
-func (s *contender) maxPause() time.Duration { return min(s.config.Lease/10, time.Second) }
+func (s *contender) maxPause() time.Duration {
+	return cmp.Or(s.config.Look, min(s.config.Lease/10, time.Second))
+}

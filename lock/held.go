@@ -35,7 +35,7 @@ func (s *contender) keep(t *elect.Term, w *telemetry.Watch) *held {
 	s.log(t).Debug("acquired")
 	h := &held{contender: s, term: t, lost: make(chan struct{}), seen: w.Elected(t)}
 	h.over, h.end = context.WithCancelCause(t.Context())
-	h.keeper = &elect.Keeper{Term: t, Interval: s.config.Heartbeat, Notify: h.notify}
+	h.keeper = s.config.Keeper(t, h.notify)
 	h.keeper.Start()
 	return h
 }
@@ -76,6 +76,14 @@ func (h *held) token() spindle.Token {
 		return 0
 	}
 	return spindle.Token(h.term.Token())
+}
+
+// remaining returns how long it is held if no further heartbeat is acknowledged.
+func (h *held) remaining() time.Duration {
+	if h.left.Load() {
+		return 0
+	}
+	return h.term.Left()
 }
 
 // leave begins to give the locks back. It reports true to the first caller only, which is to give them back.

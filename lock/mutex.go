@@ -22,7 +22,7 @@ type Mutex struct{ mutex }
 
 // New returns a Mutex on name, in a table made by ddl.Create. It makes no RPC. If an argument is wrong, Lock and
 // TryLock say so. The options that apply are WithLease, WithDuration, WithHeartbeat, WithID, WithValue, WithLockDelay,
-// WithLogger, WithMeterProvider and WithTracerProvider.
+// WithSharedRequests, WithLogger, WithMeterProvider and WithTracerProvider.
 func New(db *spanner.Client, table, name string, opts ...spindle.Option) *Mutex {
 	return &Mutex{mutex{contender: newContender(db, table, fmt.Sprintf("mutex %.64q", name), []string{name}, opts, nil), names: []string{name}}}
 }
@@ -212,6 +212,15 @@ func (m *mutex) Lost() <-chan struct{} {
 func (m *mutex) Token() spindle.Token {
 	if t := m.now.Load(); t != nil {
 		return t.token()
+	}
+	return 0
+}
+
+// Left returns how long the lock stays held if no further heartbeat is acknowledged. It is not positive if the lock is not
+// held. It is local: no RPC.
+func (m *mutex) Left() time.Duration {
+	if t := m.now.Load(); t != nil {
+		return t.remaining()
 	}
 	return 0
 }

@@ -505,3 +505,19 @@ func TestALockWhoseLeaseRowIsGoneIsLostAtTheNextHeartbeat(t *testing.T) {
 		assert.ErrorIs(t, m.Unlock(b.Context()), ErrNotHeld)
 	})
 }
+
+// Left falls from nearly a lease to the next heartbeat, and is zero for a lock that is not held.
+func TestLeftIsTheTimeWithoutAnotherHeartbeat(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		m := b.process().mutex("m", spindle.WithLease(10*time.Second))
+		assert.Zero(t, m.Left())
+		require.NoError(t, m.Lock(b.Context()))
+		assert.InDelta(t, 9.9, m.Left().Seconds(), 0.05)
+		time.Sleep(time.Second)
+		assert.InDelta(t, 8.9, m.Left().Seconds(), 0.05)
+		time.Sleep(time.Minute)
+		assert.Greater(t, m.Left(), 6*time.Second)
+		require.NoError(t, m.Unlock(b.Context()))
+		assert.Zero(t, m.Left())
+	})
+}

@@ -212,6 +212,10 @@ func (p *Permit) Lost() <-chan struct{} { return p.held.lost }
 // semaphore's holders say nothing about one another: only tokens of one slot are ordered.
 func (p *Permit) Token() spindle.Token { return p.held.token() }
 
+// Left returns how long the slot stays held if no further heartbeat is acknowledged. It is not positive if the slot is not
+// held.
+func (p *Permit) Left() time.Duration { return p.held.remaining() }
+
 // Fence returns a mutation that changes nothing and lets a commit succeed only while the slot is held under its present
 // token: see Mutex.Fence.
 func (p *Permit) Fence() *spanner.Mutation { return p.fence().Mutations()[0] }

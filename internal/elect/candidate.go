@@ -20,7 +20,8 @@ type Candidate struct {
 	LeaseRecord table.LeaseRecord // made with each term
 	LockDelay   time.Duration
 	Reclaim     bool
-	FreeRows    bool // claims by free rows, and leaves them: this halves the requests for locks that change hands often
+	HoldOff     func() time.Duration // for how long it leaves the locks to others; nil: it need not
+	FreeRows    bool                 // claims by free rows, and leaves them: this halves the requests for locks that change hands often
 
 	observer   observer
 	past       past
@@ -70,9 +71,18 @@ func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 		h.learnLeaving(o, began)
 		c.recognise(o)
 		free := h.freeIn(o, rules)
-		views[i] = LockView{Observation: o, FreeIn: max(free, c.coolDown.left(c.Clock)), FreeFor: max(-free, 0), NotReleased: h.notReleased(o), Last: h.last}
+		views[i] = LockView{Observation: o, FreeIn: max(free, c.restsFor()), FreeFor: max(-free, 0), NotReleased: h.notReleased(o), Last: h.last}
 	}
 	return views, nil
+}
+
+// restsFor returns for how long the candidate leaves the locks to others.
+func (c *Candidate) restsFor() time.Duration {
+	left := c.coolDown.left(c.Clock)
+	if c.HoldOff != nil {
+		left = max(left, c.HoldOff())
+	}
+	return left
 }
 
 // recognise notes that another holds a lock.

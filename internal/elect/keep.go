@@ -41,6 +41,8 @@ const (
 type Keeper struct {
 	*Term
 	Interval time.Duration         // between two heartbeats
+	InPhase  bool                  // all terms of this process with this interval send their heartbeats at the same times
+	Mute     <-chan struct{}       // once it is closed, no more heartbeats are sent, so that the term expires; nil: never
 	Notify   func(TermEvent)       // called from other goroutines; must not block
 	Before   func(context.Context) // if not nil, called before heartbeats: its ctx ends when the term does, or at Stop
 
@@ -95,13 +97,15 @@ func (k *Keeper) Stop() error {
 
 // renew sends heartbeats until the term has ended, or the owner stops it.
 func (k *Keeper) renew() {
-	next := k.clock.Timer(k.untilBeat(k.Interval))
+	next := k.clock.Timer(k.untilBeat())
 	defer next.Stop()
 	for {
 		select {
 		case <-k.left:
 			return
 		case <-k.over.Done():
+			return
+		case <-k.Mute:
 			return
 		case <-next.C:
 		}
@@ -175,12 +179,21 @@ func (k *Keeper) pause() time.Duration {
 	if k.inJeopardy() {
 		return min(k.retry.Pause(k.clock), max(k.Left()/2, time.Millisecond))
 	}
-	return k.untilBeat(k.Interval)
+	return k.untilBeat()
 }
 
-// untilBeat returns the time until the next heartbeat, counted from when the last one was sent. It is a twentieth more
-// or less at random: otherwise locks that were elected together would always beat together.
-func (t *Term) untilBeat(interval time.Duration) time.Duration {
-	interval += t.clock.Random(interval/10+1) - interval/20
-	return max(min(interval, t.lease-t.lease/10)-t.clock.Now().Since(t.standing.Load().acknowledged), 0)
+// untilBeat returns the time until the next heartbeat. In phase, that is when the monotonic clock is a multiple of the
+// interval. Otherwise it counts from when the last heartbeat was sent, and varies by a twentieth at random, so that locks
+// that were elected together do not always send their heartbeats together.
+func (k *Keeper) untilBeat() time.Duration {
+	now := k.clock.Now()
+	since := now.Since(k.standing.Load().acknowledged)
+	next := k.Interval + k.clock.Random(k.Interval/10+1) - k.Interval/20 - since
+	if k.InPhase {
+		next = -time.Duration(now.Mono) % k.Interval
+		if next <= 0 {
+			next += k.Interval
+		}
+	}
+	return max(min(next, k.lease-k.lease/10-since), 0)
 }

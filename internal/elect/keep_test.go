@@ -90,3 +90,78 @@ func TestAfterStopATermIsHeldOrLostAndNotBoth(t *testing.T) {
 		assert.ErrorIs(t, context.Cause(term.Over()), table.ErrSuperseded)
 	})
 }
+
+// Terms that began at different times, and share their requests, send their heartbeats at the same instants.
+func TestTermsInPhaseBeatTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		var mu sync.Mutex
+		beats := map[time.Time]int{}
+		store.OnCommit = func(step string, at time.Time, _, _ map[string]table.Row) {
+			mu.Lock()
+			defer mu.Unlock()
+			if step == "heartbeat" {
+				beats[at.Truncate(time.Millisecond)]++
+			}
+		}
+		for _, name := range []string{"m", "n", "o"} {
+			term := candidate("a", store, name).Try(t.Context(), All, lease/3).Term
+			require.NotNil(t, term)
+			k := &Keeper{Term: term, Interval: lease / 3, InPhase: true, Notify: func(TermEvent) {}}
+			k.Start()
+			defer func() { assert.NoError(t, k.Stop()) }()
+			time.Sleep(lease / 7)
+		}
+		mu.Lock()
+		clear(beats)
+		mu.Unlock()
+		time.Sleep(10 * lease)
+		mu.Lock()
+		defer mu.Unlock()
+		assert.GreaterOrEqual(t, len(beats), 29)
+		for at, n := range beats {
+			assert.Equal(t, 3, n, at)
+		}
+	})
+}
+
+// A muted term is not extended any more: it stays held until its deadline, and can be released until then.
+func TestAMutedTermExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		term := candidate("a", store, "m").Try(t.Context(), All, lease/3).Term
+		require.NotNil(t, term)
+		mute := make(chan struct{})
+		k := &Keeper{Term: term, Interval: lease / 3, Mute: mute, Notify: func(TermEvent) {}}
+		k.Start()
+		time.Sleep(5 * lease)
+		require.True(t, term.Held())
+		close(mute)
+		left := term.Left()
+		time.Sleep(left - time.Millisecond)
+		assert.True(t, term.Held())
+		time.Sleep(2 * time.Millisecond)
+		assert.False(t, term.Held())
+		assert.ErrorIs(t, k.Stop(), ErrExpired)
+	})
+}
+
+// A candidate that has to hold off claims nothing until that time is over, whether the lock is free or not.
+func TestACandidateThatHoldsOffClaimsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := candidate("a", &memstore.Store{}, "m")
+		until := time.Now().Add(lease)
+		c.HoldOff = func() time.Duration { return time.Until(until) }
+		for {
+			step := c.Try(t.Context(), All, lease/3)
+			require.NoError(t, step.Err)
+			if step.Term != nil {
+				break
+			}
+			require.Positive(t, step.Pause)
+			time.Sleep(step.Pause)
+		}
+		assert.GreaterOrEqual(t, time.Now(), until)
+		assert.Less(t, time.Since(until), lease/10)
+	})
+}

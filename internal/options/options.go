@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/spindle-lock/spindle/internal/batch"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -45,6 +46,7 @@ type Lock struct {
 	Heartbeat time.Duration
 	LockDelay time.Duration
 	Value     string
+	Shared    bool // its requests go together with those of other locks
 	Log       *slog.Logger
 	Meters    metric.MeterProvider // nil: the global one
 	Tracers   trace.TracerProvider // nil: the global one
@@ -78,12 +80,18 @@ type Group struct {
 	Identity     time.Duration // how long a gone member's share is remembered; negative: the default
 }
 
-// Seams are what tests replace.
+// Seams are replaced by tests, and by a process that holds locks for others.
 type Seams struct {
 	Store   table.Store // nil: Spanner's
 	Clock   elect.Clock // the machine's
 	Process string      // whose goroutines queue for one another; "": the real process
 	Batch   int         // how many partitions of a group one commit moves
+
+	Requests *batch.Requests       // with which the requests go, if they are shared; nil: those of the client and the table
+	Look     time.Duration         // the longest pause between two looks of a waiter for a mutex; 0: the default
+	HoldOff  func() time.Duration  // for how long the locks are not claimed; nil: they are
+	Mute     <-chan struct{}       // ends the heartbeats once it is closed
+	Happened func(elect.TermEvent) // called for each event of a term, from other goroutines; must not block
 }
 
 // OnReturn says what a member of a group does if the work of a partition returns early.
@@ -138,10 +146,27 @@ func defaultID() string {
 // Table returns the lock table, and what makes its fences.
 func (c *Config) Table(db *spanner.Client, name string) (table.Table, table.Spanner) {
 	s := table.Spanner{DB: db, Table: name, Memory: c.Store}
+	store := table.Store(s)
 	if c.Store != nil {
-		return table.Table{Store: c.Store}, s
+		store = c.Store
 	}
-	return table.Table{Store: s}, s
+	if c.Shared {
+		requests := c.Requests
+		if requests == nil {
+			requests = batch.Of(db, name)
+		}
+		store = requests.Store(store, c.Lease)
+	}
+	return table.Table{Store: store}, s
+}
+
+// Keeper returns what keeps a term, with these options.
+func (c *Config) Keeper(t *elect.Term, notify func(elect.TermEvent)) *elect.Keeper {
+	if happened := c.Happened; happened != nil {
+		own := notify
+		notify = func(e elect.TermEvent) { own(e); happened(e) }
+	}
+	return &elect.Keeper{Term: t, Interval: c.Heartbeat, InPhase: c.Shared, Mute: c.Mute, Notify: notify}
 }
 
 // Telemetry returns the scope that reports on locks in the table.
@@ -154,6 +179,6 @@ func (c *Config) Candidate(t table.Table, names ...string) elect.Candidate {
 	return elect.Candidate{
 		Table: t, Clock: c.Clock, Names: names, ID: c.ID,
 		LeaseRecord: table.LeaseRecord{Lease: c.Lease, ID: c.ID, Value: c.Value, AcceptsHandover: c.Handover, Rank: c.Rank},
-		LockDelay:   c.LockDelay, Reclaim: c.Reclaim,
+		LockDelay:   c.LockDelay, Reclaim: c.Reclaim, HoldOff: c.HoldOff,
 	}
 }

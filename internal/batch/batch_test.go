@@ -1,0 +1,260 @@
+package batch_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/batch"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+)
+
+// counted is a store in memory that counts requests, and may make each of them slow or fail.
+type counted struct {
+	memstore.Store
+	mu      sync.Mutex
+	commits int
+	reads   int
+	slow    time.Duration
+	fail    error
+}
+
+func (c *counted) note(n *int) (time.Duration, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*n++
+	return c.slow, c.fail
+}
+
+func (c *counted) Commit(ctx context.Context, step string, writes []table.Write) error {
+	if step == "heartbeat" {
+		slow, fail := c.note(&c.commits)
+		if wait(ctx, slow); fail != nil {
+			return fail
+		}
+	}
+	return c.Store.Commit(ctx, step, writes)
+}
+
+func (c *counted) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	slow, fail := c.note(&c.reads)
+	if wait(ctx, slow); fail != nil {
+		return nil, time.Time{}, fail
+	}
+	return c.Store.Read(ctx, step, bound, keys)
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+const lease = 2 * time.Second
+
+// holders claims n locks, and returns their tokens by name.
+func holders(t *testing.T, c *counted, n int) map[string]table.Token {
+	direct, tokens := table.Table{Store: &c.Store}, map[string]table.Token{}
+	for i := range n {
+		name := fmt.Sprintf("lock-%04d", i)
+		tokens[name] = hold(t, direct, name)
+	}
+	return tokens
+}
+
+func hold(t *testing.T, tab table.Table, name string) table.Token {
+	seen, err := tab.Observe(t.Context(), name)
+	require.NoError(t, err)
+	token, err := tab.Claim(t.Context(), "me", seen...)
+	require.NoError(t, err)
+	require.NoError(t, tab.Confirm(t.Context(), token, table.LeaseRecord{Lease: lease, ID: "me"}, name))
+	return token
+}
+
+// beats sends a heartbeat for each of the locks, all at one instant, and returns the errors.
+func beats(ctx context.Context, r *batch.Requests, c *counted, tokens map[string]table.Token) map[string]error {
+	var mu sync.Mutex
+	errs := map[string]error{}
+	var all sync.WaitGroup
+	for name, token := range tokens {
+		all.Go(func() {
+			err := table.Table{Store: r.Store(c, lease)}.Heartbeat(ctx, token, name)
+			mu.Lock()
+			defer mu.Unlock()
+			errs[name] = err
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+// Heartbeats of one instant go into one commit for up to 500 locks, and each extends its own lease.
+func TestHeartbeatsShareACommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c counted
+		tokens := holders(t, &c, 700)
+		time.Sleep(time.Second)
+		sent := time.Now()
+		for name, err := range beats(t.Context(), &batch.Requests{}, &c, tokens) {
+			require.NoError(t, err, name)
+		}
+		assert.Equal(t, 2, c.commits)
+		for name := range tokens {
+			assert.False(t, c.Rows()[name].Heartbeat.Before(sent.UTC().Truncate(time.Microsecond)), name)
+		}
+	})
+}
+
+// A lock that was superseded learns it, and the others' leases are extended all the same.
+func TestOneSupersededLockAmongManyStopsOnlyItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c counted
+		tokens := holders(t, &c, 500)
+		require.NoError(t, table.Table{Store: &c.Store}.Release(t.Context(), tokens["lock-0123"], "lock-0123"))
+		for name, err := range beats(t.Context(), &batch.Requests{}, &c, tokens) {
+			if name == "lock-0123" {
+				require.ErrorIs(t, err, table.ErrSuperseded)
+				continue
+			}
+			require.NoError(t, err, name)
+		}
+		assert.LessOrEqual(t, c.commits, 1+2*9, "the superseded lock is found by halves")
+	})
+}
+
+// What fails for all is everybody's error, and is not repeated here: each holder repeats its heartbeat itself.
+func TestAnOutageIsEveryLocksOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := counted{}
+		tokens := holders(t, &c, 100)
+		c.fail = context.DeadlineExceeded
+		for name, err := range beats(t.Context(), &batch.Requests{}, &c, tokens) {
+			require.ErrorIs(t, err, context.DeadlineExceeded, name)
+		}
+		assert.Equal(t, 1, c.commits)
+	})
+}
+
+// A heartbeat whose time is up returns, and the shared commit continues for the others.
+func TestAnImpatientHeartbeatDoesNotEndTheSharedCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := counted{slow: time.Second}
+		tokens := holders(t, &c, 2)
+		var r batch.Requests
+		hasty, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		var all sync.WaitGroup
+		all.Go(func() {
+			assert.NoError(t, table.Table{Store: r.Store(&c, lease)}.Heartbeat(t.Context(), tokens["lock-0000"], "lock-0000"))
+		})
+		start := time.Now()
+		err := table.Table{Store: r.Store(&c, lease)}.Heartbeat(hasty, tokens["lock-0001"], "lock-0001")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 100*time.Millisecond, time.Since(start))
+		all.Wait()
+	})
+}
+
+// A commit that nobody waits for any more is given up.
+func TestASharedCommitEndsWithTheLastCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := counted{slow: time.Hour}
+		tokens := holders(t, &c, 10)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		for name, err := range beats(ctx, &batch.Requests{}, &c, tokens) {
+			require.ErrorIs(t, err, context.DeadlineExceeded, name)
+		}
+		synctest.Wait()
+		assert.Equal(t, time.Second, time.Since(start))
+	})
+}
+
+// looks reads each lock, all at one instant, and returns what each saw.
+func looks(t *testing.T, r *batch.Requests, c *counted, keys ...table.Keys) [][]table.Row {
+	seen := make([][]table.Row, len(keys))
+	var all sync.WaitGroup
+	for i, k := range keys {
+		all.Go(func() {
+			rows, at, err := r.Store(c, lease).Read(t.Context(), "observe", table.Present, k)
+			assert.NoError(t, err)
+			assert.False(t, at.IsZero())
+			seen[i] = rows
+		})
+	}
+	all.Wait()
+	return seen
+}
+
+// Looks of one instant share a read, and each sees exactly what it would have read alone.
+func TestLooksShareARead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c counted
+		tokens := holders(t, &c, 100)
+		var r batch.Requests
+		var keys []table.Keys
+		for name, token := range tokens {
+			keys = append(keys, table.Keys{Names: []string{name, "missing"}, Ranges: []table.Range{{From: table.LeaseKey(name, token), To: table.LeaseKey(name, token)}}})
+		}
+		keys = append(keys, table.Keys{Ranges: []table.Range{{From: "lock-0000", To: "lock-0049~"}}, Limit: 7}, table.Keys{Names: []string{"missing"}})
+		for i, rows := range looks(t, &r, &c, keys...) {
+			alone, _, err := c.Store.Read(t.Context(), "observe", table.Present, keys[i])
+			require.NoError(t, err)
+			assert.Equal(t, alone, rows, keys[i])
+		}
+		assert.Equal(t, 2, c.reads, "the first is sent immediately, the others together")
+	})
+}
+
+// If the sum of the limits cuts a shared read off, each look is read alone: a look must not miss what others' rows
+// displaced.
+func TestALimitNeverHidesRowsOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c counted
+		holders(t, &c, 100)
+		var r batch.Requests
+		looks(t, &r, &c, table.Keys{Names: []string{"lock-0000"}, Limit: 10}) // the others are sent together
+		keys := []table.Keys{
+			{Ranges: []table.Range{{From: "lock-0000", To: "lock-0099~"}}, Limit: 3},
+			{Names: []string{"lock-0099"}, Limit: 1},
+		}
+		seen := looks(t, &r, &c, keys...)
+		assert.Len(t, seen[0], 3)
+		require.Len(t, seen[1], 1)
+		assert.Equal(t, "lock-0099", seen[1][0].Name)
+	})
+}
+
+// A look that has the process for itself does not wait for others.
+func TestASingleLookDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c counted
+		var r batch.Requests
+		for range 3 {
+			start := time.Now()
+			looks(t, &r, &c, table.Keys{Names: []string{"a"}})
+			assert.Zero(t, time.Since(start))
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+}
+
+// Everything but heartbeats and looks is passed on as it is.
+func TestOtherRequestsAreNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c counted
+		shared := table.Table{Store: (&batch.Requests{}).Store(&c, lease)}
+		start := time.Now()
+		require.NoError(t, shared.Release(t.Context(), hold(t, shared, "a"), "a"))
+		assert.Zero(t, time.Since(start))
+	})
+}

@@ -1,0 +1,83 @@
+package batch
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// gathering collects requests of one kind until the first of their windows ends.
+type gathering[R any] struct {
+	mu      sync.Mutex
+	waiting []R
+	timer   *time.Timer
+	ends    time.Time // the first window
+	sent    time.Time // when requests were last sent
+}
+
+// add adds a request, which waits for others for at most the window. It does not block. All requests are then passed to
+// send, in a goroutine of its own.
+func (g *gathering[R]) add(r R, window time.Duration, send func([]R)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.gather(r, time.Now().Add(window), send)
+}
+
+// addPromptly is like add, but a request is sent immediately unless others were sent within the window.
+func (g *gathering[R]) addPromptly(r R, window time.Duration, send func([]R)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if ends := g.sent.Add(window); len(g.waiting) > 0 || ends.After(now) {
+		g.gather(r, ends, send)
+		return
+	}
+	g.sent = now
+	go send([]R{r})
+}
+
+// gather adds a request that is sent at that time, or earlier with others.
+func (g *gathering[R]) gather(r R, ends time.Time, send func([]R)) {
+	g.waiting = append(g.waiting, r)
+	if len(g.waiting) > 1 && !ends.Before(g.ends) {
+		return
+	}
+	if g.timer != nil {
+		g.timer.Stop() // if it has just fired, its flush finds nothing, or a part
+	}
+	g.ends = ends
+	g.timer = time.AfterFunc(time.Until(ends), func() { g.flush(send) })
+}
+
+func (g *gathering[R]) flush(send func([]R)) {
+	g.mu.Lock()
+	all := g.waiting
+	g.waiting, g.sent = nil, time.Now()
+	g.mu.Unlock()
+	if len(all) > 0 {
+		send(all)
+	}
+}
+
+// together returns a context that ends once all of the given ones have ended: until then the request is useful to one of
+// its callers.
+func together(all []context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(all[0]))
+	var left atomic.Int64
+	left.Store(int64(len(all)))
+	forget := make([]func() bool, len(all))
+	for i, one := range all {
+		forget[i] = context.AfterFunc(one, func() {
+			if left.Add(-1) == 0 {
+				cancel()
+			}
+		})
+	}
+	return ctx, func() {
+		for _, f := range forget {
+			f()
+		}
+		cancel()
+	}
+}

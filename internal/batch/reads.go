@@ -1,0 +1,132 @@
+package batch
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// read is one candidate's look.
+type read struct {
+	ctx   context.Context
+	store table.Store
+	step  string
+	bound table.Bound
+	keys  table.Keys
+
+	// The answer, once answered is closed.
+	rows     []table.Row
+	at       time.Time
+	err      error
+	answered chan struct{}
+}
+
+// maxKeys limits a read: a look must not wait for thousands of others' rows.
+const maxKeys = 1000
+
+// readAll sends looks in as few reads as their number and bounds allow.
+func readAll(all []*read) {
+	var sent sync.WaitGroup
+	for _, bound := range []table.Bound{table.Present, table.Strong} {
+		var part []*read
+		keys := 0
+		for _, r := range all {
+			if r.bound != bound {
+				continue
+			}
+			n := len(r.keys.Names) + len(r.keys.Ranges)
+			if len(part) > 0 && keys+n > maxKeys {
+				full := part
+				sent.Go(func() { readTogether(full) })
+				part, keys = nil, 0
+			}
+			part, keys = append(part, r), keys+n
+		}
+		if len(part) > 0 {
+			sent.Go(func() { readTogether(part) })
+		}
+	}
+	sent.Wait()
+}
+
+// readTogether answers looks from one snapshot. If a limit cuts it off, each look is repeated alone.
+func readTogether(all []*read) {
+	merged := merge(all)
+	contexts := make([]context.Context, len(all))
+	for i, r := range all {
+		contexts[i] = r.ctx
+	}
+	ctx, cancel := together(contexts)
+	defer cancel()
+	rows, at, err := all[0].store.Read(ctx, all[0].step, all[0].bound, merged)
+	if len(all) > 1 && merged.Limit > 0 && len(rows) >= merged.Limit {
+		readEach(all)
+		return
+	}
+	slices.SortFunc(rows, func(a, b table.Row) int { return strings.Compare(a.Name, b.Name) })
+	for _, r := range all {
+		r.reply(rows, at, err)
+	}
+}
+
+func readEach(all []*read) {
+	var sent sync.WaitGroup
+	for _, r := range all {
+		sent.Go(func() {
+			rows, at, err := r.store.Read(r.ctx, r.step, r.bound, r.keys)
+			r.reply(rows, at, err)
+		})
+	}
+	sent.Wait()
+}
+
+// merge returns the keys of all looks. If each has a limit, the merged read has their sum, and otherwise none.
+func merge(all []*read) table.Keys {
+	var keys table.Keys
+	names, ranges, limited := map[string]bool{}, map[table.Range]bool{}, true
+	for _, r := range all {
+		for _, name := range r.keys.Names {
+			if !names[name] {
+				names[name] = true
+				keys.Names = append(keys.Names, name)
+			}
+		}
+		for _, within := range r.keys.Ranges {
+			if !ranges[within] {
+				ranges[within] = true
+				keys.Ranges = append(keys.Ranges, within)
+			}
+		}
+		limited = limited && r.keys.Limit > 0
+		keys.Limit += r.keys.Limit
+	}
+	if !limited {
+		keys.Limit = 0
+	}
+	return keys
+}
+
+// reply answers a look with its own rows, of those in the order of their keys.
+func (r *read) reply(rows []table.Row, at time.Time, err error) {
+	defer close(r.answered)
+	if r.at, r.err = at, err; err != nil {
+		return
+	}
+	names := map[string]bool{}
+	for _, name := range r.keys.Names {
+		names[name] = true
+	}
+	for _, row := range rows {
+		within := func(k table.Range) bool { return k.From <= row.Name && row.Name <= k.To }
+		if names[row.Name] || slices.ContainsFunc(r.keys.Ranges, within) {
+			r.rows = append(r.rows, row)
+		}
+	}
+	if r.keys.Limit > 0 {
+		r.rows = r.rows[:min(r.keys.Limit, len(r.rows))]
+	}
+}

@@ -1,0 +1,83 @@
+package spindle_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/batch"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+)
+
+// A thousand locks of one process that share their requests cost at most ten commits a lease, no lock waits longer for its
+// heartbeat than it would alone, and what happens to one happens to no other.
+func TestAThousandLocksShareTheirHeartbeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, lease = 1000, 10 * time.Second
+		memory := &memstore.Store{}
+		var heartbeats atomic.Int64
+		store := table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+			if step == "heartbeat" {
+				heartbeats.Add(1)
+			}
+			time.Sleep(5 * time.Millisecond)
+			return call(ctx, memory)
+		})
+		requests := &batch.Requests{}
+		seam := func(c *options.Config) { c.Store, c.Requests = store, requests }
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, n)
+		var locks []*spindle.Lock
+		for i := range n {
+			l := spindle.New(nil, "locktable", fmt.Sprintf("lock-%04d", i), spindle.WithLease(lease), spindle.WithSharedRequests(), seam, quiet)
+			require.NoError(t, l.Run(ctx, done))
+			locks = append(locks, l)
+			time.Sleep(lease / n) // they are elected all over a lease
+		}
+		time.Sleep(2 * lease)
+		before := heartbeats.Load()
+		const leases = 10
+		oldest := time.Duration(0)
+		for range leases * 100 {
+			time.Sleep(lease / 100)
+			for name, row := range memory.Rows() {
+				if !strings.Contains(name, "_") { // no lease row
+					oldest = max(oldest, time.Since(row.Heartbeat))
+				}
+			}
+		}
+		perLease := float64(heartbeats.Load()-before) / leases
+		t.Logf("%.1f commits a lease; the oldest heartbeat was sent %.3f leases before", perLease, oldest.Seconds()/lease.Seconds())
+		assert.LessOrEqual(t, perLease, 10.0)
+		assert.Less(t, oldest, lease*4/10, "a third of the lease, and what a request takes")
+
+		var tokens []spindle.Token
+		for _, l := range locks {
+			_, token := l.HasLock()
+			tokens = append(tokens, token)
+		}
+		lost := memory.Rows()["lock-0500"]
+		err := memory.Commit(ctx, "operator", []table.Write{{Kind: table.Delete, Name: table.LeaseKey("lock-0500", table.TokenAt(lost.Token))}})
+		require.NoError(t, err)
+		time.Sleep(lease / 2)
+		for i, l := range locks {
+			has, now := l.HasLock()
+			assert.True(t, has || i == 500, "lock-%04d", i)
+			assert.Equal(t, i != 500, now == tokens[i], "lock-%04d", i)
+		}
+		cancel()
+		for range n {
+			require.NoError(t, <-done)
+		}
+	})
+}
