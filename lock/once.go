@@ -57,6 +57,7 @@ type Run struct {
 	key   string
 	token table.Token
 	done  []*spanner.Mutation
+	held  *held
 }
 
 // Key returns the key of this run: for a tick, its beginning in UTC, such as 2026-11-21T03:00:00Z.
@@ -64,6 +65,15 @@ func (r Run) Key() string { return r.key }
 
 // Token returns the fencing token of this run.
 func (r Run) Token() spindle.Token { return spindle.Token(r.token) }
+
+// Left returns how long this run keeps the lock if no further heartbeat is acknowledged. It is not positive once the lock is
+// lost.
+func (r Run) Left() time.Duration {
+	if r.held == nil {
+		return 0
+	}
+	return r.held.remaining()
+}
 
 // Done returns mutations that record the key as done, and let their commit succeed only while this run has the lock:
 // see spindle.IsFenced for the error. Add them to a serializable transaction of your own, in the lock's database: its
@@ -167,7 +177,7 @@ func unlessDone(err error) error {
 
 func (o *Once) run(due table.Due, t *turn) Run {
 	c, token := &o.mutex.contender, t.term.Token()
-	return Run{due.Key, token, c.spanner.Mutations(table.Record(o.name(), token, due, c.config.ID))}
+	return Run{due.Key, token, c.spanner.Mutations(table.Record(o.name(), token, due, c.config.ID)), t.held}
 }
 
 func (o *Once) name() string { return o.mutex.names[0] }

@@ -44,6 +44,18 @@ func (t Tick) BetterOffset(now time.Time) (time.Duration, bool) {
 	return now.Sub(Tick{Period: t.Period}.Begin(now)).Round(grain) % t.Period, true
 }
 
+const quarter = 15 * time.Minute
+
+// UsualOffset returns the offset of a Nearest tick if none is given. It makes periods end far from the times at which timers
+// fire on all machines: half a period from full hours or days, and, for long periods, between two quarters of an hour,
+// which are the same in every time zone.
+func UsualOffset(period time.Duration) time.Duration {
+	if period < 2*quarter {
+		return 0
+	}
+	return quarter / 2
+}
+
 // Key returns the key of the beginning that counts at a time.
 func (t Tick) Key(now time.Time) string { return t.Begin(now).Format(time.RFC3339) }
 

@@ -84,23 +84,12 @@ func (x *execution) checkOnce() error {
 	}
 	o.tick.Nearest = true
 	if !given("offset") {
-		o.tick.Offset = usualOffset(o.tick.Period)
+		o.tick.Offset = table.UsualOffset(o.tick.Period)
 	}
 	if err := o.tick.Check(); err != nil {
 		return exit.Misuse("--every: %w", err)
 	}
 	return nil
-}
-
-const quarter = 15 * time.Minute
-
-// usualOffset makes periods end far from the times at which timers fire on all machines: half a period from full hours or
-// days, and, for long periods, between two quarters of an hour, which are the same in every time zone.
-func usualOffset(period time.Duration) time.Duration {
-	if period < 2*quarter {
-		return 0
-	}
-	return quarter / 2
 }
 
 // ofTomorrow reports whether a daily run before midnight counts for the next day, and returns the offset with which it would not.

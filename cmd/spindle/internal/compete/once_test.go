@@ -21,7 +21,7 @@ import (
 const day = 24 * time.Hour
 
 func ofCron(period time.Duration) table.Tick {
-	return table.Tick{Period: period, Offset: usualOffset(period), Nearest: true}
+	return table.Tick{Period: period, Offset: table.UsualOffset(period), Nearest: true}
 }
 
 // left is how far an instant is from the next or the last end of a period.

@@ -137,3 +137,12 @@ func (o *Database) Explain(err error) error {
 	}
 	return fmt.Errorf("%w\n  %s", err, hint)
 }
+
+// Passing reports whether an error may pass soon, by itself.
+func Passing(err error) bool {
+	switch spanner.ErrCode(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.ResourceExhausted, codes.Internal:
+		return true
+	}
+	return false
+}

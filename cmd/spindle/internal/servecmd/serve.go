@@ -9,9 +9,7 @@ import (
 	"os"
 	"time"
 
-	"cloud.google.com/go/spanner"
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
@@ -123,7 +121,7 @@ func (s *serving) run(ctx context.Context) error {
 	server := s.server(db, excluded)
 	answered := make(chan error, 1)
 	go func() { answered <- serve.Serve(ctx, on, s.guarded(on.Addr(), server)) }() // while the database may be away
-	if err := server.Look(ctx); err != nil && !passing(err) {
+	if err := server.Look(ctx); err != nil && !connect.Passing(err) {
 		return s.Explain(err) // probably a mistake
 	}
 	fmt.Printf("%s in %s is shown at %s\n", s.Table, s.Path, terminal.URL(on.Addr()))
@@ -175,15 +173,6 @@ func (s *serving) limit() time.Duration {
 		return s.Timeout
 	}
 	return min(s.Timeout, max(5*time.Second, 5*s.every))
-}
-
-// passing reports whether an error may pass soon, so that the page should show it.
-func passing(err error) bool {
-	switch spanner.ErrCode(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.ResourceExhausted, codes.Internal:
-		return true
-	}
-	return false
 }
 
 // ListenOn listens at the address in --listen.

@@ -1,0 +1,111 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// holdJSON describes a hold.
+type holdJSON struct {
+	Hold    string   `json:"hold"`
+	Kind    string   `json:"kind"`
+	Names   []string `json:"names"`
+	State   string   `json:"state"`
+	Token   int64    `json:"token,omitempty"`
+	Left    int64    `json:"left_ms"`
+	Program string   `json:"program"`
+	Holder  string   `json:"holder"`
+	Detail  string   `json:"detail,omitempty"`
+}
+
+var states = map[phase]string{waiting: "waiting", quitting: "waiting", held: "held", doubtful: "held", stopping: "stopping", orphaned: "orphaned", releasing: "releasing", over: "released"}
+
+func (h *hold) describe() holdJSON {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	j := holdJSON{Hold: h.id, Kind: h.asked.kind, Names: h.asked.names, State: states[h.state], Program: h.peer.String(), Holder: h.holder}
+	switch h.state {
+	case held, stopping, doubtful:
+		j.Token, j.Left = int64(h.lock.token()), max(h.lock.left().Milliseconds(), 0)
+	case over:
+		if h.lost != "" {
+			j.State, j.Detail = "lost", h.lost
+		} else if h.refusal != nil {
+			j.State, j.Detail = "refused", h.refusal.Error()
+		}
+	}
+	return j
+}
+
+func (a *Agent) list(w http.ResponseWriter, _ *http.Request, p *peer.Peer) (kept bool) {
+	all := []holdJSON{}
+	for _, h := range a.all() {
+		if h.peer.UID == p.UID || p.UID == 0 {
+			all = append(all, h.describe())
+		}
+	}
+	slices.SortFunc(all, func(a, b holdJSON) int { return strings.Compare(a.Names[0]+a.Hold, b.Names[0]+b.Hold) })
+	answer(w, http.StatusOK, map[string]any{"holds": all})
+	return false
+}
+
+// about says how much is left of a hold, for a program that can't compare the agent's clocks with its own. What is left
+// counts from before the question.
+func (a *Agent) about(w http.ResponseWriter, r *http.Request, p *peer.Peer) (kept bool) {
+	if h := a.own(w, r, p); h != nil {
+		made := a.clock.Now()
+		j := h.describe()
+		if j.Left > 0 {
+			h.promise(promise{made, time.Duration(j.Left) * time.Millisecond})
+		}
+		answer(w, http.StatusOK, j)
+	}
+	return false
+}
+
+// leaderJSON describes who leads.
+type leaderJSON struct {
+	ID      string `json:"id"`
+	Value   string `json:"value,omitempty"`
+	Token   int64  `json:"token"`
+	Leaving bool   `json:"leaving,omitempty"`
+}
+
+func leaderOf(l spindle.Leader) *leaderJSON {
+	return &leaderJSON{ID: l.ID, Value: l.Value, Token: int64(l.Token), Leaving: l.Leaving}
+}
+
+// leader says who leads, of this agent's programs or others.
+func (a *Agent) leader(w http.ResponseWriter, r *http.Request) {
+	name := r.URL.Query().Get("name")
+	if err := table.CheckName(name); err != nil {
+		wrong(http.StatusBadRequest, "bad-parameter", "%v", err).write(w)
+		return
+	}
+	if bad := a.allowed(name); bad != nil {
+		bad.write(w)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), waitFor)
+	defer cancel()
+	l, err := spindle.New(nil, a.TableName, name, a.reading()).Leader(ctx)
+	switch {
+	case errors.Is(err, spindle.ErrNoLeader):
+		answer(w, http.StatusOK, map[string]any{"leader": nil})
+	case err != nil:
+		wrong(http.StatusServiceUnavailable, "unavailable", "%v", err).write(w)
+	default:
+		answer(w, http.StatusOK, map[string]any{"leader": leaderOf(l)})
+	}
+}
+
+func ownUID() int { return os.Getuid() }

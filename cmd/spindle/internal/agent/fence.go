@@ -1,0 +1,65 @@
+package agent
+
+import (
+	"time"
+
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// fenceJSON makes a transaction of the program fail unless a lock is held, by SQL or by a mutation. SQL must change that many
+// rows, or the program has to roll back.
+type fenceJSON struct {
+	GoogleSQL  string         `json:"googlesql"`
+	PostgreSQL string         `json:"postgresql"`
+	Parameter  string         `json:"p1"`
+	Rows       int            `json:"rows"`
+	Mutation   map[string]any `json:"mutation"`
+}
+
+// fences returns the fence of each lease row.
+func (a *Agent) fences(leaseKeys []string) []fenceJSON {
+	s := table.Spanner{Table: a.TableName}
+	all := make([]fenceJSON, len(leaseKeys))
+	for i, key := range leaseKeys {
+		all[i] = fenceJSON{
+			GoogleSQL:  s.FenceStatement(databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL, "", 0).SQL,
+			PostgreSQL: s.FenceStatement(databasepb.DatabaseDialect_POSTGRESQL, "", 0).SQL,
+			Parameter:  key,
+			Rows:       1,
+			Mutation:   a.mutation(table.Write{Kind: table.Update, Name: key}),
+		}
+	}
+	return all
+}
+
+// mutations returns writes in the form of Spanner's REST API.
+func (a *Agent) mutations(writes []table.Write) (all []map[string]any) {
+	for _, w := range writes {
+		all = append(all, a.mutation(w))
+	}
+	return all
+}
+
+func (a *Agent) mutation(w table.Write) map[string]any {
+	columns, values := []string{table.ColName}, []any{w.Name}
+	for _, c := range w.Set {
+		columns, values = append(columns, c.Column), append(values, valueOf(c.Value))
+	}
+	kind := map[table.Kind]string{table.Insert: "insert", table.Update: "update", table.Put: "insertOrUpdate"}[w.Kind]
+	return map[string]any{kind: map[string]any{"table": a.TableName, "columns": columns, "values": [][]any{values}}}
+}
+
+// commitTimestamp is what Spanner's API takes for the time of the commit.
+const commitTimestamp = "spanner.commit_timestamp()"
+
+func valueOf(v any) any {
+	switch v := v.(type) {
+	case time.Time:
+		return v.UTC().Format(time.RFC3339Nano)
+	case string, nil:
+		return v
+	}
+	return commitTimestamp // table.Now
+}

@@ -1,0 +1,319 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/loop"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/lock"
+)
+
+// hold is one response: a program's wait for a lock, and one term of holding it. Its machine belongs to the goroutine of
+// run; others put events into its inbox.
+type hold struct {
+	agent  *Agent
+	id     string
+	holder string // its id in the lock table
+	asked  *request
+	peer   *peer.Peer
+	log    *slog.Logger
+
+	machine machine
+	events  *loop.Inbox[event]
+	lines   *lines
+	reads   attention // whether the program reads
+	lock    locker
+	doubts  event // what began the doubt
+	mute    chan struct{}
+	waits   context.Context // for the lock
+	quit    context.CancelCauseFunc
+	decided chan struct{} // closed when the lock was won or refused
+	ended   chan struct{} // closed when it is over
+
+	mu       sync.Mutex
+	state    phase   // the machine's
+	promised promise // the longest that was made
+	refusal  error   // why the lock was not acquired
+	lost     string  // why the program lost the lock, or ""
+	failure  error   // of the release
+}
+
+// event is something that happened to a hold.
+type event struct {
+	what   happening
+	err    error
+	reason string // of stopAsked
+	done   bool   // of asked: the program's work is done, as its key
+}
+
+func (h *hold) put(e event) { h.events.Put(e) }
+
+// options are those of the lock.
+func (h *hold) options() []spindle.Option {
+	r, a := h.asked, h.agent
+	opts := []spindle.Option{
+		spindle.WithLease(r.lease), spindle.WithID(h.holder), spindle.WithLogger(a.Log), spindle.WithSharedRequests(),
+		func(c *options.Config) {
+			c.Store, c.Requests, c.Clock = a.Locks.Store, &a.requests, a.clock
+			c.Process, c.Mute, c.Happened = h.peer.Key, h.mute, h.happened
+			c.HoldOff = func() time.Duration { return a.barred.left(r.names) }
+			c.Look = r.lease / 20 // shared, and so cheap: a program that is killed costs the next no more
+		},
+	}
+	if r.value != "" {
+		opts = append(opts, spindle.WithValue(r.value))
+	}
+	return opts
+}
+
+// happened takes in an event of the term.
+func (h *hold) happened(e elect.TermEvent) {
+	switch e.What {
+	case elect.Beat:
+		h.put(event{what: beat})
+	case elect.InJeopardy:
+		h.put(event{what: jeopardy, err: e.Err})
+	case elect.Lost:
+		h.put(event{what: termEnded, err: e.Err})
+	}
+}
+
+// begin lets the hold wait for its lock.
+func (h *hold) begin() {
+	if h.asked.wait > 0 {
+		time.AfterFunc(h.asked.wait, func() { h.quit(errTimeout) })
+	}
+	go func() {
+		if err := h.lock.acquire(h.waits); err != nil {
+			h.put(event{what: refused, err: err})
+			return
+		}
+		h.put(event{what: won})
+		if h.lock.left() <= 0 { // the event of a loss may have come before this one
+			h.put(event{what: termEnded, err: spindle.ErrExpired})
+		}
+	}()
+	go h.run()
+}
+
+// run runs the hold until it is over.
+func (h *hold) run() {
+	defer close(h.ended)
+	reading := h.watchReading()
+	defer reading.Stop()
+	closed, exited := h.peer.Closed(), h.peer.Exited()
+	for h.machine.phase != over {
+		select {
+		case <-closed:
+			closed = nil
+			h.handle(event{what: streamEnds})
+		case <-exited:
+			exited = nil
+			h.handle(event{what: exits})
+		case <-reading.C:
+			if h.reads.stalled(h.peer.Unread(), h.asked.stall, h.agent.clock.Now()) {
+				h.handle(event{what: stalls, err: errStalled})
+			}
+		case <-h.events.Ready():
+			h.receive()
+		}
+	}
+	h.events.Close()
+	h.agent.ended(h)
+}
+
+func (h *hold) receive() {
+	for {
+		e, ok := h.events.Next()
+		if !ok {
+			return
+		}
+		h.handle(e)
+	}
+}
+
+func (h *hold) handle(e event) {
+	wasWaiting := h.machine.phase <= quitting
+	actions := h.machine.on(e.what)
+	h.mu.Lock()
+	h.state = h.machine.phase
+	h.mu.Unlock()
+	for _, a := range actions {
+		h.do(a, e)
+	}
+	if wasWaiting && h.machine.phase > quitting {
+		close(h.decided)
+	}
+}
+
+func (h *hold) do(a action, e event) {
+	switch a {
+	case sayHeld:
+		h.log.Info("held", "token", h.lock.token())
+		key, record := h.lock.key()
+		h.lines.add(line{Event: "held", Names: h.asked.names, Token: int64(h.lock.token()), Key: key,
+			Fence: h.agent.fences(h.lock.leaseKeys()), Record: h.agent.mutations(record)})
+	case sayUntil:
+		h.lines.add(line{Event: "until"})
+	case sayJeopardy:
+		h.log.Warn("jeopardy: a heartbeat failed", "err", e.err)
+		h.lines.add(line{Event: "jeopardy", Detail: e.err.Error()})
+	case sayStop:
+		h.log.Info("asked to release it", "reason", e.reason)
+		h.lines.add(line{Event: "stop", Reason: e.reason})
+	case sayLost:
+		h.sayLost(e)
+	case sayRefused:
+		h.sayRefused(e.err)
+	case doubt:
+		h.doubts = e
+		time.AfterFunc(longestDoubt, func() { h.put(event{what: doubted}) })
+	case quit:
+		h.quit(errUnwanted)
+	case mute:
+		close(h.mute)
+	case bar:
+		h.agent.barred.until(h.longest(), h.asked.names)
+	case release:
+		go h.release(e.done)
+	case discard:
+		go func() { _ = h.giveBack(false) }() // it reports that the lock is not held any more
+	case end:
+		h.lines.end()
+	}
+}
+
+// longestDoubt is longer than the time between the end of a process and the end of its sockets, unless it has gigabytes, or
+// writes a core dump. It is short beside any lease.
+const longestDoubt = 100 * time.Millisecond
+
+var (
+	errUnwanted = errors.New("the program does not wait any more")
+	errTimeout  = errors.New("the time to wait is over")
+	errStalled  = errors.New("the program does not read its lines")
+	errClosed   = errors.New("the program closed the connection, and has not ended")
+	errExited   = errors.New("the program has ended, and another process has its connection")
+)
+
+func (h *hold) sayLost(e event) {
+	why := e.err
+	if e.what == doubted {
+		e = h.doubts
+	}
+	switch e.what {
+	case streamEnds:
+		why = errClosed
+	case exits:
+		why = errExited
+	}
+	reason := map[error]string{errStalled: "stalled", errClosed: "closed", errExited: "exited"}[why]
+	switch {
+	case errors.Is(why, spindle.ErrSuperseded):
+		reason = "superseded"
+	case errors.Is(why, spindle.ErrExpired):
+		reason = "expired"
+	}
+	h.mu.Lock()
+	h.lost = why.Error()
+	h.mu.Unlock()
+	h.log.Warn("lost", "reason", why)
+	h.lines.add(line{Event: "lost", Reason: reason, Detail: why.Error()})
+}
+
+func (h *hold) sayRefused(err error) {
+	h.mu.Lock()
+	h.refusal = err
+	h.mu.Unlock()
+	said := line{Event: "refused", Detail: err.Error()}
+	switch {
+	case errors.Is(err, errDone):
+		said = line{Event: "done"}
+	case errors.Is(err, errBusy):
+		said.Reason = "busy"
+	case errors.Is(err, lock.ErrPassed):
+		said.Reason = "passed"
+	case errors.Is(context.Cause(h.waits), errTimeout):
+		said.Event = "timeout"
+	case errors.Is(context.Cause(h.waits), errUnwanted):
+		said.Reason = "stopping"
+	}
+	h.log.Debug("not acquired", "reason", err)
+	h.lines.add(said)
+}
+
+// release releases the lock, and lets the machine know.
+func (h *hold) release(done bool) {
+	err := h.giveBack(done)
+	h.mu.Lock()
+	h.failure = err
+	h.mu.Unlock()
+	if err != nil {
+		h.log.Warn("not released", "err", err)
+	} else {
+		h.log.Info("released")
+	}
+	h.put(event{what: released})
+}
+
+// giveBack tries for as long as the lock may be held.
+func (h *hold) giveBack(done bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), h.asked.lease)
+	defer cancel()
+	return h.lock.release(ctx, done)
+}
+
+// stop asks the program to release the lock, at once or when the followers know of it.
+func (h *hold) stop(reason string) {
+	asks := func() { h.put(event{what: stopAsked, reason: reason}) }
+	if h.phase() != held {
+		asks()
+		return
+	}
+	go h.lock.stepDown(context.Background(), asks)
+}
+
+// stamp fills in the times of a line that is about to be sent, and remembers what they promise.
+func (h *hold) stamp(l *line) {
+	switch l.Event {
+	case "hello":
+		now := readClocks()
+		l.Now = &now
+	case "held", "until":
+		now, made := readClocks(), h.agent.clock.Now() // before the time that is left is known
+		left := h.lock.left()
+		until := now.until(left)
+		l.Until, l.Left = &until, max(left.Milliseconds(), 0)
+		h.promise(promise{made, left})
+	}
+}
+
+// promise remembers the longest promise that was made.
+func (h *hold) promise(p promise) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now := h.agent.clock.Now(); p.over(now) > h.promised.over(now) {
+		h.promised = p
+	}
+}
+
+func (h *hold) longest() promise {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.promised
+}
+
+func (h *hold) phase() phase {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state
+}
+
+// sayLeader says who leads, to a program that waits for an election.
+func (h *hold) sayLeader(l *leaderJSON) { h.lines.add(line{Event: "leader", Leader: l}) }

@@ -1,0 +1,257 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/lock"
+)
+
+// connection is the key of a request's connection in its context.
+type connection struct{}
+
+// Serve answers programs on a Unix socket until the server is closed.
+func (a *Agent) Serve(on net.Listener) *http.Server {
+	s := &http.Server{
+		Handler:           a.Handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    4 << 20, // a set may have 500 long names
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connection{}, c) },
+	}
+	go func() { _ = s.Serve(on) }() // which fails once it is closed
+	return s
+}
+
+// Handler answers programs.
+func (a *Agent) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, kind := range []string{locks, elections, semaphores, onces} {
+		mux.Handle("POST /v1/"+kind, a.by(func(w http.ResponseWriter, r *http.Request, p *peer.Peer) (kept bool) {
+			return a.acquire(w, r, p, kind)
+		}))
+	}
+	mux.Handle("GET /v1/holds", a.by(a.list))
+	mux.Handle("GET /v1/holds/{id}", a.by(a.about))
+	mux.Handle("POST /v1/holds/{id}/release", a.by(a.release))
+	mux.Handle("POST /v1/holds/{id}/done", a.by(a.release))
+	mux.Handle("POST /v1/holds/{id}/stepdown", a.by(a.stepDown))
+	mux.Handle("POST /v1/stepdown", a.by(a.stepDownAll))
+	mux.Handle("POST /v1/release", a.by(a.releaseOrphan))
+	a.readOnly(mux)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		wrong(http.StatusNotFound, "no-such-path", "there is no %s %.128s: docs/agent.md lists the paths", r.Method, r.URL.Path).write(w)
+	})
+	return mux
+}
+
+// ReadOnly answers what a probe may ask, which is no program.
+func (a *Agent) ReadOnly() http.Handler {
+	mux := http.NewServeMux()
+	a.readOnly(mux)
+	return mux
+}
+
+func (a *Agent) readOnly(mux *http.ServeMux) {
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, map[string]string{"state": "alive"})
+	})
+	mux.HandleFunc("GET /v1/leading", a.leading)
+	mux.HandleFunc("GET /v1/elections", a.leader)
+	mux.Handle("GET /metrics", a.metrics())
+}
+
+// by calls a handler with the process that asks. If the handler does not keep it, it is closed.
+func (a *Agent) by(do func(http.ResponseWriter, *http.Request, *peer.Peer) (kept bool)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, h := range []string{"Via", "Forwarded", "X-Forwarded-For"} {
+			if r.Header.Get(h) != "" {
+				wrong(http.StatusForbidden, "proxied", "this request came through a proxy, as its header %s says: a lock belongs to the process that is connected, so connect to the socket itself", h).write(w)
+				return
+			}
+		}
+		c, ok := r.Context().Value(connection{}).(*net.UnixConn)
+		if !ok {
+			wrong(http.StatusForbidden, "no-socket", "programs connect over a Unix socket").write(w)
+			return
+		}
+		p, err := peer.Of(c)
+		if err != nil {
+			wrong(http.StatusForbidden, "unknown-peer", "%v", err).write(w)
+			return
+		}
+		if !do(w, r, p) {
+			p.Close()
+		}
+	})
+}
+
+// acquire answers with the lines of a hold.
+func (a *Agent) acquire(w http.ResponseWriter, r *http.Request, p *peer.Peer, kind string) (kept bool) {
+	asked, bad := parse(kind, r.URL.Query())
+	if bad != nil {
+		bad.write(w)
+		return false
+	}
+	h, bad := a.newHold(asked, p)
+	if bad != nil {
+		bad.write(w)
+		return false
+	}
+	h.lines.add(line{Event: "hello", Hold: h.id})
+	if !asked.try {
+		h.lines.add(line{Event: "waiting"})
+	}
+	h.begin()
+	if asked.try {
+		<-h.decided
+		if bad := h.refused(); bad != nil {
+			bad.write(w)
+			return true
+		}
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	go func() {
+		<-h.ended // a program that does not read must not keep the connection
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(lastWords))
+	}()
+	h.lines.send(w, h.stamp)
+	return true
+}
+
+// lastWords is how long the last line may take.
+const lastWords = 5 * time.Second
+
+// refused returns why a program that does not wait did not get its lock, or nil.
+func (h *hold) refused() *problem {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch err := h.refusal; {
+	case err == nil:
+		return nil
+	case errors.Is(err, errBusy):
+		return wrong(http.StatusConflict, "busy", "%v", err)
+	case errors.Is(err, errDone):
+		return wrong(http.StatusConflict, "done", "the key is done already")
+	case errors.Is(err, lock.ErrPassed):
+		return wrong(http.StatusConflict, "passed", "%v", err)
+	default:
+		return wrong(http.StatusServiceUnavailable, "unavailable", "%v", err)
+	}
+}
+
+// own returns the hold that a request names, or says that there is none. A hold belongs to the user of its program.
+func (a *Agent) own(w http.ResponseWriter, r *http.Request, p *peer.Peer) *hold {
+	h := a.find(r.PathValue("id"))
+	if h == nil || h.peer.UID != p.UID && p.UID != 0 {
+		wrong(http.StatusNotFound, "no-such-hold", "this user has no hold with that id, or not any more").write(w)
+		return nil
+	}
+	return h
+}
+
+// release ends a hold, once the program's work has returned. The path says whether its key is done.
+func (a *Agent) release(w http.ResponseWriter, r *http.Request, p *peer.Peer) (kept bool) {
+	h := a.own(w, r, p)
+	if h == nil {
+		return false
+	}
+	done := r.URL.Path[len(r.URL.Path)-len("/done"):] == "/done"
+	if done && h.asked.kind != onces {
+		wrong(http.StatusBadRequest, "not-once", "done is for /v1/once: release a hold of /v1/%s", h.asked.kind).write(w)
+		return false
+	}
+	h.put(event{what: asked, done: done})
+	select {
+	case <-h.ended:
+		h.becameOf(w)
+	case <-r.Context().Done():
+	}
+	return false
+}
+
+// becameOf says how a hold ended.
+func (h *hold) becameOf(w http.ResponseWriter) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.lost != "":
+		wrong(http.StatusGone, "lost", "%s", h.lost).write(w)
+	case h.failure == nil:
+		answer(w, http.StatusOK, map[string]string{"state": "released"})
+	case errors.Is(h.failure, lock.ErrNotHeld), errors.Is(h.failure, spindle.ErrSuperseded), errors.Is(h.failure, spindle.ErrExpired):
+		wrong(http.StatusGone, "lost", "%v", h.failure).write(w)
+	default:
+		answer(w, http.StatusAccepted, map[string]string{"state": "unknown", "detail": h.failure.Error()})
+	}
+}
+
+func (a *Agent) stepDown(w http.ResponseWriter, r *http.Request, p *peer.Peer) (kept bool) {
+	if h := a.own(w, r, p); h != nil {
+		h.stop("stepdown")
+		answer(w, http.StatusAccepted, map[string]string{"state": "stopping"})
+	}
+	return false
+}
+
+// stepDownAll asks all programs of a user to release their locks, and answers when they have. Root and the agent's own user
+// ask those of everybody. With drain, no program gets a lock any more.
+func (a *Agent) stepDownAll(w http.ResponseWriter, r *http.Request, p *peer.Peer) (kept bool) {
+	everybody := p.UID == 0 || p.UID == ownUID()
+	if r.URL.Query().Has("drain") {
+		if !everybody {
+			wrong(http.StatusForbidden, "not-yours", "only root and the agent's own user can drain it").write(w)
+			return false
+		}
+		a.Drain(r.Context(), "stepdown")
+	} else {
+		a.stop(r.Context(), slices.DeleteFunc(a.all(), func(h *hold) bool { return !everybody && h.peer.UID != p.UID }), "stepdown")
+	}
+	left := 0
+	for _, h := range a.all() {
+		if everybody || h.peer.UID == p.UID {
+			left++
+		}
+	}
+	answer(w, http.StatusOK, map[string]int{"held": left})
+	return false
+}
+
+// releaseOrphan releases a lock of an agent that has ended, for a program that knows the hold's id.
+func (a *Agent) releaseOrphan(w http.ResponseWriter, r *http.Request, _ *peer.Peer) (kept bool) {
+	q := r.URL.Query()
+	token, err := strconv.ParseInt(q.Get("token"), 10, 64)
+	if err != nil || q.Get("hold") == "" || len(q["name"]) == 0 {
+		wrong(http.StatusBadRequest, "bad-parameter", "give name=, token= and hold=, as the lines of the hold had them").write(w)
+		return false
+	}
+	if h := a.find(q.Get("hold")); h != nil {
+		wrong(http.StatusConflict, "not-orphaned", "this agent has that hold: use /v1/holds/%s/release", h.id).write(w)
+		return false
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), waitFor)
+	defer cancel()
+	a.releaseOf(ctx, table.Token(token), proofOf(q.Get("hold")), q["name"]).write(w)
+	return false
+}
+
+func (a *Agent) leading(w http.ResponseWriter, r *http.Request) {
+	name := r.URL.Query().Get("name")
+	for _, h := range a.all() {
+		if p := h.phase(); h.asked.kind == elections && h.asked.names[0] == name && p >= held && p <= doubtful {
+			answer(w, http.StatusOK, map[string]string{"state": "leading"})
+			return
+		}
+	}
+	wrong(http.StatusServiceUnavailable, "not-leading", "no program of this agent leads %.64q", name).write(w)
+}

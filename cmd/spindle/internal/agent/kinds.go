@@ -1,0 +1,317 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/lock"
+)
+
+// locker is what a hold holds. All methods but acquire are for after it has returned nil.
+type locker interface {
+	acquire(ctx context.Context) error // blocks until the lock is held
+	token() spindle.Token
+	left() time.Duration
+	leaseKeys() []string                          // of the lease rows, for the fence
+	release(ctx context.Context, done bool) error // blocks until it is released; done: and its key is recorded as done
+	stepDown(ctx context.Context, stop func())    // calls stop when the work is to return, or has that done
+	key() (string, []table.Write)                 // of work that is done once, and the writes that record it as done
+}
+
+var (
+	errBusy = errors.New("another holds it")
+	errDone = errors.New("it is done already")
+
+	errNotDone = errors.New("the program did not say that it is done")
+)
+
+// plain is what most kinds do.
+type plain struct{}
+
+func (plain) stepDown(_ context.Context, stop func()) { stop() }
+
+func (plain) key() (string, []table.Write) { return "", nil }
+
+// mutex is one lock, or a set.
+type mutex struct {
+	plain
+	names []string
+	of    interface {
+		Lock(context.Context) error
+		TryLock(context.Context) (bool, error)
+		Unlock(context.Context) error
+		Token() spindle.Token
+		Left() time.Duration
+		Err() error
+	}
+	try bool
+}
+
+func (m *mutex) acquire(ctx context.Context) error {
+	if !m.try {
+		return m.of.Lock(ctx)
+	}
+	ok, err := m.of.TryLock(ctx)
+	if err == nil && !ok {
+		return errBusy
+	}
+	return err
+}
+
+func (m *mutex) token() spindle.Token { return m.of.Token() }
+
+func (m *mutex) left() time.Duration { return m.of.Left() }
+
+func (m *mutex) leaseKeys() (keys []string) {
+	for _, name := range m.names {
+		keys = append(keys, table.LeaseKey(name, table.Token(m.of.Token())))
+	}
+	return keys
+}
+
+func (m *mutex) release(ctx context.Context, _ bool) error { return m.of.Unlock(ctx) }
+
+// permit is a slot of a semaphore.
+type permit struct {
+	plain
+	of  *lock.Semaphore
+	try bool
+	now *lock.Permit
+}
+
+func (p *permit) acquire(ctx context.Context) (err error) {
+	if !p.try {
+		p.now, err = p.of.Acquire(ctx)
+		return err
+	}
+	var ok bool
+	p.now, ok, err = p.of.TryAcquire(ctx)
+	if err == nil && !ok {
+		return errBusy
+	}
+	return err
+}
+
+func (p *permit) token() spindle.Token { return p.now.Token() }
+
+func (p *permit) left() time.Duration { return p.now.Left() }
+
+func (p *permit) leaseKeys() []string {
+	key, _ := p.now.FenceStatement(databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL).Params["p1"].(string)
+	return []string{key}
+}
+
+func (p *permit) release(ctx context.Context, _ bool) error { return p.now.Release(ctx) }
+
+// once is work that is done once: the call of Do is in a goroutine, and its function waits for the program.
+type once struct {
+	plain
+	name  string
+	id    string
+	of    *lock.Once
+	due   lock.Key
+	every time.Duration // the period of the schedule, or 0
+	try   bool
+
+	run      lock.Run
+	returned chan bool  // whether the program is done
+	result   chan error // of Do
+}
+
+func (o *once) acquire(ctx context.Context) error {
+	won := make(chan struct{})
+	o.returned, o.result = make(chan bool, 1), make(chan error, 1)
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel) // which only limits the wait
+	go func() {
+		defer cancel()
+		o.result <- o.do(run, func(now lock.Run) bool {
+			stop()
+			o.run = now
+			close(won)
+			return <-o.returned
+		})
+	}()
+	select {
+	case <-won:
+		return nil
+	case err := <-o.result:
+		return err
+	}
+}
+
+// do runs work, which reports whether it is done, unless the key is done.
+func (o *once) do(ctx context.Context, work func(lock.Run) bool) error {
+	do := o.of.Do
+	if o.try {
+		do = o.of.TryDo
+	}
+	ran, err := do(ctx, o.due, func(_ context.Context, run lock.Run) error {
+		if !work(run) {
+			return errNotDone
+		}
+		return nil
+	})
+	switch {
+	case err == nil && !ran:
+		return errDone
+	case errors.Is(err, lock.ErrBusy):
+		return fmt.Errorf("%w: %w", errBusy, err)
+	case errors.Is(err, errNotDone) && !errors.Is(err, lock.ErrNotHeld):
+		return nil
+	}
+	return err
+}
+
+func (o *once) token() spindle.Token { return o.run.Token() }
+
+func (o *once) left() time.Duration { return o.run.Left() }
+
+func (o *once) leaseKeys() []string {
+	return []string{table.LeaseKey(o.name, table.Token(o.run.Token()))}
+}
+
+func (o *once) key() (string, []table.Write) {
+	due := table.Due{Key: o.run.Key(), Period: o.every}
+	return due.Key, table.Record(o.name, table.Token(o.run.Token()), due, o.id)
+}
+
+func (o *once) release(ctx context.Context, done bool) error {
+	o.returned <- done
+	return await(ctx, o.result)
+}
+
+// election is one term of an elector.
+type election struct {
+	plain
+	name  string
+	new   func(...spindle.Option) *spindle.Lock
+	try   bool
+	asked func()                   // called when the work is to return
+	seen  func(leader *leaderJSON) // called for each other leader, and for none
+
+	term     spindle.Term
+	end      context.CancelFunc // of Run
+	returned chan struct{}      // closed when the work has returned
+	result   chan error         // of Run
+}
+
+func (e *election) acquire(ctx context.Context) error {
+	won, busy := make(chan struct{}), make(chan struct{})
+	e.returned, e.result = make(chan struct{}), make(chan error, 1)
+	l := e.new(spindle.WithStepDownOnReturn(),
+		spindle.WithLeader(func(ctx context.Context, term spindle.Term) { e.term = term; close(won); e.work(ctx) }),
+		spindle.WithObserver(e.observe(sync.OnceFunc(func() { close(busy) }))))
+	var run context.Context
+	run, e.end = context.WithCancel(context.WithoutCancel(ctx))
+	if err := l.Run(run, e.result); err != nil {
+		e.end()
+		return err
+	}
+	if !e.try {
+		busy = nil
+	}
+	select {
+	case <-won:
+		return nil
+	case <-busy:
+		return e.withdraw(won, errBusy)
+	case <-ctx.Done():
+		return e.withdraw(won, errors.Join(context.Cause(ctx), l.Health()))
+	}
+}
+
+// work returns when the hold says so. Before that it may have to ask for it.
+func (e *election) work(ctx context.Context) {
+	select {
+	case <-e.returned:
+		return
+	case <-ctx.Done():
+	}
+	if errors.Is(context.Cause(ctx), spindle.ErrSteppedDown) {
+		e.asked()
+	}
+	<-e.returned
+}
+
+func (e *election) observe(busy func()) func(spindle.Event) {
+	return func(ev spindle.Event) {
+		switch ev.Kind {
+		case spindle.LeaderSeen:
+			e.seen(leaderOf(ev.Leader))
+			busy()
+		case spindle.LeaderGone:
+			e.seen(nil)
+		}
+	}
+}
+
+// withdraw stops competing. It returns nil if the lock was won meanwhile: the hold releases it.
+func (e *election) withdraw(won <-chan struct{}, why error) error {
+	e.end()
+	select {
+	case <-won:
+		return nil
+	case err := <-e.result:
+		return errors.Join(why, err)
+	}
+}
+
+func (e *election) token() spindle.Token { return e.term.Token() }
+
+func (e *election) left() time.Duration { return e.term.Left() }
+
+func (e *election) leaseKeys() []string {
+	return []string{table.LeaseKey(e.name, table.Token(e.term.Token()))}
+}
+
+// release lets the work return, which releases the lock, and ends Run: the elector must not compete again.
+func (e *election) release(ctx context.Context, _ bool) error {
+	close(e.returned)
+	e.end()
+	return await(ctx, e.result)
+}
+
+func (e *election) stepDown(ctx context.Context, _ func()) { _ = e.term.StepDown(ctx) }
+
+func await(ctx context.Context, result <-chan error) error {
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// newLocker returns what a request asks for, with the options of its hold.
+func newLocker(r *request, h *hold) (locker, error) {
+	tableName, options := h.agent.TableName, h.options()
+	switch r.kind {
+	case semaphores:
+		s := lock.NewSemaphore(nil, tableName, r.names[0], r.slots, options...)
+		return &permit{of: s, try: r.try}, s.Err()
+	case onces:
+		o := lock.NewOnce(nil, tableName, r.names[0], options...)
+		return &once{name: r.names[0], id: h.holder, of: o, due: r.due, every: r.every, try: r.try}, o.Err()
+	case elections:
+		make := func(more ...spindle.Option) *spindle.Lock {
+			return spindle.New(nil, tableName, r.names[0], slices.Concat(options, r.elector(), more)...)
+		}
+		e := &election{name: r.names[0], new: make, try: r.try, seen: h.sayLeader, asked: func() { h.put(event{what: stopAsked, reason: "handover"}) }}
+		return e, make().Err()
+	}
+	if len(r.names) == 1 {
+		m := lock.New(nil, tableName, r.names[0], options...)
+		return &mutex{names: r.names, of: m, try: r.try}, m.Err()
+	}
+	s := lock.All(nil, tableName, r.names, options...)
+	return &mutex{names: r.names, of: s, try: r.try}, s.Err()
+}

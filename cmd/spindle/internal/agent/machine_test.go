@@ -1,0 +1,164 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var happenings = []happening{won, refused, beat, jeopardy, termEnded, streamEnds, exits, stalls, doubted, asked, stopAsked, released}
+
+// course is a machine with what it has done so far.
+type course struct {
+	machine
+	events []happening
+	did    []action
+}
+
+func (c course) on(what happening) course {
+	c.events, c.did = append(slices.Clone(c.events), what), slices.Clone(c.did)
+	c.did = append(c.did, c.machine.on(what)...)
+	return c
+}
+
+func (c course) has(what happening) bool { return slices.Contains(c.events, what) }
+
+func (c course) does(a action) int {
+	n := 0
+	for _, did := range c.did {
+		if did == a {
+			n++
+		}
+	}
+	return n
+}
+
+// holding is a machine whose program holds its lock.
+func holding(eof bool) course { return course{machine: machine{releasesAtEOF: eof}}.on(won) }
+
+// explore visits every order of up to that many events, of which those that can come once come once.
+func explore(t *testing.T, from course, length int, check func(*testing.T, course)) (visited int) {
+	check(t, from)
+	if length == 0 || t.Failed() {
+		return 1
+	}
+	visited = 1
+	for _, what := range happenings {
+		once := what != beat && what != jeopardy && what != stopAsked && what != asked
+		if once && from.has(what) || what == won && from.has(refused) || what == refused && from.has(won) || what == released && from.does(release) == 0 {
+			continue
+		}
+		visited += explore(t, from.on(what), length-1, check)
+	}
+	return visited
+}
+
+// The lock of a program that was told that it holds it is released only if the program asked for it, or if its stream is
+// closed and its process has ended: in every order of events.
+func TestALockIsReleasedOnlyIfItsProgramCannotAct(t *testing.T) {
+	for _, eof := range []bool{false, true} {
+		t.Run(fmt.Sprint("released at the end of the stream: ", eof), func(t *testing.T) {
+			n := explore(t, course{machine: machine{releasesAtEOF: eof}}, 5, func(t *testing.T, c course) {
+				if c.does(release) == 0 || c.does(sayHeld) == 0 {
+					return
+				}
+				gone := c.has(streamEnds) && (c.has(exits) || eof)
+				require.True(t, c.has(asked) || gone, "%v: %v", c.events, c.did)
+			})
+			t.Logf("%d courses", n)
+		})
+	}
+}
+
+// A program that is not known to have ended is told of every loss, and no heartbeat follows: whether it closed its stream,
+// another process has it, or it does not read.
+func TestEveryLossIsToldAndMuted(t *testing.T) {
+	explore(t, holding(false), 4, func(t *testing.T, c course) {
+		if c.phase == orphaned {
+			require.Equal(t, 1, c.does(sayLost), "%v", c.events)
+			require.Equal(t, 1, c.does(mute), "%v", c.events)
+		}
+		if c.does(mute) > 0 || c.has(termEnded) && c.does(release) == 0 {
+			require.Equal(t, 1, c.does(sayLost), "%v", c.events)
+			require.Equal(t, 1, c.does(bar), "%v", c.events)
+		}
+	})
+}
+
+// Nothing is done twice that must not be, and nothing is said after the end.
+func TestAHoldEndsOnce(t *testing.T) {
+	explore(t, course{}, 5, func(t *testing.T, c course) {
+		for _, a := range []action{sayHeld, sayLost, sayRefused, mute, release, bar, discard, end, quit} {
+			require.LessOrEqual(t, c.does(a), 1, "%v: %v", c.events, c.did)
+		}
+		require.LessOrEqual(t, c.does(release)+c.does(discard), 1, "the lock is given back once: %v", c.events)
+		if i := slices.Index(c.did, end); i >= 0 {
+			require.Equal(t, len(c.did)-1, i, "%v: %v", c.events, c.did)
+			require.Equal(t, over, c.phase)
+		}
+	})
+}
+
+// Every hold comes to its end, whatever has happened before: its lock was refused, released, or has expired.
+func TestEveryHoldComesToItsEnd(t *testing.T) {
+	explore(t, course{}, 5, func(t *testing.T, c course) {
+		if !c.has(won) && !c.has(refused) {
+			c = c.on(refused)
+		}
+		if c.does(release) > 0 && !c.has(released) {
+			c = c.on(released)
+		}
+		if c.phase != over && !c.has(termEnded) {
+			c = c.on(termEnded)
+		}
+		if c.has(termEnded) && c.events[0] == termEnded || c.phase != over && slices.Index(c.events, termEnded) < slices.Index(c.events, won) {
+			return // a term does not end before it begins
+		}
+		assert.Equal(t, over, c.phase, "%v: %v", c.events, c.did)
+	})
+}
+
+// A program that is killed closes its stream and ends, in either order: its lock is released, and it is not said to be lost.
+func TestAKilledProgramsLockIsReleased(t *testing.T) {
+	for _, order := range [][]happening{{streamEnds, exits}, {exits, streamEnds}} {
+		c := holding(false)
+		for _, what := range order {
+			c = c.on(what)
+		}
+		assert.Equal(t, releasing, c.phase)
+		assert.Zero(t, c.does(sayLost))
+		assert.Equal(t, 1, c.does(release))
+	}
+}
+
+// What ends late, such as the process of a core dump, is released when it has ended: before its lease has.
+func TestALateEndReleasesWhatIsOrphaned(t *testing.T) {
+	c := holding(false).on(stalls)
+	require.Equal(t, orphaned, c.phase)
+	c = c.on(streamEnds)
+	require.Equal(t, orphaned, c.phase)
+	c = c.on(exits)
+	assert.Equal(t, releasing, c.phase)
+}
+
+// A lock that is acquired when nobody wants it any more is given back, and its program was never told that it had it.
+func TestWhatComesTooLateIsGivenBack(t *testing.T) {
+	for _, why := range []happening{streamEnds, exits, asked, stopAsked} {
+		c := course{}.on(why)
+		require.Equal(t, 1, c.does(quit), "%v", why)
+		c = c.on(won)
+		assert.Equal(t, releasing, c.phase)
+		assert.Zero(t, c.does(sayHeld))
+	}
+}
+
+// A request to stop asks once, and the program holds its lock until it releases it.
+func TestAStoppedProgramHoldsItsLock(t *testing.T) {
+	c := holding(false).on(stopAsked).on(stopAsked).on(beat)
+	assert.Equal(t, stopping, c.phase)
+	assert.Equal(t, 1, c.does(sayStop))
+	assert.Equal(t, 1, c.does(sayUntil))
+}

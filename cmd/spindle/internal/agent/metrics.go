@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// counts are of holds that are over.
+type counts struct {
+	mu      *sync.Mutex
+	outcome map[string]float64
+}
+
+func newCounts() counts {
+	return counts{new(sync.Mutex), map[string]float64{"released": 0, "lost": 0, "refused": 0, "unknown": 0}}
+}
+
+func (c counts) end(h *hold) {
+	state := h.describe().State
+	h.mu.Lock()
+	if state == "released" && h.failure != nil {
+		state = "unknown"
+	}
+	h.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.outcome[state]++
+}
+
+var (
+	descHolds = prometheus.NewDesc("spindle_agent_holds", "Programs that hold a lock of this agent, or wait for one, by state.", []string{"state"}, nil)
+	descEnded = prometheus.NewDesc("spindle_agent_holds_ended_total", "Holds that ended, by how: released, lost, refused, or unknown if the release was not confirmed.", []string{"outcome"}, nil)
+	descHeld  = prometheus.NewDesc("spindle_agent_held", "1 for each lock that a program of this agent holds.", []string{"spindle_lock"}, nil)
+)
+
+func (a *Agent) metrics() http.Handler {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collector{a})
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError})
+}
+
+type collector struct{ *Agent }
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(to chan<- *prometheus.Desc) {
+	to <- descHolds
+	to <- descEnded
+	to <- descHeld
+}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(to chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, n float64, label string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, label)
+	}
+	count, held := map[string]float64{"waiting": 0, "held": 0, "stopping": 0, "orphaned": 0, "releasing": 0}, map[string]bool{}
+	for _, h := range c.all() {
+		j := h.describe()
+		if _, known := count[j.State]; known {
+			count[j.State]++
+		}
+		for _, name := range j.Names {
+			if j.Token != 0 && !held[name] {
+				held[name] = true
+				gauge(descHeld, 1, name)
+			}
+		}
+	}
+	for state, n := range count {
+		gauge(descHolds, n, state)
+	}
+	c.counts.mu.Lock()
+	defer c.counts.mu.Unlock()
+	for outcome, n := range c.counts.outcome {
+		to <- prometheus.MustNewConstMetric(descEnded, prometheus.CounterValue, n, outcome)
+	}
+}

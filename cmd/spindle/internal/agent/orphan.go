@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// releaseOf releases locks that another agent held under a token, if the proof is its hold's.
+func (a *Agent) releaseOf(ctx context.Context, token table.Token, proof string, names []string) writer {
+	for _, name := range names {
+		if err := table.CheckName(name); err != nil {
+			return wrong(http.StatusBadRequest, "bad-parameter", "%v", err)
+		}
+	}
+	seen, err := a.Locks.LookAtLeases(ctx, a.clock.Now().Time(), names...)
+	if err != nil {
+		return wrong(http.StatusServiceUnavailable, "unavailable", "%v", err)
+	}
+	for _, o := range seen {
+		switch {
+		case o.Token != token || !o.Confirmed() || o.LeaseRecord == nil:
+			return wrong(http.StatusGone, "lost", "%.64q is not held under token %v any more", o.Name, token)
+		case !strings.HasSuffix(o.LeaseRecord.ID, "/"+proof):
+			return wrong(http.StatusNotFound, "no-such-hold", "%.64q is not held by that hold", o.Name)
+		}
+	}
+	err = a.Locks.Release(ctx, token, names...)
+	switch {
+	case errors.Is(err, table.ErrSuperseded):
+		return wrong(http.StatusGone, "lost", "%v", err)
+	case err != nil:
+		return result{http.StatusAccepted, map[string]string{"state": "unknown", "detail": err.Error()}}
+	}
+	return result{http.StatusOK, map[string]string{"state": "released"}}
+}
+
+// writer is an answer.
+type writer interface{ write(http.ResponseWriter) }
+
+type result struct {
+	status int
+	body   any
+}
+
+func (r result) write(w http.ResponseWriter) { answer(w, r.status, r.body) }
+
+// reading are the options of a lock that is only looked at.
+func (a *Agent) reading() spindle.Option {
+	return func(c *options.Config) { c.Store = a.Locks.Store }
+}

@@ -1,0 +1,176 @@
+package agent
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/lock"
+)
+
+// The kinds of holds, as in their paths.
+const (
+	locks      = "locks"
+	elections  = "elections"
+	semaphores = "semaphores"
+	onces      = "once"
+)
+
+// request is what a program asks for.
+type request struct {
+	kind  string
+	names []string
+	lease time.Duration
+	try   bool
+	wait  time.Duration // how long to wait, unless try; 0: forever
+	stall time.Duration // how long the program may leave its lines unread; 0: forever
+	label string        // what the program calls itself
+	value string
+
+	releasesAtEOF bool
+
+	slots    int           // of a semaphore
+	priority int           // of an election
+	handover bool          // of an election
+	due      lock.Key      // of work that is done once
+	every    time.Duration // the period of its schedule, or 0
+}
+
+// elector returns the options that only elections have. Its looks are shared with others.
+func (r *request) elector() []spindle.Option {
+	opts := []spindle.Option{spindle.WithPoll(r.lease / 20), spindle.WithPriority(r.priority)}
+	if r.handover {
+		opts = append(opts, spindle.WithHandover())
+	}
+	return opts
+}
+
+// parameters has, for each kind, the parameters beside those that all kinds have.
+var parameters = map[string][]string{
+	locks:      {},
+	elections:  {"priority", "handover"},
+	semaphores: {"slots"},
+	onces:      {"every", "offset", "key"},
+}
+
+var everyKind = []string{"name", "lease", "wait", "eof", "stall", "label", "value"}
+
+// parse reads the parameters of a request.
+func parse(kind string, q url.Values) (*request, *problem) {
+	allowed := append(slices.Clone(everyKind), parameters[kind]...)
+	for _, given := range slices.Sorted(maps.Keys(q)) {
+		switch {
+		case !slices.Contains(allowed, given):
+			return nil, wrong(http.StatusBadRequest, "unknown-parameter", "there is no parameter %.64q: /v1/%s has %s", given, kind, strings.Join(allowed, ", "))
+		case len(q[given]) > 1 && given != "name":
+			return nil, wrong(http.StatusBadRequest, "bad-parameter", "the parameter %s is given %d times: give it once", given, len(q[given]))
+		}
+	}
+	p := &parser{q: q}
+	r := &request{kind: kind, names: q["name"], label: q.Get("label"), value: q.Get("value"), priority: table.MaxRank}
+	r.lease = p.duration("lease", options.DefaultLease)
+	r.wait = p.duration("wait", 0)
+	r.try = q.Get("wait") != "" && r.wait == 0
+	r.stall = p.duration("stall", 0)
+	r.releasesAtEOF = p.choice("eof", "release")
+	r.handover = p.choice("handover", "true")
+	r.priority = p.number("priority", table.MaxRank)
+	r.slots = p.number("slots", 0)
+	if kind == onces {
+		p.once(r)
+	}
+	p.names(r)
+	if p.wrong != nil {
+		return nil, p.wrong
+	}
+	return r, nil
+}
+
+// parser keeps the first mistake.
+type parser struct {
+	q     url.Values
+	wrong *problem
+}
+
+func (p *parser) refuse(format string, args ...any) {
+	if p.wrong == nil {
+		p.wrong = wrong(http.StatusBadRequest, "bad-parameter", format, args...)
+	}
+}
+
+func (p *parser) duration(name string, otherwise time.Duration) time.Duration {
+	given := p.q.Get(name)
+	if given == "" {
+		return otherwise
+	}
+	d, err := time.ParseDuration(given)
+	if err != nil || d < 0 {
+		p.refuse("%s=%.64s is not a time such as 10s, 500ms or 1m30s", name, given)
+		return otherwise
+	}
+	return d
+}
+
+func (p *parser) number(name string, otherwise int) int {
+	given := p.q.Get(name)
+	if given == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(given)
+	if err != nil || n < 0 {
+		p.refuse("%s=%.64s is not a number", name, given)
+	}
+	return n
+}
+
+// choice reports whether a parameter is given: it has one value.
+func (p *parser) choice(name, value string) bool {
+	given := p.q.Get(name)
+	if given != "" && given != value {
+		p.refuse("%s=%.64s: the only value is %s; otherwise leave the parameter out", name, given, value)
+	}
+	return given == value
+}
+
+// once reads what is to be done once.
+func (p *parser) once(r *request) {
+	key, every := p.q.Get("key"), p.duration("every", 0)
+	switch {
+	case (key == "") == (every == 0):
+		p.refuse("give every=, the period of a schedule, or key=, the key that is done once")
+		return
+	case key != "" && p.q.Has("offset"):
+		p.refuse("offset= is for a schedule: leave it out, or give every= instead of key=")
+		return
+	case key != "":
+		if err := table.CheckDone(key); err != nil {
+			p.refuse("%v", err)
+		}
+		r.due = lock.KeyOf(key)
+		return
+	}
+	t := table.Tick{Period: every, Offset: p.duration("offset", table.UsualOffset(every)), Nearest: true}
+	if err := t.Check(); err != nil {
+		p.refuse("%v", err)
+	}
+	r.due, r.every = lock.Every(t.Period, t.Offset), every
+}
+
+func (p *parser) names(r *request) {
+	if len(r.names) != 1 && r.kind != locks || len(r.names) == 0 {
+		p.refuse("/v1/%s was given %d names: give it one, as name=", r.kind, len(r.names))
+		return
+	}
+	for _, name := range r.names {
+		if err := table.CheckName(name); err != nil {
+			p.refuse("%v", err)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package peer_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
+)
+
+const patience = 30 * time.Second
+
+// client starts this test's program again as a process that connects, says what is in its environment, and waits.
+func client(t *testing.T, listener *net.UnixListener, does string) (*exec.Cmd, io.WriteCloser, *peer.Peer) {
+	c := exec.Command(os.Args[0], "-test.run=^$")
+	c.Env = append(os.Environ(), "PEER_SOCKET="+listener.Addr().String(), "PEER_DOES="+does)
+	c.Stderr = os.Stderr
+	orders, err := c.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	conn, err := listener.AcceptUnix()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	p, err := peer.Of(conn)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return c, orders, p
+}
+
+func TestMain(m *testing.M) {
+	if socket := os.Getenv("PEER_SOCKET"); socket != "" {
+		connect(socket, os.Getenv("PEER_DOES"))
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func connect(socket, does string) {
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket})
+	if err != nil {
+		panic(err)
+	}
+	orders := bufio.NewScanner(os.Stdin)
+	orders.Scan()
+	switch does {
+	case "close":
+		_ = conn.Close()
+	case "half-close":
+		_ = conn.CloseWrite()
+	case "one byte more, and close":
+		_, _ = conn.Write([]byte("x"))
+		_ = conn.Close()
+	case "execve": // the socket is closed on it
+		_ = syscall.Exec("/bin/cat", []string{"cat"}, nil)
+	case "a child inherits the socket":
+		f, err := conn.File()
+		if err != nil {
+			panic(err)
+		}
+		c := exec.Command("/bin/cat") // ends with the test's end of the pipe
+		c.Stdin, c.ExtraFiles = os.Stdin, []*os.File{f}
+		if err := c.Start(); err != nil {
+			panic(err)
+		}
+		os.Exit(0)
+	}
+	orders.Scan()
+}
+
+func listen(t *testing.T) *net.UnixListener {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s")})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func happens(t *testing.T, c <-chan struct{}, what string) {
+	select {
+	case <-c:
+	case <-time.After(patience):
+		require.Fail(t, what)
+	}
+}
+
+func hasNotHappened(t *testing.T, c <-chan struct{}, what string) {
+	select {
+	case <-c:
+		require.Fail(t, what)
+	default:
+	}
+}
+
+// A process that is killed has ended, and its end of the stream is closed: both are seen.
+func TestAKilledProcessIsSeenToEnd(t *testing.T) {
+	c, _, p := client(t, listen(t), "wait")
+	assert.Equal(t, os.Getuid(), p.UID)
+	assert.Equal(t, c.Process.Pid, p.PID)
+	assert.Equal(t, filepath.Base(os.Args[0])[:min(15, len(filepath.Base(os.Args[0])))], p.Command)
+	require.True(t, p.CanExit(), "Linux 6.5 or later is needed")
+	hasNotHappened(t, p.Exited(), "it has not ended")
+	hasNotHappened(t, p.Closed(), "it has not closed the stream")
+	require.NoError(t, c.Process.Kill())
+	happens(t, p.Exited(), "the end of the process")
+	happens(t, p.Closed(), "the end of the stream")
+}
+
+// A process that closes its end of the stream, in whichever way, has not ended.
+func TestAClosedStreamIsNotTheEndOfTheProcess(t *testing.T) {
+	for _, does := range []string{"close", "half-close", "one byte more, and close", "execve"} {
+		t.Run(does, func(t *testing.T) {
+			_, orders, p := client(t, listen(t), does)
+			hasNotHappened(t, p.Closed(), "it has not closed the stream")
+			_, _ = io.WriteString(orders, "go\n")
+			happens(t, p.Closed(), "the end of the stream")
+			hasNotHappened(t, p.Exited(), "it has not ended")
+		})
+	}
+}
+
+// A child that inherited the socket keeps the stream open when its parent has ended.
+func TestTheEndOfTheProcessIsNotTheEndOfTheStream(t *testing.T) {
+	l := listen(t)
+	_, orders, p := client(t, l, "a child inherits the socket")
+	_, _ = io.WriteString(orders, "go\n")
+	happens(t, p.Exited(), "the end of the process")
+	hasNotHappened(t, p.Closed(), "the child still has the socket")
+	require.NoError(t, orders.Close())
+	happens(t, p.Closed(), "the end of the stream, with the child")
+}
+
+// All connections of one process have one key, and those of two processes have two.
+func TestAProcessHasOneKey(t *testing.T) {
+	l := listen(t)
+	_, _, a := client(t, l, "wait")
+	_, _, b := client(t, l, "wait")
+	assert.NotEqual(t, a.Key, b.Key)
+	var own []string
+	for range 2 {
+		conn, err := net.Dial("unix", l.Addr().String())
+		require.NoError(t, err)
+		defer func() { _ = conn.Close() }()
+		accepted, err := l.AcceptUnix()
+		require.NoError(t, err)
+		defer func() { _ = accepted.Close() }()
+		p, err := peer.Of(accepted)
+		require.NoError(t, err)
+		defer p.Close()
+		own = append(own, p.Key)
+	}
+	assert.Equal(t, own[0], own[1])
+}
+
+// What was written is unread until the peer reads it.
+func TestWhatThePeerHasNotReadIsSeen(t *testing.T) {
+	l := listen(t)
+	conn, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	accepted, err := l.AcceptUnix()
+	require.NoError(t, err)
+	defer func() { _ = accepted.Close() }()
+	p, err := peer.Of(accepted)
+	require.NoError(t, err)
+	defer p.Close()
+	assert.Zero(t, p.Unread())
+	_, err = accepted.Write([]byte("hello"))
+	require.NoError(t, err)
+	assert.Positive(t, p.Unread())
+	_, err = io.ReadFull(conn, make([]byte, 5))
+	require.NoError(t, err)
+	assert.Zero(t, p.Unread())
+}

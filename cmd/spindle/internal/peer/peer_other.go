@@ -1,0 +1,19 @@
+//go:build !linux && !darwin
+
+package peer
+
+import (
+	"errors"
+	"os"
+)
+
+func (p *Peer) identify() error {
+	return errors.New("this system does not say which process is at the other end of a socket: use Linux or macOS")
+}
+
+func awaitClosed(*os.File, chan<- struct{}) {}
+
+func awaitExit(*os.File, chan<- struct{}) {}
+
+// Unread returns 0: that can't be known.
+func (p *Peer) Unread() int { return 0 }
