@@ -106,9 +106,11 @@ func (a *Agent) add(h *hold) *problem {
 	return nil
 }
 
-// repeats returns a name that another hold of the same program is about, or "".
+// repeats returns a name that another hold of the same program is about, or "". A hold that the program has given up does
+// not count: the program waits until it is over.
 func (h *hold) repeats(other *hold) string {
-	if other.peer.Key != h.peer.Key || h.asked.kind == semaphores || other.asked.kind == semaphores || other.phase() >= orphaned {
+	wanted := map[phase]bool{waiting: true, held: true, stopping: true}[other.phase()] && !other.peer.HasClosed()
+	if !wanted || other.peer.Key != h.peer.Key || h.asked.kind == semaphores || other.asked.kind == semaphores {
 		return ""
 	}
 	for _, name := range h.asked.names {

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -62,7 +63,8 @@ func (h *hold) options() []spindle.Option {
 		spindle.WithLease(r.lease), spindle.WithID(h.holder), spindle.WithLogger(a.Log), spindle.WithSharedRequests(),
 		func(c *options.Config) {
 			c.Store, c.Requests, c.Clock = a.Locks.Store, &a.requests, a.clock
-			c.Process, c.Mute, c.Happened = h.peer.Key, h.mute, h.happened
+			c.Process = fmt.Sprintf("agent %p, %s", a, h.peer.Key) // in queues, each program counts as a process
+			c.Mute, c.Happened = h.mute, h.happened
 			c.HoldOff = func() time.Duration { return a.barred.left(r.names) }
 			c.Look = r.lease / 20 // shared, and so cheap: a program that is killed costs the next no more
 		},

@@ -54,6 +54,9 @@ func (p *Peer) Exited() <-chan struct{} {
 	return p.exited
 }
 
+// HasClosed reports whether the peer's end of the stream is closed at this moment.
+func (p *Peer) HasClosed() bool { return p.socket != nil && hasClosed(p.socket) }
+
 // CanExit reports whether the end of the process can be seen.
 func (p *Peer) CanExit() bool { return p.canExit }
 

@@ -119,14 +119,22 @@ func await(f *os.File, asked, events int16, happened chan<- struct{}) {
 	if err != nil {
 		return
 	}
-	err = raw.Read(func(fd uintptr) bool {
-		poll := []unix.PollFd{{Fd: int32(fd), Events: asked}}
-		n, err := unix.Poll(poll, 0)
-		return err == nil && n > 0 && poll[0].Revents&events != 0
-	})
-	if err == nil {
+	if raw.Read(func(fd uintptr) bool { return polled(fd, asked, events) }) == nil {
 		close(happened)
 	}
+}
+
+func polled(fd uintptr, asked, events int16) bool {
+	poll := []unix.PollFd{{Fd: int32(fd), Events: asked}}
+	n, err := unix.Poll(poll, 0)
+	return err == nil && n > 0 && poll[0].Revents&events != 0
+}
+
+func hasClosed(socket *os.File) (closed bool) {
+	if raw, err := socket.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { closed = polled(fd, unix.POLLRDHUP, unix.POLLRDHUP|unix.POLLHUP) })
+	}
+	return closed
 }
 
 // Unread returns how much of what was written to the peer it has not read yet, in bytes of the kernel's memory.

@@ -120,8 +120,10 @@ func TestAClosedStreamIsNotTheEndOfTheProcess(t *testing.T) {
 		t.Run(does, func(t *testing.T) {
 			_, orders, p := client(t, listen(t), does)
 			hasNotHappened(t, p.Closed(), "it has not closed the stream")
+			assert.False(t, p.HasClosed())
 			_, _ = io.WriteString(orders, "go\n")
 			happens(t, p.Closed(), "the end of the stream")
+			assert.True(t, p.HasClosed())
 			hasNotHappened(t, p.Exited(), "it has not ended")
 		})
 	}

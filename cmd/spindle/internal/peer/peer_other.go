@@ -13,6 +13,8 @@ func (p *Peer) identify() error {
 
 func awaitClosed(*os.File, chan<- struct{}) {}
 
+func hasClosed(*os.File) bool { return false }
+
 func awaitExit(*os.File, chan<- struct{}) {}
 
 // Unread returns 0: that can't be known.
