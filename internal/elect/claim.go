@@ -111,7 +111,7 @@ func (c *Candidate) confirm(ctx context.Context, token table.Token, names []stri
 		}
 		Sleep(ctx, c.Clock, retry.Pause(c.Clock))
 		if ctx.Err() != nil || running.Err() != nil {
-			return sent, fmt.Errorf("its outcome is not known: %w", cause)
+			return sent, fmt.Errorf("the outcome is unknown: %w", cause)
 		}
 	}
 }
@@ -156,8 +156,8 @@ func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bo
 }
 
 // withdraw frees locks that the candidate can't confirm, even if a confirmation has been applied after all. The
-// candidate then cools down for one lease duration. After a lasting error it cools down for a minute at most, because
-// such an error is known immediately, and so the claims leave the locks free nearly all the time.
+// candidate then cools down for one lease duration. After a lasting error, it cools down for at most a minute. Such an
+// error is known immediately, so the candidate's claims still leave the locks free nearly all the time.
 func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []string, why error) {
 	length := c.LeaseRecord.Lease
 	if Lasting(why) {

@@ -33,7 +33,7 @@ func (d *coolDown) left(c Clock) time.Duration {
 	return d.length - c.Now().Since(d.since)
 }
 
-// Yield makes the candidate leave a lock that it gave up to other candidates, until one of them holds it or a time
+// Yield keeps the candidate from claiming a lock that it has given up, until another candidate holds the lock or a time
 // limit has passed. The limit is a third of the lease if the lock is known to be released, and otherwise one lease
 // duration. asked is the handover request that the holder accepted, or "".
 func (c *Candidate) Yield(released bool, asked table.Request) {

@@ -15,7 +15,7 @@ import (
 )
 
 // errLate says that a claim was acknowledged only after its term would have ended.
-var errLate = errors.New("it was acknowledged too late to hold anything")
+var errLate = errors.New("it was acknowledged only after the term's deadline")
 
 // freeClaim returns a claim by free rows. It reports false if the candidate does not use free rows or a lock has none.
 func (c *Candidate) freeClaim(seen []table.Observation) (table.FreeClaim, bool) {
@@ -54,7 +54,7 @@ func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Insta
 			case First(answer):
 				return sent, fmt.Errorf("claim: %w: %w", table.ErrChanged, err)
 			case Lasting(answer):
-				return sent, fmt.Errorf("claim: its outcome is not known: %w", answer)
+				return sent, fmt.Errorf("claim: the outcome is unknown: %w", answer)
 			}
 		}
 		if !late() {
@@ -62,7 +62,7 @@ func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Insta
 		}
 		if ctx.Err() != nil || late() {
 			c.giveUp(running, claim)
-			return sent, fmt.Errorf("claim: its outcome is not known: %w", err)
+			return sent, fmt.Errorf("claim: the outcome is unknown: %w", err)
 		}
 	}
 }

@@ -127,8 +127,8 @@ func (h *lockHistory) freeIn(o table.Observation, r rules) time.Duration {
 	return o.Heartbeat.Add(h.assumedLease + r.delay + h.priorityDelay(r)).Sub(o.At)
 }
 
-// priorityDelay returns how long the candidate lets higher priorities go first, which is at most lease/50 or one
-// second, whichever is shorter. The lease is the last holder's. If candidates used their own leases, a high priority
+// priorityDelay returns how long the candidate lets higher priorities go first. This is at most lease/50 or one second,
+// whichever is shorter, where lease is the last holder's. If each candidate used its own lease instead, a high priority
 // with a long lease would come after a low priority with a short one.
 func (h *lockHistory) priorityDelay(r rules) time.Duration {
 	return min(h.paceOr(r.lease)/50, longestSpread) * time.Duration(r.rank) / table.MaxRank

@@ -32,8 +32,8 @@ func (p *preference) looked(now Instant, err error) {
 // heartbeats commit late.
 const known = 3
 
-// see notes that another candidate holds the lock, if its priority is higher than that of this candidate, which has the
-// given rank. A holder of the same priority proves nothing about candidates of a higher one.
+// see accepts preferences as before once a candidate with a higher priority than the given rank has held the lock for
+// three lease durations. A holder of the same priority proves nothing about candidates of a higher one.
 func (p *preference) see(o table.Observation, rank int) {
 	if o.LeaseRecord != nil && o.LeaseRecord.Rank < rank && o.Heartbeat.Sub(o.Token.Time()) >= known*o.LeaseRecord.Lease {
 		p.spurned, p.ignoring = false, 0
