@@ -57,7 +57,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 	assert.ErrorContains(t, lock.New(db, "locktable", "orders", WithWork(work)).Lock(context.Background()), "WithWork is for group.New")
 	ended, end := context.WithCancel(context.Background())
 	end()
-	assert.ErrorContains(t, New(db, "locktable", "orders", Numbered(1)).Run(ended), "ctx had ended before")
+	assert.ErrorContains(t, New(db, "locktable", "orders", Numbered(1)).Run(ended), "ctx had already ended")
 }
 
 // Names that are long, or look like lease rows, or like paths, are partitions of their own.

@@ -41,7 +41,7 @@ func newContender(db *spanner.Client, tableName, what string, names []string, op
 	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithObserver": c.Observe != nil, "WithReclaim": c.Reclaim,
 		"WithPoll": c.Poll > 0, "WithHandover": c.Handover, "WithPriority": c.Rank > 0, "WithStepDownOnReturn": c.StepDownOnReturn} {
 		if given {
-			c.Refuse("%s is for spindle.New: leave it out here", option)
+			c.Refuse("%s is for spindle.New and can't be used here", option)
 		}
 	}
 	c.RefuseForGroup()

@@ -354,7 +354,7 @@ func TestLockWithTheCtxOfATransactionSaysSoAtOnce(t *testing.T) {
 		_, err := db.Client.ReadWriteTransaction(ctx, func(ctx context.Context, _ *spanner.ReadWriteTransaction) error {
 			return lock.New(db.Client, db.Table, "m", quiet).Lock(ctx)
 		})
-		require.ErrorContains(t, err, "a ctx from outside of it")
+		require.ErrorContains(t, err, "a ctx from outside the transaction")
 		assert.NoError(t, ctx.Err())
 	})
 }
@@ -604,7 +604,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{acquire(lock.NewSemaphore(db, "locktable", "s", 0)), "a semaphore of 0"},
 		{acquire(lock.NewSemaphore(db, "locktable", "s", -1)), "a semaphore of -1"},
 		{acquire(lock.NewSemaphore(db, "locktable", "", 1)), "name is empty"},
-		{lock.New(db, "locktable", "m").Lock(ended), "ctx had ended before"},
+		{lock.New(db, "locktable", "m").Lock(ended), "ctx had already ended"},
 		{lock.New(db, "locktable", "m").Unlock(t.Context()), "not held"},
 	} {
 		t.Log(c.err)

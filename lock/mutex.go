@@ -110,7 +110,7 @@ func (m *mutex) ready(ctx context.Context) error {
 	case m.contender.err != nil:
 		return m.contender.err
 	case ctx.Err() != nil:
-		return m.contender.wrap("lock", fmt.Errorf("ctx had ended before: %w", ended(ctx)))
+		return m.contender.wrap("lock", fmt.Errorf("ctx had already ended: %w", ended(ctx)))
 	}
 	if own, by := m.contender.ownIn(ctx, m.names); own != nil {
 		return m.contender.wrap("lock", fmt.Errorf("%w: %.64q, by Do of %s", ErrHeld, own[0], by))

@@ -123,7 +123,7 @@ func (s *Semaphore) ready(ctx context.Context) error {
 	case s.contender.err != nil:
 		return s.contender.err
 	case ctx.Err() != nil:
-		return s.contender.wrap("acquire", fmt.Errorf("ctx had ended before: %w", ended(ctx)))
+		return s.contender.wrap("acquire", fmt.Errorf("ctx had already ended: %w", ended(ctx)))
 	}
 	if own, _ := s.contender.ownIn(ctx, s.slots); len(own) == len(s.slots) {
 		return s.contender.wrap("acquire", fmt.Errorf("%w: Do has all %d slots", ErrHeld, len(own)))
