@@ -29,7 +29,7 @@ type held struct {
 	blocks sync.Once // guards the warning that others are waiting although it is lost
 }
 
-var errGivenBack = errors.New("it was unlocked")
+var errGivenBack = errors.New("it was given back")
 
 func (s *contender) keep(t *elect.Term, w *telemetry.Watch) *held {
 	s.log(t).Debug("acquired")
