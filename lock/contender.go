@@ -88,10 +88,10 @@ func (s *contender) candidate(l *line, names ...string) elect.Candidate {
 	return c
 }
 
-// acquire looks at the locks until it can claim the ones that choose selects, which it does only in its turn (see
+// acquire looks at the locks until it can claim the ones that choose selects. It claims them only in its turn (see
 // line). If try is set, it makes one attempt, and returns no term if the locks are held or other waiters come first.
-// Otherwise, a waiter that can't claim puts a ticket into the queues, unless a different goroutine has the place of
-// this process.
+// Otherwise, a waiter that can't claim puts a ticket into the queues, unless another goroutine already has the
+// process's place there.
 func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elect.Choose, try bool, w *waiting) (*elect.Term, error) {
 	for ctx.Err() == nil {
 		step := s.attempt(ctx, c, choose, s.maxPause(), w.watch)
@@ -170,7 +170,7 @@ func (s *contender) heldByNewer(err error) bool {
 		return false
 	}
 	s.newer.Do(func() {
-		s.config.Log.Warn("this process is waiting for a lock that is held by a newer version: update this program", "table", s.about.Table, "err", err)
+		s.config.Log.Warn("waiting for a lock that a newer version of this program holds: update this program", "table", s.about.Table, "err", err)
 	})
 	return true
 }

@@ -22,8 +22,8 @@ type Locker interface {
 // error, whether or not fn noticed. If the lock could not be given back, Do joins the reason, and the lock is left to
 // expire.
 //
-// The context of fn, and every context derived from it, carries what is held. With such a context, Apply and
-// ReadWriteTransaction of l write under the token of this turn and never under a later one, and Semaphore.Permit
+// The context of fn, and every context derived from it, identifies the locks that are held. With such a context, Apply
+// and ReadWriteTransaction of l write under the token of this turn and never under a later one, and Semaphore.Permit
 // returns the permit. Lock and TryLock return ErrHeld for a name that is already held, whichever Mutex or Set they
 // belong to, because they would wait for fn while fn waits for them.
 //

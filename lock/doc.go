@@ -1,6 +1,6 @@
-// Package lock is for programs that lock, do protected work and unlock, rather than run a loop. It provides a [Mutex],
-// a [Set] of several locks that are taken together, and a [Semaphore]. A [Once] does its work once, however many
-// processes try.
+// Package lock is for programs that take a lock, do protected work and give the lock back, rather than run a loop. It
+// provides a [Mutex], a [Set] of several locks that are taken together, and a [Semaphore]. A [Once] does its work once,
+// however many processes try.
 //
 // All of these are leases in the same table as the elector's locks, and follow the same protocol. They are renewed in
 // the background while they are held, and lost if no renewal succeeds for the length of the lease. Their fencing tokens

@@ -108,8 +108,8 @@ const (
 )
 
 // giveBack frees the locks within ctx, and records done if it has a key. Locks that it can't free are left to expire. A
-// ctx of Do ends when the locks are left, so only its deadline counts. If ctx had ended even before, giveBack tries
-// anyway, for lateGiveBack.
+// ctx of Do ends as soon as its lock is no longer held, so only its deadline counts. If ctx had already ended for
+// another reason, giveBack still tries for lateGiveBack.
 func (h *held) giveBack(ctx context.Context, done table.Due) error {
 	ctx, cancel := h.last(ctx)
 	defer cancel()
@@ -168,8 +168,8 @@ func (s *contender) release(ctx context.Context, t *elect.Term, done table.Due) 
 	return err
 }
 
-// log returns a logger for the term. Its keys are the same as the elector's, except for "locks" if the term has
-// several.
+// log returns a logger for the term. Its keys are the same as the elector's, except that a term of several locks has
+// "locks" instead of "lock".
 func (s *contender) log(t *elect.Term) *slog.Logger {
 	names := slog.Any("locks", t.Names())
 	if len(t.Names()) == 1 {

@@ -22,12 +22,11 @@ func KeyOf(name string) Key { return Key{is: name} }
 // optional offset, which must be shorter than a period. For example, the periods of Tick(24*time.Hour, 3*time.Hour)
 // begin each day at 3:00 UTC.
 //
-// The period that belongs to a name can change, for example in a new version of the program. The last key done with the
-// old period then counts for the ticks up to the time at which it was recorded, and not for later ones. Do logs this
-// once.
+// The period for a name can change, for example in a new version of the program. The last key done with the old period
+// then counts for the ticks up to the time at which it was recorded, and not for later ones. Do logs this once.
 //
-// If each machine calls Do at a time of its own clock, as cron does, use Every. With Tick, machines whose clocks differ
-// can call in two different periods when one of these begins.
+// If each machine calls Do at a time of its own clock, as cron does, use Every. With Tick, two machines whose clocks
+// differ can call Do in different periods if they call around the beginning of a period.
 func Tick(period time.Duration, offset ...time.Duration) Key {
 	t := table.Tick{Period: period}
 	for _, o := range offset {
@@ -45,10 +44,10 @@ func Tick(period time.Duration, offset ...time.Duration) Key {
 // these times: Every(24*time.Hour, 3*time.Hour) is also right for Mondays at 3:00, and Every(8*time.Hour, time.Hour)
 // for 9:00 and 17:00.
 //
-// The key changes half-way between two scheduled times, so calls must be far from that point, even in a time zone that
-// is not a whole number of hours from UTC. For the full hours of Asia/Kolkata, which is 5:30 from UTC, use
-// Every(time.Hour, 30*time.Minute). If a call comes within a fiftieth of the period of the change, or within five
-// minutes if that is shorter, Do logs a warning, once for each Once.
+// The key changes half-way between two scheduled times, so calls must be far from that point. Take care in time zones
+// that are not a whole number of hours from UTC. For calls at the full hours of Asia/Kolkata, which is 5:30 from UTC,
+// use Every(time.Hour, 30*time.Minute). If a call is too close to the change, Do logs a warning, once for each Once.
+// Too close means a fiftieth of the period, or five minutes if that is shorter.
 //
 // Because a call counts for the nearest scheduled time, a call at 16:00 with Every(24*time.Hour, 3*time.Hour) does the
 // work that is due at 3:00 on the next day, and nothing runs at 3:00. To run work that was missed, pass its time as a

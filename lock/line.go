@@ -339,8 +339,8 @@ func (l *line) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 }
 
 // isFirst reports whether it is a set's turn in all its queues, for the locks that are held as well as for the free
-// ones. If a lock is free, the waiters that come first may have died. The set can pass them like any other waiter,
-// because there may be no other waiter to do it.
+// ones. If a lock is free, the waiters that come first for it may have died. The set then has to pass them, because
+// there may be no other waiter to pass them.
 func (l *line) isFirst(seen []elect.LockView) bool {
 	for i, q := range l.seen {
 		passes := seen[i].FreeIn <= 0 && q.Wait(l.freeIn(q, seen[i]), l.clock.Random) <= 0
@@ -359,8 +359,8 @@ func (l *line) take(nonce string, at table.Token) {
 }
 
 // goToTheEnd makes the commit of the release also put a new ticket at the end of the queue. The next goroutine of the
-// process takes it over, so its key is not known yet. The time of the ticket is Spanner's time at the last look plus
-// the time that has passed since then by the monotonic clock.
+// process takes that ticket over. Its key is not known yet, so the ticket has none. The time of the ticket is Spanner's
+// time at the last look plus the time that has passed since then by the monotonic clock.
 func (l *line) goToTheEnd(q *queue) {
 	l.mu.Lock()
 	l.take(q.id(l.clock), table.TokenAt(l.at.Add(l.clock.Now().Ran(l.ended))))

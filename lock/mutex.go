@@ -62,10 +62,10 @@ type turn struct {
 // process holds the lock. Errors that waiting can't fix, such as a missing table, are returned immediately.
 //
 // Lock queues behind the other goroutines of this process, including the one that has locked this value. That goroutine
-// keeps its turn until it calls Unlock or returns from Do, even if it has lost the lock. It might still be at work, and
-// two goroutines of one process must not work at the same time by surprise. While they wait, a different process can
-// hold the lock, and both the error and a warning in the log say that the turn has not ended. With a ctx of Do, Lock
-// returns ErrHeld if it would wait for itself. See Do.
+// keeps its turn until it calls Unlock or returns from Do, even if it has lost the lock, because it might still be at
+// work, and two goroutines of one process must not unexpectedly work at the same time. In the meantime another process
+// can hold the lock. The error, and a warning in the log, say that the lost lock has to be unlocked. With a ctx of Do,
+// Lock returns ErrHeld if it would wait for itself. See Do.
 func (m *mutex) Lock(ctx context.Context) error {
 	_, err := m.lock(ctx, elect.All, false, new(waiting))
 	return err

@@ -18,7 +18,8 @@ import (
 )
 
 var (
-	// ErrBusy is returned by Once.TryDo if other code is doing the work at present. The text of the error says which.
+	// ErrBusy is returned by Once.TryDo if another process or goroutine is doing the work. The text of the error says
+	// which.
 	ErrBusy = errors.New("the work is already in progress")
 
 	// ErrPassed is returned by Once.Do and Once.TryDo if a larger key than the given one has already been done. The
@@ -76,10 +77,10 @@ func (r Run) Token() spindle.Token { return spindle.Token(r.token) }
 func (r Run) Done() []*spanner.Mutation { return r.done }
 
 // Do runs fn unless the key is already done, and reports whether fn ran. If Do returns false without an error, this
-// very key is done. If other code is doing the work of the same Once, for any key, Do waits. After that, Do returns
-// false if the key is done. Otherwise it runs fn, because the other code had a smaller key, failed, or was killed, in
-// which case Do has to wait for its lease to expire. If a larger key is done, the error is ErrPassed. If ctx ends
-// first, the error wraps the error of ctx and says which process is doing the work.
+// very key is done. If another process or goroutine is doing work of the same Once, for any key, Do waits for it to
+// finish. If a killed process was doing the work, Do waits for its lease to expire. After the wait, Do returns false if
+// the key is done, and otherwise runs fn. If a larger key is done, the error is ErrPassed. If ctx ends first, the error
+// wraps the error of ctx and says which process is doing the work.
 //
 // As in lock.Do, the context of fn ends when ctx ends or the lock is lost. If fn returns nil, the key is done. If fn
 // returns an error or panics, the key is not done, and the next caller runs it. After each failure that they see,
@@ -96,7 +97,7 @@ func (o *Once) Do(ctx context.Context, key Key, fn func(ctx context.Context, run
 	return o.do(ctx, key, false, fn)
 }
 
-// TryDo is like Do, but it does not wait. If other code is doing the work, it returns ErrBusy.
+// TryDo is like Do, but it does not wait. If another process or goroutine is doing the work, it returns ErrBusy.
 func (o *Once) TryDo(ctx context.Context, key Key, fn func(ctx context.Context, run Run) error) (ran bool, err error) {
 	return o.do(ctx, key, true, fn)
 }

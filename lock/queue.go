@@ -24,8 +24,8 @@ type queue struct {
 	holds atomic.Pointer[held] // for a mutex: what is held in this turn
 	slots slots
 
-	// The process's place among the other processes. It belongs to the goroutine that has the turn, which passes it on
-	// to the next one.
+	// These fields are the process's place among the other processes. They belong to the goroutine that has the turn,
+	// which passes them on to the next one.
 	nonce  string
 	ticket table.Ticket // without a nonce if there is none
 	forget func()       // deletes the ticket from the table

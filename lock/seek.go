@@ -65,7 +65,7 @@ func (k *seeker) pass() {
 }
 
 // acquire returns a held slot that all holders know. It gives any other slot back and looks again. It also looks again
-// if it loses the slot while it checks that, unless try is set.
+// if it loses a slot during this check, unless try is set.
 func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 	retry := elect.Backoff{Max: k.contender.maxPause()}
 	for {
@@ -124,10 +124,10 @@ func (p *Permit) giveBackLater(ctx context.Context) <-chan struct{} {
 	return done
 }
 
-// isKnown looks at all held slots once a slot is held here, and reports whether all their holders know this slot. When
-// this process looked before its claim, it may have seen no holder, and a process with a smaller size may have come
-// since. Without this second look, slots beyond that size would be taken again and again. The look ends when ctx ends
-// or the slot is no longer held.
+// isKnown looks at all held slots once a slot is held here, and reports whether all their holders know this slot. The
+// look before the claim may have shown no holder, and a process with a smaller size may have claimed a slot since.
+// Without this second look, slots beyond that size would be taken again and again. The look ends when ctx ends or the
+// slot is no longer held.
 func (k *seeker) isKnown(ctx context.Context, p *Permit, try bool) (bool, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

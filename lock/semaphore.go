@@ -35,9 +35,9 @@ type Semaphore struct {
 // TryAcquire return an error that says so. The options are the same as for New.
 //
 // All processes should give the same n. In a rolling update from one n to another, processes of both versions get
-// permits. While a process with a smaller n holds a slot, the other processes take only slots below that n. The slots
-// beyond it stay with their holders, but are not taken again once these have released them. There are never more
-// holders than the largest n. Each different n is logged once, as a warning.
+// permits. While a process with a smaller n holds a slot, the other processes take only slots below that n. Holders of
+// higher slots keep them, but after their release these slots are not taken again. There are never more holders than
+// the largest n. Each different n is logged once, as a warning.
 func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...spindle.Option) *Semaphore {
 	s := &Semaphore{name: name}
 	for i := range min(max(n, 0), maxSlots) {
@@ -45,7 +45,7 @@ func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...spi
 	}
 	s.contender = newContender(db, tableName, fmt.Sprintf("semaphore %.64q", name), []string{name}, opts, func(c *options.Config) {
 		if n < 1 || n > maxSlots {
-			c.Refuse("a semaphore of %d slots is not possible; it must have 1 to %d", n, maxSlots)
+			c.Refuse("a semaphore of %d slots is not possible: it must have 1 to %d slots", n, maxSlots)
 		}
 	})
 	s.contender.key += " semaphore"
@@ -147,7 +147,7 @@ func (s *Semaphore) take(ctx context.Context, try bool) (*work, error) {
 }
 
 // Permit returns the permit that Do of this Semaphore has taken for the work of ctx. With any other ctx, it returns a
-// permit that is not held, so its writes are refused as fenced.
+// permit that is not held, so the fence refuses its writes.
 func (s *Semaphore) Permit(ctx context.Context) *Permit {
 	if w := s.contender.work(ctx); w != nil {
 		return w.permit
@@ -180,7 +180,7 @@ func (s *Semaphore) common(holders []table.Observation) int {
 // warn logs each different size once.
 func (s *Semaphore) warn(o table.Observation) {
 	if _, said := s.others.LoadOrStore(o.LeaseRecord.Slots, true); !said {
-		s.contender.config.Log.Warn("another process gives this semaphore a different size: while both processes hold slots, only slots that both sizes include are taken",
+		s.contender.config.Log.Warn("another process gives this semaphore a different size: while both processes hold slots, only the slots that both have are taken",
 			"table", s.contender.about.Table, "lock", s.name, "id", s.contender.config.ID, "slots", len(s.slots), "theirs", o.LeaseRecord.Slots, "holder", o.Holder())
 	}
 }

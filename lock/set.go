@@ -57,7 +57,7 @@ func refuseSet(names []string) func(*options.Config) {
 			}
 		}
 		if size := confirmation(names, table.LeaseRecord{Lease: c.Lease, Value: c.Value, Kind: table.Mutex}); size > maxCommit {
-			c.Refuse("the set has %d names, each with a value of %d bytes when escaped, so one commit would have %d MiB, and at most %d are allowed: shorten the value, or use fewer names",
+			c.Refuse("the set has %d names, each with a value of %d bytes when escaped, so one commit would take %d MiB, and at most %d are allowed: shorten the value, or use fewer names",
 				len(names), table.LeaseRecord{Value: c.Value}.Size(), size>>20, maxCommit>>20)
 		}
 	}

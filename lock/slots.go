@@ -8,7 +8,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// slots has the slots of one semaphore that goroutines of this process hold or are about to claim. Without it, a
+// slots records the slots of one semaphore that goroutines of this process hold or are about to claim. Without it, a
 // goroutine whose look is older than another goroutine's claim could choose the same slot.
 type slots struct {
 	mu    sync.Mutex
@@ -22,8 +22,9 @@ type pick struct {
 	over bool
 }
 
-// from chooses one of the free slots that no other goroutine of this process has, as selected by which. It replaces the
-// earlier choice. It reports false if there is no such slot, or if the goroutine has to wait for the returned time.
+// from chooses one of the free slots that no other goroutine of this process has, and drops the earlier choice. The
+// function which selects the slot. from reports false if there is no such slot, or if the goroutine has to wait for the
+// returned time.
 func (p *pick) from(free []elect.LockView, which func([]elect.LockView) (int, time.Duration, bool)) (elect.LockView, time.Duration, bool) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -42,8 +43,8 @@ func (p *pick) from(free []elect.LockView, which func([]elect.LockView) (int, ti
 	return free[i], 0, true
 }
 
-// drop leaves the slot to the other goroutines of this process. After that, an attempt that is still running because
-// its ctx ended early can't choose a slot.
+// drop leaves the slot to the other goroutines of this process. An attempt that was abandoned when its ctx ended can no
+// longer choose a slot after that.
 func (p *pick) drop() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()

@@ -101,8 +101,8 @@ func (c *Candidate) rules() rules {
 }
 
 // Attempt returns the time limit for one attempt at a candidate's step, or at any other step that no lease depends on.
-// A second is always allowed, because the connection may have to be made first. More than longestAttempt is never
-// needed, because no RPC that still makes progress takes that long.
+// It is a third of the lease. It is never less than a second, which leaves time to open a connection, nor more than
+// longestAttempt, because no RPC to a healthy server takes that long.
 func Attempt(lease time.Duration) time.Duration {
 	return min(max(lease/3, time.Second), longestAttempt)
 }

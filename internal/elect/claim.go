@@ -157,7 +157,7 @@ func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bo
 
 // withdraw frees locks that the candidate can't confirm, even if a confirmation has been applied after all. The
 // candidate then cools down for one lease duration. After a lasting error, it cools down for at most a minute. Such an
-// error is known immediately, so the candidate's claims still leave the locks free nearly all the time.
+// error is reported immediately, so even with a claim every minute the locks are free nearly all the time.
 func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []string, why error) {
 	length := c.LeaseRecord.Lease
 	if Lasting(why) {

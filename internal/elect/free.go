@@ -28,9 +28,9 @@ func (c *Candidate) freeClaim(seen []table.Observation) (table.FreeClaim, bool) 
 }
 
 // claimFree sends the same blind commit until its outcome is known. It returns the instant from which the term's
-// deadline counts, which is the instant before the first attempt, because any attempt may be the one that was applied.
-// The claimant does nothing under the token until an attempt has been acknowledged or it has read its own nonce,
-// because another claimant may have chosen the same token.
+// deadline counts. This is the instant before the first attempt, because any attempt may be the one that was applied.
+// The claimant does nothing under the token until an attempt has been acknowledged or the claimant has read its own
+// nonce in the lease row, because another claimant may have chosen the same token.
 func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Instant, error) {
 	running := context.WithoutCancel(ctx)
 	sent := c.Clock.Now()

@@ -33,10 +33,10 @@ func (c *Candidate) succeed(ctx context.Context, seen []LockView) {
 }
 
 // watch returns the pause before the next look at a lock whose holder is leaving. The holder continues for a third of
-// its lease after its announcement, and at the instant marked it had not yet announced. So there is nothing to see
-// until a third of the lease has passed since marked. After that, the successor looks every lease/100. The other
-// followers look every lease/10, because the successor may have died, or every lease/50 if there is no successor yet.
-// If the holder takes longer than a lease, all followers look less and less often.
+// its lease after its announcement. At the instant marked it had not announced yet, so there is nothing to see until a
+// third of the lease has passed since then. After that, the successor looks every lease/100. The other followers look
+// every lease/10, because the successor may have died, or every lease/50 if there is no successor yet. If the holder
+// takes longer than one lease duration, all followers look less and less often.
 func (c *Candidate) watch(seen []LockView) time.Duration {
 	pause := time.Duration(math.MaxInt64)
 	for _, s := range seen {

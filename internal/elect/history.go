@@ -106,7 +106,7 @@ func (h *lockHistory) leaseRecordOf(token table.Token) *table.LeaseRecord {
 }
 
 // freeIn returns how long after an observation the lock can be claimed, which is the heart of the protocol. The
-// observation must have been learned before. freeIn changes nothing.
+// observation must already have been learned. freeIn changes nothing.
 func (h *lockHistory) freeIn(o table.Observation, r rules) time.Duration {
 	switch {
 	case !o.Exists && h.assumedLease == 0:

@@ -32,16 +32,18 @@ func (p *preference) looked(now Instant, err error) {
 // heartbeats commit late.
 const known = 3
 
-// see accepts preferences as before once a candidate with a higher priority than the given rank has held the lock for
-// three lease durations. A holder of the same priority proves nothing about candidates of a higher one.
+// see makes the candidate accept preferences as usual again, once a candidate with a higher priority than the given
+// rank has held the lock for three lease durations. A holder of the same priority proves nothing about candidates of a
+// higher one.
 func (p *preference) see(o table.Observation, rank int) {
 	if o.LeaseRecord != nil && o.LeaseRecord.Rank < rank && o.Heartbeat.Sub(o.Token.Time()) >= known*o.LeaseRecord.Lease {
 		p.spurned, p.ignoring = false, 0
 	}
 }
 
-// ignoreFor returns how long a term that begins now ignores preferences. Otherwise a candidate that yielded and got the
-// lock back would yield again and again to a candidate that can look and ask but can't hold the lock.
+// ignoreFor returns how long a term that begins now ignores preferences. If it never ignored them, a candidate that
+// yielded and got the lock back would yield again and again to a candidate that can look and ask but can't hold the
+// lock.
 func (p *preference) ignoreFor(lease time.Duration) time.Duration {
 	if p.spurned {
 		p.ignoring = min(max(2*p.ignoring, 10*lease), max(longestIgnore, 10*lease))

@@ -42,8 +42,8 @@ func (t *Term) Recorded(ctx context.Context, key string) bool {
 }
 
 // giveBack retries until ctx ends or the locks would expire anyway. If free is refused because the token is no longer
-// valid, an earlier attempt may have been applied without a reply, because the client below this code resends such a
-// commit by itself.
+// valid, an earlier attempt may have been applied although its reply was lost. The client below this code resends such
+// a commit by itself.
 func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Context) error) error {
 	last, left := t.standing.Load(), t.Left()
 	t.End(reason)

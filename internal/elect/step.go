@@ -16,8 +16,8 @@ type Step struct {
 	CoolingDown bool          // the candidate leaves the locks to others, for example because it could not confirm
 }
 
-// Decision says what to do about the locks seen, which is to claim some of them, to wait, or to do nothing because the
-// candidate is blocked.
+// Decision is what to do about the locks seen: claim some of them, wait, or do nothing because the candidate is
+// blocked.
 type Decision struct {
 	claim []LockView
 	wait  time.Duration
@@ -55,9 +55,9 @@ func All(seen []LockView) Decision {
 }
 
 // Try takes one step. maxPause is the longest pause between two looks at a lock that another candidate holds. If the
-// holder's lease can end sooner, the next look comes when it ends, plus a short random time. If maxPause is zero, it is
-// a third of the shorter lease, the holder's or the candidate's. The look ends when ctx does. For the effect of ctx on
-// a claim, see Claim.
+// holder's lease can expire before that, the next look comes when the lease expires or a short random time later. If
+// maxPause is zero, it is a third of the shorter lease, the holder's or the candidate's. The look ends when ctx does.
+// For the effect of ctx on a claim, see Claim.
 func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Duration) Step {
 	seen, err := c.Look(ctx)
 	if maxPause == 0 {

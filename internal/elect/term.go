@@ -14,8 +14,8 @@ import (
 var ErrExpired = errors.New("the lease expired: no heartbeat was acknowledged in time")
 
 // Term is one period of holding locks, from the confirmation to the end. It is first held, then possibly draining, and
-// finally ended, and never goes back to an earlier phase. Any goroutine can read its state. Only the term's owner
-// changes it, or a Keeper on the owner's behalf.
+// finally ended, and never goes back to an earlier phase. Any goroutine can read its state. Only its owner changes the
+// state, or a Keeper on the owner's behalf.
 type Term struct {
 	table table.Table
 	clock Clock
@@ -117,9 +117,9 @@ func (t *Term) inJeopardy() bool { return t.standing.Load().jeopardy }
 
 func (t *Term) limit() time.Duration { return Limit(t.lease) }
 
-// Limit returns how long after sending its last acknowledged request a holder stops by itself. This is a hundredth less
-// than the lease, in case the holder's clock runs slow. The margin is 20 times the largest correction that ntpd makes
-// to a clock's rate.
+// Limit returns how long after sending its last acknowledged request a holder stops by itself. This is 1 % less than
+// the lease, in case the holder's clock runs slow. The margin is 20 times the largest correction that ntpd makes to a
+// clock's rate.
 func Limit(lease time.Duration) time.Duration { return lease - lease/100 }
 
 // CancelWork cancels only the work's context. The locks stay held until the work has returned.
@@ -146,7 +146,7 @@ func (t *Term) advance(to phase) bool {
 }
 
 // extend moves the deadline, unless it has already passed. Once the work knows that the term has ended, the term must
-// not come back. was reports whether the term was in jeopardy.
+// not come back. extend reports whether the term was in jeopardy, and whether the deadline was moved.
 func (t *Term) extend(sent Instant) (was, extended bool) {
 	now := t.clock.Now()
 	extended = t.move(func(s *standing) bool {
@@ -171,8 +171,8 @@ func (t *Term) endanger() (was, goesOn bool) {
 }
 
 // move changes the term's state. A goroutine that sees one of the term's contexts end also sees the new state. The
-// function must not read the clock, because the machine might be stopped while it does, with other goroutines waiting
-// for the mutex.
+// argument to must not read the clock, because the machine might be stopped while it does, and other goroutines would
+// have to wait for the mutex.
 func (t *Term) move(to func(*standing) bool) bool {
 	t.moving.Lock()
 	defer t.moving.Unlock()

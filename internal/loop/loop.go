@@ -1,6 +1,6 @@
-// Package loop is shared by the loops that run in the background, which are the elector's and a group's.
+// Package loop is shared by the loops of electors and groups, which run in the background.
 //
-//   - run.go: how the loops begin and end; loop.go: their arguments, and their time to end
+//   - run.go: how the loops begin and end; loop.go: their arguments and grace period
 //   - inbox.go: events for a loop; mailbox.go: events for an observer; pulse.go: whether a loop succeeds
 //   - problems.go: how the loops log errors; hint.go: how to fix these errors
 package loop

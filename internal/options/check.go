@@ -35,7 +35,7 @@ func (c *Config) SetDuration(ms int64) {
 func (c *Config) setLease(given string, d time.Duration) {
 	switch {
 	case d > 0 && d < time.Millisecond:
-		c.Refuse("%s: the lease must be at least %v; a bare number is in nanoseconds; for milliseconds, use WithLease(%d*time.Millisecond) or WithDuration(%d)", given, minLease, int64(d), int64(d))
+		c.Refuse("%s: the lease must be at least %v; a bare number is in nanoseconds, so use WithLease(%d*time.Millisecond) or WithDuration(%d) for milliseconds", given, minLease, int64(d), int64(d))
 	case d < minLease:
 		c.Refuse("%s: the lease must be at least %v", given, minLease)
 	case d > maxLease:

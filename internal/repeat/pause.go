@@ -31,7 +31,7 @@ func Longest(lease time.Duration) time.Duration { return min(lease/10, time.Seco
 // Asked begins the wait. The arguments are the work that was done last and the time at which it was read.
 func (p *Pause) Asked(last table.Done, now time.Time) { p.asked, p.recorded = now, last.Token }
 
-// Choose returns a function that chooses the lock if it is free and no pause is left, unless forbids refuses the work.
+// Choose returns a function that chooses the lock if it is free and no pause is left, unless forbids returns an error.
 // It calls look, which can take an RPC, only if it would otherwise choose the lock.
 func (p *Pause) Choose(look func() (table.Done, time.Time, error), forbids func(table.Done, time.Time) error) elect.Choose {
 	return func(seen []elect.LockView) elect.Decision {

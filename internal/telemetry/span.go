@@ -52,8 +52,8 @@ func (w *Watch) startCall(ctx context.Context, step string) (context.Context, tr
 	return w.start(ctx, w.election, step)
 }
 
-// startElection begins the span of an election. The span includes the looks that led to the election, because only now
-// is it known that there is one.
+// startElection begins the span of an election. The span begins with the looks that led to the election, because an
+// election is recognized only when a lock is claimed.
 func (w *Watch) startElection(ctx context.Context) {
 	var opts []trace.SpanStartOption
 	if w.looks != nil {

@@ -14,10 +14,10 @@
 //	step := candidate.Try(...)
 //	w.Tried(step)
 //	term := w.Elected(step.Term)
-//	term.Leaving(ctx)                                     // if it announces that
+//	term.Leaving(ctx)                                     // before an announcement
 //	term.Over(telemetry.ReasonOf(err, telemetry.Stopped)) // before the release
 //
-// A candidate can win several terms that continue side by side, if Over is called for each of them. Scope.Meter is for
+// A candidate can win several terms that continue side by side, as long as Over is called for each of them. Scope.Meter is for
 // further metrics.
 package telemetry
 
