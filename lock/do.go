@@ -86,7 +86,8 @@ func (s *contender) work(ctx context.Context) *work {
 	return w
 }
 
-// ownIn returns the names that the work of ctx holds at present, through any value, and what holds the last of them.
+// ownIn returns the names that the work of ctx holds at present, through any value, and a description of the value that
+// holds the last one.
 func (s *contender) ownIn(ctx context.Context, names []string) (own []string, by string) {
 	for w := working(ctx); w != nil; w = w.within {
 		if w.token() == 0 || w.where() != s.where() {

@@ -47,7 +47,7 @@ func Tick(period time.Duration, offset ...time.Duration) Key {
 // The key changes half-way between two scheduled times, so calls must be far from that point. Take care in time zones
 // that are not a whole number of hours from UTC. For calls at the full hours of Asia/Kolkata, which is 5:30 from UTC,
 // use Every(time.Hour, 30*time.Minute). If a call is too close to the change, Do logs a warning, once for each Once.
-// Too close means a fiftieth of the period, or five minutes if that is shorter.
+// Too close means within a fiftieth of the period, or within five minutes if that is shorter.
 //
 // Because a call counts for the nearest scheduled time, a call at 16:00 with Every(24*time.Hour, 3*time.Hour) does the
 // work that is due at 3:00 on the next day, and nothing runs at 3:00. To run work that was missed, pass its time as a

@@ -58,8 +58,8 @@ type turn struct {
 	line  *line
 }
 
-// Lock blocks until the lock is held or ctx ends. If ctx ends first, the error wraps the error of ctx and says which
-// process holds the lock. Errors that waiting can't fix, such as a missing table, are returned immediately.
+// Lock blocks until the lock is held or ctx ends. If ctx ends first, the error wraps ctx.Err() and says which process
+// holds the lock. Errors that waiting can't fix, such as a missing table, are returned immediately.
 //
 // Lock queues behind the other goroutines of this process, including the one that has locked this value. That goroutine
 // keeps its turn until it calls Unlock or returns from Do, even if it has lost the lock, because it might still be at

@@ -80,7 +80,7 @@ func (r Run) Done() []*spanner.Mutation { return r.done }
 // very key is done. If another process or goroutine is doing work of the same Once, for any key, Do waits for it to
 // finish. If a killed process was doing the work, Do waits for its lease to expire. After the wait, Do returns false if
 // the key is done, and otherwise runs fn. If a larger key is done, the error is ErrPassed. If ctx ends first, the error
-// wraps the error of ctx and says which process is doing the work.
+// wraps ctx.Err() and says which process is doing the work.
 //
 // As in lock.Do, the context of fn ends when ctx ends or the lock is lost. If fn returns nil, the key is done. If fn
 // returns an error or panics, the key is not done, and the next caller runs it. After each failure that they see,

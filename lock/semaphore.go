@@ -67,7 +67,7 @@ func (s *Semaphore) isSlot(name string) bool {
 	return ok && len(digits) == 4 && strings.Trim(digits, "0123456789") == ""
 }
 
-// Acquire blocks until a slot is held or ctx ends. If ctx ends first, the error wraps the error of ctx and says which
+// Acquire blocks until a slot is held or ctx ends. If ctx ends first, the error wraps ctx.Err() and says which
 // processes hold the slots. Errors that waiting can't fix, such as a missing table, are returned immediately.
 //
 // In a Do of the same semaphore, Acquire takes a further slot, and may have to wait for it. If the work of ctx holds

@@ -101,8 +101,8 @@ func (c *Candidate) rules() rules {
 }
 
 // Attempt returns the time limit for one attempt at a candidate's step, or at any other step that no lease depends on.
-// It is a third of the lease. It is never less than a second, which leaves time to open a connection, nor more than
-// longestAttempt, because no RPC to a healthy server takes that long.
+// It is a third of the lease, but never less than a second, which leaves time to open a connection. It is never more
+// than longestAttempt, because no RPC to a healthy server takes that long.
 func Attempt(lease time.Duration) time.Duration {
 	return min(max(lease/3, time.Second), longestAttempt)
 }

@@ -67,9 +67,9 @@ func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Insta
 	}
 }
 
-// resolve finds out whether a claim has won. If it has, beat is when the heartbeat that confirmed this was sent. If
-// First reports true for the error, the claim is lost. With any other error, or with none, the claim is still open or
-// its outcome is unknown.
+// resolve finds out whether a claim has won. If it has, beat is the instant at which the confirming heartbeat was sent.
+// If First reports true for the error, the claim is lost. With any other error, or with none, the claim is still open
+// or its outcome is unknown.
 func (c *Candidate) resolve(ctx context.Context, claim table.FreeClaim) (won bool, beat Instant, err error) {
 	switch outcome, err := c.outcome(ctx, claim); {
 	case err != nil || outcome == table.Open:

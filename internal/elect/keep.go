@@ -17,8 +17,8 @@ type TermEvent struct {
 	Err  error         // for InJeopardy and Lost
 	By   table.Request // for Requested
 
-	// For InJeopardy, Safe and Lost: when the event happened, and how much time was then left until the deadline. With
-	// these, the owner does not have to read the clock at the same instant as other goroutines.
+	// At and Left are set for InJeopardy, Safe and Lost. They are the instant of the event and the time that was then
+	// left until the deadline, so the owner does not have to read the clock at the same instant as other goroutines.
 	At   Instant
 	Left time.Duration
 }
@@ -183,10 +183,10 @@ func (k *Keeper) pause() time.Duration {
 	return k.untilBeat()
 }
 
-// untilBeat returns the time until the next heartbeat. In phase, the heartbeat is due when the monotonic clock reaches a
-// multiple of the interval. Otherwise the interval counts from when the last acknowledged heartbeat was sent, and varies
-// at random by up to a twentieth either way, so that locks that were elected together do not keep sending their
-// heartbeats together.
+// untilBeat returns the time until the next heartbeat. If InPhase is set, the heartbeat is due when the monotonic clock
+// reaches a multiple of the interval. Otherwise the interval counts from when the last acknowledged heartbeat was sent,
+// and varies at random by up to a twentieth either way. This keeps locks that were elected together from always sending
+// their heartbeats together.
 func (k *Keeper) untilBeat() time.Duration {
 	now := k.clock.Now()
 	since := now.Since(k.standing.Load().acknowledged)

@@ -29,7 +29,7 @@ func Lasting(err error) bool {
 }
 
 // lostTransaction matches the messages of Spanner, its client and the emulator about a lost transaction. The name of a
-// database, table or column can contain the word too, but there it follows a colon, or the kind of the object.
+// database, table or column can contain the word too, but only after a colon or after the kind of the object.
 var (
 	lostTransaction = regexp.MustCompile(`^(?i)[^:]*\btransaction\b`)
 	named           = regexp.MustCompile(`^(?i)[^:]*\b(database|table|column|index|instance)\b`)

@@ -171,8 +171,8 @@ func (t *Term) endanger() (was, goesOn bool) {
 }
 
 // move changes the term's state. A goroutine that sees one of the term's contexts end also sees the new state. The
-// argument to must not read the clock, because the machine might be stopped while it does, and other goroutines would
-// have to wait for the mutex.
+// function passed to move must not read the clock, because the machine might be stopped during the read while other
+// goroutines wait for the mutex.
 func (t *Term) move(to func(*standing) bool) bool {
 	t.moving.Lock()
 	defer t.moving.Unlock()

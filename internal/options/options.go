@@ -29,7 +29,7 @@ const DefaultLease = 10 * time.Second
 // wait long for a commit.
 const defaultBatch = 500
 
-// Config contains what the options set. It does not change once it is complete.
+// Config contains the settings that the options make. It does not change once it is complete.
 type Config struct {
 	Lock
 	Elector
@@ -80,7 +80,7 @@ type Group struct {
 	Identity     time.Duration // how long a missing member's share is remembered; negative: the default
 }
 
-// Seams are the settings that tests replace, as does a process that holds locks on behalf of others.
+// Seams are the settings that are replaced by tests, and by a process that holds locks on behalf of others.
 type Seams struct {
 	Store   table.Store // nil: Spanner's
 	Clock   elect.Clock // by default the machine's

@@ -51,7 +51,7 @@ const (
 	keyCode    = attribute.Key("spindle.code")
 )
 
-// Scope says what is reported on, and where the reports go.
+// Scope is the subject of reports and their destination.
 type Scope struct {
 	Meters  metric.MeterProvider // nil: the global one
 	Tracers trace.TracerProvider // nil: the global one
