@@ -105,7 +105,7 @@ func (h *lockHistory) leaseRecordOf(token table.Token) *table.LeaseRecord {
 	return h.record
 }
 
-// freeIn returns how long after an observation the lock can be claimed, which is the heart of the protocol. The
+// freeIn is the heart of the protocol. It returns how long after an observation the lock can be claimed. The
 // observation must already have been learned. freeIn changes nothing.
 func (h *lockHistory) freeIn(o table.Observation, r rules) time.Duration {
 	switch {

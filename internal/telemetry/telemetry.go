@@ -17,8 +17,8 @@
 //	term.Leaving(ctx)                                     // before an announcement
 //	term.Over(telemetry.ReasonOf(err, telemetry.Stopped)) // before the release
 //
-// A candidate can win several terms that continue side by side, as long as Over is called for each of them. Scope.Meter is for
-// further metrics.
+// A candidate can win several terms that continue side by side, as long as Over is called for each of them. Scope.Meter
+// is for further metrics.
 package telemetry
 
 import (
