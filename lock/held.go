@@ -109,7 +109,7 @@ const (
 
 // giveBack frees the locks within ctx, and records done if it has a key. Locks that it can't free are left to expire. A
 // ctx of Do ends as soon as its lock is no longer held, so only its deadline counts. If ctx had already ended for
-// another reason, giveBack still tries for lateGiveBack.
+// another reason, giveBack still has lateGiveBack to free them.
 func (h *held) giveBack(ctx context.Context, done table.Due) error {
 	ctx, cancel := h.last(ctx)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// line is a waiter's place, among the processes, in the queues of the locks that it wants. It is also the Store of the
+// line is the place of a waiter's process in the queues of the locks that the waiter wants. It is also the Store of the
 // waiter's candidate, so that each look also reads the tickets, and a claim also deletes the waiter's own tickets and
 // the tickets that it passes. Neither needs an extra request.
 //

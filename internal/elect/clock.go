@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Clock provides candidates and terms with the time and with random durations. They depend only on the rate at which it
-// runs, over one lease.
+// Clock provides candidates and terms with the time and with random durations. They rely only on the rate at which the
+// clock runs, and only for the length of one lease.
 type Clock interface {
 	Now() Instant
 	Timer(time.Duration) *time.Timer
