@@ -105,7 +105,7 @@ func TestBadCallsOfRunAreRefused(t *testing.T) {
 	assert.ErrorContains(t, l.Run(t.Context(), nil), "done channel is nil")
 	ended, end := context.WithCancelCause(t.Context())
 	end(errors.New("SIGTERM"))
-	assert.ErrorContains(t, l.Run(ended), "ctx had ended before, so nothing was started: SIGTERM")
+	assert.ErrorContains(t, l.Run(ended), "ctx had already ended, so nothing was started: SIGTERM")
 	assert.ErrorContains(t, l.Run(t.Context(), make(chan error, 1), make(chan error, 1)), "2 done channels")
 }
 

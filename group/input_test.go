@@ -43,7 +43,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{"WithWork(nil)", New(db, "locktable", "orders", Numbered(1), WithWork(nil))},
 		{"WithWork is given twice", New(db, "locktable", "orders", Numbered(1), WithWork(work), WithWork(work))},
 		{"WithReclaim() needs WithID", New(db, "locktable", "orders", Numbered(1), spindle.WithReclaim())},
-		{"taken for the lease row of a group's member", New(db, "locktable", "orders", Numbered(1), spindle.WithID("a/member/0001_1700000000000000"))},
+		{"look like the lease row of a group's member", New(db, "locktable", "orders", Numbered(1), spindle.WithID("a/member/0001_1700000000000000"))},
 	} {
 		err := c.g.Run(context.Background())
 		if assert.ErrorContains(t, err, c.says) {
@@ -57,7 +57,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 	assert.ErrorContains(t, lock.New(db, "locktable", "orders", WithWork(work)).Lock(context.Background()), "WithWork is for group.New")
 	ended, end := context.WithCancel(context.Background())
 	end()
-	assert.ErrorContains(t, New(db, "locktable", "orders", Numbered(1)).Run(ended), "ctx had ended before")
+	assert.ErrorContains(t, New(db, "locktable", "orders", Numbered(1)).Run(ended), "ctx had already ended")
 }
 
 // Names that are long, or look like lease rows, or like paths, are partitions of their own.

@@ -64,7 +64,7 @@ var freeMutants = slices.Concat(
 		one("a free row that is gone is an error for good", "TestAClaimWhoseFreeRowIsGoneIsOnlyLate", electFreeGo,
 			"if Lasting(err) && !errors.Is(err, table.ErrMissing) {", "if Lasting(err) {"),
 		one("a claim goes on without a table", "TestAClaimEndsWhereThereIsNoTable", electFreeGo,
-			"\t\t\tcase Lasting(answer):\n\t\t\t\treturn sent, fmt.Errorf(\"claim: its outcome is not known: %w\", answer)\n", ""),
+			"\t\t\tcase Lasting(answer):\n\t\t\t\treturn sent, fmt.Errorf(\"claim: the outcome is unknown: %w\", answer)\n", ""),
 		one("a token that Spanner refuses is a failure", "TestALockIsClaimedWhoseTokenSpannerRefuses", electGo,
 			"case !refusedTime(err):", "default:"),
 		one("a waiter looks twice at what was released", "TestAWaiterTakesAReleasedLockInTwoRequests", observerGo,
