@@ -120,7 +120,7 @@ func TestACommitUnderSeveralLocksLandsWhileAllAreHeld(t *testing.T) {
 func TestACommitUnderNoLockOrInTwoDatabasesIsRefused(t *testing.T) {
 	s, db := serve(t, leaseA, leaseB, own)
 	_, err := fence.Fences{}.Apply(t.Context(), write())
-	assert.ErrorContains(t, err, "give it at least one")
+	assert.ErrorContains(t, err, "pass at least one lock")
 
 	none := behind(db, "b")
 	none.Token = 0
@@ -132,7 +132,7 @@ func TestACommitUnderNoLockOrInTwoDatabasesIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	defer other.Close()
 	_, err = fence.Fences{behind(db, "a"), behind(other, "b")}.Apply(t.Context(), write())
-	assert.ErrorContains(t, err, "a commit is in one database")
+	assert.ErrorContains(t, err, "a commit is limited to one database")
 	assert.Empty(t, s.commits)
 }
 
@@ -279,7 +279,7 @@ func TestARefusalThatIsNotUnderstoodIsNotCalledFenced(t *testing.T) {
 		_, err := try(t.Context(), behind(db, "a"))
 		assert.NotErrorIs(t, err, fence.ErrFenced)
 		assert.Equal(t, codes.NotFound, spanner.ErrCode(err))
-		assert.ErrorContains(t, err, "whether it was fenced is not known: wrapped: ")
+		assert.ErrorContains(t, err, "it is not known whether the commit was fenced: wrapped: ")
 		assert.ErrorContains(t, err, "not for you")
 	})
 }
@@ -417,7 +417,7 @@ func TestATableThatIsNoneFencesNothing(t *testing.T) {
 		}
 		_, err := try(t.Context(), behind(db, "a"))
 		assert.NotErrorIs(t, err, fence.ErrFenced)
-		assert.ErrorContains(t, err, "whether it was fenced is not known")
+		assert.ErrorContains(t, err, "it is not known whether the commit was fenced")
 		assert.True(t, table.Missing(err) || errors.Is(err, table.ErrMissing))
 	})
 }
