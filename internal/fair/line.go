@@ -76,8 +76,8 @@ func (l Line) first(t table.Ticket) bool {
 	return t.Compare(l.Own) < 0
 }
 
-// Passed returns the tickets that the waiter's claim deletes once the waiter does not have to wait any longer. These
-// are the tickets before its own, but live sets keep their tickets.
+// Passed returns the tickets that the waiter's claim deletes once the waiter does not have to wait any longer. They are
+// the tickets before its own, except those of sets, and the tickets of all sets that have died.
 func (l Line) Passed() (passed []table.Ticket) {
 	for _, t := range l.Before() {
 		if !t.Set {
@@ -124,7 +124,7 @@ func (l Line) Wait(free time.Duration, random func(time.Duration) time.Duration)
 }
 
 // longestFor returns how long a free lock is left to a ready set. The time increases with the time that the set has
-// already waited, because the set may be waiting for a holder that holds another lock for long. It is limited to one
+// already waited, because the set may be waiting for another lock whose holder keeps it for long. It is limited to one
 // minute. That holder may be waiting for the free lock, and without a limit both could wait forever.
 func (l Line) longestFor(t table.Ticket) time.Duration {
 	return min(max(l.At.Sub(t.Time.Time())/16, table.MaxGrace), time.Minute)
@@ -140,10 +140,10 @@ func longest(before []table.Ticket) time.Duration {
 }
 
 // Slot chooses a free slot of a semaphore for the waiter. The argument contains how long each free slot has been free,
-// in an order on which all waiters agree. Each waiter before this one is expected to take one slot. For each grace for
-// which a slot has been free, one of those waiters is considered dead. Slot returns the slot that the waiter can claim,
-// and the number of waiters before it that it passes. If the waiter has to wait, Slot reports false and returns the
-// time until its next look.
+// in an order on which all waiters agree. Each waiter before this one is expected to take one slot. For every grace
+// period that a slot has remained free, one of those waiters is considered dead. Slot returns the slot that the waiter
+// can claim, and the number of waiters before it that it passes. If the waiter has to wait, Slot reports false and
+// returns the time until its next look.
 func (l Line) Slot(free []time.Duration) (slot, passed int, wait time.Duration, ok bool) {
 	if len(free) == 0 {
 		return 0, 0, 0, false

@@ -23,7 +23,7 @@ type class struct {
 }
 
 // classes returns the classes in the order in which they are assigned. Entries that only a few members can have come
-// first, because the assignment of later entries can compensate for them.
+// first, so that the assignment of the other entries can even out the load.
 func (a *assigning) classes() []class {
 	by := map[uint16]*class{}
 	var last uint16
@@ -115,8 +115,8 @@ func (a *assigning) quotas(c class, kept []int) []int {
 	}
 }
 
-// split sets the quotas of these members so that their sum is total. A member on trial gets one partition at most, and
-// the rest of its share goes to the other members.
+// split sets the quotas of the members in the argument in, so that their sum is total. A member on trial gets one
+// partition at most, and the rest of its share goes to the other members.
 func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
 	var full []int
 	for _, i := range in {
@@ -184,9 +184,9 @@ func (a *assigning) level(total int, in, kept, quota []int, weight func(i int) i
 	}
 }
 
-// giveUp takes partitions from members that have more than their quotas. It first takes those of members that have
-// returned, and then those of evicted members that are still absent. So if members return one after another, each of
-// them gets its own partitions.
+// giveUp takes partitions from members that have more than their quotas. It first takes partitions whose former owners
+// have returned, and then partitions whose former owners are still absent. So if members return one after another, each
+// of them gets its own partitions.
 func (a *assigning) giveUp(c class, room []int) {
 	var over []int
 	for _, i := range c.entries {

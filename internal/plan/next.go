@@ -9,8 +9,9 @@ import (
 // Next returns the plan that follows p for these members. All members compute the same plan, whatever list they have,
 // except for names that only their own list adds. A nil p means that no member is known to have any partitions.
 //
-// Next reports false if this member can't compute the plan. In that case, p has only the names of a different list, and
-// one of the members has that list. That member will publish a plan that all members can read.
+// Next reports false if this member can't compute the plan. In that case, p has no hashes because its entries are the
+// names of a different list, and one of the members has that list. That member will publish a plan that all members can
+// read.
 func (p *Plan) Next(l List, members []Member, now time.Time) (*Plan, bool) {
 	q := counting(members)
 	switch {
@@ -103,8 +104,8 @@ func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
 	for _, m := range p.members {
 		h := heir{int32(q.index(m.Slot)), none}
 		if h.member == none || q.members[h.member].ID != m.ID {
-			// A different member has the slot and inherits its partitions, unless that member has returned or has moved
-			// from another slot, and so has partitions of its own.
+			// A different member has the slot and inherits the slot's partitions. It does not inherit them if it has
+			// partitions of its own, because it has returned or moved from another slot.
 			if h.member != none && was[q.members[h.member].ID] {
 				h.member = none
 			}
@@ -120,7 +121,8 @@ func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
 }
 
 // of returns the entry with which the next plan begins. It also returns the evicted member that had the entry, if that
-// member has returned. If several former owners have been evicted, the entry belongs to the first of them.
+// member has returned. An entry remembers only one former owner. If several of its owners were evicted, this is the
+// first of them.
 func (s succession) of(e entry) (next entry, home int32) {
 	next, home = entry{hash: e.hash, owner: none, former: none}, none
 	for i, bit := range s.lists {

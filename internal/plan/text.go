@@ -74,8 +74,8 @@ func (p *Plan) Encode() string {
 	return fmt.Sprintf("%d\n%s\n%s", format, head, base64.RawStdEncoding.EncodeToString(body))
 }
 
-// Decode parses the text of a plan. If the text has only the names of a list other than l, the plan has its members but
-// not their partitions. If this build does not support the version of the plan, the error is ErrNewer.
+// Decode parses the text of a plan. If the text has no hashes and belongs to a list other than l, the plan has its
+// members but not their partitions. If this build does not support the version of the plan, the error is ErrNewer.
 func Decode(s string, l List) (*Plan, error) {
 	p, err := decode(s, l)
 	if err != nil && !errors.Is(err, ErrNewer) {

@@ -134,9 +134,9 @@ func confirm(row Row, token Token, p LeaseRecord) []Write {
 }
 
 // Withdraw frees the names that are under token. It is for a claimant that can't confirm its claim, or does not know
-// whether it has. Withdraw leaves the claimant's id in the row because, unlike a release, a withdrawal does not mean
-// that the previous holder gave the lock back. It fails with ErrSuperseded if none of the names is under the token any
-// longer.
+// whether it has confirmed it. Withdraw leaves the claimant's id in the row because, unlike a release, a withdrawal
+// does not mean that the previous holder gave the lock back. It fails with ErrSuperseded if none of the names is under
+// the token any longer.
 func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error {
 	_, err := t.change(ctx, "withdraw", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
@@ -155,8 +155,8 @@ func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error
 }
 
 // Disown frees those of the observed locks that are still bare claims by id under the observed token. It is for a
-// claimant that never received the reply to its claim. Like Withdraw, it leaves the claimant's id in the row. It fails
-// with ErrChanged if there is no such lock.
+// candidate whose claim was applied, but that never received the reply. Like Withdraw, it leaves the id in the row. It
+// fails with ErrChanged if there is no such lock.
 func (t Table) Disown(ctx context.Context, id string, seen ...Observation) error {
 	_, err := t.change(ctx, "withdraw", claimed(seen), func(rows map[string]Row) ([]Write, error) {
 		var writes []Write

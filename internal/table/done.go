@@ -30,8 +30,8 @@ var (
 	// ErrDone means that a key has already been done.
 	ErrDone = errors.New("the key is already done")
 
-	// ErrPassed means that a larger key has been done. The given key must not run any more, and whether it ran is not
-	// known.
+	// ErrPassed means that a larger key has been done. The smaller key must not run any more, and it is not known
+	// whether it ran.
 	ErrPassed = errors.New("a larger key is already done")
 )
 
@@ -68,7 +68,7 @@ func (d Done) Forbids(due Due) error {
 	case d.Key == "":
 		return nil
 	case !Comparable(d.Key, due.Key):
-		return fmt.Errorf("key %q can't be compared with %q, which was done last under this lock: %w: use a different lock name", due.Key, d.Key, ErrUnordered)
+		return fmt.Errorf("key %q can't be compared with %q, which was done last, because %w; use a different lock name", due.Key, d.Key, ErrUnordered)
 	case due.Key == d.Key:
 		return ErrDone
 	case due.Key > d.Key, d.OtherPeriod(due) && d.At.Before(timeOf(due.Key)):
@@ -88,7 +88,7 @@ func CheckDone(key string) error {
 	case key == "":
 		return fmt.Errorf("key is empty: it must have 1 to %d bytes", MaxDone)
 	case len(key) > MaxDone:
-		return fmt.Errorf("key %.32q... has %d bytes: at most %d are allowed", key, len(key), MaxDone)
+		return fmt.Errorf("key %.32q... has %d bytes, but at most %d are allowed", key, len(key), MaxDone)
 	case !utf8.ValidString(key):
 		return fmt.Errorf("key %q is not valid UTF-8", key)
 	case strings.ContainsFunc(key, Unprintable):
@@ -127,7 +127,7 @@ func decodeDone(row Row) (Done, error) {
 	}
 	period, unreadable := time.ParseDuration(j.Period)
 	if err != nil || unreadable != nil || j.Key == "" {
-		return Done{}, fmt.Errorf("%w: row %q contains %q, but JSON such as {\"done\":\"42\"} was expected: correct it, or delete the row if nothing was done", ErrGarbled, row.Name, row.Writer)
+		return Done{}, fmt.Errorf("%w: row %q contains %q, but JSON such as {\"done\":\"42\"} was expected; correct it, or delete the row if nothing was done", ErrGarbled, row.Name, row.Writer)
 	}
 	return Done{Due: Due{j.Key, period}, By: j.By, Token: TokenAt(row.Token), At: row.Heartbeat}, nil
 }

@@ -9,12 +9,12 @@ import (
 )
 
 // A lock that changes hands often is released with a *free row*. The lock row then has a token F and no heartbeat. A
-// second row, name_F, is in the place of a holder's lease row and records that the lock is free. This free row is the
+// second row, name_F, takes the place of a holder's lease row and records that the lock is free. This free row is the
 // right to claim the lock, and can be used only once. A claim therefore needs neither a transaction nor a confirmation:
 // one blind commit consumes the free row and inserts the lease row of a token X that the claimant has chosen.
 //
-// Every step that changes the lock row's token F also consumes name_F, so at most one such step is applied. That
-// includes ordinary claims and Prune, which delete the lease row of the observed token.
+// Every step that changes the token F of the lock row also consumes name_F, so at most one such step is applied. This
+// is also true of ordinary claims and Prune, because they delete the lease row of the observed token.
 
 // tokenAge is how much older a chosen token is than the look on which the claim is based. Spanner refuses timestamps in
 // the future.
@@ -58,9 +58,8 @@ func (c FreeClaim) Names() []string {
 	return names
 }
 
-// ClaimFree makes the claimant the holder of every lock in the claim, or of none, in one blind commit. Only a nil error
-// is conclusive. After any other result, call Outcome, because an earlier attempt of the same claim may have been
-// applied.
+// ClaimFree makes the claimant the holder of every lock in the claim, or of none, in one blind commit. Only success is
+// conclusive. After an error, an earlier attempt of the same claim may have been applied, which Outcome determines.
 func (t Table) ClaimFree(ctx context.Context, c FreeClaim) error {
 	var writes []Write
 	for _, o := range c.seen {
@@ -115,7 +114,7 @@ func (c FreeClaim) owns(lease Row) bool {
 }
 
 // Retract makes sure that a claim whose outcome is open will never be applied. It replaces the free row of one of the
-// locks with a free row of the next token, which keeps the time since which the lock has been free. It fails with
+// locks with a free row of the next token, without changing the time since which the lock has been free. It fails with
 // ErrChanged if the free row no longer exists, because this claim, another claim or an earlier attempt to retract has
 // consumed it. Outcome then shows whether it was this claim.
 func (t Table) Retract(ctx context.Context, c FreeClaim) error {

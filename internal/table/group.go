@@ -81,13 +81,13 @@ func MemberOf(key string) (LeaseRef, bool) {
 // CheckPartition returns an error if a group can't have a partition with that name.
 func CheckPartition(group, partition string) error {
 	if partition == "" {
-		return fmt.Errorf("a partition of group %.64q has no name: the name must have at least one byte", group)
+		return fmt.Errorf("a partition of group %.64q has no name: it must have a name of at least one byte", group)
 	}
 	if i := strings.IndexFunc(partition, func(r rune) bool { return Unprintable(r) || r == '\uFFFD' }); i >= 0 {
 		return fmt.Errorf("partition %.200q of group %.64q: control characters, line separators, bidirectional marks and invalid UTF-8 are not allowed", partition, group)
 	}
 	if n := len(PartitionName(group, partition)); n > MaxName {
-		return fmt.Errorf("partition %.32q (%d bytes) of group %.64q: the name of its lock would have %d bytes, because a /, a _ or a non-ASCII byte takes three, but at most %d are allowed: shorten the partition's name", partition, len(partition), group, n, MaxName)
+		return fmt.Errorf("partition %.32q (%d bytes) of group %.64q: its lock's name would have %d bytes, because each /, _ and non-ASCII byte counts as three, but at most %d are allowed: shorten the partition's name", partition, len(partition), group, n, MaxName)
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func CheckKey(name string) error {
 	case name == "":
 		return fmt.Errorf("lock name is empty: it must have 1 to %d bytes", MaxName)
 	case len(name) > MaxName:
-		return fmt.Errorf("lock name %.32q... has %d bytes: at most %d are allowed", name, len(name), MaxName)
+		return fmt.Errorf("lock name %.32q... has %d bytes, but at most %d are allowed", name, len(name), MaxName)
 	case IsTicket(name):
 		return fmt.Errorf("lock name %q could be mistaken for the ticket of a waiter: it must not begin with %s", name, ticketPrefix)
 	case !utf8.ValidString(name):
@@ -136,14 +136,14 @@ func leaseKeys(name string, at time.Time) Range {
 const recent = time.Hour
 
 // newLeaseKeys returns a range of keys that contains the lease rows of terms that began between then and one hour
-// later. It is for transactions, so it is narrow. Rows of another lock are in the range only if the lock's name ends in
-// _ and more than six digits, and these are also the first digits of that hour in microseconds.
+// later. It is for transactions, so it is narrow. It contains rows of a different lock only if that lock's name
+// consists of name, an underscore and more than six digits with which timestamps of that hour begin.
 func newLeaseKeys(name string, then time.Time) Range {
 	return Range{From: LeaseKey(name, TokenAt(then)), To: LeaseKey(name, TokenAt(then.Add(recent)))}
 }
 
-// isLeaseKey reports whether key is the key of one of name's lease rows. These ranges can also contain the rows of
-// other locks, such as name_b and name_12, and the lease rows of those locks.
+// isLeaseKey reports whether key is the key of one of name's lease rows. The ranges of leaseKeys and newLeaseKeys can
+// also contain the rows of other locks, such as name_b and name_12, and the lease rows of those locks.
 func isLeaseKey(name, key string) bool {
 	digits, ok := strings.CutPrefix(key, name+"_")
 	return ok && len(digits) == tokenDigits && strings.Trim(digits, "0123456789") == ""

@@ -184,7 +184,7 @@ func namesIn(rows []Row, prefix string) map[string]bool {
 	return names
 }
 
-// membersBeside returns the range of a group's members if the prefix matches the group's partitions but not its
+// membersBeside returns the key range of a group's members if the prefix matches the group's partitions but not its
 // members.
 func membersBeside(prefix string) (Range, bool) {
 	const partitions = "partition/"
@@ -230,7 +230,7 @@ func listOne(name string, at time.Time, rows []Row) Listing {
 }
 
 // Holders reads the held locks in the range, with their lease records, in one RPC. The range may contain the names of
-// unrelated locks, so Holders returns only locks for whose names the function is reports true.
+// unrelated locks, which Holders ignores: it only considers names for which the function is reports true.
 func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) ([]Observation, error) {
 	rows, at, err := t.Store.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
 	if err != nil {
@@ -307,8 +307,8 @@ func (l *Listing) follow(m Listing, with LeaseRef) {
 	}
 }
 
-// IsPart reports whether the lock belongs to a group. Its name is not sufficient evidence, because a plain lock can
-// have the same kind of name.
+// IsPart reports whether the lock belongs to a group. The name alone does not decide this, because a plain lock can
+// have a name of the same form.
 func (l Listing) IsPart() bool {
 	_, ok := PartOf(l.Name)
 	return ok && (l.Member != (LeaseRef{}) || l.LeaseRecord == nil || l.LeaseRecord.ListDigest != "")

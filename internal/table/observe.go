@@ -49,8 +49,8 @@ func (o Observation) ReleasedAt() time.Time {
 	return o.Token.Time()
 }
 
-// Since returns the time at which the lock was claimed or released. This is the time of the token, except if the
-// claimant chose the token itself.
+// Since returns the time at which the lock was claimed or released. This is the time of the token, unless the claimant
+// chose the token itself.
 func (o Observation) Since() time.Time {
 	if o.Began.IsZero() {
 		return o.ReleasedAt()
@@ -86,8 +86,8 @@ func (t Table) Observe(ctx context.Context, names ...string) ([]Observation, err
 	return t.observe(ctx, "observe", Keys{Names: names}, names)
 }
 
-// Follow is like Observe, but also reads lease rows and free rows. For each name, it reads those whose tokens are in
-// the range from that name's token in since to one day after at.
+// Follow is like Observe, but also reads lease rows and free rows. For each name, it reads the rows of the token in
+// since and of all later tokens, up to one day after at.
 func (t Table) Follow(ctx context.Context, at time.Time, since []Token, names ...string) ([]Observation, error) {
 	keys := Keys{Names: names}
 	for i, name := range names {

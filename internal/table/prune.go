@@ -15,8 +15,8 @@ const pruneBatch = 200 // the number of locks in one transaction
 type Ages struct {
 	Released time.Duration // the minimum time since the release
 
-	// Expired also allows pruning the rows of failed holders if it is not zero. It is the minimum time since the end of
-	// the lease, and for an unconfirmed claim the minimum age of the claim.
+	// If Expired is not zero, the rows of failed holders are pruned too. It is the minimum time since the end of the
+	// lease or, for an unconfirmed claim, the minimum age of the claim.
 	Expired time.Duration
 }
 
@@ -25,9 +25,9 @@ type Ages struct {
 func (a Ages) Check() error {
 	switch {
 	case a.Released < 0:
-		return fmt.Errorf("was released %v ago: the age must not be negative; 24h is a good choice", a.Released)
+		return fmt.Errorf("the age of released locks is %v, but must not be negative; 24h is a good choice", a.Released)
 	case a.Expired != 0 && a.Expired < MaxLease:
-		return fmt.Errorf("expired %v ago: the age must be at least %v, the longest lease; 168h is a good choice", a.Expired, MaxLease)
+		return fmt.Errorf("the age of expired locks is %v, but must be at least %v, the longest lease; 168h is a good choice", a.Expired, MaxLease)
 	}
 	return nil
 }
@@ -116,9 +116,9 @@ func (t Table) prunable(ctx context.Context, about time.Time, ages Ages, names [
 	return seen, nil
 }
 
-// Prune deletes the rows of locks that are still as observed, and returns the number of deleted locks. If a lock has
-// been claimed since, or its holder has sent a heartbeat, Prune skips it without an error. Both change the lock row: a
-// claim writes a new token, and a heartbeat a new heartbeat.
+// Prune deletes the rows of locks that are still as observed, and returns the number of deleted locks. It skips a lock,
+// without an error, if the lock has been claimed or its holder has sent a heartbeat since the observation. A claim
+// changes the token of the lock row, and a heartbeat changes the row's heartbeat.
 func (t Table) Prune(ctx context.Context, seen ...Observation) (int, error) {
 	var keys Keys
 	for _, o := range seen {

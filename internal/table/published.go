@@ -19,8 +19,8 @@ func planBody(group string) string { return GroupPrefix(group) + "body" + planSu
 // isPlan reports whether a row is part of a group's plan.
 func isPlan(key string) bool { return strings.HasSuffix(key, planSuffix) }
 
-// PublishPlan replaces the plan. The token seen is that of the plan that the publisher read, or 0 if there was none.
-// The publisher's id becomes the writer of the head. PublishPlan fails with ErrChanged if another member was first.
+// PublishPlan replaces the plan that the publisher has read under the token seen, which is 0 if there was none. The
+// publisher's id, by, becomes the writer of the head. PublishPlan fails with ErrChanged if another member was first.
 func (t Table) PublishPlan(ctx context.Context, group string, seen Token, by, body string) (Token, error) {
 	at, err := t.change(ctx, "publish", Keys{Names: []string{planHead(group)}}, func(rows map[string]Row) ([]Write, error) {
 		if TokenAt(rows[planHead(group)].Token) != seen {

@@ -16,8 +16,8 @@ const MaxValue = 64 << 10
 // MaxID is the maximum length of a holder's id, in bytes.
 const MaxID = 1 << 10
 
-// MaxWriter is the maximum length of the text in the writer column, in characters. The plan of a group whose members
-// have six lists of 20,000 partitions each fits in it.
+// MaxWriter is the maximum length of the text in the writer column, in characters. It is sufficient for the plan of a
+// group whose members have six lists of 20,000 partitions each.
 const MaxWriter = 2_500_000
 
 // MaxRank is the rank of the lowest priority.
@@ -50,8 +50,8 @@ type LeaseRecord struct {
 	Keep       time.Duration // how long the member's share is remembered after the member has left
 
 	// With is for partitions of a group, which have no heartbeats of their own. It is the key of the member's lease
-	// row. Lease is then the member's lease. It is written under a different JSON name, so that programs that do not
-	// support groups can't read it and leave the partition taken.
+	// row. Lease is then the member's lease, and is written under a different JSON name. Programs that do not support
+	// groups therefore can't read it, and leave the partition taken.
 	With string
 }
 
@@ -95,15 +95,15 @@ func (p LeaseRecord) encode() string {
 // Size returns the size of the lease record in the table, in bytes. JSON encodes some characters as six bytes.
 func (p LeaseRecord) Size() int { return len(p.encode()) }
 
-// decodeLeaseRecord returns an error if it can't read the record, because there could be two holders if it assumed a
-// lease that is too short.
+// decodeLeaseRecord returns an error if it can't read the record. If it assumed a lease that is too short, there could
+// be two holders.
 func decodeLeaseRecord(key, s string) (LeaseRecord, error) {
 	p, err := parseLeaseRecord(key, s)
 	switch {
 	case errors.Is(err, ErrNewer):
 		return LeaseRecord{}, err
 	case err != nil:
-		return LeaseRecord{}, fmt.Errorf("lease row %q: %w: the lock stays taken, because it is not known how long its holder may act: stop the holder, then delete the row", key, err)
+		return LeaseRecord{}, fmt.Errorf("lease row %q: %w: the lock stays taken, because it is not known how long its holder may act; stop the holder, then delete the row", key, err)
 	}
 	return p, nil
 }
@@ -121,7 +121,7 @@ func parseLeaseRecord(key, s string) (LeaseRecord, error) {
 	if j.With != "" && j.Lease == "" {
 		what, given = "for", j.For
 		if _, ok := MemberOf(j.With); !ok {
-			return LeaseRecord{}, fmt.Errorf("lease record %q has with %q, but the key of a member's lease row was expected", s, j.With)
+			return LeaseRecord{}, fmt.Errorf("lease record %q names member %q, but the key of a member's lease row was expected", s, j.With)
 		}
 	}
 	lease, err := time.ParseDuration(given)

@@ -17,13 +17,13 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Spanner is the Store for a table in a Spanner database. Its RPCs have tags that name the step. They have high
-// priority, so that the application's own load does not starve them. Only pruning and reads of the whole table have low
-// priority, because they can be large and no lease depends on them.
+// Spanner is the Store for a table in a Spanner database. Its RPCs have tags that name the step, and high priority, so
+// that the application's own load does not starve them. Only pruning and reads of the whole table have low priority,
+// because they can be large and no lease depends on them.
 //
 // The steps use mutations and reads by key, so that no SQL is built from a lock's name and both dialects run the same
 // code. There are two exceptions: FenceStatement, for transactions in which an application uses only SQL, and the query
-// that lists held locks, in busy.go.
+// in busy.go, which lists held locks.
 type Spanner struct {
 	DB    *spanner.Client
 	Table string
@@ -80,9 +80,10 @@ func readOptions(step string, keys Keys, directed *sppb.DirectedReadOptions) *sp
 
 // A client's setting for directed reads can be replaced, but not removed. undirected replaces it with a setting that
 // names no replica. According to Spanner's documentation, directed reads are for read-only transactions, but it does
-// not say whether an empty setting counts as a directed read. So if a read is refused, it is repeated the other way. A
-// snapshot read is repeated without undirected, so that a replica of the client's choice returns the same rows. A read
-// in a transaction is repeated with undirected, in case the client's own setting was refused.
+// not say whether an empty setting counts as a directed read. So if a read is refused, it is repeated with the opposite
+// choice. A snapshot read is repeated without undirected. The client's own setting then selects a replica, which
+// returns the same rows. A read in a transaction is repeated with undirected, in case the client's own setting was
+// refused.
 var (
 	undirected = &sppb.DirectedReadOptions{}
 	plain      atomic.Bool // snapshot reads with undirected are refused, so do not try again
@@ -194,9 +195,9 @@ func (s Spanner) Fence(name string, token Token) *spanner.Mutation {
 }
 
 // FenceStatement returns the fence as an SQL statement, which updates one row if name is held under token and otherwise
-// none. DML can't name only the key, so the statement writes a column. It uses the only column of a lease row that is
-// never changed, because requests write the other two. If the table's name is not an identifier, the statement is
-// empty.
+// none. DML can't name only the key, so the statement assigns the writer column to itself. No other write changes that
+// column of a lease row, because requests use the other two columns. If the table's name is not an identifier, the
+// statement is empty.
 func (s Spanner) FenceStatement(dialect databasepb.DatabaseDialect, name string, token Token) spanner.Statement {
 	if CheckTable(s.Table) != nil {
 		return spanner.Statement{}
@@ -260,8 +261,8 @@ func (r *reader) read(ctx context.Context, keys Keys, directed *sppb.DirectedRea
 	return collect(r.txn.ReadWithOptions(ctx, apiName(r.Table), keys.set(), columns, opts))
 }
 
-// rollback rolls the transaction back for the emulator, which runs only one transaction at a time. No step depends on
-// it.
+// rollback rolls the transaction back for the sake of the emulator, which runs only one transaction at a time. No step
+// depends on it.
 func (r *reader) rollback(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

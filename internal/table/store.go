@@ -12,7 +12,7 @@ var (
 	ErrMissing = errors.New("row does not exist")
 
 	// ErrNotFound is the error of a commit that failed because something does not exist, if the error does not show
-	// what. It does not mean that any row is missing.
+	// what is missing. It does not imply that any row is missing.
 	ErrNotFound = errors.New("something was not found")
 
 	// ErrExists is the error of a commit that inserts a row that already exists. Nothing of the commit was applied.
@@ -87,8 +87,7 @@ type Keys struct {
 	All    bool
 
 	// The following fields apply only if All is set. They select the first Limit keys that begin with Prefix and come
-	// after After. If Limit is 0, all of those keys are selected, except those of the rows for which Skips returns
-	// true.
+	// after After. If Limit is 0, they select all of those keys, except the keys of rows for which Skips returns true.
 	Prefix string
 	After  string
 	Limit  int

@@ -85,7 +85,8 @@ func (t Ticket) Delete() Write { return Write{Kind: Delete, Name: t.Row()} }
 const placeLength = len("/") + tokenDigits + len("/") + 13
 
 // queuePrefix returns the common prefix of the keys of all tickets in a queue. The queue's name is escaped so that no
-// queue's prefix is the beginning of another one's. If the key would be too long, the name is hashed instead.
+// prefix of a queue is the beginning of another queue's prefix. If the key would be too long, the name is hashed
+// instead.
 func queuePrefix(queue string) string {
 	escaped := url.PathEscape(queue)
 	if len(ticketPrefix)+len(escaped)+placeLength > MaxKey {
@@ -95,8 +96,7 @@ func queuePrefix(queue string) string {
 	return ticketPrefix + escaped + "/"
 }
 
-// Waiting returns the range of the keys of the tickets in a queue, up to the key last, or of all tickets if last is
-// empty.
+// Waiting returns the key range of a queue's tickets. If last is not empty, the range ends at that key.
 func Waiting(queue string, last string) Range {
 	prefix := queuePrefix(queue)
 	return Range{From: prefix, To: cmp.Or(last, prefix+"\U0010FFFF")}
@@ -105,9 +105,9 @@ func Waiting(queue string, last string) Range {
 // IsTicket reports whether a key is in the range of tickets.
 func IsTicket(key string) bool { return strings.HasPrefix(key, ticketPrefix) }
 
-// Tickets returns the tickets of a queue among rows, in queue order. It skips rows whose keys are not valid keys of
-// tickets. A ticket that can't be read, for example after a manual change, gets the default values, so that others soon
-// pass it.
+// Tickets returns the tickets of a queue among rows, in queue order. It skips rows whose keys do not have the form of a
+// ticket's key. A ticket that can't be read, for example after a manual change, gets the default values, so that other
+// waiters soon pass it.
 func Tickets(queue string, rows []Row) (tickets []Ticket) {
 	prefix := queuePrefix(queue)
 	for _, row := range rows {
@@ -139,7 +139,7 @@ func ticket(queue, place string, row Row) (Ticket, bool) {
 		Key: j.Key, Slots: max(j.Slots, 0), Set: j.Set, Ready: j.Set && j.Ready, Beat: row.Heartbeat}, true
 }
 
-// queueOf returns the queue of the ticket with this key. It reports false if the key is not that of a ticket, or
+// queueOf returns the queue of the ticket with this key. It reports false if the key is not that of a ticket or
 // contains only a hash of the queue's name.
 func queueOf(key string) (queue string, ok bool) {
 	rest, ok := strings.CutPrefix(key, ticketPrefix)
@@ -157,9 +157,9 @@ func queueOf(key string) (queue string, ok bool) {
 // MostTickets is the maximum number of tickets that are read from a queue.
 const MostTickets = 32
 
-// ReadQueues reads keys and, from each queue, at least the first tickets. The ranges in queues are those of the queues'
-// tickets. It takes one request unless there are many tickets. In that case it reads the queues separately, because
-// tickets do not have to be from the same snapshot.
+// ReadQueues reads keys together with the first tickets of each queue, or a few more. Each queue is given as the key
+// range of its tickets. ReadQueues takes one request unless there are many tickets. In that case it reads the queues
+// separately, because tickets do not have to be from the same snapshot.
 func ReadQueues(ctx context.Context, s Store, step string, bound Bound, keys Keys, queues ...Range) ([]Row, time.Time, error) {
 	all := Keys{Names: keys.Names, Ranges: slices.Concat(keys.Ranges, queues), Limit: 100 + 8*len(keys.Names) + 2*MostTickets*len(queues)}
 	rows, at, err := s.Read(ctx, step, bound, all)
