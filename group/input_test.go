@@ -35,7 +35,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{"control characters", New(db, "locktable", "orders", Named("a\x1b[31m"))},
 		{"invalid UTF-8", New(db, "locktable", "orders", Named("a\xff"))},
 		{"at most 4096 are allowed: shorten the partition's name", New(db, "locktable", "orders", Named(strings.Repeat("x", 4096)))},
-		{"a / or _ or a byte beyond ASCII is three", New(db, "locktable", "orders", Named(strings.Repeat("_", 2000)))},
+		{"each /, _ and non-ASCII byte counts as three", New(db, "locktable", "orders", Named(strings.Repeat("_", 2000)))},
 		{"WithLeader is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithLeader(func(context.Context, spindle.Term) {}))},
 		{"WithPriority is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithPriority(3))},
 		{"WithLockDelay is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithLockDelay(lease))},

@@ -101,9 +101,9 @@ const (
 
 // Wait returns how long the waiter must still leave a lock to the waiters before it, given how long the lock has been
 // free. If the result is not positive, the waiter can claim the lock. The head of the queue does not wait. Any other
-// waiter waits for the longest grace of those before it, and longer the more of them there are. The wait is far less
-// than the sum of their graces, because if many waiters have died, the remaining ones must not wait for each of them. A
-// waiter beyond the tickets that were read does not know its place, so it also waits for a random time.
+// waiter waits for the longest grace of those before it, multiplied by a factor that grows with their number. The wait
+// is far less than the sum of their graces, because if many waiters have died, the remaining ones must not wait for
+// each of them. A waiter beyond the tickets that were read does not know its place, so it also waits for a random time.
 func (l Line) Wait(free time.Duration, random func(time.Duration) time.Duration) time.Duration {
 	before := l.Before()
 	place := l.Place()

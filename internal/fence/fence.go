@@ -152,8 +152,8 @@ func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context
 	return at, f.classify(ctx, began, err)
 }
 
-// again repeats a transaction that the emulator has discarded, until ctx ends, just as the client repeats a transaction
-// that Spanner has aborted.
+// again runs a transaction, and repeats it until ctx ends if the emulator has discarded it. The client does the same
+// for transactions that Spanner has aborted.
 func again(ctx context.Context, run func() (time.Time, error)) (time.Time, error) {
 	for most := time.Millisecond; ; most = min(2*most, 100*time.Millisecond) {
 		at, err := run()

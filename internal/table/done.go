@@ -61,8 +61,8 @@ type doneJSON struct {
 // again.
 //
 // The last tick that was done can be ahead of the current time by up to half its period. If the schedule's period has
-// changed since, ticks of the new period would have to wait until that time. So a tick of a new period has been passed
-// only if it was already due when the last tick was recorded.
+// changed since, ticks of the new period would otherwise have to wait until that time. So Forbids allows a smaller key
+// if it is a tick of a different period and was not yet due when the last tick was recorded.
 func (d Done) Forbids(due Due) error {
 	switch {
 	case d.Key == "":

@@ -13,11 +13,11 @@ import (
 // right to claim the lock, and can be used only once. A claim therefore needs neither a transaction nor a confirmation:
 // one blind commit consumes the free row and inserts the lease row of a token X that the claimant has chosen.
 //
-// Every step that changes the token F of the lock row also consumes name_F, so at most one such step is applied. This
-// is also true of ordinary claims and Prune, because they delete the lease row of the observed token.
+// Every step that changes the token F of the lock row also consumes name_F, so at most one such step is applied. These
+// steps include ordinary claims and Prune, which delete the lease row of the observed token.
 
-// tokenAge is how much older a chosen token is than the look on which the claim is based. Spanner refuses timestamps in
-// the future.
+// tokenAge is the age of a chosen token at the time of the look on which the claim is based. The token is not newer,
+// because Spanner refuses timestamps in the future.
 const tokenAge = time.Second
 
 // FreeClaim is a claim of released locks through their free rows. It claims either all of the locks or none. A
@@ -114,9 +114,9 @@ func (c FreeClaim) owns(lease Row) bool {
 }
 
 // Retract makes sure that a claim whose outcome is open will never be applied. It replaces the free row of one of the
-// locks with a free row of the next token, without changing the time since which the lock has been free. It fails with
-// ErrChanged if the free row no longer exists, because this claim, another claim or an earlier attempt to retract has
-// consumed it. Outcome then shows whether it was this claim.
+// locks with a free row of the next token, which records the same time of release. It fails with ErrChanged if the free
+// row no longer exists, because this claim, another claim or an earlier attempt to retract has consumed it. Outcome
+// then shows whether it was this claim.
 func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 	o := c.seen[0]
 	err := t.Store.Commit(ctx, "retract", refree(LeaseRef{o.Name, o.Token}, c.record.Lease, o.Freed))
@@ -166,8 +166,8 @@ func refree(h LeaseRef, lease time.Duration, since any) []Write {
 		Write{Kind: Update, Name: h.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, next.Time()}, {ColWriter, nil}}})
 }
 
-// freedSince returns the time since which a lock has been free. The row is the one that the released lock row's token
-// names. If it is not a free row, freedSince returns the zero time.
+// freedSince returns the time at which a lock became free. The row is the one that the released lock row's token names.
+// If it is not a free row, freedSince returns the zero time.
 func freedSince(row Row) time.Time {
 	if p, err := parseLeaseRecord(row.Name, row.Writer); err != nil || !p.Free {
 		return time.Time{}

@@ -71,7 +71,7 @@ func CheckKey(name string) error {
 	case IsTicket(name):
 		return fmt.Errorf("lock name %q could be mistaken for the ticket of a waiter: it must not begin with %s", name, ticketPrefix)
 	case !utf8.ValidString(name):
-		return fmt.Errorf("lock name %q is not valid UTF-8: Spanner would refuse it", name)
+		return fmt.Errorf("lock name %q is not valid UTF-8, which Spanner would reject", name)
 	case leaseLike.MatchString(name):
 		return fmt.Errorf("lock name %q could be mistaken for the lease row of lock %q: it must not end in _ and 16 or more digits",
 			name, name[:strings.LastIndexByte(name, '_')])

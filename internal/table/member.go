@@ -7,9 +7,9 @@ import (
 )
 
 // EvictMembers ends the terms of members whose leases have expired. It releases their lock rows and deletes their lease
-// rows, so that late heartbeats fail. A single commit evicts all members whose rows are still as observed. It skips the
-// other members, because their observations no longer prove that their leases expired. EvictMembers returns the names
-// of the freed slots, and fails with ErrChanged if there are none.
+// rows, so that late heartbeats fail. A single commit evicts all members whose rows are still as observed. Other
+// members are skipped, because their observations no longer prove that their leases expired. EvictMembers returns the
+// names of the freed slots, and fails with ErrChanged if there are none.
 func (t Table) EvictMembers(ctx context.Context, dead ...Observation) (freed []string, err error) {
 	keys := Keys{}
 	for _, o := range dead {

@@ -11,9 +11,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Spanner uses the same code for a missing row, table, database, session or transaction, and the texts have changed
-// over time. An error counts as evidence about the lock only if it identifies a row, table, database or instance,
-// either by the type of resource that it carries or, if it carries none, by the beginning of its text.
+// Spanner uses the same code for a missing row, table, database, session or transaction, and has used various texts for
+// each of them. The protocol may draw conclusions from an error only if the error shows that a row, a table, a database
+// or an instance is missing. It shows this by the type of resource that it carries or, if it carries none, by the
+// beginning of its text.
 var (
 	rowMissing = regexp.MustCompile(`(?s)^(Row .* is missing\b|Table \S+: Row .* not found)`)
 	gone       = regexp.MustCompile(`^(Table|Database|Instance) not found`)

@@ -95,7 +95,8 @@ type Keys struct {
 }
 
 // Skips reports whether a row is left out because Busy is set. Busy leaves out the lock row and the free row of a
-// released lock, unless the lock belongs to a group: the row of a former member shows whether its partitions are free.
+// released lock. It does not leave out rows of a group, because the row of a former member shows whether its partitions
+// are free.
 func (k Keys) Skips(row Row) bool {
 	if k.Busy && leaseLike.MatchString(row.Name) && !freedSince(row).IsZero() {
 		return true

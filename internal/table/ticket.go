@@ -33,8 +33,8 @@ const MaxGrace = 5 * time.Second
 // defaultGrace is the grace of a ticket that does not specify one or can't be read.
 const defaultGrace = 200 * time.Millisecond
 
-// Ticket identifies a waiter for a lock, and the time at which it began to wait. A set's tickets have the same time and
-// nonce in the queues of all its locks, so that all processes see the same order.
+// Ticket identifies a waiter for a lock and records when it began to wait. A set's tickets have the same time and nonce
+// in the queues of all its locks, so that all processes see the same order.
 type Ticket struct {
 	Queue string // the lock's name, or the common prefix of a semaphore's slots
 	Time  Token  // when the wait began, by Spanner's clock
@@ -183,8 +183,8 @@ func ReadQueues(ctx context.Context, s Store, step string, bound Bound, keys Key
 	return rows, at, nil
 }
 
-// readTickets reads the first tickets of each queue. It finds the few long queues by bisection, because it would take
-// longer than a look is allowed to take if it read each queue of a large set separately.
+// readTickets reads the first tickets of each queue. It finds the few long queues by bisection. Reading each queue of a
+// large set separately would take longer than a look is allowed to take.
 func readTickets(ctx context.Context, s Store, bound Bound, queues []Range) ([]Row, error) {
 	if len(queues) == 0 {
 		return nil, nil

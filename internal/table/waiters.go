@@ -172,7 +172,7 @@ func (t Table) listQueued(ctx context.Context, prefix string, names map[string]b
 }
 
 // StaleTickets yields writes for Queue, up to 200 at a time, that delete abandoned tickets. A ticket counts as
-// abandoned if it has not been written for the longest lease. If its waiter is still running after all, it writes the
+// abandoned if it has not been written for as long as MaxLease. If its waiter is still running after all, it writes the
 // ticket again.
 func (t Table) StaleTickets(ctx context.Context) iter.Seq2[[]Write, error] {
 	return func(yield func([]Write, error) bool) {
