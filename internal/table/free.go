@@ -166,7 +166,7 @@ func refree(h LeaseRef, lease time.Duration, since any) []Write {
 		Write{Kind: Update, Name: h.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, next.Time()}, {ColWriter, nil}}})
 }
 
-// freedSince returns the time at which a lock became free. The row is the one that the released lock row's token names.
+// freedSince returns the time at which a lock became free. The row is the one with the token of the released lock row.
 // If it is not a free row, freedSince returns the zero time.
 func freedSince(row Row) time.Time {
 	if p, err := parseLeaseRecord(row.Name, row.Writer); err != nil || !p.Free {

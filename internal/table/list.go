@@ -196,7 +196,7 @@ func membersBeside(prefix string) (Range, bool) {
 }
 
 // ListOne is like List for a single name. It takes one RPC, or more if the lock has many waiters or the local clock is
-// a day behind. If there are many waiters, the listing has only the first of them.
+// a day behind. If there are many waiters, the listing contains only the first ones.
 func (t Table) ListOne(ctx context.Context, name string) (Listing, error) {
 	for about := time.Now(); ; {
 		keys := withLeases([]string{name}, about)
