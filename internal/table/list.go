@@ -230,7 +230,7 @@ func listOne(name string, at time.Time, rows []Row) Listing {
 }
 
 // Holders reads the held locks in the range, with their lease records, in one RPC. The range may contain the names of
-// unrelated locks, which Holders ignores: it only considers names for which the function is reports true.
+// unrelated locks, so Holders considers only names for which the function is returns true.
 func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) ([]Observation, error) {
 	rows, at, err := t.Store.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
 	if err != nil {
