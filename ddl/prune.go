@@ -46,7 +46,7 @@ func Prune(ctx context.Context, db *spanner.Client, name string, older time.Dura
 		opt(&ages)
 	}
 	if err := ages.Check(); err != nil {
-		return 0, fmt.Errorf("ddl: cannot prune what %w", err)
+		return 0, fmt.Errorf("ddl: cannot prune: %w", err)
 	}
 	t := table.Table{Store: table.Spanner{DB: db, Table: name}}
 	pruned := 0

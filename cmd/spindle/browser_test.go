@@ -235,7 +235,7 @@ func TestBrowserSaysWhatWasDoneLast(t *testing.T) {
 	s.await("all are there", `document.querySelectorAll(".row").length === 5`)
 	assert.Empty(t, read[string](s, done("plain")), "nothing was done under it")
 	assert.Regexp(t, `^done \S+ ago: 7, by somebody$`, read[string](s, done("held")))
-	assert.Regexp(t, `^what was done last is not known: row "garbled!done" says "forty-three"`, read[string](s, done("garbled")))
+	assert.Regexp(t, `^the key that was done last is not known: row "garbled!done" contains "forty-three"`, read[string](s, done("garbled")))
 	assert.Equal(t, "free", read[string](s, row("garbled")+`.dataset.state`))
 	assert.Contains(t, read[string](s, done("hostile")), ` ago: $'`+script+`\u202e', by $'`+script+`\n'`)
 
@@ -253,7 +253,7 @@ func TestBrowserSaysWhatWasDoneLast(t *testing.T) {
 	}
 	assert.Regexp(t, `(?m)^Last done: week-42\d\d:\d\d:\d\d\.\d{3} UTC, \S+ ago, by two$`, fact("job"))
 	assert.Contains(t, fact("hostile"), `Last done: $'`+script+`\u202e'`)
-	assert.Contains(t, fact("garbled"), `Problem: what was done last is not known: row "garbled!done" says "forty-three"`)
+	assert.Contains(t, fact("garbled"), `Problem: the key that was done last is not known: row "garbled!done" contains "forty-three"`)
 	assert.NotContains(t, fact("plain"), "done")
 	assert.Zero(t, read[int](s, `document.querySelectorAll(".row img, #detail img").length`))
 	assert.False(t, read[bool](s, `"pwned" in window`))
