@@ -14,8 +14,8 @@ import (
 type PruneOption func(*table.Ages)
 
 // Expired makes Prune also delete the rows of locks whose holders have died and that no candidate has claimed again.
-// These are locks whose lease ended at least older ago, and unconfirmed claims of at least that age. The age must be at
-// least 24 hours, which is the longest possible lease. One week is a good choice.
+// These are locks whose lease ended longer ago than the given age, and unconfirmed claims of at least that age.
+// The age must be at least 24 hours, which is the longest possible lease. One week is a good choice.
 //
 // A lock row and its lease rows are deleted together, and only if no heartbeat has arrived since Prune read them. If
 // the holder resumes after that, its token is no longer valid, just as after a takeover, so its heartbeats, its
@@ -23,9 +23,9 @@ type PruneOption func(*table.Ages)
 // changed by hand.
 func Expired(older time.Duration) PruneOption { return func(a *table.Ages) { a.Expired = older } }
 
-// Prune deletes the rows of locks that were released at least older ago, by Spanner's clock, and not claimed again. It
-// returns the number of locks that it deleted. If it also returns an error, these locks were deleted anyway, and a
-// later call continues with the rest.
+// Prune deletes the rows of locks that have been released for at least the given age, by Spanner's clock, and were not
+// claimed again. It returns the number of locks that it deleted, even if it also returns an error. A later call then
+// continues with the rest.
 //
 // Prune is safe while candidates and holders are running, and several processes can prune at the same time. It deletes
 // a row only if the lock is still released, and has not changed since Prune read its age. A lock without a row is free,
@@ -33,9 +33,9 @@ func Expired(older time.Duration) PruneOption { return func(a *table.Ages) { a.E
 // given. It never deletes rows of groups, rows that record the last key done under a lock (see lock.Once), or locks
 // that an operator released within the last day.
 //
-// A good age is 24 hours, which is the longest possible lease. With a shorter age, a candidate can wait one lease
-// duration for a lock that is free. This happens if the candidate has seen the last holder, and does not look at the
-// lock between its release and the deletion of its row.
+// A good age is 24 hours, which is the longest possible lease. With a shorter age, a candidate that has seen the last
+// holder can wait one lease duration for a lock that is free. This happens if it does not look at the lock between the
+// release and the deletion of the row.
 //
 // Prune also deletes the tickets of processes that waited for a lock with package lock, one day after they were last
 // written. The result does not count tickets.

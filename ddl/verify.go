@@ -82,19 +82,19 @@ func (t schema) problems(dialect databasepb.DatabaseDialect) []string {
 	problems = append(problems, t.keyProblems()...)
 	for _, c := range t.columns {
 		if !known[c.Name] && c.Required {
-			problems = append(problems, fmt.Sprintf("column %s is NOT NULL and has no default, so inserts would fail, want it nullable, with a default, or dropped", c.Name))
+			problems = append(problems, fmt.Sprintf("column %s must be nullable, have a default, or be dropped, because inserts omit it", c.Name))
 		}
 	}
 	for _, i := range t.unique {
 		if !slices.Contains(i.on, "name") {
-			problems = append(problems, fmt.Sprintf("index %s on (%s) is unique, so the rows of two locks could conflict, want it dropped or not unique", i.name, strings.Join(i.on, ", ")))
+			problems = append(problems, fmt.Sprintf("index %s on (%s) must not be unique, because the rows of two locks could conflict", i.name, strings.Join(i.on, ", ")))
 		}
 	}
 	if t.parent != "" {
-		problems = append(problems, fmt.Sprintf("the table is interleaved in %s, so every insert would need a parent row, want a table without a parent", t.parent))
+		problems = append(problems, fmt.Sprintf("the table must not be interleaved in %s, because inserts would need a parent row", t.parent))
 	}
 	if t.expiry != "" {
-		problems = append(problems, fmt.Sprintf("the table has a row deletion policy (%s), which would delete locks that are held, want it dropped: ALTER TABLE %s %s",
+		problems = append(problems, fmt.Sprintf("the table must not have a row deletion policy (%s), because it would delete locks that are held; to drop it, run ALTER TABLE %s %s",
 			t.expiry, t.table, dropExpiry(dialect)))
 	}
 	return problems
@@ -107,7 +107,7 @@ func (t schema) keyProblems() []string {
 	case "name":
 		return nil
 	case "name" + descending:
-		return []string{fmt.Sprintf("the primary key is (%s), so reads of name ranges would find nothing, want (name); the order of a key can't be altered, so drop the table or use a different one", key)}
+		return []string{fmt.Sprintf("the primary key is (%s), want (name), because reads of name ranges would find nothing; the order of a key can't be altered, so drop the table or use a different one", key)}
 	default:
 		return []string{fmt.Sprintf("the primary key is (%s), want (name)", key)}
 	}
@@ -137,13 +137,13 @@ func (n need) problems(got column) []string {
 	}
 	var problems []string
 	if length, bounded := got.length(); bounded && length < n.length {
-		problems = append(problems, fmt.Sprintf("column %s is %s, but values have up to %d characters, want %s", n.name, got, n.length, n.typ))
+		problems = append(problems, fmt.Sprintf("column %[1]s is %[2]s, but must be %[4]s to hold up to %[3]d characters", n.name, got, n.length, n.typ))
 	}
 	if n.null && !got.Nullable {
-		problems = append(problems, fmt.Sprintf("column %s is NOT NULL, but a release writes NULL to it, want it nullable", n.name))
+		problems = append(problems, fmt.Sprintf("column %s must be nullable, because a release writes NULL to it", n.name))
 	}
 	if got.Generated {
-		problems = append(problems, fmt.Sprintf("column %s is generated, so it can't be written, want a plain column", n.name))
+		problems = append(problems, fmt.Sprintf("column %s must not be generated, because locks write to it", n.name))
 	}
 	return problems
 }

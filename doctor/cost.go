@@ -37,8 +37,8 @@ type RoundTrips struct {
 // is an observation, a claim and a confirmation, each as slow as the slowest one measured.
 //
 // With this lease, a takeover lasts at most a tenth longer than the lease itself. A heartbeat is sent every third of
-// the lease and is less work than an election. It can take six times as long as the slowest one measured, and there is
-// still time for another attempt. The result accounts only for the database. A lease must also be longer than any pause
+// the lease and is less work than an election. It can take six times as long as the slowest one measured, and still
+// leave time for another attempt. The result accounts only for the database. A lease must also be longer than any pause
 // of the process that it should survive, and longer than a failover of the database, which takes seconds.
 func (r RoundTrips) Lease() time.Duration {
 	const step = 100 * time.Millisecond // the shortest lease that locks accept

@@ -71,7 +71,7 @@ func (r Report) Err() error {
 const limit = time.Minute
 
 // Run examines a database's lock table. It stops after a minute or when ctx ends. It needs the permissions of a
-// candidate for a lock. It verifies the schema only if it is allowed to query it.
+// candidate for a lock. It verifies the table's schema only if it has permission to query it.
 //
 // If checks are missing from the report, the error gives the reason: an invalid argument, a database that cannot be
 // reached or stops responding, or the end of ctx. The report still contains the results of the other checks. Run does

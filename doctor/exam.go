@@ -174,8 +174,8 @@ func (e *exam) replies() Check {
 
 var permission = regexp.MustCompile(`\bspanner\.[a-z]+\.[A-Za-z]+`)
 
-// lacks returns the missing permissions. They are named as in Spanner's error or, if that names none, by the needs of
-// the step.
+// lacks returns the missing permissions. If Spanner's error does not name them, lacks names the permissions that the
+// step needs.
 func lacks(denied []denial, needed map[string]string) []string {
 	var all []string
 	for _, d := range denied {
@@ -205,15 +205,15 @@ func (e *exam) cleanUp(ctx context.Context) {
 	case err != nil:
 		c.Verdict, c.Found = Warning, oneLine(err)
 		c.Means = "rows whose names begin with " + e.base + " may be left; they do not belong to any lock"
-		c.Do = "run doctor again, which deletes rows of earlier runs once they are ten minutes old"
+		c.Do = "run doctor again; it deletes rows of earlier runs once they are ten minutes old"
 	case old > 0:
 		c.Found += fmt.Sprintf(", and deleted %d rows of runs that were killed", old)
 	}
 	e.made[checkCleanUp] = c
 }
 
-// sweep deletes rows until none are left, and returns the number of rows from other runs. It judges the age of those by
-// their tokens and Spanner's clock.
+// sweep deletes rows until none are left, and returns the number of rows from other runs. It deletes those only if they
+// are stale, judging their age by their tokens and Spanner's clock.
 func (r *recorder) sweep(ctx context.Context, base string) (old int, err error) {
 	for {
 		rows, at, err := r.Read(ctx, "doctor", table.Strong, table.Keys{Ranges: []table.Range{{From: prefix, To: prefixEnd}}})

@@ -29,7 +29,7 @@ func (e *exam) freeRows(ctx context.Context) (string, error) {
 	}
 	switch err := e.table.ClaimFree(ctx, claim); {
 	case spanner.ErrCode(err) == codes.FailedPrecondition:
-		return "", &finding{Warning, "a timestamp in the past is refused: " + oneLine(err), "locks of package lock are safe, but take twice as many requests",
+		return "", &finding{Warning, "a timestamp in the past is refused: " + oneLine(err), "locks from package lock are safe, but take twice as many requests",
 			"report this text"}
 	case err != nil && !isGone(err): // the row may be missing because the claim was applied
 		return "", fmt.Errorf("claim: %w", err)
@@ -53,8 +53,8 @@ func (e *exam) freeRows(ctx context.Context) (string, error) {
 	return "a released lock is claimed exactly once, in one commit", e.table.ReleaseFree(ctx, claim.Token, time.Minute, name)
 }
 
-// freeClaim returns the claim of a lock that was released with a free row. If reads are slightly stale, that takes a
-// short time.
+// freeClaim returns the claim of a lock that was released with a free row. It tries for a few seconds, because a
+// slightly stale read does not show the release.
 func (e *exam) freeClaim(ctx context.Context, name string) (table.FreeClaim, error) {
 	for start := time.Now(); ; e.pause(ctx, 100*time.Millisecond) {
 		seen, err := e.table.LookAtLeases(ctx, time.Now(), name)
@@ -66,7 +66,7 @@ func (e *exam) freeClaim(ctx context.Context, name string) (table.FreeClaim, err
 		}
 		if time.Since(start) > 5*time.Second || ctx.Err() != nil {
 			return table.FreeClaim{}, &finding{NotChecked, "no read shows a release within five seconds",
-				"locks of package lock are safe, but take twice as many requests", "report this text"}
+				"locks from package lock are safe, but take twice as many requests", "report this text"}
 		}
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// group claims one partition while its member's term lasts and a second one after that term has ended, as members do.
-// The second confirmation must fail, because it requires the member's lease row, although its transaction does not read
-// that row.
+// group claims and confirms partitions the way members do, one while the member's term lasts and one after the term has
+// ended. The second confirmation must fail, because it requires the member's lease row, although its transaction does
+// not read that row.
 func (e *exam) group(ctx context.Context) (string, error) {
 	name, first, second := e.base+"/group/member", e.base+"/group/first", e.base+"/group/second"
 	token, err := e.elect(ctx, "member", name)

@@ -60,7 +60,7 @@ var probes = []probe{
 	{name: checkCycle, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic), run: (*exam).cycle, means: "locks don't work here", do: tellTeam},
 	{name: checkPresent, needs: timed, run: (*exam).present, means: noExpiry, do: tellTeam},
 	{name: checkFree, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic, checkPresent), run: (*exam).freeRows, means: anOutlaw, do: tellTeam},
-	{name: checkQueue, needs: append(slices.Clip(allowed), checkPresent), run: (*exam).queue, means: "locks are safe, but processes that wait for a lock of package lock get it in no particular order", do: tellTeam},
+	{name: checkQueue, needs: append(slices.Clip(allowed), checkPresent), run: (*exam).queue, means: "locks are safe, but processes that wait for a lock from package lock get it in no particular order", do: tellTeam},
 	{name: checkStrong, needs: timed, run: (*exam).strong, means: "a read can't show reliably whether a token is valid, so a superseded holder may continue until the fence refuses its writes", do: tellTeam},
 	{name: checkClock, needs: []string{checkTable, checkPermissions, checkPresent}, run: (*exam).clockRate, means: "if a holder's clock is too slow, its HasLock may still be true when a different process already has the lock; the fence is not affected", do: "fix this machine's clock; check its time source and, for a virtual machine, the host"},
 	{name: checkKeys, needs: allowed, run: (*exam).manyKeys, means: "a member may not see its whole group; don't use groups, but locks are not affected", do: tellTeam},
@@ -234,7 +234,7 @@ func (e *exam) optimistic(ctx context.Context) (string, error) {
 		case err != nil:
 			return "", err
 		case !waited:
-			return fmt.Sprintf("accepted; a transaction that was overtaken is aborted, and did not block the other commit (%v)", round(took)), nil
+			return fmt.Sprintf("optimistic transactions are accepted; an overtaken one is aborted, and does not block the other commit (%v)", round(took)), nil
 		case n == 5:
 			return "", &finding{Warning, fmt.Sprintf("a commit waited %v for a transaction that had only read", round(took)),
 				"if a candidate dies during a claim, heartbeats and claims wait until Spanner aborts its transaction after ten seconds",

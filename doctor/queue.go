@@ -39,10 +39,11 @@ func (e *exam) queue(ctx context.Context) (string, error) {
 }
 
 func outOfOrder(format string, args ...any) error {
-	return &finding{Warning, fmt.Sprintf(format, args...), "locks are safe, but processes that wait for a lock of package lock get it in no particular order", "report this text"}
+	return &finding{Warning, fmt.Sprintf(format, args...), "locks are safe, but processes that wait for a lock from package lock get it in no particular order", "report this text"}
 }
 
-// tickets reads the queue until it finds tickets. If reads are slightly stale, that takes a short time.
+// tickets reads the queue until it finds tickets. It tries for a few seconds, because a slightly stale read does not
+// show the new tickets.
 func (e *exam) tickets(ctx context.Context, name string) ([]table.Ticket, error) {
 	for start := time.Now(); ; e.pause(ctx, 100*time.Millisecond) {
 		rows, _, err := e.table.Store.Read(ctx, "queue", table.Present, table.Keys{Ranges: []table.Range{table.Waiting(name, "")}, Limit: table.MostTickets})

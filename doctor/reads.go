@@ -66,7 +66,7 @@ func (e *exam) present(ctx context.Context) (string, error) {
 }
 
 // advances judges reads at the present. The parameter on is how far their timestamp advanced without writes, and worst
-// is how far it was behind an earlier commit at most.
+// is the furthest that it lagged behind an earlier commit.
 func advances(on, worst time.Duration) (string, error) {
 	found := fmt.Sprintf("the timestamp of reads advanced by %[2]v in %[1]v without writes", idle, round(on))
 	switch {

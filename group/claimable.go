@@ -9,8 +9,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// never is the wait for a partition held by another member. The wait has no known end: the partition becomes free when
-// that member releases it or its term ends.
+// never is the wait for a partition held by another member. It has no known end, because the partition becomes free
+// only when that member releases it or its term ends.
 const never = time.Duration(math.MaxInt64)
 
 // history is what a member remembers about a partition from one look to the next. Times are by Spanner's clock.
@@ -90,7 +90,7 @@ func (j judge) withoutRow(o table.PartitionRow, h history) (wait time.Duration, 
 }
 
 // freeBy returns the wait that a lease record implies. If the record belongs to a plain lock rather than a partition,
-// the lease runs from heartbeat.
+// the lease is counted from heartbeat.
 func (j judge) freeBy(p table.LeaseRecord, heartbeat time.Time) time.Duration {
 	if with, is := table.MemberOf(p.With); is {
 		return j.freeWith(with, p.Lease)

@@ -7,8 +7,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A look is turned into a decision in two steps, both pure functions: what the look shows of each partition, and what
-// to do about it. docs/groups.md has the decision table.
+// A look becomes a decision in two steps, each a pure function. The first step determines what the look shows of each
+// partition, and the second what to do about it. docs/groups.md has the decision table.
 
 // partitionView is one partition as a look shows it to this member. It is zero if the look did not read the partition.
 type partitionView struct {

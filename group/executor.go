@@ -174,8 +174,8 @@ func (c *commit) reduce(keep func(*entry) bool) {
 	c.entries, c.rows = entries, rows
 }
 
-// insist retries a step as long as Spanner aborts it, but not after lease/20. Aborts are expected, because other
-// members claim other partitions at the same time. Retrying is safe, because each attempt compares the rows with the
+// insist retries a step for at most lease/20 as long as Spanner aborts it. Aborts are expected, because other members
+// claim other partitions at the same time. Retrying is safe, because each attempt compares the rows with the
 // observation, and it is faster than a new look.
 func insist(ctx context.Context, clock elect.Clock, lease, limit time.Duration, step func(context.Context) error) error {
 	began := clock.Now()

@@ -33,8 +33,8 @@ const (
 )
 
 // coolDown returns how long the process waits before it joins again. A term that ended because Spanner could not be
-// reached says nothing about the process, so there is no wait. After each other short term, the wait doubles. After a
-// useless term, the next term is also on trial.
+// reached says nothing about the process, so there is no wait. After any other short term, the wait is twice as long as
+// the one before. After a useless term, the next term is also on trial.
 func (f *fitness) coolDown(e ending) time.Duration {
 	useless := e.useless || e.ill
 	silent := e.silence >= f.lease*6/10

@@ -161,18 +161,18 @@ func (g *Group) Held() []Partition {
 // error, nothing was started. The member keeps trying while Spanner cannot be reached, and after it has lost all its
 // partitions. It stops only when ctx ends.
 //
-// When ctx ends, the contexts of all work are canceled, with WithHandover a third of a lease later. Heartbeats continue
-// until all work has returned, for at most one lease, or two with WithHandover. Then the member releases everything in
-// one commit. If done is given, it receives one value: nil, or the reason why the release failed, in which case
-// everything is freed when the lease expires. From then on no goroutine is left, the Spanner client may be closed, and
-// Run may be called again. The exception is work or an observer that is still running: until it returns, Run returns
-// ErrRunning.
+// When ctx ends, the contexts of all work are canceled. With WithHandover, this happens a third of a lease later.
+// Heartbeats continue until all work has returned, for at most one lease duration, or two with WithHandover. Then the
+// member releases everything in one commit. If done is given, it receives one value: nil, or the reason why the release
+// failed, in which case everything is freed when the lease expires. From then on no goroutine is left, the Spanner
+// client may be closed, and Run may be called again. However, if work or an observer is still running, Run returns
+// ErrRunning until that has returned.
 //
-// The done channel should have a buffer of one. On an unbuffered channel, the value is offered for one lease. It is
-// then dropped, and an error is logged.
+// The done channel should have a buffer of one. On an unbuffered channel, the value is offered for one lease duration.
+// It is then dropped, and an error is logged.
 //
-// Unless the whole group is new, a new member gets partitions only after one lease. A process that crashes each time it
-// starts therefore takes no partition from the other members.
+// Unless the whole group is new, a new member gets partitions only after one lease duration. A process that crashes
+// each time it starts therefore takes no partition from the other members.
 func (g *Group) Run(ctx context.Context, done ...chan<- error) error {
 	if g.err != nil {
 		return g.err

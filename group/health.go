@@ -121,9 +121,9 @@ func (g *Group) Balanced(ctx context.Context) error {
 
 var errNotRunning = errors.New("the process is not in the group, because Run was not called or has ended")
 
-// Health returns nil as long as this member works as it should. Otherwise the error describes the problem, since when
-// it has existed, and its most recent cause. Health returns an error if one of the following has been true for three
-// lease durations, or for 10 s if that is longer:
+// Health returns nil as long as this member works as it should. Otherwise the error describes the problem, when it
+// began, and its most recent cause. Health returns an error if one of the following has been true for three lease
+// durations, or for 10 s if that is longer:
 //
 //   - No look at the group has succeeded.
 //   - The member is not in the group, because it cannot join or because it is cooling down after a term in which it was
@@ -157,9 +157,9 @@ func (g *Group) Health() error {
 }
 
 // Live is a liveness probe, which spindle.Probe(g.Live) turns into an http.Handler. It fails only for problems that a
-// restart may fix. One is looks that do not succeed, for example because the Spanner client has lost its session. The
-// other is work that hangs, although a restart also moves the member's other partitions. Live ignores its argument,
-// makes no RPC, and may be called from any goroutine.
+// restart may fix: looks at the group do not succeed, for example because the Spanner client has lost its session, or
+// work hangs. Note that a restart also moves the member's other partitions. Live ignores its argument, makes no RPC,
+// and may be called from any goroutine.
 func (g *Group) Live(*http.Request) error {
 	if g.err != nil {
 		return g.err

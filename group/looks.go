@@ -181,10 +181,10 @@ func (t *term) wanted() (wanted []*entry) {
 	return wanted
 }
 
-// window returns the wanted partitions that the next look reads. If there are many, and not all of them are simply
-// free, as they are when the group starts, the window has two parts. One is the first partitions by name, because these
-// are released first. The other moves through the rest, because work that hangs can keep the first ones for a long
-// time.
+// window returns the wanted partitions that the next look reads. If there are only a few, or if everything in the last
+// window was free, as when a group starts, it returns all of them. Otherwise it returns the first ones by name, because
+// these are released first, and a section of the rest. The section advances from look to look, because work that hangs
+// can keep the first ones for a long time.
 func (t *term) window() []*entry {
 	wanted, n := t.wanted(), 2*t.m.config.Batch
 	if len(wanted) <= 2*n || t.looks.open {
@@ -197,8 +197,8 @@ func (t *term) window() []*entry {
 
 // poll is the pause before the next look. It is a third of the shortest lease, but shorter if another member's lease
 // expires or this member begins to count before then. Once this member counts, the other members give it its share at
-// their next look, and no member has that share until this one looks too. However short another member's lease is, this
-// member looks at most ten times in its own.
+// their next look, and no member has that share until this one looks too. Even if another member's lease is very short,
+// this member looks at most ten times per lease of its own.
 func (t *term) poll(s table.GroupSnapshot) time.Duration {
 	clock, lease := t.m.config.Clock, t.m.config.Lease
 	shortest := lease

@@ -21,8 +21,8 @@ type metrics struct {
 func newMetrics(g *Group, s telemetry.Scope) *metrics {
 	m := &metrics{about: metric.WithAttributeSet(s.Attributes(g.name))}
 	api := s.Meter()
-	// The partitions are a sum, so that two members in one process are added up, and so that a view without the name
-	// attribute shows a total.
+	// The number of partitions is a sum, so that two members in one process are added up, and so that a view without
+	// the name attribute shows a total.
 	partitions, err := api.Int64ObservableUpDownCounter("spindle.group.partitions", metric.WithDescription("Partitions that this process has."))
 	telemetry.Report(err)
 	members, err := api.Int64ObservableGauge("spindle.group.members", metric.WithDescription("Members that were present when this process last looked."))

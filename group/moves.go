@@ -265,8 +265,8 @@ func (t *term) reconcileEnded(c *commit, _ result, err error) {
 	})
 }
 
-// commitFailed handles the failure of a commit. It queues the two halves of the commit. A partition that failed alone
-// becomes suspect.
+// commitFailed handles the failure of a commit. It queues the two halves of the commit, unless another member was
+// first. A partition that failed alone becomes suspect.
 func (t *term) commitFailed(c *commit, err error, split func(*commit, time.Duration)) {
 	now, lease := t.m.config.Clock.Now(), t.m.config.Lease
 	aborted := errors.Is(err, table.ErrAborted)

@@ -19,13 +19,13 @@ import (
 // As long as the member keeps its term, a partition moves only after its work has returned. Work that does not return
 // is logged, and keeps only its own partition from moving, until Run's ctx has ended or LetGo is called. If the member
 // loses its term because it cannot reach Spanner for one lease duration, other members get its partitions one lease
-// duration later, whether or not the work has returned. From then on, its fenced writes are refused. A Group begins
-// work on a partition only after its own previous work on that partition has returned. It does not wait for the work of
-// another Group in the same process.
+// duration later, whether or not the work has returned. From then on, the old work's fenced writes are refused. A Group
+// begins work on a partition only after its own previous work on that partition has returned. It does not wait for the
+// work of another Group in the same process.
 //
-// If the work returns before its ctx has ended, with or without an error, it begins again under the same token. The
-// first time, it begins again immediately. After that, there is a pause, which doubles up to one lease duration.
-// WithEarlyReturn changes this behavior. An error is logged. A panic in the work ends the process, as in any other
+// If the work returns before its ctx has ended, with or without an error, it begins again under the same token, unless
+// WithEarlyReturn changes this. The first time, it begins again immediately. After that, there is a pause, which
+// doubles up to one lease duration. An error is logged. A panic in the work ends the process, as in any other
 // goroutine.
 func WithWork(work func(ctx context.Context, p Partition) error) spindle.Option {
 	return option("WithWork", func(c *options.Config) {

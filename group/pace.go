@@ -16,9 +16,9 @@ func (t *term) revokeMore() {
 	t.revokeAll(d.revoke)
 }
 
-// revokeAll revokes the given partitions, of which there are at most half as many as one commit can release, because
-// each of them is without work until the whole batch has moved. If the batch is full, the next one follows once these
-// partitions were released, or after lease/50 if some work does not return.
+// revokeAll revokes the given partitions. Partitions that move are revoked in batches of half as many as one commit
+// could release, because each of them is without work until its whole batch has moved. If the batch is full, the next
+// one follows once these partitions were released, or after lease/50 if some work does not return.
 func (t *term) revokeAll(move []*entry) {
 	for _, e := range move {
 		switch {

@@ -20,8 +20,8 @@ var (
 	ErrLetGo  = errors.New("the program has let the partition go") // see Group.LetGo
 )
 
-// Partition is one partition, held under one token. The group passes it to the partition's work. It is valid as long as
-// the context of that work. Its methods may be called from any goroutine. The zero Partition holds no lock, so its
+// Partition is one partition, held under one token. The group passes it to the partition's work, which can use it until
+// the context of the work ends. Its methods may be called from any goroutine. The zero Partition holds no lock, so its
 // writes are refused.
 type Partition struct {
 	name  string

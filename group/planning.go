@@ -11,7 +11,7 @@ import (
 )
 
 // planning is a member's view of the assignments: the published plan, and the next plan for the members that are
-// present. It is a value. Each look produces a new one.
+// present. It is never modified. Each look produces a new value.
 type planning struct {
 	setting
 
@@ -140,7 +140,7 @@ func (p planning) evicted(slots []string) planning {
 
 // waitFor returns how long the group waits for more members. It waits only if it is new, or if none of its planned
 // members is present any longer. The wait lasts until no member has joined for the delay, but at most one lease
-// duration. It keeps the first member from starting work that then moves to other members.
+// duration. Without it, the first member would start work that then moves to other members.
 func (p planning) waitFor(s table.GroupSnapshot) time.Duration {
 	for _, m := range p.members {
 		if slices.ContainsFunc(p.known.Members(), func(k plan.Member) bool { return k.Slot == m.Slot && k.Token == m.Token }) {
@@ -211,8 +211,8 @@ func (p planning) turn() planning {
 	return p
 }
 
-// turnIn returns the time until this member may publish. It is never if there is nothing to publish or if this member
-// does not count.
+// turnIn returns the time until this member may publish. It returns the constant never if there is nothing to publish
+// or if this member does not count.
 func (p planning) turnIn() time.Duration {
 	i := slices.IndexFunc(p.members, p.is)
 	if i < 0 || p.differs.IsZero() {

@@ -90,7 +90,7 @@ func (m *member) Run(ctx context.Context) (err error) {
 			var e ending
 			e, err = m.serve(ctx, lease)
 			m.out = m.config.Clock.Now()
-			m.await(ctx, m.config.Lease) // so that this process claims no partition before its old work has returned
+			m.await(ctx, m.config.Lease) // joining again would free the old term's partitions for other members
 			m.coolDown(ctx, m.fitness.coolDown(e))
 		}
 	}

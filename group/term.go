@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// term is one term of a member. The partitions that the member has end with it. One goroutine runs the term's loop and
+// term is one term of a member. When it ends, the member loses its partitions. One goroutine runs the term's loop and
 // owns its state, except for the fields that Has reads. Requests run beside the loop.
 type term struct {
 	m       *member
