@@ -24,8 +24,8 @@ type PruneOption func(*table.Ages)
 func Expired(older time.Duration) PruneOption { return func(a *table.Ages) { a.Expired = older } }
 
 // Prune deletes the rows of locks that have been released for at least the given age, by Spanner's clock, and were not
-// claimed again. It returns the number of locks that it deleted, even if it also returns an error. A later call then
-// continues with the rest.
+// claimed again. It returns the number of locks that it deleted, even if it also returns an error. After an error, a
+// later call continues with the rest.
 //
 // Prune is safe while candidates and holders are running, and several processes can prune at the same time. It deletes
 // a row only if the lock is still released, and has not changed since Prune read its age. A lock without a row is free,

@@ -107,9 +107,9 @@ func (t schema) keyProblems() []string {
 	case "name":
 		return nil
 	case "name" + descending:
-		return []string{fmt.Sprintf("the primary key is (%s), want (name), because reads of name ranges would find nothing; the order of a key can't be altered, so drop the table or use a different one", key)}
+		return []string{fmt.Sprintf("the primary key must be (name), not (%s), because reads of name ranges would find nothing; the order of a key can't be altered, so drop the table or use a different one", key)}
 	default:
-		return []string{fmt.Sprintf("the primary key is (%s), want (name)", key)}
+		return []string{fmt.Sprintf("the primary key must be (name), not (%s)", key)}
 	}
 }
 

@@ -164,7 +164,7 @@ func (e *exam) replies() Check {
 	switch {
 	case e.unanswered > 0:
 		c.Verdict, c.Found = Failed, fmt.Sprintf("%d replies to commits had no timestamp", e.unanswered)
-		c.Means = "it is not known whether such a commit was applied, so no process becomes or stays the holder by it"
+		c.Means = "it is not known whether such a commit was applied, so no process relies on it to become or stay the holder"
 		c.Do = "use the latest version of cloud.google.com/go/spanner; Spanner expects a second request, which older clients don't send"
 	case e.made[checkPermissions].Verdict != OK:
 		c.Verdict, c.Found = NotChecked, "no commit was made"

@@ -187,7 +187,7 @@ func (e *exam) keyOnlyUpdate(ctx context.Context) (string, error) {
 	case err == nil:
 		return "", broken("an update of a row that does not exist was committed")
 	case errors.Is(err, table.ErrMissing):
-		return "it changes nothing if the row exists, and fails the whole commit if the row is missing", unchanged("a refused commit")
+		return "a key-only update changes nothing if the row exists, and fails the whole commit if the row is missing", unchanged("a refused commit")
 	case spanner.ErrCode(err) == codes.NotFound:
 		return "", &finding{Warning, "the error does not show that a row is missing: " + oneLine(err), slowOnly + ", because a superseded holder must read its lease row to be sure",
 			"report this text"}

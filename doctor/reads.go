@@ -25,7 +25,7 @@ func (e *exam) advance(ctx context.Context, bound table.Bound) (time.Duration, e
 	return second.Sub(first), err
 }
 
-// shown commits and reads, and returns by how much the read's timestamp is behind the commit's. It returns an error if
+// shown commits and reads, and returns how far the read's timestamp lags behind the commit's. It returns an error if
 // the read has a later timestamp but does not show the commit.
 func (e *exam) shown(ctx context.Context, bound table.Bound) (behind time.Duration, err error) {
 	name := e.base + "/shown"

@@ -34,7 +34,7 @@
 //	claimable.go                       when a partition can be claimed: a pure function
 //	decide.go                          what to do about a partition: the decision table, a pure function
 //	planning.go, publish.go            how partitions are assigned to members; internal/plan computes the assignment
-//	moves.go, executor.go, pace.go     how partitions are claimed, revoked and released: which commits, and how many at a time
+//	moves.go, executor.go, pace.go     how partitions are claimed, revoked and released, and in which commits
 //	evict.go                           how the terms of dead members are ended
 //	work.go                            how work begins, and what happens when it returns
 //	fitness.go                         when a member is useless, and how long it cools down

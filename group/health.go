@@ -179,8 +179,8 @@ func (g *Group) Live(*http.Request) error {
 	return nil
 }
 
-// remind logs the work that keeps partitions from moving. It logs after one lease, and again each time the wait has
-// doubled.
+// remind logs the work that keeps partitions from moving. It logs after one lease duration, and again each time the
+// wait has doubled.
 func (m *member) remind() {
 	var oldest *assignment
 	n, now := 0, m.config.Clock.Now()

@@ -26,8 +26,8 @@ func (s state) String() string {
 	return [...]string{"free", "claimed", "held", "revoking", "releasing", "unresolved"}[s]
 }
 
-// entry is one partition in the inventory. It belongs to the loop, except for its names and acted, which any goroutine
-// may read.
+// entry is one partition in the inventory. It belongs to the loop, except for the fields name, lock and acted, which
+// any goroutine may read.
 type entry struct {
 	name  string
 	lock  string

@@ -52,7 +52,7 @@ func option(name string, apply func(*options.Config)) spindle.Option {
 type EarlyReturn int
 
 const (
-	// BeginAgain runs the work again under the same token, after a pause that grows if the work keeps returning soon.
+	// BeginAgain runs the work again under the same token, after a pause that grows if the work keeps returning early.
 	// It is the default.
 	BeginAgain EarlyReturn = EarlyReturn(options.BeginAgain)
 	// KeepIdle keeps the partition without work until it moves. It is for work that is done only once.

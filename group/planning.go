@@ -140,7 +140,7 @@ func (p planning) evicted(slots []string) planning {
 
 // waitFor returns how long the group waits for more members. It waits only if it is new, or if none of its planned
 // members is present any longer. The wait lasts until no member has joined for the delay, but at most one lease
-// duration. Without it, the first member would start work that then moves to other members.
+// duration. Without the wait, the first member would start work that then moves to other members.
 func (p planning) waitFor(s table.GroupSnapshot) time.Duration {
 	for _, m := range p.members {
 		if slices.ContainsFunc(p.known.Members(), func(k plan.Member) bool { return k.Slot == m.Slot && k.Token == m.Token }) {

@@ -73,7 +73,7 @@ func (t *term) leaving() bool { return t.leave.why != nil }
 func (t *term) soon(d time.Duration) { t.looks.next.sooner(t.m.config.Clock, d) }
 
 // run runs the term's loop until the term is lost, or until it has been given up and all work has returned. It returns
-// how the term ended. The error is not nil if a stop could not be completed.
+// how the term ended, and an error if a stop could not be completed.
 func (t *term) run(ctx context.Context) (ending, error) {
 	t.lease.Start()
 	defer t.looks.readDeadline.Stop()
