@@ -22,7 +22,7 @@ import (
 func TestMembersAreHealthyAlsoThoseThatStandBy(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.process("a", Numbered(1))
-		require.ErrorContains(t, a.Health(), `health: group "orders": it is not in the group: Run was not called, or has ended`)
+		require.ErrorContains(t, a.Health(), `health: group "orders": the process is not in the group, because Run was not called or has ended`)
 		c.run(a)
 		b := c.start("b", Numbered(1))
 		for range 600 {
@@ -97,7 +97,7 @@ func TestWorkThatHangsMakesUnhealthyUntilItReturns(t *testing.T) {
 				c.until(2*lease, "work to be told", func() bool { return a.has() < 2 })
 				healthy := c.until(4*lease, "a to be unhealthy", func() bool { return a.Health() != nil })
 				assert.InDelta(t, 3*lease, healthy, float64(lease/3))
-				require.ErrorContains(t, a.Health(), "has not returned, though its context was canceled, since ")
+				require.ErrorContains(t, a.Health(), "has ignored the cancellation of its context since ")
 				close(free)
 				c.sleep(0)
 				require.NoError(t, a.Health())
@@ -115,7 +115,7 @@ func TestAMemberThatIsNotInTheGroupIsUnhealthyAfterThreeLeases(t *testing.T) {
 		c.run(a)
 		took := c.until(4*lease, "a to be unhealthy", func() bool { return a.Health() != nil })
 		assert.InDelta(t, 3*lease, took, float64(lease/10))
-		require.ErrorContains(t, a.Health(), "it is not in the group since ")
+		require.ErrorContains(t, a.Health(), "the process has not been in the group since ")
 		require.ErrorContains(t, a.Health(), "no role")
 		a.link.Refuse(nil)
 		c.until(lease, "a to have all", spreadOver(4, a))
@@ -188,11 +188,11 @@ func TestWorkThatHangsMakesUnhealthyAlsoWhoCanNotJoin(t *testing.T) {
 		a.link.Refuse(fleet.Refusing("claim", errors.New("not today")))
 		c.loseTerm(a)
 		c.sleep(3*lease + lease/2)
-		require.ErrorContains(t, a.Health(), "has not returned, though its context was canceled")
-		require.Contains(t, a.log.String(), "its partition can't move, nor come back")
+		require.ErrorContains(t, a.Health(), "has ignored the cancellation of its context")
+		require.Contains(t, a.log.String(), "its partition can't move or be claimed again")
 		free()
 		c.sleep(0)
-		require.ErrorContains(t, a.Health(), "it is not in the group since ")
+		require.ErrorContains(t, a.Health(), "the process has not been in the group since ")
 		a.link.Refuse(nil)
 		c.sleep(lease)
 		require.NoError(t, a.Health())
@@ -218,10 +218,10 @@ func TestWorkThatHangsIsSaidWhileItsMemberCoolsDown(t *testing.T) {
 		a.link.Counts()
 		c.sleep(2 * lease)
 		require.InDelta(t, 2, a.link.Counts()["look"], 1, "it cools down, and looks once a lease")
-		require.ErrorContains(t, a.Health(), "has not returned, though its context was canceled")
+		require.ErrorContains(t, a.Health(), "has ignored the cancellation of its context")
 		free()
 		c.sleep(0)
-		require.ErrorContains(t, a.Health(), "it is not in the group since ")
+		require.ErrorContains(t, a.Health(), "the process has not been in the group since ")
 		c.clash = nil // b has what a's work hung on, as a has lost its term
 		c.end(a, b)
 	})
@@ -232,7 +232,7 @@ func TestEachTimeThatWorkHangsIsSaid(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(2))
 		c.until(lease, "a to have all", spreadOver(2, a))
-		said := func() int { return strings.Count(a.log.String(), "its partition can't move, nor come back") }
+		said := func() int { return strings.Count(a.log.String(), "its partition can't move or be claimed again") }
 		for _, hang := range []struct {
 			lasts       time.Duration
 			least, most int // lines: after one lease, and each time that it has taken twice as long

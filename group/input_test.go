@@ -30,7 +30,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{"the list of partitions is empty", New(db, "locktable", "orders", Numbered(-7))},
 		{"the list of partitions is empty", New(db, "locktable", "orders", Named())},
 		{"more than 20000 partitions", New(db, "locktable", "orders", Numbered(1_000_000_000))},
-		{`partition "b" is in the list more than once: give each once`, New(db, "locktable", "orders", Named("b", "a", "b"))},
+		{`partition "b" is in the list more than once`, New(db, "locktable", "orders", Named("b", "a", "b"))},
 		{"has no name", New(db, "locktable", "orders", Named("a", ""))},
 		{"control characters", New(db, "locktable", "orders", Named("a\x1b[31m"))},
 		{"invalid UTF-8", New(db, "locktable", "orders", Named("a\xff"))},

@@ -86,7 +86,7 @@ var groupShortMutants = of("./group",
 	one("member that can't release never goes", "TestAMemberThatCanNotReleaseLeavesItToOthers", movesGo,
 		"\tcase elect.First(err) && !errors.Is(err, table.ErrAborted):\n", "\tcase true:\n"),
 	one("claim that came to nothing ends the term", "TestAClaimThatFailedOnceCostsNoTerm", groupSeenGo,
-		"\t\tt.succeeded() // nothing", "\t\t// nothing"),
+		"\t\tt.succeeded() // no failed", "\t\t// nothing"),
 	mutant{"reply of an earlier term believed", "TestAReplyThatOutlivesTheTermBeginsNoWork", []edit{
 		{groupRunGo, "\tleases   map[table.LeaseRef]time.Duration //", "\tresults  chan func()\n\tleases   map[table.LeaseRef]time.Duration //"},
 		{executorGo, "\tx.ctx, x.cancel = context.WithCancel(ctx)\n",
