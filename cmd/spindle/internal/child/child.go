@@ -1,5 +1,5 @@
-// Package child runs programs that must not outlive their parent or its lock. Each program runs in its own process group, and
-// the whole group is killed.
+// Package child runs programs that must not outlive their parent or its lock. Each program runs in its own process
+// group, and the whole group is killed.
 //
 //   - child.go: a child, from its start until its group has been killed
 //   - gate.go: the gate that holds a program back until its watchdog knows the process
@@ -95,11 +95,11 @@ type Child struct {
 	spared  int
 }
 
-// Start starts a program with this process's standard files and the given environment. As in a shell, the exit code of a
-// program that a signal ended is 128 plus the signal's number.
+// Start starts a program with this process's standard files and the given environment. As in a shell, the exit code of
+// a program that a signal ended is 128 plus the signal's number.
 //
-// On Linux, the kernel kills the program when this process exits for any reason. With Watched, the watchdog also kills the
-// program's whole group, on any Unix.
+// On Linux, the kernel kills the program when this process exits for any reason. With Watched, the watchdog also kills
+// the program's whole group, on any Unix.
 func Start(args, env []string, options ...Option) (*Child, error) {
 	c := &Child{cmd: exec.Command(args[0], args[1:]...), changed: make(chan struct{}, 1), done: make(chan struct{})}
 	c.cmd.Env = env
@@ -123,8 +123,8 @@ func Start(args, env []string, options ...Option) (*Child, error) {
 	return c, nil
 }
 
-// live runs the child from its start to its end. It keeps its thread for all that time, because the kernel treats the exit of
-// the thread that forked the child as the exit of the parent.
+// live runs the child from its start to its end. It keeps its thread for all that time, because the kernel treats the
+// exit of the thread that forked the child as the exit of the parent.
 func (c *Child) live(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -151,7 +151,8 @@ func (c *Child) live(started chan<- error) {
 	close(c.done)
 }
 
-// begin returns once the program is running and its watchdog knows the process, or once the watchdog's deadline has passed.
+// begin returns once the program is running and its watchdog knows the process, or once the watchdog's deadline has
+// passed.
 func (c *Child) begin() error {
 	dog := c.leash.dog
 	if dog == nil || c.cmd.Err != nil {
@@ -197,12 +198,12 @@ func (c *Child) Done() <-chan struct{} { return c.done }
 // Code returns the exit code, once Done is closed.
 func (c *Child) Code() int { return c.code }
 
-// Strays returns the number of processes that had left the group and were killed when the child exited. It is valid once Done
-// is closed. Such processes are found only on Linux, with the option Whole.
+// Strays returns the number of processes that had left the group and were killed when the child exited. It is valid
+// once Done is closed. Such processes are found only on Linux, with the option Whole.
 func (c *Child) Strays() int { return c.strays }
 
-// Spared returns the number of processes that the child left behind and that are still running because they belong to other
-// users. It is valid once Done is closed. Such processes are found only on Linux, with the option Whole.
+// Spared returns the number of processes that the child left behind and that are still running because they belong to
+// other users. It is valid once Done is closed. Such processes are found only on Linux, with the option Whole.
 func (c *Child) Spared() int { return c.spared }
 
 // Changed returns a channel that has a value after the program was stopped or continued.
@@ -237,8 +238,8 @@ func Leaving(c *Child) error {
 // An Option changes the way in which a child is run.
 type Option func(*Child) error
 
-// Whole makes the end of the child also kill the processes that have left its group, including processes that other children
-// left behind. It has an effect only on Linux.
+// Whole makes the end of the child also kill the processes that have left its group, including processes that other
+// children left behind. It has an effect only on Linux.
 func Whole(c *Child) error {
 	c.whole = true
 	return nil

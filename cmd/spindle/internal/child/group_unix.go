@@ -34,8 +34,9 @@ func inherited() *os.File {
 	return os.NewFile(replies, "replies")
 }
 
-// inheritedFile returns a duplicate of the file with the given number if this process inherited that file and will pass it on
-// to programs. Otherwise it returns nil. The files that this process opens itself are different: they are close-on-exec.
+// inheritedFile returns a duplicate of the file with the given number if this process inherited that file and will pass
+// it on to programs. Otherwise it returns nil. The files that this process opens itself are different: they are
+// close-on-exec.
 func inheritedFile(fd int) *os.File {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	if err != nil || flags&unix.FD_CLOEXEC != 0 {
@@ -88,7 +89,8 @@ func goOn(p *os.Process) { _ = p.Signal(syscall.SIGCONT) } // fails if the proce
 // killGroup kills a group, even if it is stopped.
 func killGroup(group int) { signalGroup(group, syscall.SIGKILL) }
 
-// groupGone reports whether it is certain that no process of a killed group is still running. A killed group can't fork.
+// groupGone reports whether it is certain that no process of a killed group is still running. A killed group can't
+// fork.
 func groupGone(group int) bool {
 	return errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) || onlyZombies(group)
 }

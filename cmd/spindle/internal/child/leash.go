@@ -13,8 +13,8 @@ type leash struct {
 	dropped bool
 }
 
-// Watched starts a watchdog only for this child. The watchdog is dismissed when the child has exited. At the time until, the
-// watchdog kills the child, unless Allow extends that time. For env and args, see StartWatchdog.
+// Watched starts a watchdog only for this child. The watchdog is dismissed when the child has exited. At the time
+// until, the watchdog kills the child, unless Allow extends that time. For env and args, see StartWatchdog.
 func Watched(until time.Time, env []string, args ...string) Option {
 	return func(c *Child) (err error) {
 		c.leash.again = func(until time.Time) (*Watchdog, error) { return StartWatchdog(until, env, args) }
@@ -40,8 +40,8 @@ func (c *Child) Allow(until time.Time) {
 	}
 }
 
-// Unwatched returns a channel that is closed if the watchdog exits before the child does, because the watchdog was killed. It
-// returns nil unless the child was started with Watched.
+// Unwatched returns a channel that is closed if the watchdog exits before the child does, because the watchdog was
+// killed. It returns nil unless the child was started with Watched.
 func (c *Child) Unwatched() <-chan struct{} {
 	c.leash.mu.Lock()
 	defer c.leash.mu.Unlock()
@@ -51,8 +51,8 @@ func (c *Child) Unwatched() <-chan struct{} {
 	return c.leash.dog.Gone()
 }
 
-// Rewatch starts a new watchdog, with the same deadline, for a child that was started with Watched. It returns false if the
-// child has exited.
+// Rewatch starts a new watchdog, with the same deadline, for a child that was started with Watched. It returns false if
+// the child has exited.
 func (c *Child) Rewatch() (bool, error) {
 	l := &c.leash
 	l.mu.Lock()

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adopt makes this process the parent of all processes that its programs leave behind, even outside their groups. This process
-// reaps them until callOff is called.
+// adopt makes this process the parent of all processes that its programs leave behind, even outside their groups. This
+// process reaps them until callOff is called.
 func adopt() (callOff func()) {
 	if unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != nil {
 		return func() {}
@@ -34,8 +34,8 @@ func adopt() (callOff func()) {
 
 var adopts atomic.Bool
 
-// elders records the children that this process has before a program begins, so that endOrphans spares them. For example, a
-// script that becomes this process by exec leaves its children to it, and PID 1 adopts other orphans.
+// elders records the children that this process has before a program begins, so that endOrphans spares them. For
+// example, a script that becomes this process by exec leaves its children to it, and PID 1 adopts other orphans.
 func elders() {
 	before := map[int]string{}
 	for pid := range orphans() {
@@ -46,7 +46,8 @@ func elders() {
 	family.elders = before
 }
 
-// ReapAsInit makes this process reap orphans if it is PID 1, because no other process does. It does not kill any of them.
+// ReapAsInit makes this process reap orphans if it is PID 1, because no other process does. It does not kill any of
+// them.
 func ReapAsInit() {
 	if os.Getpid() == 1 {
 		_ = reap()
@@ -76,9 +77,9 @@ func reap() (callOff func()) {
 	}
 }
 
-// endOrphans kills the orphans that this process has adopted. It returns when only other users' orphans are left. It returns
-// the number of processes that it killed outside the program's group, which is already dead, and the number of processes that
-// it is not permitted to kill.
+// endOrphans kills the orphans that this process has adopted. It returns when only other users' orphans are left. It
+// returns the number of processes that it killed outside the program's group, which is already dead, and the number of
+// processes that it is not permitted to kill.
 func endOrphans(program int) (killed, left int) {
 	if !adopts.Load() {
 		return 0, 0
@@ -104,8 +105,8 @@ func endOrphans(program int) (killed, left int) {
 	}
 }
 
-// orphans returns the orphans that this process has adopted, with their groups, and reaps orphans that have exited. A child in
-// this process's own group is not an orphan: a library has started it, and waits for it.
+// orphans returns the orphans that this process has adopted, with their groups, and reaps orphans that have exited. A
+// child in this process's own group is not an orphan: a library has started it, and waits for it.
 func orphans() map[int]int {
 	family.Lock()
 	defer family.Unlock()
@@ -126,16 +127,16 @@ func orphans() map[int]int {
 	return alive
 }
 
-// isWatchdog reports whether a process is the watchdog of another spindle process that the program ran. Such a watchdog exits
-// by itself once it has acted. Killing a guard's watchdog would leave the service active.
+// isWatchdog reports whether a process is the watchdog of another spindle process that the program ran. Such a watchdog
+// exits by itself once it has acted. Killing a guard's watchdog would leave the service active.
 func isWatchdog(p procfs.Proc) bool {
 	name, _ := p.Comm()
 	return name == watchdogName
 }
 
-// KillMarked kills each process whose environment contains all of the given entries, and reports whether there were any. It is
-// for processes that left a group before the group was killed. It does not find processes that changed their environment or
-// belong to another user.
+// KillMarked kills each process whose environment contains all of the given entries, and reports whether there were
+// any. It is for processes that left a group before the group was killed. It does not find processes that changed their
+// environment or belong to another user.
 func KillMarked(entries ...string) (found bool) {
 	if !ours() || len(entries) == 0 {
 		return false

@@ -13,9 +13,10 @@ import (
 	"golang.org/x/term"
 )
 
-// A Terminal is this process's controlling terminal. A program in its own group gets the terminal when it first tries to use
-// it, because the kernel then stops the program with SIGTTIN or SIGTTOU. Until then, this process gets the signals of the
-// terminal's keys, and the other programs of a pipeline keep the terminal. Only one goroutine may call the methods.
+// A Terminal is this process's controlling terminal. A program in its own group gets the terminal when it first tries
+// to use it, because the kernel then stops the program with SIGTTIN or SIGTTOU. Until then, this process gets the
+// signals of the terminal's keys, and the other programs of a pipeline keep the terminal. Only one goroutine may call
+// the methods.
 type Terminal struct {
 	file  *os.File
 	own   int            // this process's group
@@ -24,8 +25,9 @@ type Terminal struct {
 	stops chan os.Signal // receives Ctrl-Z while this process has the terminal
 }
 
-// OpenTerminal opens the controlling terminal. It returns nil if this process has none. It makes this process ignore SIGTTOU, so
-// that this process can write to the terminal while a program has it. Programs behind a gate still get SIGTTOU.
+// OpenTerminal opens the controlling terminal. It returns nil if this process has none. It makes this process ignore
+// SIGTTOU, so that this process can write to the terminal while a program has it. Programs behind a gate still get
+// SIGTTOU.
 func OpenTerminal() *Terminal {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -58,7 +60,8 @@ func (t *Terminal) give(group int) error {
 	return unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group)
 }
 
-// Lend gives the terminal to the group if this process has it. It reports whether the group has the terminal afterwards.
+// Lend gives the terminal to the group if this process has it. It reports whether the group has the terminal
+// afterwards.
 func (t *Terminal) Lend(group int) bool {
 	switch has, err := t.foreground(); {
 	case err != nil:
@@ -79,8 +82,8 @@ func (t *Terminal) Lend(group int) bool {
 // Lent reports whether the terminal is lent to a group.
 func (t *Terminal) Lent() bool { return t.lent != 0 }
 
-// TakeBack undoes Lend. If the program was killed, TakeBack also restores the terminal's mode, because the program could not do
-// so. If a shell took the terminal while this process was stopped, the shell keeps it.
+// TakeBack undoes Lend. If the program was killed, TakeBack also restores the terminal's mode, because the program
+// could not do so. If a shell took the terminal while this process was stopped, the shell keeps it.
 func (t *Terminal) TakeBack(killed bool) {
 	lent := t.lent
 	if t.lent = 0; lent == 0 {
@@ -96,9 +99,9 @@ func (t *Terminal) TakeBack(killed bool) {
 	}
 }
 
-// Suspend takes the terminal back and stops this process's group, as Ctrl-Z does. It returns once the group is continued, and
-// reports whether the group was stopped. The kernel does not stop an orphaned process group, because no shell would continue
-// it; see setpgid(2).
+// Suspend takes the terminal back and stops this process's group, as Ctrl-Z does. It returns once the group is
+// continued, and reports whether the group was stopped. The kernel does not stop an orphaned process group, because no
+// shell would continue it; see setpgid(2).
 func (t *Terminal) Suspend() bool {
 	t.TakeBack(false)
 	resumed := make(chan os.Signal, 1)
@@ -128,6 +131,6 @@ const (
 	steps = 10
 )
 
-// unignoreTTOU lets a program get SIGTTOU even if this process inherited SIGTTOU as ignored. It catches the signal, because the
-// exec system call resets only caught signals to their default actions.
+// unignoreTTOU lets a program get SIGTTOU even if this process inherited SIGTTOU as ignored. It catches the signal,
+// because the exec system call resets only caught signals to their default actions.
 func unignoreTTOU() { signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU) }

@@ -32,8 +32,8 @@ func thisAccount() account {
 	}
 }
 
-// folder returns a directory that no other user can write to. All of the user's processes should find the same one. Root
-// therefore ignores $XDG_RUNTIME_DIR, which services don't have.
+// folder returns a directory that no other user can write to. All of the user's processes should find the same one.
+// Root therefore ignores $XDG_RUNTIME_DIR, which services don't have.
 func (a account) folder() (string, error) {
 	var why []string
 	for _, p := range a.places() {

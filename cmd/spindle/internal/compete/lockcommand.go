@@ -130,8 +130,9 @@ const (
 	reasonVariable = "SPINDLE_REASON" // only for hooks
 )
 
-// environment returns the environment for a program under the lock. It adds the lock's name, table and database, and the
-// token if there is one, to this process's environment, and removes variables that set flags which only this command has.
+// environment returns the environment for a program under the lock. It adds the lock's name, table and database, and
+// the token if there is one, to this process's environment, and removes variables that set flags which only this
+// command has.
 func (x *lockCommand) environment(token table.Token) []string {
 	if x.own == nil {
 		return os.Environ() // in a watchdog, whose parent has already removed the variables

@@ -97,8 +97,8 @@ func (x *execution) checkOnce() error {
 
 const quarter = 15 * time.Minute
 
-// usualOffset makes periods end far from the times at which timers usually fire: half a period away from full hours or days
-// and, for periods of at least half an hour, between two quarter hours, which are the same in every time zone.
+// usualOffset makes periods end far from the times at which timers usually fire: half a period away from full hours or
+// days and, for periods of at least half an hour, between two quarter hours, which are the same in every time zone.
 func usualOffset(period time.Duration) time.Duration {
 	if period < 2*quarter {
 		return 0
@@ -106,8 +106,8 @@ func usualOffset(period time.Duration) time.Duration {
 	return quarter / 2
 }
 
-// ofTomorrow reports whether a daily run at the given time, before midnight, gets the next day's key. It also returns the
-// offset with which the run would get a key of the same day.
+// ofTomorrow reports whether a daily run at the given time, before midnight, gets the next day's key. It also returns
+// the offset with which the run would get a key of the same day.
 func ofTomorrow(t table.Tick, now time.Time) (time.Duration, bool) {
 	now = now.UTC()
 	offset := now.Sub(now.Truncate(24 * time.Hour)).Round(time.Minute)
@@ -123,8 +123,8 @@ func (x *execution) beginOnce() {
 	}
 }
 
-// glance reads the last key done before exec competes for the lock. If there is nothing to do, this read is exec's only RPC.
-// If the read fails, glance returns nil, because step repeats the read.
+// glance reads the last key done before exec competes for the lock. If there is nothing to do, this read is exec's only
+// RPC. If the read fails, glance returns nil, because step repeats the read.
 func (x *execution) glance(ctx context.Context) error {
 	terminal.Stderr.Time()
 	ctx, cancel := context.WithTimeout(ctx, x.readTimeout())
@@ -178,7 +178,8 @@ func (x *execution) last(ctx context.Context, bound table.Bound) (table.Done, ti
 	return last, now, err
 }
 
-// unless returns an *exit.Error if the key is done, a larger key is done, or the key can't be compared with the last one.
+// unless returns an *exit.Error if the key is done, a larger key is done, or the key can't be compared with the last
+// one.
 func (x *execution) unless(last table.Done, now time.Time) error {
 	err := last.Forbids(x.due())
 	switch {
@@ -210,8 +211,8 @@ func (x *execution) step(ctx context.Context) elect.Step {
 
 func (x *execution) doesOnce() bool { return x.once.named != "" || x.once.tick.Period != 0 }
 
-// Due implements execcmd.Job. It reads the last key done while this process holds the lock, when no other process can record
-// one: the last holder could do so until its lease row was deleted.
+// Due implements execcmd.Job. It reads the last key done while this process holds the lock, when no other process can
+// record one: the last holder could do so until its lease row was deleted.
 func (x *execution) Due(ctx context.Context) (*execcmd.End, error) {
 	last, now, err := x.last(ctx, table.Strong)
 	if err == nil {

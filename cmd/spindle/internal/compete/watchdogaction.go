@@ -39,8 +39,9 @@ func runWatchdog(args []string) (code int) {
 	}
 	_ = terminal.Stderr.Format.Set(os.Getenv(watchdogFormat))
 	terminal.Stderr.Time()
-	// Only its parent can end a watchdog, by an order or by exiting, so these signals must not. SIGPIPE comes if the reader
-	// of standard error exited with the parent. Commands would inherit ignored signals, so the signals are caught instead.
+	// Only its parent can end a watchdog, by an order or by exiting, so these signals must not. SIGPIPE comes if the
+	// reader of standard error exited with the parent. Commands would inherit ignored signals, so the signals are
+	// caught instead.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer terminal.Stderr.Detach()()
 	lock := lockCommand{Database: &connect.Database{Path: args[1], Table: args[2], Timeout: longestAttempt}, name: args[3], id: args[4]}
@@ -90,10 +91,10 @@ func (g *guarding) watchdogAction(a child.Act) {
 
 const longestAttempt = 10 * time.Second
 
-// watchdogAction kills the processes that left the program's group. If exec is dead, it then releases the lock, so that the
-// next machine does not have to wait until the lease expires. It releases the lock only when no process works under the
-// lock's token. If that is not certain within one lease duration, or if the release fails, the lock expires. If exec is
-// only stopped, watchdogAction does not release the lock, because exec may continue.
+// watchdogAction kills the processes that left the program's group. If exec is dead, it then releases the lock, so that
+// the next machine does not have to wait until the lease expires. It releases the lock only when no process works under
+// the lock's token. If that is not certain within one lease duration, or if the release fails, the lock expires. If
+// exec is only stopped, watchdogAction does not release the lock, because exec may continue.
 func (x *execution) watchdogAction(a child.Act) {
 	marks := []string{lockVariable + "=" + x.name, tokenVariable + "=" + x.token.String()}
 	left := child.KillMarked(marks...)

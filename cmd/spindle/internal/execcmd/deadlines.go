@@ -2,8 +2,8 @@ package execcmd
 
 import "time"
 
-// deadlines determines when exec signals a program to end, and when exec kills the program, so that the program has exited
-// before the lock's local deadline.
+// deadlines determines when exec signals a program to end, and when exec kills the program, so that the program has
+// exited before the lock's local deadline.
 type deadlines struct {
 	lease, grace time.Duration
 
@@ -18,12 +18,12 @@ func (d *deadlines) margin() time.Duration { return min(d.lease/20, time.Second)
 // gracePeriod returns the time between the signal to end and SIGKILL.
 func (d *deadlines) gracePeriod() time.Duration { return min(d.grace, MostGrace(d.lease)) }
 
-// MostGrace returns the longest grace period for a lease. With it, the program is not signaled before two heartbeats in a row
-// have failed.
+// MostGrace returns the longest grace period for a lease. With it, the program is not signaled before two heartbeats in
+// a row have failed.
 func MostGrace(lease time.Duration) time.Duration { return lease / 4 }
 
-// extend sets the deadline from the time for which the lock is still held, and returns the deadline. To ignore the time that
-// passes between reading two clocks, it moves the deadline forward only by more than a hundredth of the lease.
+// extend sets the deadline from the time for which the lock is still held, and returns the deadline. To ignore the time
+// that passes between reading two clocks, it moves the deadline forward only by more than a hundredth of the lease.
 func (d *deadlines) extend(now time.Time, left time.Duration) time.Time {
 	if d.final {
 		return d.until
@@ -42,8 +42,8 @@ func (d *deadlines) lose(now time.Time) {
 	}
 }
 
-// due returns late if the program must now be signaled to end. Once the program must be killed, every call returns overdue.
-// After the signal to end, later heartbeats don't postpone the kill.
+// due returns late if the program must now be signaled to end. Once the program must be killed, every call returns
+// overdue. After the signal to end, later heartbeats don't postpone the kill.
 func (d *deadlines) due(now time.Time) happening {
 	last := d.until.Add(-d.margin())
 	switch {

@@ -15,17 +15,19 @@ import (
 type Job interface {
 	// Try looks at the lock once, and claims it if possible. If Try returns an End, exec ends with it.
 	Try(ctx context.Context) (elect.Step, *End)
-	// Due reports, while the lock is held, whether the work still has to be done. It returns nil if so. If it returns an End,
-	// exec ends with it; an End without an error means that the work was already done. After an error, exec calls Due again.
+	// Due reports, while the lock is held, whether the work still has to be done. It returns nil if so. If it returns
+	// an End, exec ends with it; an End without an error means that the work was already done. After an error, exec
+	// calls Due again.
 	Due(ctx context.Context) (*End, error)
-	// Begin is called when the lock is held, before the first heartbeat. Over is called once the lock is released or lost.
+	// Begin is called when the lock is held, before the first heartbeat. Over is called once the lock is released or
+	// lost.
 	Begin(t *elect.Term)
 	Over()
 	// Jeopardy is called when a heartbeat of the term has failed, and Safe when a heartbeat is acknowledged again.
 	Jeopardy(t *elect.Term, err error)
 	Safe()
-	// Start starts the program. Unless the program's Allow extends the time, the program must have exited by until, even if
-	// this process is stopped or killed. If a retry can't succeed either, the error is a *child.StartError.
+	// Start starts the program. Unless the program's Allow extends the time, the program must have exited by until,
+	// even if this process is stopped or killed. If a retry can't succeed either, the error is a *child.StartError.
 	Start(t *elect.Term, until time.Time) (Program, error)
 	// Done returns the record to write when the program succeeds. If the record has no key, nothing is written.
 	Done() table.Due
@@ -91,8 +93,8 @@ type Patience struct {
 	Trouble error         // why the last look before Run failed
 }
 
-// Signals returns a channel for the signals that exec handles or passes on to the program. These signals no longer end this
-// process.
+// Signals returns a channel for the signals that exec handles or passes on to the program. These signals no longer end
+// this process.
 func Signals() <-chan os.Signal {
 	c := make(chan os.Signal, 16)
 	signal.Notify(c, passedOn...)
@@ -102,8 +104,8 @@ func Signals() <-chan os.Signal {
 // Endings returns the signals that end exec.
 func Endings() []os.Signal { return slices.Clone(endings) }
 
-// Run competes for the lock, and runs the program while the lock is held. It returns once all of the program's processes have
-// exited and the lock is released or lost. When ctx ends, Run stops waiting for the lock.
+// Run competes for the lock, and runs the program while the lock is held. It returns once all of the program's
+// processes have exited and the lock is released or lost. When ctx ends, Run stops waiting for the lock.
 func (x *Exec) Run(ctx context.Context) End {
 	r := &runner{Exec: x, ctx: ctx, events: make(chan event), trouble: x.Trouble}
 	r.m = machine{once: x.Once, handover: x.Handover, restart: x.Restart}
@@ -134,8 +136,8 @@ type runner struct {
 	noticed noticed
 }
 
-// await waits for events. It returns signals and the end of the wait before all other events, because the program must not
-// start after them.
+// await waits for events. It returns signals and the end of the wait before all other events, because the program must
+// not start after them.
 func (r *runner) await() (all []event) {
 	var last event
 	select {
@@ -176,7 +178,8 @@ func got(s os.Signal) event {
 	return event{what: signaled, signal: s}
 }
 
-// receive updates the runner for the beginning or end of a wait, term or program, and passes the event on to the machine.
+// receive updates the runner for the beginning or end of a wait, term or program, and passes the event on to the
+// machine.
 func (r *runner) receive(e event) {
 	switch e.what {
 	case elected:

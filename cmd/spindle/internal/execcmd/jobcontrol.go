@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// At a terminal, the program is a background job, because it has its own process group. Exec does for the program what a
-// shell does for its jobs. It lends the terminal to the program when the program tries to use it, and it stops when the
-// program stops, so that the shell notices. Ctrl-Z, fg and bg therefore work as usual. While exec is stopped, it sends no
-// heartbeats, so the watchdog kills the program at the end of the lease.
+// At a terminal, the program is a background job, because it has its own process group. Exec does for the program what
+// a shell does for its jobs. It lends the terminal to the program when the program tries to use it, and it stops when
+// the program stops, so that the shell notices. Ctrl-Z, fg and bg therefore work as usual. While exec is stopped, it
+// sends no heartbeats, so the watchdog kills the program at the end of the lease.
 
 // keys returns the channel that receives Ctrl-Z.
 func (r *runner) keys() <-chan os.Signal {
@@ -46,8 +46,8 @@ func (r *runner) handleStop() {
 	}
 }
 
-// suspend stops exec until it is continued, and reports whether exec was stopped. If the program had the terminal, and exec
-// continues in the foreground, suspend gives the terminal back to the program.
+// suspend stops exec until it is continued, and reports whether exec was stopped. If the program had the terminal, and
+// exec continues in the foreground, suspend gives the terminal back to the program.
 func (r *runner) suspend() bool {
 	had := r.Terminal.Lent()
 	r.Warn("%s is stopped; if it does not continue within %v, %s will be lost and the program killed", r.Program, r.term.Left().Round(100*time.Millisecond), r.name())
@@ -71,8 +71,8 @@ func (r *runner) takeBack() {
 	}
 }
 
-// interrupted returns the signal if a key, such as Ctrl-C, ended a program that had the terminal, or nil. Exec does not get
-// that signal, but must act on it: otherwise no key could end an exec with --restart.
+// interrupted returns the signal if a key, such as Ctrl-C, ended a program that had the terminal, or nil. Exec does not
+// get that signal, but must act on it: otherwise no key could end an exec with --restart.
 func (r *runner) interrupted() os.Signal {
 	if r.Terminal == nil || !r.Terminal.Lent() {
 		return nil

@@ -157,9 +157,9 @@ func (o outcome) code() int {
 	return Lost
 }
 
-// machine is the state machine of exec. It follows three rules. The program starts only if the lock was acquired before the
-// wait was over. Once the program has been signaled to end, it is not allowed to continue. The lock is released only after
-// all processes of the program's group have exited.
+// machine is the state machine of exec. It follows three rules. The program starts only if the lock was acquired before
+// the wait was over. Once the program has been signaled to end, it is not allowed to continue. The lock is released
+// only after all processes of the program's group have exited.
 //
 // While the program is being started, or the lock is being released, the only possible event is the result.
 type machine struct {

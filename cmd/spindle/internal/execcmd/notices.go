@@ -55,7 +55,8 @@ func (r *runner) noticeHeartbeat(e event) {
 	}
 }
 
-// noticeLoss reports the loss of a term once. It ignores a term that was never kept, because its beginning was not reported.
+// noticeLoss reports the loss of a term once. It ignores a term that was never kept, because its beginning was not
+// reported.
 func (r *runner) noticeLoss(h *holding, why error) {
 	if h == nil || !h.kept || h == r.noticed.lost {
 		return
@@ -69,7 +70,8 @@ func (r *runner) noticeLoss(h *holding, why error) {
 // outlives reports whether the lock's deadline has passed for a program that had to be killed before it.
 func (d *deadlines) outlives(now time.Time) bool { return !d.kill.IsZero() && !now.Before(d.until) }
 
-// UntilEnding returns a channel that is closed at the next signal that ends exec. It is for work that remains after Run.
+// UntilEnding returns a channel that is closed at the next signal that ends exec. It is for work that remains after
+// Run.
 func UntilEnding(signals <-chan os.Signal) <-chan struct{} {
 	over := make(chan struct{})
 	go func() {

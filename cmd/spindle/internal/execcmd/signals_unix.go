@@ -10,8 +10,8 @@ import (
 )
 
 // endings are the signals that end exec. passedOn are the signals that exec passes on to the program. Signals that were
-// ignored when exec started are left out, because signal.Notify would stop ignoring them: SIGHUP is ignored under nohup, and
-// SIGINT in a script's background jobs. Go can report only for these two signals whether they were ignored.
+// ignored when exec started are left out, because signal.Notify would stop ignoring them: SIGHUP is ignored under
+// nohup, and SIGINT in a script's background jobs. Go can report only for these two signals whether they were ignored.
 var (
 	endings  = slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
 	passedOn = append([]os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}, endings...)

@@ -61,9 +61,9 @@ const (
 	end                        // end guard
 )
 
-// machine is the state machine of a guard. It follows two rules. The service is activated, and stays active, only under a
-// settled lock. The lock is released only when the service is known to be inactive everywhere, because the next holder does
-// not wait after a release.
+// machine is the state machine of a guard. It follows two rules. The service is activated, and stays active, only under
+// a settled lock. The lock is released only when the service is known to be inactive everywhere, because the next
+// holder does not wait after a release.
 type machine struct {
 	handover   bool // guard announces a stop first if the service is active
 	service    service

@@ -1,5 +1,5 @@
-// Package hooks runs the user's commands when a lock is acquired or lost, or a program or service does not end. Hooks run in the
-// background, and their results have no effect.
+// Package hooks runs the user's commands when a lock is acquired or lost, or a program or service does not end. Hooks
+// run in the background, and their results have no effect.
 package hooks
 
 import (
@@ -35,8 +35,8 @@ type Hooks struct {
 	all     sync.WaitGroup
 }
 
-// Run starts the hook of the given kind, if there is one, and returns immediately. It calls environment before it returns. If
-// the previous hook of that kind is still running, Run does not start the hook.
+// Run starts the hook of the given kind, if there is one, and returns immediately. It calls environment before it
+// returns. If the previous hook of that kind is still running, Run does not start the hook.
 func (h *Hooks) Run(k Kind, environment func() []string) {
 	if h.Commands[k] == "" {
 		return
@@ -74,8 +74,8 @@ func (h *Hooks) free(k Kind) {
 func (h *Hooks) run(k Kind, env []string, limit time.Duration) {
 	late := time.NewTimer(limit)
 	defer late.Stop()
-	// Leaving, because the end of a hook must not kill what a program has left behind. Only the rest of the hook's group is
-	// killed, below. The output goes to standard error, because standard output belongs to the program.
+	// Leaving, because the end of a hook must not kill what a program has left behind. Only the rest of the hook's
+	// group is killed, below. The output goes to standard error, because standard output belongs to the program.
 	c, err := child.Start([]string{"/bin/sh", "-c", "exec >&2\n" + h.Commands[k]}, env, child.Apart, child.Leaving)
 	if err != nil {
 		h.failed(k, err)
@@ -100,7 +100,8 @@ func (h *Hooks) failed(k Kind, err error) {
 	}
 }
 
-// Wait waits until no hook is running. It stops waiting when stop is closed, or when every hook's time limit has passed.
+// Wait waits until no hook is running. It stops waiting when stop is closed, or when every hook's time limit has
+// passed.
 func (h *Hooks) Wait(stop <-chan struct{}) {
 	ended := make(chan struct{})
 	go func() { h.all.Wait(); close(ended) }()

@@ -12,12 +12,12 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// Variables are the environment variables with which systemd asks this process for reports. They must be removed from the
-// environment of other programs, which must not report in place of this process.
+// Variables are the environment variables with which systemd asks this process for reports. They must be removed from
+// the environment of other programs, which must not report in place of this process.
 var Variables = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
 
-// A Unit reports the state of this process to systemd. Its methods return immediately, even if systemd does not read the
-// reports. On a nil *Unit, they do nothing.
+// A Unit reports the state of this process to systemd. Its methods return immediately, even if systemd does not read
+// the reports. On a nil *Unit, they do nothing.
 type Unit struct {
 	asks chan<- struct{}
 	ping time.Duration // the time between two pings, or 0 for no pings
@@ -31,8 +31,8 @@ type Unit struct {
 	pending bool // status has not been sent
 }
 
-// Begin starts the reports. It returns nil if systemd did not ask for them. It sends pings to systemd's watchdog only while the
-// main loop answers by receiving from asks.
+// Begin starts the reports. It returns nil if systemd did not ask for them. It sends pings to systemd's watchdog only
+// while the main loop answers by receiving from asks.
 func Begin(asks chan<- struct{}) *Unit {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return nil
@@ -125,8 +125,8 @@ func (u *Unit) send() {
 	}
 }
 
-// pings sends systemd's watchdog a ping for each answer of the main loop. If the loop does not answer, there are no pings, so
-// systemd notices that the loop hangs.
+// pings sends systemd's watchdog a ping for each answer of the main loop. If the loop does not answer, there are no
+// pings, so systemd notices that the loop hangs.
 func (u *Unit) pings() {
 	every := time.NewTicker(u.ping)
 	defer every.Stop()
@@ -145,7 +145,8 @@ func (u *Unit) pings() {
 	}
 }
 
-// oneLine escapes line breaks, so that a text can't set anything but the status. To systemd, each line is an assignment.
+// oneLine escapes line breaks, so that a text can't set anything but the status. To systemd, each line is an
+// assignment.
 func oneLine(text string) string {
 	var b strings.Builder
 	for _, r := range text {
