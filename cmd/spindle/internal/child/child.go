@@ -1,5 +1,5 @@
-// Package child runs programs that must not outlive their parent or its lock. Each program runs in its own process
-// group, and the whole group is killed.
+// Package child runs programs that must not outlive this process. Each program runs in its own process group, which is
+// killed as a whole.
 //
 //   - child.go: a child, from its start until its group has been killed
 //   - gate.go: the gate that holds a program back until its watchdog knows the process
@@ -123,8 +123,8 @@ func Start(args, env []string, options ...Option) (*Child, error) {
 	return c, nil
 }
 
-// live runs the child from its start to its end. It keeps its thread for all that time, because the kernel treats the
-// exit of the thread that forked the child as the exit of the parent.
+// live runs the child from start to exit. It stays on one thread, because the kernel treats the exit of the thread that
+// forked a child as the exit of the parent process.
 func (c *Child) live(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -238,8 +238,8 @@ func Leaving(c *Child) error {
 // An Option changes the way in which a child is run.
 type Option func(*Child) error
 
-// Whole makes the end of the child also kill the processes that have left its group, including processes that other
-// children left behind. It has an effect only on Linux.
+// Whole also kills processes that have left the child's group, and processes that other children left behind, when the
+// child exits. It has an effect only on Linux.
 func Whole(c *Child) error {
 	c.whole = true
 	return nil

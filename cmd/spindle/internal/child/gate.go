@@ -67,7 +67,7 @@ func (g *gate) started() {
 	}
 }
 
-// open lets the process behind the gate become the program, and waits for that until the given time at the latest. It
+// open lets the process behind the gate become the program, and waits for the result, but not longer than until. It
 // returns an error if the program can't be run.
 func (g *gate) open(until time.Time) error {
 	_, _ = fmt.Fprintln(g.let, until.UnixNano())

@@ -25,8 +25,8 @@ func ownSession(cmd *exec.Cmd) error {
 	return nil
 }
 
-// inherited returns the file for a watchdog's replies. It marks this file, and all other files that were passed to the
-// watchdog, so that processes which the watchdog starts don't inherit them.
+// inherited returns the file for a watchdog's replies. It sets close-on-exec on this file and on the other files that
+// the watchdog got from its parent, so that the watchdog's own child processes don't inherit them.
 func inherited() *os.File {
 	const replies = 3
 	closeOnExec(replies, 4, 5, 6, 7)
@@ -34,9 +34,9 @@ func inherited() *os.File {
 	return os.NewFile(replies, "replies")
 }
 
-// inheritedFile returns a duplicate of the file with the given number if this process inherited that file and will pass
-// it on to programs. Otherwise it returns nil. The files that this process opens itself are different: they are
-// close-on-exec.
+// inheritedFile returns a duplicate of the file with the given number if this process inherited that file and programs
+// will inherit it, too. Otherwise it returns nil. Files that this process opened itself are close-on-exec, which
+// distinguishes them from inherited files.
 func inheritedFile(fd int) *os.File {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	if err != nil || flags&unix.FD_CLOEXEC != 0 {

@@ -107,9 +107,9 @@ func (w *Watchdog) listen(replies io.ReadCloser) {
 	}
 }
 
-// Allow sets the watchdog's deadline, which a later call can extend. The deadline is a time, not a duration, because
-// this process may be stopped before the call. The watchdog also gets the deadline as a wall-clock time, because it may
-// read the order late.
+// Allow sets the watchdog's deadline, which a later call can extend. The deadline is a time and not a duration, because
+// a duration would start too late if this process was stopped before the call. The watchdog also gets the deadline as a
+// wall-clock time, because it may read the order late.
 func (w *Watchdog) Allow(until time.Time) {
 	w.until.Store(&until)
 	_ = order(w.pipe, "allow %d %d\n", time.Until(until), until.UnixNano())

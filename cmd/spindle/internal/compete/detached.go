@@ -13,7 +13,7 @@ import (
 )
 
 // hookCommand is the first argument of a process that runs --on-stuck for a watchdog. The watchdog can't wait for the
-// hook because it has to exit as soon as the service is inactive: another guard may be waiting for that.
+// hook: it must exit as soon as the service is inactive, because another guard may be waiting for that.
 const hookCommand = "__hook"
 
 // detachHook runs --on-stuck in a separate process.

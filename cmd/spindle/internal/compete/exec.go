@@ -77,19 +77,22 @@ group but still has SPINDLE_LOCK and SPINDLE_TOKEN in its environment. When all
 of these processes have exited, the watchdog releases the lock, so that the next
 machine does not have to wait until the lease expires. If exec is stopped, the
 watchdog kills the group at the deadline. If the watchdog is killed, exec starts
-a new one, or ends CMD if it can't. Two cases are not covered. After a suspended
-machine resumes, CMD can run for an instant; and a process that left CMD's group
-and changed its environment before exec was killed keeps running. To guard
-against both, send SPINDLE_TOKEN with each write, and let the receiver refuse
-any token that is smaller than one it has already seen.
+a new one, or ends CMD if it can't.
+
+Two cases are not covered. When a suspended machine resumes, CMD can run for an
+instant before it is killed. And if exec is killed, a process that has left
+CMD's group and changed its environment keeps running. To protect your data in
+both cases, send SPINDLE_TOKEN with each write, and have the receiver refuse any
+token that is smaller than one it has already seen.
 
 As PID 1 of a container, exec reaps orphaned processes, as an init process does.
 ` + reportsHelp("exec", "if it holds the lock") + `
 --on-lost also runs when CMD must end because the lock is about to be lost.
 --on-stuck runs when CMD's group has been killed but is still there at the
-lock's deadline, so that it may overlap with the next holder's CMD.
+lock's deadline. CMD may then run at the same time as the next holder's CMD.
 
-Exit codes: CMD's own, or 128 plus the number of the signal that ended CMD, or
+Exit codes:
+  CMD's own, or 128 plus the number of the signal that ended CMD, or
   1    spindle failed; the message says why, and whether CMD succeeded
   2    the command line is wrong
   75   another process holds the lock (--try), or held it until --wait was over

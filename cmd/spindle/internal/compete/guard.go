@@ -60,7 +60,7 @@ retries until that succeeds. If guard is stopped, the watchdog deactivates the
 service at the end of the lease. If the watchdog itself is killed, guard gives
 up the lock. Two cases are not covered: guard and its watchdog are killed at the
 same time, or the machine is suspended. An init system that kills both processes
-must deactivate the service; deploy/systemd contains a unit that does so.
+must deactivate the service itself, as the unit in deploy/systemd does.
 
 Only one guard on a machine manages a service. A second guard with the same
 lock, --deactivate command and working directory waits until the first guard and
@@ -118,7 +118,7 @@ func NewGuard(o *connect.Database) *cobra.Command {
 	f.StringVar(&g.healthcheck, "healthcheck", "", "a `command` that succeeds if the service is healthy or, on standby, would be healthy if activated (default: always healthy)")
 	f.DurationVar(&g.renew, "renew", 3*time.Second, "the time between two heartbeats")
 	f.IntVar(&g.failures, "failures", 3, "the lease, as a multiple of --renew; the lock is lost after that time without a heartbeat")
-	f.IntVar(&g.confirm, "confirm", 3, "the confirmation, as a multiple of --renew; the wait before the activation when the last holder died")
+	f.IntVar(&g.confirm, "confirm", 3, "the confirmation, as a multiple of --renew: how long to wait before activating the service if the last holder died")
 	f.IntVar(&g.unhealthy, "unhealthy", 1, "how many health checks in a row must fail before an active machine gives up the lock")
 	f.DurationVar(&g.activation, "activation", 90*time.Second, "how long an activation may take")
 	g.reports.flags(f, "when a deactivation fails or takes too long, and not again until one has succeeded")

@@ -123,8 +123,8 @@ func (x *execution) beginOnce() {
 	}
 }
 
-// glance reads the last key done before exec competes for the lock. If there is nothing to do, this read is exec's only
-// RPC. If the read fails, glance returns nil, because step repeats the read.
+// glance reads the last completed key before exec competes for the lock. If there is nothing to do, this read is exec's
+// only RPC. If the read fails, glance returns nil, because step repeats the read.
 func (x *execution) glance(ctx context.Context) error {
 	terminal.Stderr.Time()
 	ctx, cancel := context.WithTimeout(ctx, x.readTimeout())
@@ -136,7 +136,7 @@ func (x *execution) glance(ctx context.Context) error {
 	return nil
 }
 
-// choose reads the last key done, and from it determines the key to do. If there is nothing to do, the error is an
+// choose reads the last completed key, and from it determines the key to do. If there is nothing to do, the error is an
 // *exit.Error.
 func (x *execution) choose(ctx context.Context) error {
 	last, now, err := x.last(ctx, table.Present)
@@ -156,7 +156,7 @@ func (x *execution) choose(ctx context.Context) error {
 	x.key = key
 	x.once.pause.Asked(last, now)
 	if last.OtherPeriod(x.due()) {
-		x.say("%s: the last key done, %s, was recorded with --every %s; it counts as done for times before it was recorded, but not for later ones", x.name, terminal.Show(last.Key), terminal.Brief(last.Period))
+		x.say("%s: the last completed key, %s, was recorded with --every %s; it counts as done for times before it was recorded, but not for later ones", x.name, terminal.Show(last.Key), terminal.Brief(last.Period))
 	}
 	return x.unless(last, now)
 }
@@ -164,7 +164,7 @@ func (x *execution) choose(ctx context.Context) error {
 // due returns the work to do. Its key must be known.
 func (x *execution) due() table.Due { return table.Due{Key: x.key, Period: x.once.tick.Period} }
 
-// last reads the last key done, and the time by Spanner's clock.
+// last reads the last completed key, and the time by Spanner's clock.
 func (x *execution) last(ctx context.Context, bound table.Bound) (table.Done, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, elect.Attempt(x.lease))
 	defer cancel()
@@ -173,7 +173,7 @@ func (x *execution) last(ctx context.Context, bound table.Bound) (table.Done, ti
 	case errors.Is(err, table.ErrGarbled):
 		err = &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s: %w", x.name, err)}
 	case err != nil:
-		err = fmt.Errorf("can't read the last key done: %w", err)
+		err = fmt.Errorf("can't read the last completed key: %w", err)
 	}
 	return last, now, err
 }
@@ -211,8 +211,8 @@ func (x *execution) step(ctx context.Context) elect.Step {
 
 func (x *execution) doesOnce() bool { return x.once.named != "" || x.once.tick.Period != 0 }
 
-// Due implements execcmd.Job. It reads the last key done while this process holds the lock, when no other process can
-// record one: the last holder could do so until its lease row was deleted.
+// Due implements execcmd.Job. It reads the last completed key while this process holds the lock, when no other process
+// can record one: the last holder could do so until its lease row was deleted.
 func (x *execution) Due(ctx context.Context) (*execcmd.End, error) {
 	last, now, err := x.last(ctx, table.Strong)
 	if err == nil {

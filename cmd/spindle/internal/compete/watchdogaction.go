@@ -39,9 +39,9 @@ func runWatchdog(args []string) (code int) {
 	}
 	_ = terminal.Stderr.Format.Set(os.Getenv(watchdogFormat))
 	terminal.Stderr.Time()
-	// Only its parent can end a watchdog, by an order or by exiting, so these signals must not. SIGPIPE comes if the
-	// reader of standard error exited with the parent. Commands would inherit ignored signals, so the signals are
-	// caught instead.
+	// Only its parent ends a watchdog, by an order or by exiting, so the watchdog catches these signals. It gets
+	// SIGPIPE if the reader of standard error exited together with the parent. It does not ignore the signals, because
+	// the commands that it runs would then ignore them, too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer terminal.Stderr.Detach()()
 	lock := lockCommand{Database: &connect.Database{Path: args[1], Table: args[2], Timeout: longestAttempt}, name: args[3], id: args[4]}

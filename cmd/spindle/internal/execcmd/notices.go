@@ -8,7 +8,7 @@ import (
 )
 
 // Notices are callbacks for observers. Any of them can be nil. Run calls them one at a time, and they must return
-// immediately. A Job's methods report all other events.
+// immediately. All other events are reported through the methods of Job.
 type Notices struct {
 	Ending func(os.Signal) // exec got a signal to end; called for each signal
 	Lost   func(why error) // the lock is lost, or the program must end because it is about to be; called once in a term

@@ -105,8 +105,8 @@ func (r *runner) due(now time.Time) event {
 	return event{}
 }
 
-// pass sends the program a signal. If the signal is one to end, pass continues a stopped program so that it can handle
-// it.
+// pass sends the program a signal. After a signal that ends exec, it also continues the program if it is stopped,
+// because a stopped program can't handle the signal.
 func (r *runner) pass(s os.Signal) {
 	r.program.Signal(s)
 	if !ends(s) {

@@ -1,5 +1,5 @@
-// Package hooks runs the user's commands when a lock is acquired or lost, or a program or service does not end. Hooks
-// run in the background, and their results have no effect.
+// Package hooks runs the user's commands when a lock is acquired or lost, and when a program or service fails to end.
+// Hooks run in the background, and their results have no effect.
 package hooks
 
 import (
@@ -74,8 +74,9 @@ func (h *Hooks) free(k Kind) {
 func (h *Hooks) run(k Kind, env []string, limit time.Duration) {
 	late := time.NewTimer(limit)
 	defer late.Stop()
-	// Leaving, because the end of a hook must not kill what a program has left behind. Only the rest of the hook's
-	// group is killed, below. The output goes to standard error, because standard output belongs to the program.
+	// The option Leaving is set because the exit of a hook must not kill processes that a program has left behind. Only
+	// the rest of the hook's own group is killed, below. Standard output is for the program, so hooks write to standard
+	// error.
 	c, err := child.Start([]string{"/bin/sh", "-c", "exec >&2\n" + h.Commands[k]}, env, child.Apart, child.Leaving)
 	if err != nil {
 		h.failed(k, err)
@@ -94,14 +95,14 @@ func (h *Hooks) run(k Kind, env []string, limit time.Duration) {
 }
 
 func (h *Hooks) failed(k Kind, err error) {
-	h.Warn("--%s failed, without further consequences: %s: %v", k, h.Commands[k], err)
+	h.Warn("--%s failed, with no effect on the lock: %s: %v", k, h.Commands[k], err)
 	if h.Failed != nil {
 		h.Failed(k)
 	}
 }
 
-// Wait waits until no hook is running. It stops waiting when stop is closed, or when every hook's time limit has
-// passed.
+// Wait waits until no hook is running. It stops waiting when stop is closed, or after slightly more than the time limit
+// of a hook.
 func (h *Hooks) Wait(stop <-chan struct{}) {
 	ended := make(chan struct{})
 	go func() { h.all.Wait(); close(ended) }()

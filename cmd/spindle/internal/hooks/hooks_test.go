@@ -86,7 +86,7 @@ func TestAHookThatFailsIsSaidOnceAndChangesNothingElse(t *testing.T) {
 	h.Run(Stuck, os.Environ)
 	h.Wait(nil)
 	lines, failed := l.all()
-	assert.Equal(t, []string{"--on-stuck failed, without further consequences: exit 3: exit code 3"}, lines)
+	assert.Equal(t, []string{"--on-stuck failed, with no effect on the lock: exit 3: exit code 3"}, lines)
 	assert.Equal(t, []Kind{Stuck}, failed)
 	h.Run(Stuck, os.Environ)
 	h.Wait(nil)
