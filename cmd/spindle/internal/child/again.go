@@ -6,8 +6,8 @@ import (
 	"runtime"
 )
 
-// Detach starts another process of this program with the given environment and arguments, and does not wait for it to
-// exit. The new process has its own session, so that a signal to this process's group does not reach it.
+// Detach starts a new process that runs this program with the given environment and arguments. It does not wait until
+// the new process exits. The process has its own session, so that a signal to this process's group does not reach it.
 func Detach(env []string, args ...string) error {
 	self, err := itself()
 	if err != nil {

@@ -46,8 +46,7 @@ func putBehind(c *exec.Cmd) (*gate, error) {
 }
 
 // amongInherited assigns descriptor numbers to files. It skips the numbers of files that this process has inherited,
-// because the program inherits those files as well. It returns both kinds of files, in the order of their numbers, from
-// 3 on.
+// because the program inherits those files as well. It returns both kinds of files in descriptor order, starting at 3.
 func amongInherited(files ...*os.File) (all []*os.File, numbers []string) {
 	for fd := 3; len(files) > 0; fd++ {
 		f := inheritedFile(fd)
@@ -67,8 +66,8 @@ func (g *gate) started() {
 	}
 }
 
-// open lets the process behind the gate become the program, and waits for the result, but not longer than until. It
-// returns an error if the program can't be run.
+// open lets the process behind the gate become the program, and waits for the result until the deadline at the latest.
+// It returns an error if the program can't be run.
 func (g *gate) open(until time.Time) error {
 	_, _ = fmt.Fprintln(g.let, until.UnixNano())
 	_ = g.report.SetReadDeadline(until)

@@ -13,8 +13,8 @@ type leash struct {
 	dropped bool
 }
 
-// Watched starts a watchdog only for this child, and dismisses it when the child has exited. The watchdog's deadline is
-// until, unless Allow extends it. See StartWatchdog for env and args.
+// Watched starts a watchdog only for this child, and dismisses it when the child has exited. The argument
+// until is the watchdog's deadline, which Allow can extend. See StartWatchdog for env and args.
 func Watched(until time.Time, env []string, args ...string) Option {
 	return func(c *Child) (err error) {
 		c.leash.again = func(until time.Time) (*Watchdog, error) { return StartWatchdog(until, env, args) }

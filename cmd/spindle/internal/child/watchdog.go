@@ -33,9 +33,9 @@ type Watchdog struct {
 	told   bool                      // Finish has sent its order
 }
 
-// StartWatchdog starts another process of this program, with the given environment and with arguments that must make it
-// call Watch. The watchdog's deadline is until, unless Allow extends it. The files stay open in the watchdog until it
-// exits.
+// StartWatchdog starts a new process that runs this program with the given environment and arguments. The arguments
+// must make the process call Watch. The argument until is the watchdog's deadline, which Allow can extend. The watchdog
+// keeps the files open until it exits.
 func StartWatchdog(until time.Time, env, args []string, files ...*os.File) (*Watchdog, error) {
 	w, err := startWatchdog(env, args, files)
 	if err != nil {

@@ -287,7 +287,7 @@ func (x *execution) Try(ctx context.Context) (elect.Step, *execcmd.End) {
 	case errors.As(step.Err, &over):
 		return step, &execcmd.End{Code: over.Code, Err: over.Err}
 	case x.within(step):
-		return step, &execcmd.End{Code: exit.Failed, Err: fmt.Errorf("%s is already held by the spindle process that runs this command, which would wait for itself", x.name)}
+		return step, &execcmd.End{Code: exit.Failed, Err: fmt.Errorf("%s is already held by the spindle process that runs this command, so the command would wait for itself", x.name)}
 	case errors.Is(step.Err, table.ErrGroup):
 		return step, &execcmd.End{Code: exit.Failed, Err: fmt.Errorf("%s was not acquired: %w; choose a different name", x.name, step.Err)}
 	case step.Term != nil, ctx.Err() != nil: // the look was interrupted

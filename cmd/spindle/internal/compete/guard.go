@@ -21,7 +21,7 @@ import (
 )
 
 var guardHelp = `Guard keeps a service active on the machine that holds a lock, and inactive on
-all other machines. The service can be managed by an init system, or be anything
+all other machines. The service can be a unit of an init system, or anything
 else that commands can start and stop. /bin/sh runs the commands, with
 SPINDLE_LOCK (the lock's name), SPINDLE_DB and SPINDLE_TABLE in their
 environment; --activate also gets SPINDLE_TOKEN. Set --renew, --failures and

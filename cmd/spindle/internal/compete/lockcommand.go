@@ -55,9 +55,9 @@ type lockCommand struct {
 func (x *lockCommand) flags(f *pflag.FlagSet) {
 	x.own = f
 	f.StringVar(&x.name, "name", "", "the lock's `name`")
-	f.StringVar(&x.id, "id", "", "the `id` that other processes see as the holder (default: host, process id and a UUID)")
+	f.StringVar(&x.id, "id", "", "the holder `id` that other processes see (default: host, process id and a UUID)")
 	f.StringVar(&x.value, "value", "", "a `text` that other processes see while this process holds the lock, such as an address")
-	f.BoolVar(&x.handover, "handover", false, "announce a stop in advance, so that another process takes over immediately, and accept spindle handover")
+	f.BoolVar(&x.handover, "handover", false, "announce a stop in advance, so that another process takes over immediately, and accept requests by spindle handover")
 	f.IntVar(&x.priority, "priority", table.MaxRank, "the priority, from 0 to 9; a holder with --handover yields to higher priorities")
 	f.BoolVarP(&x.quiet, "quiet", "q", false, "report only problems")
 }
@@ -120,8 +120,8 @@ func (x *lockCommand) readTimeout() time.Duration {
 	return x.Timeout
 }
 
-// These variables describe the lock to the program that runs under it. They don't set any command's flags: otherwise a
-// spindle command that the program runs would use its parent's lock as its own.
+// These variables describe the lock to the program that runs under it. They never set a command's flags, because a
+// spindle command that the program runs would then use its parent's lock as its own.
 const (
 	lockVariable  = "SPINDLE_LOCK"
 	tokenVariable = "SPINDLE_TOKEN"

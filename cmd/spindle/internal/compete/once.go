@@ -36,11 +36,11 @@ that must be done for every key.
 
 The periods of --every follow Spanner's clock, regardless of the machines'
 clocks. They end at times when few cron jobs start: at 12:07:30 UTC with 24h,
-and at 37 minutes and 30 seconds past the hour with 1h. Machines whose cron
-starts exec at the same time are therefore in the same period. If exec starts
-close to the end of a period, it warns you. In that case, set --offset to the
-time at which your cron job starts, in UTC, such as 12h. That time then lies in
-the middle of a period.
+and at 37 minutes and 30 seconds past the hour with 1h. Machines whose cron jobs
+start at the same time therefore use the same period. If exec starts close to
+the end of a period, it warns you. In that case, set --offset to the time at
+which your cron job starts, in UTC, such as 12h. That time then lies in the
+middle of a period.
 `
 
 // once is the work that exec does once for each key.

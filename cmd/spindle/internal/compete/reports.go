@@ -23,8 +23,8 @@ import (
 // reportsHelp returns the help for the flags of reports.
 func reportsHelp(command, ready string) string {
 	return fmt.Sprintf(`
---on-acquire, --on-lost and --on-stuck set hooks, which are commands that
-/bin/sh runs when such an event occurs. Hooks get the variables above, including
+--on-acquire, --on-lost and --on-stuck each set a hook, which is a command that
+/bin/sh runs at that event. Hooks get the variables above, including
 SPINDLE_TOKEN. The last two hooks also get SPINDLE_REASON. A hook runs in the
 background: %[1]s neither waits for its result nor acts on it. A hook that is
 still running after --hook-timeout is killed with its process group. If a hook

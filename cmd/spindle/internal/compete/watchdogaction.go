@@ -91,10 +91,10 @@ func (g *guarding) watchdogAction(a child.Act) {
 
 const longestAttempt = 10 * time.Second
 
-// watchdogAction kills the processes that left the program's group. If exec is dead, it then releases the lock, so that
-// the next machine does not have to wait until the lease expires. It releases the lock only when no process works under
-// the lock's token. If that is not certain within one lease duration, or if the release fails, the lock expires. If
-// exec is only stopped, watchdogAction does not release the lock, because exec may continue.
+// watchdogAction kills the processes that left the program's group. If exec has exited, it then waits until no process
+// works under the token, and releases the lock, so that the next machine does not have to wait until the lease expires.
+// If this is still uncertain after one lease duration, or if the release fails, the lock expires. If exec is only
+// stopped, watchdogAction does not release the lock, because exec may continue.
 func (x *execution) watchdogAction(a child.Act) {
 	marks := []string{lockVariable + "=" + x.name, tokenVariable + "=" + x.token.String()}
 	left := child.KillMarked(marks...)

@@ -15,9 +15,9 @@ import (
 type Job interface {
 	// Try looks at the lock once, and claims it if possible. If Try returns an End, exec ends with it.
 	Try(ctx context.Context) (elect.Step, *End)
-	// Due reports, while the lock is held, whether the work still has to be done. It returns nil if so. If it returns
-	// an End, exec ends with it; an End without an error means that the work was already done. After an error, exec
-	// calls Due again.
+	// Due reports, while the lock is held, whether the work still has to be done. A nil End means that it does. If Due
+	// returns an End, exec ends with it; an End without an error means that the work was already done. If Due returns
+	// an error, exec calls Due again.
 	Due(ctx context.Context) (*End, error)
 	// Begin is called when the lock is held, before the first heartbeat. Over is called once the lock is released or
 	// lost.

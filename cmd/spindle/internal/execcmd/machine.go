@@ -180,7 +180,7 @@ type turn struct {
 	failed         error         // why the last look failed, if it did
 	handoverSignal os.Signal     // the signal that the program gets once the candidates know the announcement
 	by             table.Request // the request to hand over the lock, or ""
-	yielded        bool          // the program was signaled to end because of by
+	yielded        bool          // the program was signaled to end because of the request
 	late           bool          // the program was signaled to end because the lock was nearly lost
 	unfit          error         // why the program was signaled to end although the lock was held, or nil
 	exited         bool          // the program was started and has exited

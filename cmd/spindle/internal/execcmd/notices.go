@@ -67,7 +67,8 @@ func (r *runner) noticeLoss(h *holding, why error) {
 	}
 }
 
-// outlives reports whether the lock's deadline has passed for a program that had to be killed before it.
+// outlives reports whether the program has outlived the lock. The program must still be running. It has outlived the
+// lock if exec had to kill it and the lock's deadline has passed.
 func (d *deadlines) outlives(now time.Time) bool { return !d.kill.IsZero() && !now.Before(d.until) }
 
 // UntilEnding returns a channel that is closed at the next signal that ends exec. It is for work that remains after
