@@ -34,5 +34,5 @@ const Help = `The states of locks, by Spanner's clock:
   orphaned     the lock row was deleted, but its lease row still exists
   unreadable   the lease row does not contain a valid lease, or was written by a
                newer version of spindle, which this version can't read
-  free         the lock has no row; the table has only its last completed key, or
-               the candidates that are waiting for it`
+  free         the lock has no row; the table has only its last completed key,
+               or the candidates that are waiting for it`
