@@ -303,11 +303,11 @@ func TestWorkersWorkAtOneSiteAtATime(t *testing.T) {
 	out, err := goRun(t, nil, "./examples/workers").end()
 	require.NoError(t, err)
 	requireTidy(t, out)
-	east, west := number(t, out, `East has done (\d+) jobs`), number(t, out, `west (\d+), each job once`)
+	east, west := number(t, out, `East did (\d+) jobs`), number(t, out, `west (\d+), each job once`)
 	assert.Positive(t, east)
 	assert.Positive(t, west)
 	assert.Equal(t, 120.0, east+west)
-	assert.Greater(t, number(t, out, `West finished its first (\S+)s after east`), 0.0)
+	assert.Greater(t, number(t, out, `West finished its first job (\S+)s after east`), 0.0)
 	assert.Less(t, number(t, out, ` (\S+)s .*the queue is empty`), 10.0)
 }
 
@@ -323,14 +323,14 @@ func TestPartitionsAreConsumedOnceWhateverHappens(t *testing.T) {
 	requireTidy(t, strings.ReplaceAll(out, path, "..."))
 	items := number(t, out, `Items +(\d+) were appended`)
 	assert.Greater(t, items, 1000.0)
-	assert.Equal(t, items, number(t, out, `appended, and (\d+) processed: each exactly once`))
+	assert.Equal(t, items, number(t, out, `appended, and (\d+) were processed, each exactly once`))
 	assert.Positive(t, number(t, out, `Fence .* too late.*: (\d+)`))
 	assert.Contains(t, out, "Y  joins: welcome!")
 	assert.Regexp(t, ` [ACY]*Y[ACY]*  #{5,6} +#{5,6} +#{5,6} +\d+`, out, "a picture in which three share everything, and one is the newcomer")
 
 	out, err = newcomer.end()
 	require.NoError(t, err)
-	assert.Contains(t, out, "the story is over")
+	assert.Contains(t, out, "the demonstration has ended")
 	assert.Regexp(t, `  #{5,6}\n`, out)
 }
 
@@ -338,7 +338,7 @@ func TestPartitionsHasANewcomerOfItsOwn(t *testing.T) {
 	needEmulator(t)
 	p := goRun(t, nil, "./examples/partitions", "-wait", "0s")
 	p.until(` D +takes part: process (\d+)`)
-	p.until(`everybody has a share: nobody worked on what moved for`)
+	p.until(`each process has its share; the partitions that moved`)
 	p.interrupt()
 	out, err := p.end()
 	require.Error(t, err)
