@@ -57,7 +57,7 @@ func shardOf(key string, n int) Shard {
 	return Shard{n, int(hash.Sum64() % uint64(n))}
 }
 
-// sources returns the shards, of the numbering with n shards, from which this shard's keys come.
+// sources returns the shards of the n-shard numbering from which this shard's keys come.
 func (s Shard) sources(n int) (sources []Shard) {
 	common := s.N
 	for m := n; m > 0; {
@@ -212,7 +212,7 @@ func Drained(ctx context.Context, db *spanner.Client, n int) (bool, error) {
 }
 
 // left returns the checkpoint of a shard and the records after it. It reads the checkpoint first. If the checkpoint
-// moves before the second read, the result includes records that were already consumed, but it never misses one.
+// moves before the second read, the result can include records that were already consumed, but it never misses one.
 func left(ctx context.Context, now present, name string) (from time.Time, records []Record, err error) {
 	if from, err = position(ctx, now, name); err != nil {
 		return from, nil, err

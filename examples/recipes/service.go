@@ -15,7 +15,7 @@ import (
 // Service is an HTTP service outside Spanner. Next to its value, it keeps the highest token with which the value was
 // written, and it refuses writes with a lower token.
 type Service struct {
-	mu    sync.Mutex // in a database, a transaction
+	mu    sync.Mutex // in a database, use a transaction instead
 	seen  spindle.Token
 	value []byte
 }
