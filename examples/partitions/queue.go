@@ -113,8 +113,8 @@ func processed(ctx context.Context, db *spanner.Client) (n int64, err error) {
 	return n, err
 }
 
-// audit counts the items, their results, and the results that were written under an older token than the result before
-// them.
+// audit counts the items, their results, and the results that were written under an older token than the preceding
+// result.
 func audit(ctx context.Context, db *spanner.Client) (items, results, disorder int64, err error) {
 	query := spanner.NewStatement(`SELECT (SELECT COUNT(*) FROM items), (SELECT COUNT(*) FROM results),
 		(SELECT COUNT(*) FROM results AS a JOIN results AS b ON a.part = b.part AND a.position + 1 = b.position WHERE a.token > b.token)`)

@@ -59,8 +59,8 @@ const (
 func tell(ctx context.Context, wait time.Duration) error {
 	s := &story{Story: demokit.NewStory(), cast: map[string]part{}}
 	s.Hear, s.Look = s.hear, s.look
-	s.Print(demokit.Bold, "Three processes share the %d partitions of a queue. Each item must be", partitions)
-	s.Print(demokit.Bold, "processed exactly once, whatever happens to the processes. The lease is %v.\n", lease)
+	s.Print(demokit.Bold, "Three processes consume a queue that is divided into %d partitions.", partitions)
+	s.Print(demokit.Bold, "Each item is processed exactly once, whatever happens. The lease is %v.\n", lease)
 	var err error
 	if s.database, err = s.Open(ctx, tables...); err != nil {
 		return err
@@ -194,8 +194,8 @@ func (s *story) start(ctx context.Context, name string) (*demokit.Child, error) 
 	return child, err
 }
 
-// signal sends a child a signal, after which the child plays the given part, and waits until each running process has
-// its share.
+// signal sends a child a signal, and records the part that the child plays from then on. It returns once each running
+// process has its share.
 func (s *story) signal(ctx context.Context, c *demokit.Child, sig syscall.Signal, does part) error {
 	s.cast[c.Name] = does
 	if err := c.Signal(sig); err != nil {
@@ -309,7 +309,7 @@ func (s *story) summarize(ctx context.Context) error {
 		return err
 	}
 	if items != results || disorder > 0 {
-		return fmt.Errorf("%d items have %d results, of which %d have an older token than the result before them; please report this as a bug", items, results, disorder)
+		return fmt.Errorf("%d items have %d results, of which %d have an older token than the preceding result; please report this as a bug", items, results, disorder)
 	}
 	s.Print(demokit.Plain, "")
 	s.Print(demokit.Bold, "Items   %d were appended, and %d were processed, each exactly once", items, results)

@@ -77,9 +77,9 @@ func Renumber(ctx context.Context, db *spanner.Client, n int) error {
 	return err
 }
 
-// Append writes a record in a transaction, which can have one record for each key. Because Append reads the numbering,
-// the transaction either commits before the numbering changes or runs again. So no record is written for an old shard
-// after the cut.
+// Append writes a record as part of a transaction, which can have at most one record for each key. Because Append reads
+// the numbering, the transaction either commits before the numbering changes or runs again. So no record is written for
+// an old shard after the cut.
 func Append(ctx context.Context, txn *spanner.ReadWriteTransaction, key, value string) error {
 	all, err := numberings(ctx, txn)
 	if err != nil {
@@ -172,9 +172,9 @@ func (b *Inbox) advance(ctx context.Context, p group.Partition) error {
 	return err // after spindle.ErrFenced, another process has the partition, and ctx is about to end
 }
 
-// begun reports whether a shard can be consumed. That is so once all shards of earlier numberings from which its keys
-// come are consumed up to the cut. begun reads the numberings first, because once they show the shard's own, no more
-// records are written under the earlier ones.
+// begun reports whether a shard can be consumed, which requires that all earlier shards from which its keys come are
+// consumed up to the cut. It reads the numberings first, because once they include the shard's own, no more records are
+// written under the earlier ones.
 func begun(ctx context.Context, now present, name string) (bool, error) {
 	var shard Shard
 	if _, err := fmt.Sscanf(name, "%d/%d", &shard.N, &shard.Rest); err != nil {

@@ -33,8 +33,8 @@ func createRuns(ctx context.Context, path string) error {
 	return op.Wait(ctx)
 }
 
-// lead runs each second's job until ctx ends. That is when the lock is lost, or, if this replica is being stopped, once
-// the other replicas know that it is leaving.
+// lead runs each second's job until ctx ends. ctx ends when the lock is lost. If this replica is being stopped, ctx
+// ends once the other replicas know that it is leaving.
 func (r *replica) lead(ctx context.Context, term spindle.Term) {
 	for ctx.Err() == nil {
 		second := time.Now().Truncate(time.Second)

@@ -36,7 +36,7 @@ type replica struct {
 }
 
 func main() {
-	listen := flag.String("listen", "localhost:8080", "the address to serve on, to which other replicas redirect")
+	listen := flag.String("listen", "localhost:8080", "the address on which to serve, and to which other replicas redirect")
 	flag.Parse()
 	ctx, quit := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer quit()

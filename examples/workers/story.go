@@ -34,8 +34,8 @@ type story struct {
 
 func tell(ctx context.Context) error {
 	s := &story{Timeline: demokit.NewTimeline(), failures: make(chan error, 2*workers)}
-	s.Print(demokit.Bold, "Two sites, east and west, share a queue of %d jobs. Each has %d workers, which", jobs, workers)
-	s.Print(demokit.Bold, "work while their site holds the lock. Each # is one finished job.\n")
+	s.Print(demokit.Bold, "Two sites, east and west, share a queue of %d jobs. Each site has %d workers.", jobs, workers)
+	s.Print(demokit.Bold, "Workers run only while their site holds the lock. Each # is a finished job.\n")
 	database, err := demokit.Open(ctx, jobsTable)
 	if err != nil {
 		return err

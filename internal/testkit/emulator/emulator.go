@@ -47,7 +47,7 @@ func Open(ctx context.Context) (*Emulator, error) {
 // after the flags that Start itself needs.
 //
 // The emulator runs until [Emulator.Close] is called or this process exits. If Start finds no emulator, the error says
-// how to install one. If the emulator exits before it answers, the error has the emulator's output.
+// how to install one. If the emulator exits before it answers, the error contains the emulator's output.
 func Start(ctx context.Context, flags ...string) (*Emulator, error) {
 	src, err := find(ctx)
 	if err != nil {
@@ -106,8 +106,8 @@ func (e *Emulator) Close() error {
 	return e.process.end()
 }
 
-// ClientOptions returns options that make any Google Cloud client connect to this emulator, whatever the environment
-// variables are, and without credentials.
+// ClientOptions returns options that make any Google Cloud client connect to this emulator, regardless of environment
+// variables, and without credentials.
 func (e *Emulator) ClientOptions() []option.ClientOption {
 	return []option.ClientOption{
 		option.WithEndpoint("passthrough:///" + e.addr),

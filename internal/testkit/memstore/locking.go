@@ -13,7 +13,7 @@ import (
 // candidates is slowed down. Snapshot reads take no locks. A commit locks each row that it writes or requires to be
 // unchanged. It waits for these locks in the order of requests, and keeps them until it is applied or refused.
 //
-// Where Spanner's behaviour is not documented, Locking assumes the worse case. A commit that is going to fail also
+// Where Spanner's behavior is not documented, Locking assumes the worse case. A commit that is going to fail also
 // waits for its locks, and keeps them for Refusal. A row has one lock for all its columns. Reads of pessimistic
 // transactions exclude each other, as with a FOR UPDATE hint.
 type Locking struct {
