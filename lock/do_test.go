@@ -33,14 +33,14 @@ func TestDoGivesBackWhenItsCtxHasEnded(t *testing.T) {
 	})
 }
 
-// A ctx that ends while the lock is being given back does not interrupt that.
+// A ctx that ends while the lock is being released does not interrupt the release.
 func TestDoGivesBackThoughItsCtxEndsMeanwhile(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
 		ctx, cancel := context.WithCancel(b.Context())
 		require.NoError(t, Do(ctx, p.mutex("m"), func(context.Context) error {
 			p.Lose(memstore.Once("release"), nil)
-			time.AfterFunc(time.Second/2, cancel) // while the first attempt waits for its answer
+			time.AfterFunc(time.Second/2, cancel) // while the first attempt waits for its response
 			return nil
 		}))
 		ok, err := b.process().mutex("m").TryLock(b.Context())
@@ -56,7 +56,7 @@ func TestTryDoWaitsForNobody(t *testing.T) {
 			{mine.mutex("m"), theirs.mutex("m")},
 			{mine.set("a", "b"), theirs.set("b", "c")},
 			{mine.semaphore("s", 1), theirs.semaphore("s", 1)},
-			{mine.mutex("n"), mine.mutex("n")}, // in one process
+			{mine.mutex("n"), mine.mutex("n")}, // in the same process
 		} {
 			own := errors.New("own")
 			ran, err := TryDo(b.Context(), pair[0], func(ctx context.Context) error {
@@ -105,7 +105,7 @@ func TestDoIsToldWhenItsLockIsUnlockedByAnother(t *testing.T) {
 			synctest.Wait()
 			require.NoError(t, l.Unlock(b.Context()))
 			work := <-working
-			require.NoError(t, l.Unlock(b.Context())) // as a deferred one does, by mistake
+			require.NoError(t, l.Unlock(b.Context())) // by mistake, as a deferred Unlock does
 			close(unlocked)
 			<-work.Done()
 			assert.ErrorIs(t, context.Cause(work), ErrLost)
@@ -119,7 +119,7 @@ func TestDoIsToldWhenItsLockIsUnlockedByAnother(t *testing.T) {
 	})
 }
 
-// Work never waits for itself, whichever value it asks.
+// Work never waits for itself, whichever value it uses to ask.
 func TestErrHeldIsForWorkThatHoldsTheLock(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -200,7 +200,7 @@ func TestDoTakesAPermitAndGivesItBack(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		s, own := b.process().semaphore("s", 1), errors.New("own")
 		var done *Permit
-		for range 2 { // the second is given the slot that the first had
+		for range 2 { // the second gets the slot that the first had
 			assert.ErrorIs(t, Do(b.Context(), s, func(ctx context.Context) error {
 				done = s.Permit(ctx)
 				assert.NotZero(t, done.Token())
@@ -250,7 +250,7 @@ func TestErrLostSaysWhy(t *testing.T) {
 	})
 }
 
-// Work whose turn is over does not write under a later turn of the same value.
+// Work whose turn has ended does not write under a later turn of the same value.
 func TestTheCtxOfDoHasTheTokenOfItsTurn(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -351,7 +351,7 @@ func TestGivingBackInDoEndsWithItsCtx(t *testing.T) {
 	})
 }
 
-// Spanner knows a table by several spellings, which are one table.
+// Spanner accepts several spellings of a table's name, and all of them mean the same table.
 func TestWorkKnowsItsTableHoweverItIsSpelled(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -371,7 +371,8 @@ func TestWorkKnowsItsTableHoweverItIsSpelled(t *testing.T) {
 	})
 }
 
-// Unlock in a defer has the ctx whose end was the reason to return. Others need not wait for a lease.
+// A deferred Unlock gets a ctx that has already ended, which is why the function returns. Other processes do not have
+// to wait until the lease expires.
 func TestALockIsGivenBackThoughCtxHadEndedBefore(t *testing.T) {
 	for name, end := range map[string]func(context.Context) context.Context{
 		"canceled": func(ctx context.Context) context.Context {
@@ -414,7 +415,7 @@ func TestALockIsGivenBackThoughCtxHadEndedBefore(t *testing.T) {
 	}
 }
 
-// A shutdown has little time: what can't be given back in three seconds is left to expire.
+// A shutdown has little time, so a lock that can't be released within three seconds is left to expire.
 func TestAnUnlockAfterTheEndOfCtxDoesNotWaitForLong(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -432,7 +433,7 @@ func TestAnUnlockAfterTheEndOfCtxDoesNotWaitForLong(t *testing.T) {
 	})
 }
 
-// The caller of Unlock says by its ctx how long it waits. Only in Do, whose ctx may have ended, is there a limit besides.
+// The caller of Unlock uses ctx to say how long it waits. Only Do, whose ctx may have ended, has an additional limit.
 func TestUnlockGoesOnUntilItsCtxEnds(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -455,7 +456,7 @@ func TestUnlockGoesOnUntilItsCtxEnds(t *testing.T) {
 	})
 }
 
-// A lock that was given up in time is not lost, though nobody heard of it.
+// A lock that was given up in time does not count as lost, even if the release did not get through.
 func TestWhatIsLeftToExpireIsNotLostLater(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -466,7 +467,7 @@ func TestWhatIsLeftToExpireIsNotLostLater(t *testing.T) {
 		require.NoError(t, m.Lock(b.Context()))
 		lost := m.Lost()
 		p.Cut()
-		time.Sleep(9800 * time.Millisecond) // its last heartbeat is on the way, and has all of the time that is left
+		time.Sleep(9800 * time.Millisecond) // its last heartbeat is in progress, and has all of the remaining time
 		ctx, cancel := context.WithTimeout(b.Context(), time.Millisecond)
 		defer cancel()
 		assert.ErrorContains(t, m.Unlock(ctx), "left to expire")

@@ -20,10 +20,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// The tests of this file let processes take turns in virtual time, on a model of Spanner's locks at five milliseconds for each
-// round trip.
+// The tests in this file let processes take turns in virtual time, on a model of Spanner's locks with a round-trip time
+// of five milliseconds.
 
-// fairground is a table, and those who take turns at it.
+// fairground is a table, and the processes that take turns at its locks.
 type fairground struct {
 	*testing.T
 	rows    *memstore.Store
@@ -33,12 +33,12 @@ type fairground struct {
 	all     sync.WaitGroup
 
 	mu    sync.Mutex
-	turns map[string]int             // of each process
-	waits map[string][]time.Duration // of its turns
-	idle  []time.Duration            // between two turns of whoever
-	left  map[string]time.Time       // when each lock was given back last
+	turns map[string]int             // by process
+	waits map[string][]time.Duration // how long each process waited for its turns
+	idle  []time.Duration            // the times between two successive turns
+	left  map[string]time.Time       // the time of each lock's last release
 	reads int
-	again *rand.Rand // nil: no commit that queues is applied again
+	again *rand.Rand // if nil, no commit that changes a queue is applied twice
 }
 
 func takingTurns(t *testing.T, f func(g *fairground)) {
@@ -47,7 +47,7 @@ func takingTurns(t *testing.T, f func(g *fairground)) {
 		g.spanner = memstore.NewLocking(g.rows)
 		g.ctx, g.stop = context.WithTimeout(context.Background(), time.Hour)
 		defer g.all.Wait()
-		defer g.stop() // also of a test that has failed
+		defer g.stop() // also if a test has failed
 		f(g)
 		g.stop()
 		g.all.Wait()
@@ -56,7 +56,7 @@ func takingTurns(t *testing.T, f func(g *fairground)) {
 	})
 }
 
-// far is a way to the table that takes longer.
+// far is a slower connection to the table.
 type far struct {
 	table.Store
 	g     *fairground
@@ -85,7 +85,7 @@ func (f far) Commit(ctx context.Context, step string, writes []table.Write) erro
 	return err
 }
 
-// options are those of a process.
+// options returns the options of a process.
 func (g *fairground) options(process string, takes time.Duration) []spindle.Option {
 	return []spindle.Option{silent, func(c *options.Config) { c.Store, c.Process = far{g.spanner, g, takes}, g.Name()+" "+process }}
 }
@@ -94,7 +94,7 @@ func (g *fairground) mutex(process, name string) *Mutex {
 	return New(nil, "locktable", name, g.options(process, 0)...)
 }
 
-// tickets are all that are in the table.
+// tickets returns all tickets in the table.
 func (g *fairground) tickets() (keys []string) {
 	rows, _, err := g.rows.Read(context.Background(), "test", table.Present, table.Keys{All: true, Prefix: "!wait/"})
 	require.NoError(g, err)
@@ -109,7 +109,7 @@ type locking interface {
 	Unlock(context.Context) error
 }
 
-// takes notes how long nobody had the locks.
+// takes records how long the locks had no holder.
 func (g *fairground) takes(names ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -128,7 +128,7 @@ func (g *fairground) gives(names ...string) {
 	}
 }
 
-// loop takes turns until the end.
+// loop takes turns until the fairground stops.
 func (g *fairground) loop(process string, m locking, hold time.Duration) {
 	names := []string{"m"}
 	if m, ok := m.(*Mutex); ok {
@@ -154,7 +154,8 @@ func (g *fairground) loop(process string, m locking, hold time.Duration) {
 	})
 }
 
-// run lets them for so long, and returns the fewest and the most turns of a process, and the longest wait.
+// run lets the processes take turns for d. It returns the lowest and the highest number of turns of a process, and the
+// longest wait.
 func (g *fairground) run(d time.Duration) (least, most int, longest time.Duration) {
 	time.Sleep(d)
 	g.mu.Lock()
@@ -175,7 +176,7 @@ func (g *fairground) run(d time.Duration) (least, most int, longest time.Duratio
 func TestProcessesTakeTurns(t *testing.T) {
 	many := 100
 	if fleet.Brief() {
-		many = 40 // more than a look reads
+		many = 40 // more than one look reads
 	}
 	for _, c := range []struct {
 		processes  int
@@ -198,7 +199,7 @@ func TestProcessesTakeTurns(t *testing.T) {
 	}
 }
 
-// A process has the turns of one, however many of its goroutines wait.
+// A process gets as many turns as one waiter, however many of its goroutines wait.
 func TestAProcessOfManyGoroutinesHasTheTurnsOfOne(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		for i := range 3 {
@@ -229,7 +230,7 @@ func TestASlowWaiterHasItsTurns(t *testing.T) {
 	})
 }
 
-// dead puts tickets of processes into a queue that have died.
+// dead adds tickets of processes that have died to a queue.
 func (g *fairground) dead(n int, queue string) {
 	var writes []table.Write
 	for i := range n {
@@ -310,7 +311,7 @@ func TestAWaiterThatGivesUpLeavesTheQueueAndSaysItsPlace(t *testing.T) {
 	})
 }
 
-// A set waits for its locks without keeping them from others, until nothing but their holders is before it.
+// A set waits for its locks without keeping them from other waiters, until only their holders are before it.
 func TestASetGetsItsTurnAndLeavesNoLockIdleForLong(t *testing.T) {
 	singles := 20
 	if fleet.Brief() {
@@ -361,7 +362,7 @@ func TestWaitersOfASemaphoreTakeTheirTurns(t *testing.T) {
 	})
 }
 
-// slotLock is a semaphore as a lock.
+// slotLock makes a semaphore usable as a lock.
 type slotLock struct {
 	*Semaphore
 	permit *Permit
