@@ -3,9 +3,9 @@
 //
 //	go test -run '^$' -bench . -benchtime 1x
 //
-// Spindle's locks are on the Spanner emulator, and etcd's are on a single etcd server with its default settings. Both
+// Spindle's locks run on the Spanner emulator, and etcd's run on a single etcd server with its default settings. Both
 // servers are separate processes, and each benchmark starts new ones, because the emulator becomes slower with each
-// commit. Each waiter is a separate process too. The TTL of etcd's sessions is 10 s, which is spindle's default lease.
+// commit. Each waiter is also a separate process. The TTL of etcd's sessions is 10 s, which is spindle's default lease.
 //
 // The benchmarks print times but do not judge them. They fail only if a count that does not depend on the machine is
 // wrong: the number of turns that each process got, or the number of permits.

@@ -5,10 +5,10 @@
 //
 //	go run ./examples/partitions
 //
-// The program starts an emulator and three processes, and draws which process has which partitions. One process is
-// killed, one is paused for longer than its lease, and one leaves. A fourth process joins; the program prints the
-// command with which you can start it yourself, in a second terminal. Items are appended the whole time, and each one
-// is processed exactly once.
+// The program starts an emulator and three processes, and draws a picture of which process has which partitions. One
+// process is killed, one is paused for longer than its lease, and one leaves. A fourth process joins; the program
+// prints the command with which you can start it yourself, in a second terminal. Items are appended the whole time, and
+// each one is processed exactly once.
 //
 // The code to copy is in consumer.go.
 package main

@@ -1,4 +1,4 @@
-// Quickstart is the program in the README. Run it in several processes, and at most one of them leads at any time.
+// Quickstart is the program in the README. If several processes run it, at most one of them leads at any time.
 //
 //	spindle init --db projects/P/instances/I/databases/D
 //	SPINDLE_DB=projects/P/instances/I/databases/D go run ./examples/quickstart

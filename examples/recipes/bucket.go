@@ -22,7 +22,7 @@ func Write(ctx context.Context, object *storage.ObjectHandle, token spindle.Toke
 		switch there, err := object.Attrs(ctx); {
 		case err == nil:
 			if seen, _ := strconv.ParseInt(there.Metadata["token"], 10, 64); spindle.Token(seen) > token {
-				return fmt.Errorf("write %s under token %v: %w: %d was seen", object.ObjectName(), token, spindle.ErrFenced, seen)
+				return fmt.Errorf("write %s under token %v: %w: the object's token is %d", object.ObjectName(), token, spindle.ErrFenced, seen)
 			}
 			unchanged = storage.Conditions{GenerationMatch: there.Generation}
 		case !errors.Is(err, storage.ErrObjectNotExist):

@@ -69,8 +69,8 @@ func (s Shard) sources(n int) (sources []Shard) {
 	return sources
 }
 
-// Renumber makes n the number of shards from its commit on. It fails if n already has a row, because n is, or once was,
-// the number of shards.
+// Renumber makes n the number of shards from its commit on. It fails if n already has a row, because n is or was the
+// number of shards.
 func Renumber(ctx context.Context, db *spanner.Client, n int) error {
 	_, err := db.Apply(ctx, []*spanner.Mutation{
 		spanner.Insert("orders_numberings", []string{"n", "since"}, []any{n, spanner.CommitTimestamp})})
@@ -195,7 +195,7 @@ func begun(ctx context.Context, now present, name string) (bool, error) {
 	return true, nil
 }
 
-// Drained reports whether all shards of the old numbering n are consumed up to the cut, so that they can be removed
+// Drained reports whether all shards of the old numbering n are consumed up to the cut and can therefore be removed
 // from the group's list.
 func Drained(ctx context.Context, db *spanner.Client, n int) (bool, error) {
 	now := present{db}
@@ -212,7 +212,7 @@ func Drained(ctx context.Context, db *spanner.Client, n int) (bool, error) {
 }
 
 // left returns the checkpoint of a shard and the records after it. It reads the checkpoint first. If the checkpoint
-// moves before the second read, the result can include records that were already consumed, but it never misses one.
+// moves before the second read, the result can include records that were already consumed, but no record is missing.
 func left(ctx context.Context, now present, name string) (from time.Time, records []Record, err error) {
 	if from, err = position(ctx, now, name); err != nil {
 		return from, nil, err

@@ -24,13 +24,13 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	token, err := strconv.ParseInt(r.Header.Get("Fencing-Token"), 10, 64)
 	value, unread := io.ReadAll(r.Body)
 	if err != nil || unread != nil {
-		http.Error(w, "the request must have a body, and a decimal number in the header Fencing-Token", http.StatusBadRequest)
+		http.Error(w, "the request needs a body and a Fencing-Token header with a decimal number", http.StatusBadRequest)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock() // after the write, because the check and the write must be one step
 	if spindle.Token(token) < s.seen {
-		http.Error(w, fmt.Sprintf("token %d: %v was seen", token, s.seen), http.StatusPreconditionFailed)
+		http.Error(w, fmt.Sprintf("token %d is outdated: the highest token so far is %v", token, s.seen), http.StatusPreconditionFailed)
 		return
 	}
 	s.seen, s.value = spindle.Token(token), value

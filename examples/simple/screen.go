@@ -21,7 +21,7 @@ type screen struct {
 func (s *screen) welcome(c candidate) {
 	s.Print(demokit.Bold, "A candidate for lock %q in table %s", c.name, c.table)
 	s.Print(demokit.Plain, "Database: %s", c.database)
-	s.Print(demokit.Plain, "Lease:    %v, after which a leader that was killed loses the lock", c.lease)
+	s.Print(demokit.Plain, "Lease:    %v; a leader that is killed loses the lock after this time", c.lease)
 	s.Print(demokit.Plain, "Run this in more terminals to add candidates. Ctrl+C stops it.\n")
 	s.Say("", demokit.Plain, "connecting")
 }

@@ -33,8 +33,8 @@ type Emulator struct {
 	process *process // nil if SPANNER_EMULATOR_HOST names the emulator
 }
 
-// Open returns the emulator at SPANNER_EMULATOR_HOST if that variable is set. Otherwise it starts an emulator as
-// [Start] does. Open fails if SPANNER_EMULATOR_HOST is set and no server accepts connections there.
+// Open returns the emulator at SPANNER_EMULATOR_HOST. If that variable is not set, Open starts an emulator as [Start]
+// does. If it is set, but no server accepts connections at that address, Open returns an error.
 func Open(ctx context.Context) (*Emulator, error) {
 	if addr := os.Getenv(hostVariable); addr != "" {
 		return given(ctx, addr)

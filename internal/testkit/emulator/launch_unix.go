@@ -19,10 +19,11 @@ import (
 // watchdog is the shell script that runs an emulator and stops it when this process ends. The script's arguments are
 // the emulator's argv.
 //
-// File descriptor 3 is the read end of a pipe whose only writer is this process. The pipe therefore ends when this
-// process does, for whatever reason. Descriptor 4 is the write end of a pipe that only the script itself holds, so that
-// the reader sees when the script exits. STOP is replaced by the command that removes the emulator's container, if the
-// emulator runs in one. The kill follows even if that command fails, because otherwise the script could wait forever.
+// File descriptor 3 is the read end of a pipe whose only writer is this process, so the script reads end of file when
+// this process ends, for whatever reason. Descriptor 4 is the write end of a pipe that only the script itself holds, so
+// that the reader sees when the script exits. STOP is replaced by the command that removes the emulator's container, if
+// the emulator runs in one. The kill follows even if that command fails, because otherwise the script could wait
+// forever.
 const watchdog = `
 stop() { STOP; kill -KILL $emulator; } 2>/dev/null
 trap stop HUP INT TERM

@@ -43,7 +43,7 @@ func (r *Reports) Options(more ...spindle.Option) []spindle.Option {
 }
 
 // Metrics collects the metrics and returns their values by name and attributes. It leaves out the library's prefix and
-// the table attribute, which must be locktable. A histogram has a count and a sum.
+// the table attribute, which must be locktable. For each histogram, it returns the count and the sum.
 func (r *Reports) Metrics(t testing.TB) map[string]float64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics

@@ -90,8 +90,8 @@ func (l *Link) Refuse(answer func(step string) error) { l.change(func() { l.refu
 // After makes the link call f after each step was answered, before the caller sees the answer.
 func (l *Link) After(f func(step string)) { l.change(func() { l.after = f }) }
 
-// Again makes the link repeat a successful call if f returns true for its step, as a client does after a reply was
-// lost.
+// Again makes the link repeat a successful call if f returns true for its step, as a client does when it has lost the
+// reply.
 func (l *Link) Again(f func(step string) bool) { l.change(func() { l.again = f }) }
 
 // Counts returns how often each step was sent since the previous call to Counts.

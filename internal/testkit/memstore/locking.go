@@ -11,11 +11,12 @@ import (
 
 // Locking is a table.Store in which messages, locks and commits take time, as they do in Spanner, so that a crowd of
 // candidates is slowed down. Snapshot reads take no locks. A commit locks each row that it writes or requires to be
-// unchanged. It waits for these locks in the order of requests, and keeps them until it is applied or refused.
+// unchanged. Locks are granted in the order in which they are requested, and a commit keeps its locks until it is
+// applied or refused.
 //
-// Where Spanner's behavior is not documented, Locking assumes the worse case. A commit that is going to fail also
-// waits for its locks, and keeps them for Refusal. A row has one lock for all its columns. Reads of pessimistic
-// transactions exclude each other, as with a FOR UPDATE hint.
+// Where Spanner's behavior is not documented, Locking assumes the worse case. A commit that is going to fail also waits
+// for its locks, and keeps them for Refusal. A row has one lock for all its columns. Reads in pessimistic transactions
+// exclude each other, as with a FOR UPDATE hint.
 type Locking struct {
 	Store  *Store
 	OneWay time.Duration // the time that a message takes

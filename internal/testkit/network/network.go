@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Link forwards connections to a server until a test breaks it. It replaces toxiproxy, which would be one more
-// dependency, with a server to run. Link can also hold back the bytes of only one direction and deliver them late, so
+// Link forwards connections to a server until a test breaks it. It is used instead of toxiproxy, which would add a
+// dependency and a server to run. Link can also hold back the bytes of only one direction and deliver them late, so
 // that a commit arrives after its sender has died.
 type Link struct {
 	To, From Way // from the client's point of view

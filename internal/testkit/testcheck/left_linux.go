@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// between is the pause between two counts. It is this long because a count reads /proc for every process on the
+// between is the pause between two counts. It is not shorter because a count reads /proc for every process on the
 // machine.
 const between = 20 * time.Millisecond
 
