@@ -37,7 +37,7 @@ func collect(b *testing.B, workers []*worker) turns {
 	}
 	slices.SortFunc(t.held, func(a, b turn) int { return cmp.Compare(a.Got, b.Got) })
 	require.Greater(b, len(t.held), t.processes)
-	require.Positive(b, slices.Min(t.idle()), "two had the lock at once")
+	require.Positive(b, slices.Min(t.idle()), "two processes had the lock at the same time")
 	return t
 }
 

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// work describes what a process does at each order that it gets.
+// work describes the actions of a process at each order that it gets.
 type work struct {
 	Kind       string // loop, step, try, or etcd for the server
 	Server     server
@@ -211,10 +211,10 @@ func (p *worker) hear(b *testing.B) report {
 	b.Helper()
 	select {
 	case r, ok := <-p.reports:
-		require.True(b, ok, "a process has ended")
+		require.True(b, ok, "a process has exited")
 		return r
 	case <-time.After(time.Minute):
-		require.FailNow(b, "a process says nothing")
+		require.FailNow(b, "a process does not report")
 		return report{}
 	}
 }

@@ -72,13 +72,13 @@ func (p *program) until(pattern string) string {
 	for {
 		select {
 		case line, ok := <-p.lines:
-			require.True(p.t, ok, "it ended without saying %q", pattern)
+			require.True(p.t, ok, "the program ended without printing %q", pattern)
 			p.said = append(p.said, line)
 			if m := regexp.MustCompile(pattern).FindStringSubmatch(line); m != nil {
 				return m[len(m)-1]
 			}
 		case <-timeout:
-			require.FailNow(p.t, "it does not say "+pattern)
+			require.FailNow(p.t, "the program does not print "+pattern)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func (p *program) end() (string, error) {
 			}
 			p.said = append(p.said, line)
 		case <-timeout:
-			require.FailNow(p.t, "it does not end")
+			require.FailNow(p.t, "the program does not end")
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestAFollowerForwardsToWhoLeads(t *testing.T) {
 	resp, _ = get(t, firstURL, forwarded)
 	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, "forwarded to who leads no more: it is refused at once")
 	var by string
-	for resp.StatusCode == http.StatusServiceUnavailable { // until the follower has seen that the leader has gone
+	for resp.StatusCode == http.StatusServiceUnavailable { // until the follower has seen that the leader has left
 		resp, by = get(t, secondURL)
 	}
 	assert.Equal(t, "second", by, "then the request waits for the next")

@@ -177,7 +177,7 @@ func Troubles(late time.Duration, steps ...string) []Trouble {
 	return all
 }
 
-// Brief reports whether a test of all combinations should try only some of them, as it should with -short and with
+// Brief reports whether tests of all combinations should run only some of them. It returns true with -short and with
 // -race.
 func Brief() bool { return testing.Short() || raced }
 
