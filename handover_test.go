@@ -322,7 +322,7 @@ func TestARequestSaysWhatCameOfIt(t *testing.T) {
 		_, err = operator.RequestHandover(limited, c.Token())
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorContains(t, err, "it was asked")
-		h, err := operator.RequestHandover(context.Background(), c.Token()) // there is no other candidate
+		h, err := operator.RequestHandover(context.Background(), c.Token()) // nobody else is there
 		require.NoError(t, err)
 		assert.Equal(t, h.From.ID, h.To.ID)
 		b.End(c)

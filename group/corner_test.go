@@ -327,7 +327,7 @@ func TestHealthSaysNotWhyItCouldNotJoinLongAgo(t *testing.T) {
 			c.deleteMembers("a")
 			c.until(lease, "a's term to end", func() bool { return strings.Count(a.log.String(), "msg=left") > i })
 		}
-		c.sleep(4 * lease) // the member cools down
+		c.sleep(4 * lease) // it cools down
 		require.ErrorContains(t, a.Health(), "it is not in the group")
 		assert.NotContains(t, a.Health().Error(), "no role")
 		c.end(a, b)

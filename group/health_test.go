@@ -223,7 +223,7 @@ func TestWorkThatHangsIsSaidWhileItsMemberCoolsDown(t *testing.T) {
 		free()
 		c.sleep(0)
 		require.ErrorContains(t, a.Health(), "it is not in the group since ")
-		c.clash = nil // a has lost its term, so b has the partition on which a's work hung
+		c.clash = nil // b has what a's work hung on, as a has lost its term
 		c.end(a, b)
 	})
 }
