@@ -31,7 +31,7 @@ func BenchmarkUncontended(b *testing.B) {
 	b.ReportMetric(float64(rpcs.Load()-before)/float64(b.N), "rpcs/op")
 }
 
-// BenchmarkUncontendedElector is the same benchmark for an elector whose loop is started and stopped.
+// BenchmarkUncontendedElector is the same with a loop that is started and stopped.
 func BenchmarkUncontendedElector(b *testing.B) {
 	db := spindletest.New(b)
 	client, rpcs := counted(b, db)
@@ -53,8 +53,8 @@ func BenchmarkUncontendedElector(b *testing.B) {
 	b.ReportMetric(float64(rpcs.Load()-before)/float64(b.N), "rpcs/op")
 }
 
-// BenchmarkAll runs 20 callers until all have had their turns. Each takes one of 10 overlapping sets of 5 names out of
-// 25. A deadlock would show as a timeout.
+// BenchmarkAll: 20 callers, each of one of 10 overlapping sets of 5 out of 25 names, until all have had their turns. A
+// deadlock would show as a time-out.
 func BenchmarkAll(b *testing.B) {
 	db := spindletest.New(b)
 	var sets [10][]string
@@ -87,8 +87,7 @@ func BenchmarkAll(b *testing.B) {
 	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "sets/s")
 }
 
-// BenchmarkSemaphore runs 30 callers of a semaphore with 3 slots. It fails if there are more than 3 holders at the same
-// time.
+// BenchmarkSemaphore: 30 callers of 3 slots. More than 3 holders at one instant fail it.
 func BenchmarkSemaphore(b *testing.B) {
 	db := spindletest.New(b)
 	ctx, cancel := context.WithTimeout(b.Context(), 5*time.Minute)

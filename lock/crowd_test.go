@@ -20,9 +20,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// The tests in this file let crowds wait for one mutex in virtual time. Each waiter is a separate process. They run on
-// a model of Spanner's locks with a round-trip time of five milliseconds. The tests do not remove chance, so they check
-// bounds.
+// The tests of this file let crowds wait for one mutex in virtual time, each waiter in a process of its
+// own, on a model of Spanner's locks at five milliseconds for each round trip. Chance is left in, so they
+// state bounds.
 
 type crowd struct {
 	t       *testing.T
@@ -33,7 +33,7 @@ type crowd struct {
 	ctx     context.Context
 
 	mu     sync.Mutex
-	beats  map[spindle.Token]time.Time // the time of the last heartbeat under each token
+	beats  map[spindle.Token]time.Time // the last heartbeat under each token
 	claims []time.Time
 }
 
@@ -62,7 +62,7 @@ func (w *waiter) Transact(ctx context.Context, step string, fn func(context.Cont
 	return w.Store.Transact(ctx, step, fn)
 }
 
-// inACrowd holds one mutex while n more waiters wait for it. It sends each holder to locked.
+// inACrowd holds one mutex while n more wait for it. It sends each holder to locked.
 func inACrowd(t *testing.T, n int, lease time.Duration, f func(c *crowd, holder *waiter)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
@@ -84,7 +84,7 @@ func inACrowd(t *testing.T, n int, lease time.Duration, f func(c *crowd, holder 
 		f(c, holder)
 		cancel()
 		c.all.Wait()
-		time.Sleep(time.Hour) // any call that hangs ends with its timeout
+		time.Sleep(time.Hour) // whatever hangs ends with its time-out
 	})
 }
 
@@ -111,14 +111,14 @@ func (c *crowd) next(limit time.Duration) *waiter {
 	}
 }
 
-// since returns the time since the last heartbeat under a token.
+// since is the time since the last heartbeat under a token.
 func (c *crowd) since(token spindle.Token) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Since(c.beats[token])
 }
 
-// most returns the largest number of claims within d.
+// most is the largest number of claims within d.
 func (c *crowd) most(d time.Duration) (most int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +192,7 @@ func TestACrowdOfWaitersDoesNotClaimAtOnce(t *testing.T) {
 	})
 }
 
-// However long a lease is, a waiter knows when it expires.
+// However long a lease is, a waiter knows when it runs out.
 func TestAWaiterGoesOnAsSoonAsALeaseHasRunOut(t *testing.T) {
 	type taken struct{ giveBack func(context.Context) error }
 	const lease = 5 * time.Minute

@@ -33,14 +33,14 @@ func TestDoGivesBackWhenItsCtxHasEnded(t *testing.T) {
 	})
 }
 
-// A ctx that ends while the lock is being released does not interrupt the release.
+// A ctx that ends while the lock is being given back does not interrupt that.
 func TestDoGivesBackThoughItsCtxEndsMeanwhile(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
 		ctx, cancel := context.WithCancel(b.Context())
 		require.NoError(t, Do(ctx, p.mutex("m"), func(context.Context) error {
 			p.Lose(memstore.Once("release"), nil)
-			time.AfterFunc(time.Second/2, cancel) // while the first attempt waits for its response
+			time.AfterFunc(time.Second/2, cancel) // while the first attempt waits for its answer
 			return nil
 		}))
 		ok, err := b.process().mutex("m").TryLock(b.Context())
@@ -56,7 +56,7 @@ func TestTryDoWaitsForNobody(t *testing.T) {
 			{mine.mutex("m"), theirs.mutex("m")},
 			{mine.set("a", "b"), theirs.set("b", "c")},
 			{mine.semaphore("s", 1), theirs.semaphore("s", 1)},
-			{mine.mutex("n"), mine.mutex("n")}, // in the same process
+			{mine.mutex("n"), mine.mutex("n")}, // in one process
 		} {
 			own := errors.New("own")
 			ran, err := TryDo(b.Context(), pair[0], func(ctx context.Context) error {
@@ -105,7 +105,7 @@ func TestDoIsToldWhenItsLockIsUnlockedByAnother(t *testing.T) {
 			synctest.Wait()
 			require.NoError(t, l.Unlock(b.Context()))
 			work := <-working
-			require.NoError(t, l.Unlock(b.Context())) // by mistake, as a deferred Unlock does
+			require.NoError(t, l.Unlock(b.Context())) // as a deferred one does, by mistake
 			close(unlocked)
 			<-work.Done()
 			assert.ErrorIs(t, context.Cause(work), ErrLost)
@@ -119,7 +119,7 @@ func TestDoIsToldWhenItsLockIsUnlockedByAnother(t *testing.T) {
 	})
 }
 
-// Work never waits for itself, whichever value it uses to ask.
+// Work never waits for itself, whichever value it asks.
 func TestErrHeldIsForWorkThatHoldsTheLock(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -200,7 +200,7 @@ func TestDoTakesAPermitAndGivesItBack(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		s, own := b.process().semaphore("s", 1), errors.New("own")
 		var done *Permit
-		for range 2 { // the second gets the slot that the first had
+		for range 2 { // the second is given the slot that the first had
 			assert.ErrorIs(t, Do(b.Context(), s, func(ctx context.Context) error {
 				done = s.Permit(ctx)
 				assert.NotZero(t, done.Token())
@@ -250,7 +250,7 @@ func TestErrLostSaysWhy(t *testing.T) {
 	})
 }
 
-// Work whose turn has ended does not write under a later turn of the same value.
+// Work whose turn is over does not write under a later turn of the same value.
 func TestTheCtxOfDoHasTheTokenOfItsTurn(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -351,7 +351,7 @@ func TestGivingBackInDoEndsWithItsCtx(t *testing.T) {
 	})
 }
 
-// Spanner accepts several spellings of a table's name, and all of them mean the same table.
+// Spanner knows a table by several spellings, which are one table.
 func TestWorkKnowsItsTableHoweverItIsSpelled(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -371,8 +371,7 @@ func TestWorkKnowsItsTableHoweverItIsSpelled(t *testing.T) {
 	})
 }
 
-// A deferred Unlock gets a ctx that has already ended, which is why the function returns. Other processes do not have
-// to wait until the lease expires.
+// Unlock in a defer has the ctx whose end was the reason to return. Others need not wait for a lease.
 func TestALockIsGivenBackThoughCtxHadEndedBefore(t *testing.T) {
 	for name, end := range map[string]func(context.Context) context.Context{
 		"canceled": func(ctx context.Context) context.Context {
@@ -415,7 +414,7 @@ func TestALockIsGivenBackThoughCtxHadEndedBefore(t *testing.T) {
 	}
 }
 
-// A shutdown has little time, so a lock that can't be released within three seconds is left to expire.
+// A shutdown has little time: what can't be given back in three seconds is left to expire.
 func TestAnUnlockAfterTheEndOfCtxDoesNotWaitForLong(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -433,7 +432,7 @@ func TestAnUnlockAfterTheEndOfCtxDoesNotWaitForLong(t *testing.T) {
 	})
 }
 
-// The caller of Unlock uses ctx to say how long it waits. Only Do, whose ctx may have ended, has an additional limit.
+// The caller of Unlock says by its ctx how long it waits. Only in Do, whose ctx may have ended, is there a limit besides.
 func TestUnlockGoesOnUntilItsCtxEnds(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -456,7 +455,7 @@ func TestUnlockGoesOnUntilItsCtxEnds(t *testing.T) {
 	})
 }
 
-// A lock that was given up in time does not count as lost, even if the release did not get through.
+// A lock that was given up in time is not lost, though nobody heard of it.
 func TestWhatIsLeftToExpireIsNotLostLater(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -467,7 +466,7 @@ func TestWhatIsLeftToExpireIsNotLostLater(t *testing.T) {
 		require.NoError(t, m.Lock(b.Context()))
 		lost := m.Lost()
 		p.Cut()
-		time.Sleep(9800 * time.Millisecond) // its last heartbeat is in progress, and has all of the remaining time
+		time.Sleep(9800 * time.Millisecond) // its last heartbeat is on the way, and has all of the time that is left
 		ctx, cancel := context.WithTimeout(b.Context(), time.Millisecond)
 		defer cancel()
 		assert.ErrorContains(t, m.Unlock(ctx), "left to expire")

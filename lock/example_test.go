@@ -19,7 +19,7 @@ func ExampleDo() {
 
 	m := lock.New(db, "locktable", "invoice-4711")
 	err := lock.Do(ctx, m, func(ctx context.Context) error {
-		_, err := m.Apply(ctx, []*spanner.Mutation{ // or use m.ReadWriteTransaction
+		_, err := m.Apply(ctx, []*spanner.Mutation{ // or m.ReadWriteTransaction
 			spanner.Update("invoices", []string{"id", "state"}, []any{4711, "sent"}),
 		})
 		return err
@@ -42,7 +42,7 @@ func ExampleMutex_TryLock() {
 		log.Fatal(err)
 	}
 	if !ok {
-		return // another process is running the work
+		return // another is at it
 	}
 	defer func() { _ = m.Unlock(ctx) }()
 }
@@ -51,10 +51,10 @@ func ExampleAll() {
 	var ctx context.Context
 	var db *spanner.Client
 
-	accounts := lock.All(db, "locktable", []string{"account-1", "account-2"}) // the order does not matter
+	accounts := lock.All(db, "locktable", []string{"account-1", "account-2"}) // in any order
 	err := lock.Do(ctx, accounts, func(ctx context.Context) error {
 		_, err := accounts.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
-			return nil // make the transfer
+			return nil // the transfer
 		})
 		return err
 	})
@@ -92,7 +92,7 @@ func ExampleOnce() {
 	var db *spanner.Client
 	var report func(context.Context) error
 
-	// Each machine calls this at 3:00 UTC by its own clock.
+	// Each machine calls this at 3:00 UTC of its own clock.
 	once := lock.NewOnce(db, "locktable", "nightly")
 	ran, err := once.Do(ctx, lock.Every(24*time.Hour, 3*time.Hour), func(ctx context.Context, run lock.Run) error {
 		return report(ctx)
@@ -107,7 +107,7 @@ func ExampleOnce() {
 	}
 }
 
-// Writes made with Done take effect once per day, even if a machine crashes right after the commit.
+// What is written with Done takes effect once for each day, even if a machine dies right after the commit.
 func ExampleRun_Done() {
 	var ctx context.Context
 	var db *spanner.Client

@@ -20,10 +20,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// The tests in this file let processes take turns in virtual time, on a model of Spanner's locks with a round-trip time
-// of five milliseconds.
+// The tests of this file let processes take turns in virtual time, on a model of Spanner's locks at five milliseconds for each
+// round trip.
 
-// fairground is a table, and the processes that take turns at its locks.
+// fairground is a table, and those who take turns at it.
 type fairground struct {
 	*testing.T
 	rows    *memstore.Store
@@ -33,12 +33,12 @@ type fairground struct {
 	all     sync.WaitGroup
 
 	mu    sync.Mutex
-	turns map[string]int             // by process
-	waits map[string][]time.Duration // how long each process waited for its turns
-	idle  []time.Duration            // the times between two successive turns
-	left  map[string]time.Time       // the time of each lock's last release
+	turns map[string]int             // of each process
+	waits map[string][]time.Duration // of its turns
+	idle  []time.Duration            // between two turns of whoever
+	left  map[string]time.Time       // when each lock was given back last
 	reads int
-	again *rand.Rand // if nil, no commit that changes a queue is applied twice
+	again *rand.Rand // nil: no commit that queues is applied again
 }
 
 func takingTurns(t *testing.T, f func(g *fairground)) {
@@ -47,7 +47,7 @@ func takingTurns(t *testing.T, f func(g *fairground)) {
 		g.spanner = memstore.NewLocking(g.rows)
 		g.ctx, g.stop = context.WithTimeout(context.Background(), time.Hour)
 		defer g.all.Wait()
-		defer g.stop() // also if a test has failed
+		defer g.stop() // also of a test that has failed
 		f(g)
 		g.stop()
 		g.all.Wait()
@@ -56,7 +56,7 @@ func takingTurns(t *testing.T, f func(g *fairground)) {
 	})
 }
 
-// far is a slower connection to the table.
+// far is a way to the table that takes longer.
 type far struct {
 	table.Store
 	g     *fairground
@@ -85,7 +85,7 @@ func (f far) Commit(ctx context.Context, step string, writes []table.Write) erro
 	return err
 }
 
-// options returns the options of a process.
+// options are those of a process.
 func (g *fairground) options(process string, takes time.Duration) []spindle.Option {
 	return []spindle.Option{silent, func(c *options.Config) { c.Store, c.Process = far{g.spanner, g, takes}, g.Name()+" "+process }}
 }
@@ -94,7 +94,7 @@ func (g *fairground) mutex(process, name string) *Mutex {
 	return New(nil, "locktable", name, g.options(process, 0)...)
 }
 
-// tickets returns all tickets in the table.
+// tickets are all that are in the table.
 func (g *fairground) tickets() (keys []string) {
 	rows, _, err := g.rows.Read(context.Background(), "test", table.Present, table.Keys{All: true, Prefix: "!wait/"})
 	require.NoError(g, err)
@@ -109,7 +109,7 @@ type locking interface {
 	Unlock(context.Context) error
 }
 
-// takes records how long the locks had no holder.
+// takes notes how long nobody had the locks.
 func (g *fairground) takes(names ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -128,7 +128,7 @@ func (g *fairground) gives(names ...string) {
 	}
 }
 
-// loop takes turns until the fairground stops.
+// loop takes turns until the end.
 func (g *fairground) loop(process string, m locking, hold time.Duration) {
 	names := []string{"m"}
 	if m, ok := m.(*Mutex); ok {
@@ -154,8 +154,7 @@ func (g *fairground) loop(process string, m locking, hold time.Duration) {
 	})
 }
 
-// run lets the processes take turns for d. It returns the lowest and the highest number of turns of a process, and the
-// longest wait.
+// run lets them for so long, and returns the fewest and the most turns of a process, and the longest wait.
 func (g *fairground) run(d time.Duration) (least, most int, longest time.Duration) {
 	time.Sleep(d)
 	g.mu.Lock()
@@ -176,7 +175,7 @@ func (g *fairground) run(d time.Duration) (least, most int, longest time.Duratio
 func TestProcessesTakeTurns(t *testing.T) {
 	many := 100
 	if fleet.Brief() {
-		many = 40 // more than one look reads
+		many = 40 // more than a look reads
 	}
 	for _, c := range []struct {
 		processes  int
@@ -199,7 +198,7 @@ func TestProcessesTakeTurns(t *testing.T) {
 	}
 }
 
-// A process gets as many turns as one waiter, however many of its goroutines wait.
+// A process has the turns of one, however many of its goroutines wait.
 func TestAProcessOfManyGoroutinesHasTheTurnsOfOne(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		for i := range 3 {
@@ -230,7 +229,7 @@ func TestASlowWaiterHasItsTurns(t *testing.T) {
 	})
 }
 
-// dead adds tickets of processes that have died to a queue.
+// dead puts tickets of processes into a queue that have died.
 func (g *fairground) dead(n int, queue string) {
 	var writes []table.Write
 	for i := range n {
@@ -311,7 +310,7 @@ func TestAWaiterThatGivesUpLeavesTheQueueAndSaysItsPlace(t *testing.T) {
 	})
 }
 
-// A set waits for its locks without keeping them from other waiters, until only their holders are before it.
+// A set waits for its locks without keeping them from others, until nothing but their holders is before it.
 func TestASetGetsItsTurnAndLeavesNoLockIdleForLong(t *testing.T) {
 	singles := 20
 	if fleet.Brief() {
@@ -362,7 +361,7 @@ func TestWaitersOfASemaphoreTakeTheirTurns(t *testing.T) {
 	})
 }
 
-// slotLock makes a semaphore usable as a lock.
+// slotLock is a semaphore as a lock.
 type slotLock struct {
 	*Semaphore
 	permit *Permit

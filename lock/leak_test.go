@@ -21,7 +21,7 @@ import (
 
 const leakLease = 10 * time.Second
 
-// site is a process whose calls must leave nothing behind.
+// site is a process whose calls are to leave nothing behind.
 type site struct {
 	*bed
 	*process
@@ -46,13 +46,13 @@ func newSite(b *bed) *site {
 	return s
 }
 
-// key returns a key that was not done.
+// key is one that was not done.
 func (s *site) key() Key {
 	s.keys++
 	return KeyOf(string(rune('a' + s.keys)))
 }
 
-// kept returns the resources that the calls have left behind, including the process's queues.
+// kept is what the calls have left behind, with the queues of the process.
 func (s *site) kept() map[string]int {
 	kept := s.remains.Kept(s.T)
 	queues.Lock()
@@ -65,12 +65,12 @@ func (s *site) kept() map[string]int {
 	return kept
 }
 
-// call makes a call whose ctx ends after limit.
+// call makes a call, whose ctx ends if it takes longer than that.
 func (s *site) call(limit time.Duration, f func(*site, context.Context, func()) error, trouble func()) error {
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		defer func() { done <- err }() // also if f fails the test
+		defer func() { done <- err }() // also if it fails the test
 		err = f(s, s.remains.Ctx, trouble)
 	}()
 	select {
@@ -87,7 +87,7 @@ var (
 	errPanic = errors.New("fn panics")
 )
 
-// hanging is long enough for a heartbeat to be in progress, if heartbeats hang.
+// hanging is long enough that a heartbeat is under way, if heartbeats hang.
 const hanging = leakLease/3 + leakLease/20
 
 func (s *site) work(err error) func(context.Context) error {
@@ -118,7 +118,7 @@ func release(ctx context.Context, p *Permit, err error) error {
 	return p.Release(ctx)
 }
 
-// calls are the package's calls. Each call begins the fault by calling trouble, and releases the locks that it takes.
+// calls are the package's calls. Trouble begins with trouble. The calls release what they take.
 var calls = map[string]func(s *site, ctx context.Context, trouble func()) error{
 	"Lock": func(s *site, ctx context.Context, trouble func()) error {
 		trouble()
@@ -233,7 +233,7 @@ var calls = map[string]func(s *site, ctx context.Context, trouble func()) error{
 		soon, cancel := context.WithTimeout(ctx, hanging)
 		defer cancel()
 		third, err := s.semaphore.Acquire(soon)
-		if err == nil { // one of the two locks was lost
+		if err == nil { // one of the two was lost
 			err = third.Release(ctx)
 		} else {
 			err = s.blocked(err)
@@ -264,7 +264,7 @@ var calls = map[string]func(s *site, ctx context.Context, trouble func()) error{
 	},
 }
 
-// expected returns nil if err is nothing but the expected error one. Otherwise it returns err.
+// expected is what went wrong beside that.
 func (s *site) expected(one, err error) error {
 	if joined, several := err.(interface{ Unwrap() []error }); several && errors.Is(err, one) && len(joined.Unwrap()) == 1 || err == one {
 		return nil
@@ -272,7 +272,7 @@ func (s *site) expected(one, err error) error {
 	return err
 }
 
-// blocked returns an error unless err shows that a call waited in vain until its ctx ended.
+// blocked is what went wrong with one that was to wait in vain.
 func (s *site) blocked(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil
@@ -280,7 +280,7 @@ func (s *site) blocked(err error) error {
 	return errors.Join(errors.New("it did not wait"), err)
 }
 
-// recovered returns the value with which f panics.
+// recovered returns what f panics with.
 func recovered(f func() error) (err error) {
 	defer func() {
 		if said := recover(); said != nil {
@@ -290,7 +290,7 @@ func recovered(f func() error) (err error) {
 	return f()
 }
 
-// takeAll takes all locks at the same time, and releases them.
+// takeAll takes everything that there is at once, and gives it back.
 func (s *site) takeAll() {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*leakLease)
@@ -312,7 +312,7 @@ func (s *site) takeAll() {
 	require.NoError(s.T, s.mutex.Unlock(ctx))
 }
 
-// breakAll deletes all lease rows, so that every lock that is held is lost.
+// breakAll deletes all lease rows: whatever is held is lost.
 func (s *site) breakAll() {
 	for name := range s.store.Rows() {
 		if strings.Contains(name, "_") {
@@ -321,7 +321,7 @@ func (s *site) breakAll() {
 	}
 }
 
-// holdAll makes another process hold the free locks until giveBack is called.
+// holdAll makes another process hold what is free, until it gives that back.
 func (s *site) holdAll() (giveBack func()) {
 	var back []func(context.Context) error
 	ctx, other := context.Background(), s.bed.process()
@@ -343,7 +343,7 @@ func (s *site) holdAll() (giveBack func()) {
 	}
 }
 
-// trouble begins a fault, and returns a function that ends it.
+// trouble begins something, and returns what ends it.
 type trouble struct {
 	name  string
 	begin func(*site) (end func())
@@ -373,8 +373,8 @@ func troubles() []trouble {
 	return all
 }
 
-// Whatever goes wrong with a call, once the fault is cured, the call has left nothing behind: no goroutine, no
-// callback, no place in a queue, no slot, and no row except those of released locks.
+// Whatever goes wrong with a call, once all is well again it has left nothing behind: no goroutine, no callback, no place in
+// a queue, no slot, and no row but those of locks that were released.
 func TestACallThatFailsLeavesNothingBehind(t *testing.T) {
 	failed := map[string]int{}
 	for call, f := range calls {
@@ -408,7 +408,7 @@ func TestACallThatFailsLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// assertReleased asserts that every row belongs to a released lock, or records work that was done.
+// assertReleased says that every row is that of a lock that was released, or of what was done.
 func (b *bed) assertReleased() {
 	b.Helper()
 	for name, row := range b.store.Rows() {

@@ -25,17 +25,17 @@ import (
 
 var silent = spindle.WithLogger(slog.New(slog.DiscardHandler))
 
-// way is the connection between a process and the table. It takes time, and records the steps that pass.
+// way is what lies between a process and the table: it takes time, and notes what passes.
 type way struct {
 	table.Store
-	takes time.Duration // for each step
+	takes time.Duration // each step
 
 	mu    sync.Mutex
 	steps []string
 	at    []time.Time
 }
 
-// pass fails if ctx has already ended. If ctx ends later, steps that were sent are not called back.
+// pass fails where ctx has ended before: the end of ctx calls back nothing that was sent.
 func (w *way) pass(ctx context.Context, step string) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -47,14 +47,14 @@ func (w *way) pass(ctx context.Context, step string) error {
 	return nil
 }
 
-// sent returns the steps that have been sent so far.
+// sent are the steps that were sent until now.
 func (w *way) sent() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.steps)
 }
 
-// when returns the times at which a step was sent.
+// when is when a step was sent, each time.
 func (w *way) when(step string) (at []time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,14 +87,14 @@ func (w *way) Transact(ctx context.Context, step string, fn func(context.Context
 	return w.Store.Transact(context.WithoutCancel(ctx), step, fn)
 }
 
-// bed is a table, and the processes that use it.
+// bed is a table, and processes that use it.
 type bed struct {
 	*testing.T
 	store     *memstore.Store
 	processes []*process
 }
 
-// process is a link to the table, with its own queue.
+// process is a link to the table, and a queue of its own.
 type process struct {
 	memstore.Link
 	*way
@@ -103,7 +103,7 @@ type process struct {
 	log   journal
 }
 
-// journal records the messages that a process's locks log, at levels Info and above.
+// journal is what the locks of a process log, from Info on.
 type journal struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -115,7 +115,7 @@ func (j *journal) Write(line []byte) (int, error) {
 	return j.text.Write(line)
 }
 
-// lines returns the messages that contain text.
+// lines are those that contain a text.
 func (j *journal) lines(text string) (found []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -127,16 +127,16 @@ func (j *journal) lines(text string) (found []string) {
 	return found
 }
 
-var lastProcess atomic.Int64 // of all tests, because queues belong to real processes
+var lastProcess atomic.Int64 // of all tests: queues are of a real process
 
 func inVirtualTime(t *testing.T, f func(b *bed)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bed{T: t, store: &memstore.Store{}}
 		f(b)
 		for _, p := range b.processes {
-			p.Cut() // locks that are still held are lost
+			p.Cut() // what is still held is lost
 		}
-		time.Sleep(24 * time.Hour) // any call that hangs ends with its timeout
+		time.Sleep(24 * time.Hour) // whatever hangs ends with its time-out
 	})
 }
 
@@ -177,7 +177,7 @@ func within1s(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Second)
 }
 
-// failing returns a function that responds to the given steps with err, each time.
+// failing is the answer of these steps, each time.
 func failing(err error, steps ...string) func(string) error {
 	return func(step string) error {
 		if slices.Contains(steps, step) {
@@ -191,7 +191,7 @@ func refused(code codes.Code) error {
 	return spanner.ToSpannerError(status.Error(code, "refused here"))
 }
 
-// stepping is a machine's clock whose wall clock can be set, and which always makes the last of the possible choices.
+// stepping is a machine's clock whose wall clock can be set, and whose choices are the last of what there is.
 type stepping struct {
 	elect.SystemClock
 	wall atomic.Int64
@@ -205,5 +205,5 @@ func (c *stepping) Now() elect.Instant {
 
 func (c *stepping) Random(d time.Duration) time.Duration { return d - 1 }
 
-// isFree distinguishes a free row from a lease row.
+// isFree tells a free row from a lease row.
 func isFree(row table.Row) bool { return strings.Contains(row.Writer, `"free":true`) }

@@ -44,7 +44,7 @@ func inBothDialects(t *testing.T, f func(t *testing.T, db *spindletest.Database)
 	})
 }
 
-// counted returns a separate client on db, and the number of its RPCs.
+// counted returns a client of its own on db, and the number of its RPCs.
 func counted(t testing.TB, db *spindletest.Database) (*spanner.Client, *atomic.Int64) {
 	var n atomic.Int64
 	client, err := spanner.NewClientWithConfig(context.Background(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true},
@@ -80,7 +80,7 @@ func TestLockAndUnlockTakeThreeRPCsAndNoSleep(t *testing.T) {
 			require.NoError(t, m.Lock(t.Context()))
 			require.NoError(t, m.Unlock(t.Context()))
 			want := int64(3)
-			if i == 0 { // no process has released it yet
+			if i == 0 { // nobody has released it yet
 				want = 6
 			}
 			assert.Equal(t, want, rpcs.Load()-before)
@@ -133,7 +133,7 @@ func TestAWaitThatEndsSaysWhoHoldsTheLock(t *testing.T) {
 		stop()
 		require.NoError(t, <-done)
 
-		// Within a process, the queue reports it.
+		// Within a process the queue says it.
 		require.NoError(t, holder.Lock(t.Context()))
 		ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
@@ -190,7 +190,7 @@ func TestDo(t *testing.T) {
 	})
 }
 
-// A write of a mutex, a set or a permit fails with ErrFenced exactly if the lock is no longer held.
+// A write of a mutex, a set or a permit is ErrFenced exactly if that is not held any more.
 func TestAFencedWriteSaysWhetherItWasFenced(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		m, s := lock.New(db.Client, db.Table, "m", quiet), lock.All(db.Client, db.Table, []string{"a", "b"}, quiet)
@@ -204,12 +204,12 @@ func TestAFencedWriteSaysWhetherItWasFenced(t *testing.T) {
 		if strings.HasSuffix(t.Name(), "PostgreSQL") {
 			dialect = databasepb.DatabaseDialect_POSTGRESQL
 		}
-		requireUpdates := func(rows int64, f fenced) { // made by the SQL fence
+		requireUpdates := func(rows int64, f fenced) { // by the fence in SQL
 			sql, ok := f.(interface {
 				FenceStatement(databasepb.DatabaseDialect) spanner.Statement
 			})
 			if !ok {
-				return // a Set has no SQL fence
+				return // a Set has none
 			}
 			var n int64
 			_, err := db.Client.ReadWriteTransaction(t.Context(), func(ctx context.Context, txn *spanner.ReadWriteTransaction) (err error) {
@@ -291,7 +291,7 @@ func TestGoroutinesQueueFairly(t *testing.T) {
 			mu.Unlock()
 			assert.NoError(t, own.Unlock(t.Context()))
 		}()
-		time.Sleep(10 * time.Millisecond) // the test checks the order in which they come
+		time.Sleep(10 * time.Millisecond) // the order in which they come is what is tested
 	}
 	require.NoError(t, m.Unlock(t.Context()))
 	all.Wait()
@@ -479,7 +479,7 @@ func TestSemaphoresOfTwoSizesShareTheSlotsThatBothHave(t *testing.T) {
 	})
 }
 
-// The emulator loses concurrent transactions of one client, where Spanner aborts them.
+// The emulator forgets transactions of one client that run at once, where Spanner aborts them.
 func TestManyWhoAskAtOnceForFreeSlotsGetOneEach(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		s := lock.NewSemaphore(db.Client, db.Table, "s", 100, quiet)
@@ -534,8 +534,7 @@ func TestFencedWritesOfManyGoroutinesAllLandOnce(t *testing.T) {
 	})
 }
 
-// Most of these attempts end between the claim and its confirmation, and leave a claim behind that is in the way of the
-// next attempt.
+// Most of these end between the claim and its confirmation, and what they leave behind is in the way of the next.
 func TestALockThatTimesOutBlocksNobodyForALease(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		const locks = 60

@@ -33,8 +33,8 @@ func TestATryWhoseCtxEndsSaysSo(t *testing.T) {
 	})
 }
 
-// The goroutine that lost a lock may still be working, so other goroutines in its process wait for its Unlock. If
-// Unlock does not follow, the log says what they wait for, including those that were waiting before the loss.
+// The goroutine that lost a lock may be at work still. So others of its process wait for its Unlock, and it is said what they
+// wait for, also to those that were there before the loss, if Unlock does not follow.
 func TestAWaitBehindALostLockSaysWhatIsToBeUnlocked(t *testing.T) {
 	for name, early := range map[string]bool{"that began before the loss": true, "that begins after it": false} {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestAWaitBehindALostLockSaysWhatIsToBeUnlocked(t *testing.T) {
 					assert.Len(t, p.log.lines("level=WARN"), 1, "nothing waits: only the loss")
 					go wait()
 				}
-				time.Sleep(11 * time.Second) // longer than a lease
+				time.Sleep(11 * time.Second) // a lease, and more
 				require.Len(t, p.log.lines("not unlocked"), 1)
 				for value, says := range map[*Mutex]string{m: "lost, and not unlocked, by this very value, under token %v: Unlock it first",
 					p.mutex("m"): "lost, and not unlocked, by another value of this process, under token %v: Unlock that one first"} {
@@ -79,7 +79,7 @@ func TestAWaitBehindALostLockSaysWhatIsToBeUnlocked(t *testing.T) {
 	}
 }
 
-// There is no warning about a goroutine that unlocks after a loss.
+// Who unlocks after a loss is not warned of.
 func TestAWaitThatALossEndsIsNotWarnedOf(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -186,8 +186,7 @@ func TestWaitersDoNotClaimAtTheSameInstant(t *testing.T) {
 	})
 }
 
-// The first waiter in the queue looks often, because the holder may release the lock at any time. A claim that fails is
-// not a reason to do so.
+// The first of the queue looks often, as a holder may be gone at any time. A claim that fails is no reason for that.
 func TestAClaimThatFailsIsTriedAgainEverMoreSeldom(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -203,7 +202,7 @@ func TestAClaimThatCtxLeftBehindIsGivenBack(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
 		p.takes = 100 * time.Millisecond
-		ctx, cancel := context.WithTimeout(b.Context(), 250*time.Millisecond) // ends in the middle of the confirmation
+		ctx, cancel := context.WithTimeout(b.Context(), 250*time.Millisecond) // in the middle of the confirmation
 		defer cancel()
 		start := time.Now()
 		require.ErrorIs(t, p.mutex("m").Lock(ctx), context.DeadlineExceeded)
@@ -301,7 +300,7 @@ func TestOfTwoUnlocksOfATurnOneIsTold(t *testing.T) {
 		m := p.mutex("m")
 		require.NoError(t, m.Lock(b.Context()))
 		var all sync.WaitGroup
-		all.Go(func() { assert.NoError(t, m.Lock(b.Context())) }) // the next waiter in the queue
+		all.Go(func() { assert.NoError(t, m.Lock(b.Context())) }) // the next in the queue
 		var first error
 		all.Go(func() { first = m.Unlock(b.Context()) })
 		time.Sleep(5 * time.Millisecond)
@@ -340,7 +339,7 @@ func TestALockIsNotHeldAfterItsDeadline(t *testing.T) {
 		require.NoError(t, m.Lock(b.Context()))
 		lost := m.Lost()
 		synctest.Wait()
-		clock.wall.Add(int64(time.Hour)) // the machine was suspended, and no timer has fired yet
+		clock.wall.Add(int64(time.Hour)) // the machine was suspended, and no timer has run yet
 		assert.Zero(t, m.Token())
 		err := m.Unlock(b.Context())
 		assert.ErrorIs(t, err, ErrNotHeld)
@@ -411,7 +410,7 @@ func TestALargeSetIsRefused(t *testing.T) {
 	}
 }
 
-// The text that an announcement leaves in the row is not the id of a holder.
+// What an announcement leaves in the row is nobody's id.
 func TestAWaitForALeavingHolderSaysWhoItIs(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		holder, p := b.process().mutex("m", spindle.WithID("somebody")), b.process()
@@ -434,7 +433,7 @@ func TestAWaitForALeavingHolderSaysWhoItIs(t *testing.T) {
 	})
 }
 
-// A caller that passes the ctx of work that has lost its lock gets this reason, and not only that a ctx was canceled.
+// Whoever asks with the ctx of work that has lost its lock reads that, not only that a ctx was canceled.
 func TestACtxThatEndedSaysWhy(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -468,7 +467,7 @@ func TestACtxThatEndedSaysWhy(t *testing.T) {
 	})
 }
 
-// The client sends an unlock again whose reply was lost. By then, another process can hold the lock.
+// The client sends an unlock again whose reply was lost. By then another process may hold the lock.
 func TestAnUnlockThatWasSentAgainIsNoLoss(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p, q := b.process(), b.process()
@@ -490,7 +489,7 @@ func TestAnUnlockThatWasSentAgainIsNoLoss(t *testing.T) {
 	})
 }
 
-// A heartbeat needs the lease row. Without that row, another process can hold the lock.
+// A heartbeat needs the lease row: without it another may hold the lock.
 func TestALockWhoseLeaseRowIsGoneIsLostAtTheNextHeartbeat(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		m := b.process().mutex("m")

@@ -15,9 +15,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// The tests in this file are about rows that a newer version of this program has written, as in a rolling update.
+// The tests of this file are about rows that a newer version of this program has written, as in a rolling update.
 
-// rewrite turns the lease row of a held lock into one of a newer version.
+// rewrite makes the lease row of a lock that is held one of a newer version.
 func (b *bed) rewrite(name string, token table.Token) {
 	b.Helper()
 	require.NoError(b, b.store.Commit(b.Context(), "newer", []table.Write{
@@ -61,7 +61,7 @@ func TestASlotOfANewerVersionIsWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(b *bed) {
 				newer, old := b.process(), b.process()
-				newer.clock = &stepping{} // chooses the last slot
+				newer.clock = &stepping{} // it chooses the last slot
 				held, err := newer.semaphore("s", size).Acquire(b.Context())
 				require.NoError(t, err)
 				b.rewrite(held.slot, table.Token(held.Token()))

@@ -101,7 +101,7 @@ func TestWhatWasDoneIsNeverPruned(t *testing.T) {
 	})
 }
 
-// The test runs in both dialects, with the longest name and with keys that JSON escapes.
+// In both dialects, with the longest name and keys that JSON escapes.
 func TestAKeyThatIsDoneCostsOneRPCAndARunFive(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		client, rpcs := counted(t, db)
@@ -111,7 +111,7 @@ func TestAKeyThatIsDoneCostsOneRPCAndARunFive(t *testing.T) {
 		once := lock.NewOnce(client, db.Table, strings.Repeat("n", table.MaxName), quiet, spindle.WithLease(time.Minute))
 		for i, key := range []string{"1", strings.Repeat("<", table.MaxDone), "\U0010ffff"} {
 			run := int64(5)
-			if i == 0 { // no process has released it yet
+			if i == 0 { // nobody has released it yet
 				run = 8
 			}
 			for _, want := range []struct {

@@ -21,24 +21,24 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// This file runs the ticks of a schedule on machines whose clocks are minutes apart. The jobs take milliseconds, the
-// processes use the simulation's wires, and they crash at any instant.
+// This file runs the ticks of a schedule on machines whose clocks are minutes apart, with jobs of milliseconds, over the
+// wires of the simulation, in processes that crash at any instant.
 
 const simTick = 30 * time.Second
 
-// schedule checks one schedule against its record in the table and the reports of the jobs.
+// schedule is what the table and the jobs say of it.
 type schedule struct {
 	t     *testing.T
 	store *memstore.Store
 
 	mu       sync.Mutex
-	last     string // the last key that was recorded
+	last     string // what was recorded last
 	done     map[string]bool
 	recorded int
 	runs     int
 }
 
-// committed checks that recorded keys only increase, and that no key is recorded by two runs.
+// committed checks that what is recorded only grows, and that no key is recorded by two runs.
 func (s *schedule) committed(_ string, _ time.Time, before, after map[string]table.Row) {
 	was, is := before["nightly!done"], after["nightly!done"]
 	if was == is {
@@ -60,7 +60,7 @@ func (s *schedule) committed(_ string, _ time.Time, before, after map[string]tab
 	}
 }
 
-// rows is a read-only table.Store.
+// rows are a table.Store that can only be read.
 type rows []table.Row
 
 func (r rows) Read(context.Context, string, table.Bound, table.Keys) ([]table.Row, time.Time, error) {
@@ -71,7 +71,7 @@ func (rows) Transact(context.Context, string, func(context.Context, table.Reader
 	panic("a transaction")
 }
 
-// begin checks that the key of a run that begins was not recorded before.
+// begin checks that a run is not of what was recorded before.
 func (s *schedule) begin(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,9 +81,8 @@ func (s *schedule) begin(key string) {
 	}
 }
 
-// told checks the results of Do. A key that it reports as done was recorded. A key that it reports as passed was not
-// run by this call. It reports that nothing ran only if nothing did. began is the key that the call ran, or "". That
-// key belongs to a time between asked and now.
+// told checks what Do answers: what it says is done was recorded, what it says is passed was not run by it, and nothing ran
+// only if nothing did. Began is the key that it ran, or "": it was that of a time from asked until now.
 func (s *schedule) told(asked time.Time, began string, ran bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +101,7 @@ func (s *schedule) told(asked time.Time, began string, ran bool, err error) {
 	}
 }
 
-// skewed is a machine's clock with an offset.
+// skewed is a machine's clock that is off.
 type skewed struct {
 	simClock
 	off time.Duration
@@ -114,8 +113,7 @@ func (c skewed) Now() elect.Instant {
 	return i
 }
 
-// life is one process on a machine. Each time that a job is due by the machine's clock, it runs the job, until it
-// crashes.
+// life is one process of a machine: it does what is due each time that its machine's clock says so, until it crashes.
 func (s *schedule) life(seed, of uint64, off time.Duration, faults *atomic.Bool, until time.Time) {
 	d := newDice(seed, of)
 	w := &wire{dice: newDice(seed, of|1<<33), store: s.store, faults: faults}
@@ -144,7 +142,7 @@ func (s *schedule) life(seed, of uint64, off time.Duration, faults *atomic.Bool,
 func (s *schedule) job(ctx context.Context, d *dice, w *wire, r Run) error {
 	time.Sleep(d.upTo(20 * time.Millisecond))
 	if d.one(10) {
-		time.Sleep(d.upTo(3 * simLease)) // even if ctx has ended
+		time.Sleep(d.upTo(3 * simLease)) // whatever becomes of ctx
 	}
 	if !w.faults.Load() {
 		return nil
@@ -182,7 +180,7 @@ func TestEachTickIsDoneOnceHoweverWrongTheClocksAre(t *testing.T) {
 			for m := range uint64(4) {
 				off := newDice(seed, m|1<<40).upTo(10*time.Minute) - 5*time.Minute
 				if m > 0 {
-					off = off.Truncate(simTick) // these clocks are whole minutes off, so all processes come at the same instant
+					off = off.Truncate(simTick) // these are minutes off, and all come at the same instant
 				}
 				all.Go(func() {
 					for n := uint64(0); time.Now().Before(end); n++ {
@@ -205,7 +203,7 @@ func TestEachTickIsDoneOnceHoweverWrongTheClocksAre(t *testing.T) {
 			assert.Greater(t, s.runs, s.recorded, "nothing was ever run again: the faults are too few to show anything")
 			assert.Less(t, s.runs, 2*s.recorded, "more is run again than not")
 			s.mu.Unlock()
-			time.Sleep(time.Hour) // any call that hangs ends with its timeout
+			time.Sleep(time.Hour) // whatever hangs ends with its time-out
 		})
 	}
 }

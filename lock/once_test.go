@@ -26,7 +26,7 @@ func (p *process) once(name string, opts ...spindle.Option) *Once {
 
 func succeed(context.Context, Run) error { return nil }
 
-// last returns the key that the table records as done last.
+// last is what the table says was done last.
 func (b *bed) last(name string) string {
 	b.Helper()
 	d, _, err := table.Table{Store: b.store}.Done(b.Context(), table.Strong, name)
@@ -60,8 +60,7 @@ func TestAKeyIsDoneOnceAndASmallerOneIsNotRunAnyMore(t *testing.T) {
 	})
 }
 
-// Of two callers that wait, the one with the larger key can be first. The error of the other one says so, and does not
-// claim that its key is done.
+// Of callers that wait, the one with the larger key may be first: the other's error says that, not that its key is done.
 func TestAKeyThatNeverRanIsNotSaidToBeDone(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		ctx, first, slow := context.Background(), b.process(), b.process()
@@ -89,7 +88,7 @@ func TestAKeyThatNeverRanIsNotSaidToBeDone(t *testing.T) {
 	})
 }
 
-// Another process can record a larger key until the lock is held, so the record is also checked under the lock.
+// A larger key may be recorded by another until the lock is held: that is seen under the lock too.
 func TestAKeyThatIsPassedWhileItIsClaimedIsNotRun(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		next := b.afterRecord("nightly", "2")
@@ -135,13 +134,13 @@ func TestWhatFailsOrPanicsIsNotDone(t *testing.T) {
 	})
 }
 
-// Each waiter runs the work that has failed, but not immediately after the failure.
+// Each of those who wait runs what has failed, but not back to back.
 func TestFailingWorkIsNotRunBackToBackByThoseWhoWait(t *testing.T) {
 	for name, apart := range map[string]bool{"of many processes": true, "of one": false} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(b *bed) {
 				type run struct{ began, ended time.Time }
-				var runs []run // guarded by the lock
+				var runs []run // under the lock
 				fail := func(took time.Duration) func(context.Context, Run) error {
 					return func(context.Context, Run) error {
 						began := time.Now()
@@ -182,7 +181,7 @@ func TestFailingWorkIsNotRunBackToBackByThoseWhoWait(t *testing.T) {
 	}
 }
 
-// The last holder has done its own key, so nothing has failed.
+// The last holder has done its own key: nothing has failed.
 func TestWhoWaitsForASmallerKeyRunsAtOnceWhenThatIsDone(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		begun := make(chan bool)
@@ -205,7 +204,7 @@ func TestWhoWaitsForASmallerKeyRunsAtOnceWhenThatIsDone(t *testing.T) {
 	})
 }
 
-// Ticks follow Spanner's clock. Two machines whose clocks are ten minutes apart run a very short job only once.
+// Ticks are what Spanner's clock says: two machines whose clocks are ten minutes apart run a job of no length once.
 func TestClocksThatDifferMakeNoSecondTick(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		early, late := &stepping{}, &stepping{}
@@ -222,15 +221,14 @@ func TestClocksThatDifferMakeNoSecondTick(t *testing.T) {
 			require.NoError(t, err)
 		}
 		assert.Equal(t, []string{time.Now().UTC().Add(-30 * time.Second).Format(time.RFC3339)}, runs)
-		time.Sleep(30 * time.Second) // the next tick begins
+		time.Sleep(30 * time.Second) // the next begins
 		ran, err := b.process().once("nightly").Do(context.Background(), Tick(time.Minute, 30*time.Second), succeed)
 		require.NoError(t, err)
 		assert.True(t, ran)
 	})
 }
 
-// Machines that call on a schedule use one key around the scheduled time, which is never at the boundary between two
-// keys.
+// Machines that call on a schedule are of one key around its time, and never at the edge of two.
 func TestEveryIsTheSameBeforeAndAfterTheTimeOfTheSchedule(t *testing.T) {
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 	for _, k := range []Key{Every(time.Second), Every(time.Minute), Every(7*time.Second, 5*time.Second), Every(24*time.Hour, 3*time.Hour)} {
@@ -243,7 +241,7 @@ func TestEveryIsTheSameBeforeAndAfterTheTimeOfTheSchedule(t *testing.T) {
 	}
 }
 
-// In a time zone with a half-hour offset, full hours are halfway between two keys of Every(time.Hour).
+// In a zone that is half an hour off, the full hours are half-way between two keys of Every(time.Hour).
 func TestACallCloseToTheEndOfAPeriodIsWarnedOfOnce(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -278,7 +276,7 @@ func TestTicks(t *testing.T) {
 		{Every(24 * time.Hour), "2026-11-21T00:00:00Z"},
 		{Every(24*time.Hour, 3*time.Hour), "2026-11-21T03:00:00Z"},
 		{Every(24*time.Hour, 23*time.Hour), "2026-11-20T23:00:00Z"},
-		{Every(8*time.Hour, time.Hour), "2026-11-21T01:00:00Z"}, // the next ones are at 9:00 and 17:00
+		{Every(8*time.Hour, time.Hour), "2026-11-21T01:00:00Z"}, // 9:00 and 17:00 are the next
 		{Every(time.Minute), "2026-11-21T02:30:00Z"},
 		{Every(time.Second), "2026-11-21T02:30:15Z"},
 		{KeyOf("v1"), "v1"},
@@ -347,7 +345,7 @@ func TestWorkWhoseLockWasLostIsNotRecorded(t *testing.T) {
 	})
 }
 
-// A key that Run.Done has recorded stays done, whatever happens later.
+// What Run.Done has recorded stays done, whatever comes later.
 func TestWhatTheWorkHasRecordedItselfStaysDone(t *testing.T) {
 	for name, later := range map[string]func(*bed, *process, Run) error{
 		"failed":             func(*bed, *process, Run) error { return errors.New("broken") },
@@ -372,7 +370,7 @@ func TestWhatTheWorkHasRecordedItselfStaysDone(t *testing.T) {
 	}
 }
 
-// Until its lease row is deleted, the last holder can still commit, even after the next holder has looked.
+// Until its lease row is gone, the last holder may still commit, even after the next one has looked.
 func TestARecordThatLandsWhileTheNextClaimsIsSeen(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		next := b.afterRecord("nightly", "1")
@@ -393,7 +391,7 @@ func TestWhoCommitsUnderALostRunRecordsNothing(t *testing.T) {
 	})
 }
 
-// A lost reply tells nothing about the outcome, but the record does.
+// A reply that is lost tells nothing: the record does.
 func TestARecordWhoseReplyWasLostIsDone(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -404,7 +402,7 @@ func TestARecordWhoseReplyWasLostIsDone(t *testing.T) {
 	})
 }
 
-// The record is read separately twice, first without the lock and then under the lock. Looks also read it.
+// The record is read twice by itself: first, and under the lock. Looks read it, too.
 func TestAReadOfTheRecordThatIsLostHoldsUpNobodyForLong(t *testing.T) {
 	for nth := 1; nth <= 2; nth++ {
 		inVirtualTime(t, func(b *bed) {
@@ -429,8 +427,7 @@ func TestAReadOfTheRecordThatIsLostHoldsUpNobodyForLong(t *testing.T) {
 	}
 }
 
-// The next process has done a later key by the time that the record is tried again, and it did not take the lock away
-// from any process.
+// The next has done a later key by the time that it is tried again: that one took the lock from nobody.
 func TestARecordWhoseReplyWasLostIsDoneEvenIfALaterOneIsThereByThen(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p, begun, next := b.process(), make(chan bool), make(chan error)
@@ -452,7 +449,7 @@ func TestARecordWhoseReplyWasLostIsDoneEvenIfALaterOneIsThereByThen(t *testing.T
 	})
 }
 
-// If a lock was taken away and another process has done its work, the token of the record shows this.
+// A lock that was taken away, whose work another has done, tells by the token of the record.
 func TestWorkThatAnotherHasDoneMeanwhileIsAnError(t *testing.T) {
 	for _, key := range []string{"1", "2"} {
 		inVirtualTime(t, func(b *bed) {
@@ -467,7 +464,7 @@ func TestWorkThatAnotherHasDoneMeanwhileIsAnError(t *testing.T) {
 	}
 }
 
-// Work that is recorded is done, even if it is unknown whether the lock was released.
+// What is recorded is done, even if nobody can say that the lock was given back.
 func TestADoneKeyIsNoErrorIfOnlyTheLockIsLeftToExpire(t *testing.T) {
 	for name, fault := range map[string]func(*memstore.Link){
 		"replies lost": func(l *memstore.Link) { l.Lose(nil, func(step string) bool { return step == "finish" }) },
@@ -491,7 +488,7 @@ func TestADoneKeyIsNoErrorIfOnlyTheLockIsLeftToExpire(t *testing.T) {
 	}
 }
 
-// The answer that nothing is done yet arrives after the lease has expired, when another process has done the work.
+// The answer that nothing is done yet comes when the lease is over, and another has done it.
 func TestNoWorkBeginsOnALockThatIsKnownToBeLost(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p, read := b.process(), 0
@@ -511,8 +508,7 @@ func TestNoWorkBeginsOnALockThatIsKnownToBeLost(t *testing.T) {
 	})
 }
 
-// A call in the afternoon does the work that is due in the coming night. If the schedule is hourly from then on, it
-// does not wait until that night.
+// A call in the afternoon does what is due in the next night. If the schedule is hourly from then on, it does not wait for that.
 func TestAShorterPeriodTakesEffectAtOnce(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		ctx, p := context.Background(), b.process()
@@ -540,8 +536,7 @@ func TestAShorterPeriodTakesEffectAtOnce(t *testing.T) {
 	})
 }
 
-// The record of the last period can have a larger key. This does not prove that the record of this run was written and
-// then followed by a later one.
+// The record of the last period may have a larger key: that is no proof that this run's was recorded, and then a later one.
 func TestALargerKeyFromBeforeTheRunDoesNotSayThatItWasRecorded(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		ctx, p := context.Background(), b.process()
@@ -585,7 +580,7 @@ func TestOnceRefusesBadInput(t *testing.T) {
 	})
 }
 
-// As text, "again" would come after every tick that can ever occur.
+// "again" would come after every tick there will ever be.
 func TestTicksAndOtherKeysDoNotGoTogether(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		o := b.process().once("nightly")
@@ -599,7 +594,7 @@ func TestTicksAndOtherKeysDoNotGoTogether(t *testing.T) {
 	})
 }
 
-// A first key that another process records in the meantime is compared like a key that was there before.
+// A first key that another records meanwhile is compared as one that was there before.
 func TestATickThatWaitsForAnotherKeyIsNotTakenForDone(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		ctx, begun := context.Background(), make(chan bool)
@@ -664,8 +659,7 @@ func TestManyWaitersRunAKeyOnce(t *testing.T) {
 	})
 }
 
-// afterRecord returns a process. Before this process claims the lock, the lock's holder, which is cut off, records its
-// key as done.
+// afterRecord returns a process before whose claim the holder of the lock, which is cut off, records its key as done.
 func (b *bed) afterRecord(name, key string) *process {
 	old, runs := b.process(), make(chan Run, 1)
 	go func() {

@@ -23,14 +23,14 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// This file runs users of locks as separate processes.
+// This file runs lock users as processes of their own.
 
 func TestMain(m *testing.M) {
 	subprocess.Main(runWork)
 	os.Exit(m.Run())
 }
 
-// work has a child's orders.
+// work is a child's orders.
 type work struct {
 	Kind            string // count, turns or all
 	Database, Table string
@@ -39,11 +39,11 @@ type work struct {
 	For             time.Duration
 }
 
-// report is a line that a child prints. Its times are from the clock that all processes share, in nanoseconds.
+// report is what a child says. Times are of the machine's one clock, in nanoseconds.
 type report struct {
 	Kind string // try, done, fenced; got, gave; asked, has; end
 	At   int64
-	Of   string // the lock that is asked for or held
+	Of   string // what is asked for, or held
 }
 
 func runWork(args []string, _ <-chan string) error {
@@ -88,7 +88,7 @@ func runWork(args []string, _ <-chan string) error {
 	return nil
 }
 
-// count increments a counter that only the mutex and its fence protect.
+// count increments a counter that nothing but the mutex and its fence protects.
 func count(db *spanner.Client, w work, say func(string)) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.For)
 	defer cancel()
@@ -107,8 +107,7 @@ func count(db *spanner.Client, w work, say func(string)) {
 		return
 	}
 	say("try")
-	// This commit must not be applied at least once. If an increment were applied again later, it would set the counter
-	// back.
+	// Not at least once: an increment that is applied again, later, would set the counter back.
 	_, err = db.Apply(ctx, []*spanner.Mutation{fence, spanner.Update("counter", []string{"id", "n"}, []any{1, n.Int64 + 1})})
 	if err == nil {
 		say("done")
@@ -117,7 +116,7 @@ func count(db *spanner.Client, w work, say func(string)) {
 	}
 }
 
-// takeTurn holds the lock briefly, and then lets the other process have it.
+// takeTurn holds the lock for a moment and then lets the other process have it.
 func takeTurn(db *spanner.Client, w work, say func(string)) {
 	ctx := context.Background()
 	m := lock.New(db, w.Table, "turns", quiet, spindle.WithLease(w.Lease))
@@ -131,8 +130,7 @@ func takeTurn(db *spanner.Client, w work, say func(string)) {
 	time.Sleep(10 * time.Millisecond)
 }
 
-// competeForAll concurrently takes turns at a mutex, at a set that contains the mutex's lock, and at a semaphore with
-// two slots.
+// competeForAll takes turns at a mutex, at a set that contains its lock, and at a semaphore of two, all at once.
 func competeForAll(db *spanner.Client, w work, tell func(report)) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.For)
 	defer cancel()
@@ -149,7 +147,7 @@ func competeForAll(db *spanner.Client, w work, tell func(report)) {
 					return
 				}
 				for range 5 {
-					if at := time.Now().UnixNano(); token() != 0 { // the lock was held at that time
+					if at := time.Now().UnixNano(); token() != 0 { // it was held at that time
 						tell(report{"has", at, of})
 					}
 					time.Sleep(10 * time.Millisecond)
@@ -250,10 +248,10 @@ func TestNoIncrementIsLostToKillsAndPauses(t *testing.T) {
 		assert.GreaterOrEqual(t, n.Int64, done, "an increment was lost")
 		assert.LessOrEqual(t, n.Int64, tried-fenced, "an increment was counted twice")
 		assert.Greater(t, done, int64(20))
-	}, spindletest.Private()) // thousands of commits would make the shared emulator slow
+	}, spindletest.Private()) // its thousands of commits would make the shared emulator slow
 }
 
-// hold is a time in which a process is known to have held a lock, and how long the process had waited for it.
+// hold is a time in which a process is known to have held something, and how long it had waited for it.
 type hold struct {
 	first, last, waited int64
 	of                  string
@@ -286,9 +284,8 @@ func (c *child) holds() (all []hold) {
 	return all
 }
 
-// Mutexes, sets and semaphores share a table, and their users are killed and stopped. No two processes hold the same
-// lock, and every process gets turns. No wait is longer than two rounds plus the leases of the processes that were
-// killed or stopped during the wait.
+// Mutexes, sets and semaphores on one table, whose users are killed and stopped: nobody holds what another holds, and everybody
+// has turns. No wait is longer than two rounds and the leases of those that were killed or stopped meanwhile.
 func TestEverybodyHasTurnsThroughKillsAndPauses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the emulator: run without -short")
@@ -341,7 +338,7 @@ func TestEverybodyHasTurnsThroughKillsAndPauses(t *testing.T) {
 	for _, of := range []string{"mutex", "set", "semaphore"} {
 		assert.Greater(t, turns[of], 10, of)
 	}
-	last := all[processes-1] // the process that was neither killed nor stopped
+	last := all[processes-1] // which nothing has happened to
 	had := map[string]int{}
 	for _, h := range last {
 		had[h.of]++
@@ -351,7 +348,7 @@ func TestEverybodyHasTurnsThroughKillsAndPauses(t *testing.T) {
 	}
 }
 
-// BenchmarkHandover measures the time from just before Unlock in one process until Lock returns in the other.
+// BenchmarkHandover: from just before Unlock in one process to Lock's return in the other.
 func BenchmarkHandover(b *testing.B) {
 	db := spindletest.New(b)
 	w := work{Kind: "turns", Lease: 10 * time.Second, Goroutines: 1, For: time.Duration(b.N) * 150 * time.Millisecond}

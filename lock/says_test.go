@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A waiter for a set learns which of the set's locks are held, and by which holders. Locks whose holder has crashed or
-// released are not named.
+// A waiter for a set hears which of its locks are held, and by whom: not locks whose holder has crashed or released.
 func TestAWaitForASetNamesThoseThatHoldALockOfIt(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		holder, crashed, gone := b.process().mutex("held"), b.process(), b.process().mutex("released")

@@ -25,15 +25,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// This file runs mutexes, sets and semaphores in virtual time on a table in memory. The wires to the table have delays,
-// losses and outages, transactions are run again, commits are applied late and twice, and processes crash at any
-// instant. The holders are counted every millisecond. All randomness comes from the seed.
+// This file runs mutexes, sets and semaphores in virtual time on a table in memory, over wires with delays,
+// losses and outages, on which transactions are run again and commits land late and twice, in processes that
+// crash. At each millisecond everybody is asked. All chance is that of the seed.
 
 var simSeed = flag.Uint64("lock.seed", 0, "run only this seed of the simulation")
 
 const simLease = 2 * time.Second
 
-// dice is the randomness of one user. It is separate so that other users' actions at the same instant do not change it.
+// dice are the chance of one user, so that what others do at the same instant does not change it.
 type dice struct {
 	mu  sync.Mutex
 	rnd *rand.Rand
@@ -49,31 +49,31 @@ func (d *dice) upTo(n time.Duration) time.Duration {
 
 func (d *dice) one(in int) bool { return d.upTo(time.Duration(in)) == 0 }
 
-// simClock is the clock of one user for one turn.
+// simClock is the clock of one user, for one turn.
 type simClock struct {
 	elect.SystemClock
 	seed, of uint64
 }
 
-// Random depends on the instant, and not on earlier calls. Several goroutines of one turn can call it at the same
-// instant and in any order, for example when a lease expires.
+// Random depends on the instant, and not on what was asked before: goroutines of one turn may ask at one instant, as when a
+// lease ends, and in whatever order.
 func (c simClock) Random(d time.Duration) time.Duration {
 	return newDice(c.seed^uint64(time.Now().UnixNano()), c.of^uint64(d)).upTo(d)
 }
 
-// wire is one user's connection to the table for one turn.
+// wire is one user's way to the table, for one turn.
 type wire struct {
 	*dice
 	store table.Store
-	sick  error       // the error of each claim and confirmation
-	dead  atomic.Bool // the process has crashed, so nothing passes any more
-	away  atomic.Bool // there is an outage
-	deaf  atomic.Bool // there is an outage of heartbeats only
+	sick  error       // of each claim and confirmation
+	dead  atomic.Bool // the process crashed: nothing passes any more
+	away  atomic.Bool // an outage
+	deaf  atomic.Bool // an outage of heartbeats only
 
-	faults *atomic.Bool // whether there are faults; true if nil
+	faults *atomic.Bool // whether there are any; nil: there are
 }
 
-// bad returns true one time out of in, while there are faults.
+// bad is one in so many, while there are faults.
 func (w *wire) bad(in int) bool { return w.one(in) && (w.faults == nil || w.faults.Load()) }
 
 var errWire = errors.New("lost on the wire")
@@ -96,7 +96,7 @@ func (w *wire) pass(ctx context.Context, step string, f func() error) error {
 		return w.sick
 	}
 	if ctx.Err() != nil && w.one(2) {
-		return errWire // otherwise it takes effect late, when its caller no longer waits
+		return errWire // else it lands late, with nobody waiting for it
 	}
 	err := f()
 	w.delay()
@@ -118,7 +118,7 @@ func (w *wire) Read(ctx context.Context, step string, bound table.Bound, keys ta
 	return rows, at, err
 }
 
-// Commit applies writes at least once, without reading. They can be applied again at any later time.
+// Commit is blind and at least once: it may be applied again at any later time.
 func (w *wire) Commit(ctx context.Context, step string, writes []table.Write) error {
 	return w.pass(ctx, step, func() error {
 		again := func() { _ = w.store.Commit(context.WithoutCancel(ctx), step, writes) }
@@ -142,16 +142,16 @@ func (w *wire) Transact(ctx context.Context, step string, fn func(context.Contex
 	return at, err
 }
 
-// user is a user of locks that takes turns, and crashes now and then.
+// user is somebody who takes turns, and crashes now and then.
 type user struct {
 	*dice
-	names []string // if the user takes a set, it takes some of these
-	slots int      // the number of slots of the semaphore names[0], or 0
-	sick  bool     // its claims always fail, and it has half the lease of the others
-	home  int      // the process in which it lives
+	names []string // of which it takes some, if it takes a set
+	slots int      // of the semaphore names[0], or 0
+	sick  bool     // its claims come to nothing, and it has half the lease of the others
+	home  int      // the process that it lives in
 }
 
-// cast is the users of a table, and the number of holders that each name may have.
+// cast is who uses a table, and how many may have each name.
 type cast struct {
 	users []user
 	most  map[string]int
@@ -192,7 +192,7 @@ var casts = map[string]cast{
 	},
 }
 
-// world is a table, its users, and the locks that each of them holds now.
+// world is a table, its users, and what each of them holds now.
 type world struct {
 	t     *testing.T
 	store *memstore.Store
@@ -200,7 +200,7 @@ type world struct {
 	seed  uint64
 
 	mu     sync.Mutex
-	tokens []func() spindle.Token // for each user, the token that it reports
+	tokens []func() spindle.Token // of each user that was given something, what it says of it
 	names  [][]string
 	wires  []*wire
 	turns  map[string]int
@@ -240,7 +240,7 @@ func (w *world) check(most map[string]int) {
 	}
 }
 
-// outage cuts off some users, or only their heartbeats, for a while.
+// outage cuts some users off for a while, or their heartbeats only.
 func (w *world) outage(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -258,7 +258,7 @@ func (w *world) outage(d time.Duration) {
 	}
 }
 
-// connect returns a wire for one turn of a user, and the options that make the user's locks use it.
+// connect is a wire for one turn of a user, and the options that put it there.
 func (w *world) connect(u int, who user, turn int) (*wire, []spindle.Option) {
 	wire := &wire{dice: newDice(w.seed, uint64(u)<<32|uint64(turn)+1), store: w.store}
 	lease := simLease
@@ -276,7 +276,7 @@ func (w *world) connect(u int, who user, turn int) (*wire, []spindle.Option) {
 		}}
 }
 
-// take takes the locks of a user's turn. It returns functions that report their token and release them.
+// take takes what a user takes in its turn: how it is asked for, and how it is given back.
 func (w *world) take(ctx context.Context, u int, who user, opts []spindle.Option) (token func() spindle.Token, names []string, giveBack func(context.Context) error, err error) {
 	if who.slots > 0 {
 		s := NewSemaphore(nil, "locktable", who.names[0], who.slots, opts...)
@@ -300,12 +300,12 @@ func (w *world) take(ctx context.Context, u int, who user, opts []spindle.Option
 	return m.Token, m.names, m.Unlock, err
 }
 
-// turn takes the user's locks, holds them briefly, and releases them, or crashes in between.
+// turn takes, holds for a moment, and gives back, or crashes in the meantime.
 func (w *world) turn(u int, who user, n int) {
 	wire, opts := w.connect(u, who, n)
 	patience := 10 * simLease
 	if who.sick {
-		patience = 2 * time.Minute // enough for the whole run, unless the error persists
+		patience = 2 * time.Minute // the whole run, unless the error lasts
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -330,7 +330,7 @@ func (w *world) turn(u int, who user, n int) {
 	_ = giveBack(ctx)
 }
 
-// simulate returns the number of turns that each name had, and a trace of them.
+// simulate returns how many turns each name had, and when whose were.
 func simulate(t *testing.T, seed uint64, c cast) (turns map[string]int, trace string) {
 	synctest.Test(t, func(t *testing.T) {
 		n := len(c.users)
@@ -355,7 +355,7 @@ func simulate(t *testing.T, seed uint64, c cast) (turns map[string]int, trace st
 			}
 		}
 		all.Wait()
-		time.Sleep(time.Hour) // any call that hangs ends with its timeout
+		time.Sleep(time.Hour) // whatever hangs ends with its time-out
 		turns, trace = w.turns, w.trace.String()
 	})
 	return turns, trace
@@ -387,8 +387,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// Two events at the same nanosecond can come in either order. Because this is very rare, there is a second try, and a
-// third.
+// Two things at one nanosecond may go either way, which is as rare as it sounds: so there is a second try, and a third.
 func TestASeedIsAlwaysTheSameRun(t *testing.T) {
 	for _, name := range fleet.Some(slices.Sorted(maps.Keys(casts))...) {
 		c, differs := casts[name], ""
@@ -405,7 +404,7 @@ func TestASeedIsAlwaysTheSameRun(t *testing.T) {
 	}
 }
 
-// difference returns the first turn in which two runs differ, or "".
+// difference is the first turn that two runs do not have in common, or "".
 func difference(first, second string) string {
 	a, b := strings.Split(first, "\n"), strings.Split(second, "\n")
 	for i := range min(len(a), len(b)) {

@@ -17,7 +17,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/options"
 )
 
-// The tests in this file are about processes that give one semaphore different sizes, as in a rolling update.
+// The tests of this file are about processes that give one semaphore different sizes, as in a rolling update.
 
 func TestInARollingUpdateEachVersionGetsPermitsAndNeverMoreThanTheLargestHold(t *testing.T) {
 	for _, sizes := range [][]int{{4, 6}, {6, 4}, {2, 4, 6}, {1, 9}} {
@@ -129,13 +129,12 @@ func TestSlotsBeyondASmallerSizeAreNotTakenAgain(t *testing.T) {
 	})
 }
 
-// Both processes look while no slot is held, and the one with the larger size chooses a slot that the other does not
-// know.
+// Both look at a time when nobody holds a slot, and the larger size chooses one that the smaller does not know.
 func TestASlotThatAHolderDoesNotKnowIsGivenBackForOneThatItKnows(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		inVirtualTime(t, func(b *bed) {
 			small, large := b.process(), b.process()
-			large.clock = &stepping{} // chooses the last slot
+			large.clock = &stepping{} // it chooses the last slot
 			large.After(func(step string) {
 				if step == "claim" {
 					large.After(nil)
@@ -160,7 +159,7 @@ func TestASlotThatAHolderDoesNotKnowIsGivenBackForOneThatItKnows(t *testing.T) {
 	}
 }
 
-// heldSlots returns the lease rows of slots.
+// heldSlots are the lease rows of slots.
 func heldSlots(b *bed) (rows []string) {
 	for name, row := range b.store.Rows() {
 		if strings.HasPrefix(name, "s/slot/") && strings.Contains(name, "_") && !isFree(row) {
@@ -171,7 +170,7 @@ func heldSlots(b *bed) (rows []string) {
 }
 
 func TestASizeThatOthersDoNotShareIsLoggedOnce(t *testing.T) {
-	for _, size := range []int{5, maxSlots} { // it holds its last slot, which the smaller size does not look at
+	for _, size := range []int{5, maxSlots} { // it holds its last slot, which the smaller does not look at
 		inVirtualTime(t, func(b *bed) {
 			var lines bytes.Buffer
 			logs := func(c *options.Config) { c.Log = slog.New(slog.NewTextHandler(&lines, nil)) }

@@ -62,8 +62,7 @@ func TestAMutexIsHeldOrWaitedFor(t *testing.T) {
 	})
 }
 
-// Each process that waits reports once how many waiters were before it. A process that does not have to wait reports
-// nothing.
+// Each process that waits says how many were before it, once, and who need not wait says nothing.
 func TestTheLengthOfTheQueueIsThatWhichAWaiterFinds(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		var waiting sync.WaitGroup
@@ -108,7 +107,7 @@ func TestAOnceIsHeldWhileItsWorkRuns(t *testing.T) {
 	})
 }
 
-// An unused mutex has no gap, because no process waits for it.
+// Nobody waits for a mutex that lies idle.
 func TestAnIdleMutexHasNoGap(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		r := fleet.NewReports()
@@ -144,7 +143,7 @@ func TestALockThatIsLostSaysWhy(t *testing.T) {
 			assert.Equal(t, 1.0, metrics["term.duration_count{lock=m}"], "once")
 		})
 	}
-	inVirtualTime(t, func(b *bed) { // the loss is between the last heartbeat and Unlock
+	inVirtualTime(t, func(b *bed) { // between the last heartbeat and Unlock
 		r := fleet.NewReports()
 		m := b.process().mutex("m", r.Options()...)
 		require.NoError(t, m.Lock(b.Context()))
@@ -154,7 +153,7 @@ func TestALockThatIsLostSaysWhy(t *testing.T) {
 	})
 }
 
-// Metrics of a set count for each of its locks. Metrics of a slot count for its semaphore.
+// What is about a set counts for each of its locks; what is about a slot, for its semaphore.
 func TestASetIsItsLocksAndASemaphoreIsOne(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		r := fleet.NewReports()
@@ -208,7 +207,7 @@ func TestTheCommitThatRecordsAKeyIsPartOfTheTrace(t *testing.T) {
 	})
 }
 
-// A claim that is given back because ctx has ended never was a term.
+// An attempt that ctx has left behind is given back, and was never anybody's term.
 func TestAClaimThatIsGivenBackIsNoTerm(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		r := fleet.NewReports()

@@ -20,22 +20,21 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// The tests in this file are about the tickets of waiters that die, give up, are slow, or are not what they seem to be.
+// The tests of this file are about the tickets of those who die, give up, are slow, or are not what they seem to be.
 
-// await waits for a lock in the background until ctx ends, and returns a channel with the result. The lock is unlocked
-// at the end of the test.
+// await lets somebody wait for a lock until ctx ends, and returns what came of it. It unlocks at the end.
 func (g *fairground) await(ctx context.Context, m locking) <-chan error {
 	locked := make(chan error, 1)
 	g.all.Go(func() {
 		err := m.Lock(ctx)
 		locked <- err
 		<-g.ctx.Done()
-		_ = m.Unlock(context.Background()) // unless the test has unlocked it
+		_ = m.Unlock(context.Background()) // unless the test did
 	})
 	return locked
 }
 
-// stays adds a waiter to the queue, and returns once the queue has n tickets.
+// stays puts a waiter into the queue, which then has n tickets.
 func (g *fairground) stays(m locking, n int) <-chan error {
 	locked := g.await(g.ctx, m)
 	time.Sleep(500 * time.Millisecond)
@@ -47,7 +46,7 @@ func (g *fairground) delete(key string) {
 	require.NoError(g, g.rows.Commit(context.Background(), "operator", []table.Write{{Kind: table.Delete, Name: key}}))
 }
 
-// A waiter that dies at the head of the queue delays the next one by its grace period, once.
+// A waiter that dies at the head of the queue costs the next one its grace, once.
 func TestAWaiterThatDiesAtTheHeadCostsItsGrace(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := g.mutex("holder", "m")
@@ -90,8 +89,7 @@ func TestAWaiterWhoseTicketIsGonePutsItAgainThreeTimes(t *testing.T) {
 	})
 }
 
-// A commit that is applied again brings a ticket back. The ticket's process deletes it when that process comes again,
-// and other processes skip it.
+// A commit that is applied again brings a ticket back. Its process deletes it when it comes again, others pass it.
 func TestTicketsThatComeBackCostLittle(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		g.again = rand.New(rand.NewPCG(1, 2))
@@ -104,14 +102,14 @@ func TestTicketsThatComeBackCostLittle(t *testing.T) {
 		assert.Less(t, most-least, most/5)
 		g.stop()
 		g.all.Wait()
-		time.Sleep(10 * time.Second) // all commits that are applied again have taken effect
+		time.Sleep(10 * time.Second) // whatever is applied again is there
 		for _, key := range g.tickets() {
 			g.delete(key)
 		}
 	})
 }
 
-// The waits end after two seconds, and a fifth of them leave their tickets behind.
+// Waits that end after two seconds, of which a fifth leaves its ticket behind.
 func TestImpatientWaitersCostLittle(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		r := rand.New(rand.NewPCG(1, 3))
@@ -161,7 +159,7 @@ func (f *forgetful) Commit(ctx context.Context, step string, writes []table.Writ
 	return f.Store.Commit(ctx, step, writes)
 }
 
-// Whenever ctx ends, neither a ticket nor a lock is left behind.
+// Whenever ctx ends: no ticket stays, and no lock.
 func TestAWaitThatEndsAtAnyInstantLeavesNothing(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		for after := time.Millisecond; after < 80*time.Millisecond; after += time.Millisecond {
@@ -211,7 +209,7 @@ func TestTheClockOfAWaiterDoesNotMatter(t *testing.T) {
 		for i, by := range []time.Duration{0, 0, 0, 26 * time.Hour, -26 * time.Hour} {
 			p := fmt.Sprint("process ", i)
 			opts := append(g.options(p, 0), func(c *options.Config) { c.Clock = off{by: func() time.Duration { return by }} })
-			for range 2 { // a waiter that joins the end of the queue does so by Spanner's clock
+			for range 2 { // who goes to the end of the queue goes there by Spanner's clock
 				g.loop(p, New(nil, "locktable", "m", opts...), 50*time.Millisecond)
 			}
 		}
@@ -220,7 +218,7 @@ func TestTheClockOfAWaiterDoesNotMatter(t *testing.T) {
 	})
 }
 
-// An elector claims a lock that it finds free, even if others wait. The waiters continue after it.
+// An elector takes a lock when it finds it free, even if others wait; the waiters continue after it.
 func TestAnElectorAndWaitersLiveOnOneLock(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		for i := range 3 {
@@ -251,8 +249,7 @@ func TestAnElectorAndWaitersLiveOnOneLock(t *testing.T) {
 	})
 }
 
-// All waiters for a key leave as soon as the key is recorded, wherever they are in the queue, and whichever process
-// holds the lock.
+// All who wait for one key leave as soon as it is recorded, wherever they are in the queue, and whoever holds the lock.
 func TestThoseWhoWaitForAKeyLeaveAsSoonAsItIsDone(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		var all sync.WaitGroup
@@ -264,7 +261,7 @@ func TestThoseWhoWaitForAKeyLeaveAsSoonAsItIsDone(t *testing.T) {
 				ran, err := o.Do(g.ctx, KeyOf("1"), func(ctx context.Context, r Run) error {
 					runs.Add(1)
 					time.Sleep(5 * time.Second)
-					// The work itself makes this commit, and continues.
+					// A commit of the work itself, which goes on.
 					err := g.spanner.Commit(ctx, "work", table.Record("nightly", r.token, table.Due{Key: "1"}, "p"))
 					time.Sleep(time.Minute)
 					return err
@@ -280,8 +277,7 @@ func TestThoseWhoWaitForAKeyLeaveAsSoonAsItIsDone(t *testing.T) {
 	})
 }
 
-// A larger key that has waited for longer does not pass a smaller one, because the smaller key would not be run any
-// more.
+// A smaller key is not passed by a larger one that has waited for longer: it would not be run any more.
 func TestASmallerKeyIsNotPassedByALargerOne(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := g.mutex("holder", "nightly")
@@ -303,8 +299,7 @@ func TestASmallerKeyIsNotPassedByALargerOne(t *testing.T) {
 	})
 }
 
-// While processes give a semaphore different sizes, waiters count too. No process takes a slot that one of them does
-// not know.
+// While processes give a semaphore different sizes, those who wait count too: nobody takes a slot that one of them does not know.
 func TestAWaiterOfASmallerSizeIsAccepted(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		small := NewSemaphore(nil, "locktable", "s", 1, g.options("small", 0)...)
@@ -330,7 +325,7 @@ func TestAWaiterOfASmallerSizeIsAccepted(t *testing.T) {
 	})
 }
 
-// Free slots are not reserved for waiters that wait for their turn.
+// Free slots are not left to those who wait for one in their turn.
 func TestTryAcquireTakesASlotThatNobodyWaitsFor(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		var all sync.WaitGroup
@@ -348,7 +343,7 @@ func TestTryAcquireTakesASlotThatNobodyWaitsFor(t *testing.T) {
 	})
 }
 
-// A ticket that was made by hand, or a queue of thousands, stops no process.
+// A ticket that somebody has made by hand, or a queue of thousands, stops nobody.
 func TestNonsenseInTheQueueStopsNobody(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		var writes []table.Write
@@ -370,7 +365,7 @@ func TestNonsenseInTheQueueStopsNobody(t *testing.T) {
 	})
 }
 
-// A waiter whose tickets can't be written waits as if it had none. It gets the lock when no other process wants it.
+// A waiter whose tickets can't be written waits like one without any: it gets the lock when no other process wants it.
 func TestAWaiterThatCanNotQueueGetsTheLockInTheEnd(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := g.mutex("holder", "m")
@@ -391,8 +386,7 @@ func TestAWaiterThatCanNotQueueGetsTheLockInTheEnd(t *testing.T) {
 	})
 }
 
-// A machine's clock is set a day ahead while the machine holds the lock. Its process does not wait for a day
-// afterwards.
+// Somebody sets the clock of a machine a day ahead while it holds the lock: its process does not wait for a day then.
 func TestASetClockMovesNobodyInTheQueue(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		var ahead atomic.Int64
@@ -416,7 +410,7 @@ func TestASetClockMovesNobodyInTheQueue(t *testing.T) {
 	})
 }
 
-// The rows of a free lock do not always show since when it is free.
+// The rows of a lock that is free do not always say since when.
 func TestALockIsFreeAtLeastSinceItWasSeenToBe(t *testing.T) {
 	l := &line{shown: shown{free: map[string]since{}}}
 	see := func(at time.Duration, token table.Token, known time.Duration) time.Duration {
@@ -428,7 +422,7 @@ func TestALockIsFreeAtLeastSinceItWasSeenToBe(t *testing.T) {
 	assert.Zero(t, see(3*time.Second, 2, 0), "another had it in between")
 }
 
-// deadSets adds tickets of sets that have died to a queue.
+// deadSets puts tickets of sets into a queue that have died.
 func (g *fairground) deadSets(n int, queue string) {
 	var writes []table.Write
 	for i := range n {
@@ -438,7 +432,7 @@ func (g *fairground) deadSets(n int, queue string) {
 	require.NoError(g, g.rows.Commit(context.Background(), "test", writes))
 }
 
-// A holder that wants another lock must not wait for a set that waits for this holder.
+// A holder that wants another lock may not wait for a set that waits for the holder.
 func TestAHolderDoesNotWaitForASetThatWaitsForIt(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		b, a := g.mutex("holder", "b"), g.mutex("holder", "a")
@@ -459,8 +453,7 @@ func TestAHolderDoesNotWaitForASetThatWaitsForIt(t *testing.T) {
 	})
 }
 
-// A set that waits behind another one for one of its locks can't continue, and does not keep other waiters from a free
-// lock.
+// A set that waits behind another for one lock can't go on: it keeps nobody from a free one.
 func TestALockIsNotIdleForASetThatIsNotFirstEverywhere(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		a, b := g.mutex("holder", "a"), g.mutex("holder", "b")
@@ -480,8 +473,7 @@ func TestALockIsNotIdleForASetThatIsNotFirstEverywhere(t *testing.T) {
 	})
 }
 
-// The waiters before a set for a free lock may have died. The set passes them, and no waiter passes the set for the
-// lock that is held.
+// Those before a set for a free lock may have died. It passes them, and nobody passes it for the lock that is held.
 func TestASetThatPassesTheDeadHasItsTurn(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := g.mutex("holder", "a")
@@ -505,7 +497,7 @@ func TestASetThatPassesTheDeadHasItsTurn(t *testing.T) {
 	})
 }
 
-// Many waiters want one lock of a set, and in the queue of the set's other lock there is a dead waiter.
+// One lock of a set is wanted by many, and in the queue of the other somebody has died.
 func TestADeadWaiterForOneLockDoesNotKeepASetFromAnother(t *testing.T) {
 	for _, dead := range []int{1, 40} {
 		t.Run(fmt.Sprint(dead), func(t *testing.T) {
@@ -532,7 +524,7 @@ func TestADeadWaiterForOneLockDoesNotKeepASetFromAnother(t *testing.T) {
 	}
 }
 
-// Sets that have died in a queue do not end its order, and do not keep other sets from their turns.
+// Sets that have died in a queue do not end its order, and keep no other set from its turn.
 func TestDeadSetsDoNotEndTheOrder(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		g.deadSets(40, "m")
@@ -559,7 +551,7 @@ func TestDeadSetsDoNotEndTheOrder(t *testing.T) {
 	})
 }
 
-// While a set waits for a holder, its tickets are not deleted.
+// While a set waits for a holder, nobody deletes its tickets.
 func TestASetKeepsItsPlaceWhileItWaits(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := g.mutex("holder", "b")
@@ -579,7 +571,7 @@ func TestASetKeepsItsPlaceWhileItWaits(t *testing.T) {
 	})
 }
 
-// A process that holds a slot, and no longer waits for one, has no ticket.
+// A process that holds a slot and waits for none any more has no ticket.
 func TestAWaitForASlotThatEndsLeavesNoTicketWhileItsProcessHoldsAnother(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		s := NewSemaphore(nil, "locktable", "s", 1, g.options("process", 0)...)
@@ -595,8 +587,8 @@ func TestAWaitForASlotThatEndsLeavesNoTicketWhileItsProcessHoldsAnother(t *testi
 	})
 }
 
-// ctx ends at the very instant at which the waiter whose turn it is finds a free slot. The attempt that is left behind
-// and the next wait share the queue.
+// ctx ends at the very instant at which one that has the turn finds a slot free: what is left behind and what goes on share the
+// queue.
 func TestAWaitForASlotThatEndsAsItChoosesOne(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := NewSemaphore(nil, "locktable", "s", 1, g.options("holder", 0)...)
@@ -619,7 +611,7 @@ func TestAWaitForASlotThatEndsAsItChoosesOne(t *testing.T) {
 	})
 }
 
-// The lock's row was pruned, so nothing shows since when the lock is free.
+// The lock's row was pruned: nothing says since when the lock is free.
 func TestTryLockTakesALockWithoutARowThoughAWaiterDiedLongAgo(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		g.dead(1, "m")
