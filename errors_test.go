@@ -17,7 +17,7 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// A client that is closed under a lock is said to be closed, and not taken for a wrong table.
+// If the client is closed while a lock uses it, the error says so, and does not blame the table.
 func TestAClientThatWasClosedEarlyIsSaidToBe(t *testing.T) {
 	db := spindletest.New(t)
 	client := connect(t, db)
@@ -33,7 +33,7 @@ func TestAClientThatWasClosedEarlyIsSaidToBe(t *testing.T) {
 	assert.NotContains(t, log.String(), "it is a lock table")
 }
 
-// A database that does not exist is not taken for a table that does not.
+// A database that does not exist is not mistaken for a table that does not exist.
 func TestAPathOfNoDatabaseIsSaidToBeWrong(t *testing.T) {
 	db := spindletest.New(t)
 	instance, _, _ := strings.Cut(db.Path, "/databases/")

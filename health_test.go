@@ -41,7 +41,8 @@ func TestALeaderAndItsFollowersAreHealthy(t *testing.T) {
 	})
 }
 
-// A machine that was suspended, or whose wall clock was set forward, hears from Spanner again soon enough.
+// A machine that was suspended, or whose wall clock was set forward, hears from Spanner again soon enough to stay
+// healthy.
 func TestAStepOfTheWallClockMakesNobodyUnhealthy(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a, c := b.Start("a"), b.Start("c")
@@ -56,7 +57,7 @@ func TestAStepOfTheWallClockMakesNobodyUnhealthy(t *testing.T) {
 	})
 }
 
-// clock lets a prober ask each time that somebody reads it.
+// clock runs a probe each time that it is read.
 type clock struct {
 	fleet.Clock
 	probe  atomic.Value // func()
@@ -72,7 +73,8 @@ func (c *clock) Now() elect.Instant {
 	return c.Clock.Now()
 }
 
-// A leader has not looked at the lock for as long as it leads. At the instant of its loss that is no reason to end it.
+// A leader has not looked at the lock since its term began. At the instant at which it loses the lock, this is no
+// reason to restart it.
 func TestWhoLosesTheLockIsHealthyAtEachInstant(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		ticks := &clock{}
@@ -88,7 +90,7 @@ func TestWhoLosesTheLockIsHealthyAtEachInstant(t *testing.T) {
 	})
 }
 
-// A follower is unhealthy three leases after its last look, and says since when and why.
+// A follower becomes unhealthy three leases after its last look, and reports since when and why.
 func TestAFollowerThatSeesNothingIsUnhealthyAfterThreeLeases(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a, c := b.Start("a"), b.Start("c")
@@ -125,7 +127,7 @@ func TestAShortLeaseIsPatientForTenSeconds(t *testing.T) {
 	})
 }
 
-// hangingLog is a log whose reader stands still.
+// hangingLog is a log whose reader hangs.
 type hangingLog struct {
 	slog.Handler
 	hang <-chan struct{}
@@ -140,7 +142,7 @@ func (h hangingLog) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h hangingLog) WithAttrs(attrs []slog.Attr) slog.Handler { return h }
 
-// A loop that stands still with the lock in its hands is what no look can tell.
+// A loop that hangs while it holds the lock cannot be detected by looks.
 func TestALeaderWhoseLoopStandsStillIsUnhealthy(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		hang := make(chan struct{})
@@ -198,7 +200,7 @@ func TestALeaderFunctionThatHangsAfterALossIsUnhealthy(t *testing.T) {
 	})
 }
 
-// A leader that was asked to go keeps the lock while its function hangs. It is sick, and says so.
+// A leader that was asked to step down keeps the lock while its function hangs. It reports this, and is unhealthy.
 func TestALeaderFunctionThatHangsAfterARequestIsSaidAndIsUnhealthy(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var log fleet.Log
@@ -223,7 +225,7 @@ func TestALeaderFunctionThatHangsAfterARequestIsSaidAndIsUnhealthy(t *testing.T)
 	})
 }
 
-// Claims that come to nothing are everyday life while another wins. If none does, something is wrong.
+// Claims that fail are normal while another candidate wins. If no candidate wins, something is wrong.
 func TestClaimsThatNeverSucceedAreSaidAndUnhealthy(t *testing.T) {
 	for name, refuse := range map[string]error{"claim": table.ErrAborted, "confirm": errors.New("no space")} {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// An observer that hangs keeps nobody from the lock, and Run from beginning again: its one value says so.
+// An observer that hangs keeps no process from the lock, and does not keep Run from being called again. The value of
+// done reports the hang.
 func TestAnObserverThatDoesNotReturnIsSaidAtTheEnd(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		hang := make(chan struct{})

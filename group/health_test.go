@@ -36,7 +36,7 @@ func TestMembersAreHealthyAlsoThoseThatStandBy(t *testing.T) {
 	})
 }
 
-// A machine that was suspended, or whose wall clock was set forward, looks again soon enough.
+// After a machine was suspended, or its wall clock was set forward, its member looks again soon enough to stay healthy.
 func TestAStepOfTheWallClockMakesNoMemberUnhealthy(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(4)
@@ -53,7 +53,7 @@ func TestAStepOfTheWallClockMakesNoMemberUnhealthy(t *testing.T) {
 	})
 }
 
-// Three leases after its last look, and it says since when and why.
+// A member becomes unhealthy three leases after its last look, and reports since when and why.
 func TestAMemberThatSeesNothingIsUnhealthyAfterThreeLeases(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(4)
@@ -76,7 +76,7 @@ func TestAMemberThatSeesNothingIsUnhealthyAfterThreeLeases(t *testing.T) {
 	})
 }
 
-// Work that does not return keeps its partition from moving: in the term that revoked it, and after that.
+// Work that does not return keeps its partition from moving, in the term that revoked it and afterwards.
 func TestWorkThatHangsMakesUnhealthyUntilItReturns(t *testing.T) {
 	for how, tell := range map[string]func(c *cluster, a *process){
 		"its partition moves": func(c *cluster, a *process) { c.start("b", Numbered(2)) },
@@ -107,7 +107,8 @@ func TestWorkThatHangsMakesUnhealthyUntilItReturns(t *testing.T) {
 	}
 }
 
-// A member that is in no group for three leases, or can't do what it is assigned, says so: it cools down, or can't join.
+// A member reports that it cools down or can't join if it has not been in the group for three leases. It also reports
+// assigned partitions that it can't claim or release.
 func TestAMemberThatIsNotInTheGroupIsUnhealthyAfterThreeLeases(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.process("a", Numbered(4))
@@ -124,7 +125,7 @@ func TestAMemberThatIsNotInTheGroupIsUnhealthyAfterThreeLeases(t *testing.T) {
 	})
 }
 
-// Work that hangs for ever keeps Run from being called again, and nobody from learning that it has ended.
+// Work that hangs forever keeps Run from being called again, but does not hide the fact that Run has ended.
 func TestBalancedDoesNotWaitForWorkThatHangsWhenRunHasEnded(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.process("a", Numbered(2))
@@ -150,12 +151,12 @@ func TestBalancedDoesNotWaitForWorkThatHangsWhenRunHasEnded(t *testing.T) {
 	})
 }
 
-// A member that sees nothing of the group gives up all that it has, and has its share no more from that instant.
+// A member that sees nothing of the group gives up all its partitions, and from that instant no longer has its share.
 func TestAMemberThatHasGivenUpItsTermIsNotBalanced(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(2)
 		require.NoError(t, a.Balanced(context.Background()))
-		a.linger = func(string) { time.Sleep(lease / 10) } // what returns makes the loop look
+		a.linger = func(string) { time.Sleep(lease / 10) } // work that returns makes the loop look
 		c.loseTerm(a)
 		limited, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
@@ -164,21 +165,21 @@ func TestAMemberThatHasGivenUpItsTermIsNotBalanced(t *testing.T) {
 	})
 }
 
-// hung makes the work of a process hang once it is told to stop, until it is freed.
+// hung makes the work of a process hang once it is told to stop, until free is called.
 func (c *cluster) hung(p *process) (free func()) {
 	hang := make(chan struct{})
 	p.linger = func(string) { <-hang }
 	return sync.OnceFunc(func() { close(hang) })
 }
 
-// loseTerm ends the process's term: nothing of it reaches the table for a while.
+// loseTerm ends the process's term by keeping its requests from the table for a while.
 func (c *cluster) loseTerm(p *process) {
 	p.link.Cut()
 	c.until(lease, p.id+" to stop", func() bool { return p.has() == 0 })
 	p.link.Mend()
 }
 
-// A member that can't join again has work that hangs all the same.
+// A member that can't join again still has work that hangs.
 func TestWorkThatHangsMakesUnhealthyAlsoWhoCanNotJoin(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(2))
@@ -200,11 +201,11 @@ func TestWorkThatHangsMakesUnhealthyAlsoWhoCanNotJoin(t *testing.T) {
 	})
 }
 
-// Between two terms a member may cool down for ten leases. What work does meanwhile counts at once.
+// Between two terms, a member may cool down for ten leases. Work that hangs in this time counts immediately.
 func TestWorkThatHangsIsSaidWhileItsMemberCoolsDown(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(2))
-		b := c.start("b", Numbered(2)) // while another is there
+		b := c.start("b", Numbered(2)) // while a second member is running
 		for i := range 5 {
 			c.until(12*lease, "a to have one", func() bool { return a.has() == 1 })
 			c.deleteMembers("a")
@@ -227,7 +228,8 @@ func TestWorkThatHangsIsSaidWhileItsMemberCoolsDown(t *testing.T) {
 	})
 }
 
-// Each hang of work is reported, a lease after its context ended: how long earlier work took to return does not matter.
+// Each hang of work is reported one lease after its context ended. It does not matter how long earlier work took to
+// return.
 func TestEachTimeThatWorkHangsIsSaid(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(2))
@@ -235,7 +237,7 @@ func TestEachTimeThatWorkHangsIsSaid(t *testing.T) {
 		said := func() int { return strings.Count(a.log.String(), "its partition can't move or be claimed again") }
 		for _, hang := range []struct {
 			lasts       time.Duration
-			least, most int // lines: after one lease, and each time that it has taken twice as long
+			least, most int // log lines, after one lease and each time that the hang has lasted twice as long
 		}{{5 * lease, 2, 3}, {3 * lease / 2, 1, 1}} {
 			c.sleep(2 * lease)
 			before, free := said(), c.hung(a)
