@@ -469,7 +469,7 @@ func TestALockWithoutAnElectorIsGivenBack(t *testing.T) {
 			err := m.lock.Update(context.Background(), r)
 			require.ErrorContains(m.w.t, err, "LeaseDuration of 15 s instead of 10 s")
 			_, _, again := m.lock.Get(context.Background())
-			require.ErrorContains(m.w.t, again, "give its settings to Accept", "it does not compete any more")
+			require.ErrorContains(m.w.t, again, "pass its settings to Accept", "it does not compete any more")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
