@@ -48,9 +48,9 @@ func keepaliveWithin(d time.Duration) keepalive.ClientParameters {
 	}
 }
 
-// reconnectWithin returns parameters that retry a connection every d, which puts about as much load on the server as a
-// candidate's reads. A handshake must be able to lose two packets and still finish within MinConnectTimeout, because no
-// later attempt gets more time.
+// reconnectWithin returns parameters that retry a connection at least every d, which puts about as much load on the
+// server as a candidate's reads. MinConnectTimeout must be long enough for a handshake that loses a packet twice,
+// because no later attempt gets more time.
 func reconnectWithin(d time.Duration) grpc.ConnectParams {
 	return grpc.ConnectParams{
 		Backoff: backoff.Config{

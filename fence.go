@@ -15,12 +15,12 @@ import (
 )
 
 // Fence returns a mutation that changes no data, but makes its commit fail unless token is valid. A token is valid from
-// its election until the lock is released or claimed by another candidate. Add the mutation to a serializable
+// the election until the lock is released or claimed by another candidate. Add the mutation to a serializable
 // transaction of your own in the lock's database, ahead of your other mutations. If the token is not valid, the whole
 // commit fails with NOT_FOUND for a row of the lock table; see IsFenced. Fence makes no RPC, and may be called from any
 // goroutine.
 //
-// A commit that is fenced with an old token never succeeds after a newer term has begun, whatever any clock says.
+// A commit that is fenced with an old token never succeeds after a newer term has begun, regardless of any clock.
 func (l *Lock) Fence(token Token) *spanner.Mutation {
 	return l.spanner.Fence(l.name, table.Token(token))
 }
@@ -31,8 +31,8 @@ func (l *Lock) Fence(token Token) *spanner.Mutation {
 // not one, roll the transaction back and return ErrFenced, which IsFenced recognizes. Where you can buffer mutations,
 // use Fence or ReadWriteTransaction instead. They also allow DML, and need no such check.
 //
-// The transaction must be serializable. It can run the statement at any point, but preferably at the end, because a
-// release or claim of the lock then has to wait until the transaction has ended. Heartbeats don't have to wait.
+// The transaction must be serializable. It can run the statement at any point, but the end is best: once the
+// statement has run, a release or claim of the lock has to wait until the transaction has ended. Heartbeats don't wait.
 //
 // The statement has one string parameter, p1 in Params, which is written @p1 in GoogleSQL and $1 in PostgreSQL. The
 // table's name appears as it was given to New, without quotes. If an argument of New was invalid, the statement is

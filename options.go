@@ -100,11 +100,11 @@ func WithValue(value string) Option {
 func WithLeader(lead func(ctx context.Context, term Term)) Option {
 	return func(c *options.Config) {
 		if lead == nil {
-			c.Refuse("WithLeader(nil): give it a function, or leave it out")
+			c.Refuse("WithLeader(nil): pass a function, or omit the option")
 			return
 		}
 		if c.Lead != nil {
-			c.Refuse("WithLeader is given twice: give it one function that does both")
+			c.Refuse("WithLeader is given twice; combine the two functions into one")
 			return
 		}
 		c.Lead = func(ctx context.Context, under options.Lead) { lead(ctx, Term{under}) }
@@ -135,8 +135,8 @@ func WithHandover() Option {
 //
 // A candidate asks a leader of lower priority to hand over the lock once the candidate's looks have succeeded for three
 // of its leases, counted from its own last term if it has had one. Leaders with WithHandover comply. A leader of the
-// same priority is never asked. When the lock becomes free, candidates of lower priority look up to lease/50 (1 s at
-// most) later, where lease is the last leader's.
+// same priority is never asked. When the lock becomes free, candidates of lower priority wait longer before they look,
+// by up to 1/50 of the last leader's lease (1 s at most).
 //
 // If a leader hands the lock over and is elected again before a candidate of higher priority has held it for three
 // leases, it refuses such requests for the first 10 leases of the new term. Each time this happens again, that period
@@ -150,7 +150,7 @@ func WithPriority(n int) Option {
 func WithObserver(observe func(Event)) Option {
 	return func(c *options.Config) {
 		if observe == nil {
-			c.Refuse("WithObserver(nil): give it a function, or leave it out")
+			c.Refuse("WithObserver(nil): pass a function, or omit the option")
 			return
 		}
 		c.Observe = func(e elect.Event) { observe(eventOf(e)) }
@@ -163,7 +163,7 @@ func WithObserver(observe func(Event)) Option {
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return func(c *options.Config) {
 		if p == nil {
-			c.Refuse("WithMeterProvider(nil): give it a provider, or leave it out for the global one; noop.NewMeterProvider() measures nothing")
+			c.Refuse("WithMeterProvider(nil): pass a provider, or omit the option to use the global one; noop.NewMeterProvider() measures nothing")
 			return
 		}
 		c.Meters = p
@@ -176,7 +176,7 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(c *options.Config) {
 		if p == nil {
-			c.Refuse("WithTracerProvider(nil): give it a provider, or leave it out for the global one; noop.NewTracerProvider() traces nothing")
+			c.Refuse("WithTracerProvider(nil): pass a provider, or omit the option to use the global one; noop.NewTracerProvider() traces nothing")
 			return
 		}
 		c.Tracers = p
@@ -188,7 +188,7 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 func WithLogger(log *slog.Logger) Option {
 	return func(c *options.Config) {
 		if log == nil {
-			c.Refuse("WithLogger(nil): give it a logger; slog.New(slog.DiscardHandler) is silent")
+			c.Refuse("WithLogger(nil): pass a logger; slog.New(slog.DiscardHandler) is silent")
 			return
 		}
 		c.Log = log

@@ -47,9 +47,9 @@ func (l *Lock) known(v *view) (Leader, time.Duration, bool) {
 // allocates no memory.
 //
 // The age counts from the time at which the request was sent. While Spanner can be reached, it stays below one poll
-// interval (WithPoll) plus two round trips. If this Lock leads, it stays below one heartbeat interval with its jitter
-// of a twentieth, plus two round trips. An age greater than the leader's lease means that Run has learned nothing about
-// the lock for that long, and that another process may lead by now.
+// interval (WithPoll) plus two round trips. If this Lock leads, it stays below one heartbeat interval, including its
+// jitter of a twentieth, plus two round trips. An age greater than the leader's lease means that Run has learned
+// nothing about the lock for that long, and that another process may lead by now.
 func (l *Lock) Seen() (leader Leader, age time.Duration, ok bool) {
 	return l.known(l.view.Load())
 }

@@ -61,8 +61,8 @@ func (l *Lock) wrap(step string, err error) error {
 // not hold the lock. It uses local state only: it makes no RPC, takes no mutex and allocates no memory.
 //
 // It returns true only until the local deadline, which is one lease after the last acknowledged heartbeat was sent,
-// minus 1 % to allow for the clock's rate. No other candidate can be elected before that deadline. The answer may be
-// out of date by the time you act on it, so fence every write that must not commit after another process has taken
+// minus 1 % to allow for a clock that runs slow. No other candidate can be elected before that deadline. The answer may
+// be out of date by the time you act on it, so fence every write that must not commit after another process has taken
 // over.
 func (l *Lock) HasLock() (bool, Token) {
 	t := l.view.Load().term
@@ -81,8 +81,8 @@ func (l *Lock) HasLock() (bool, Token) {
 // WithHandover. Then the lock is released. If done is given, it receives one value: nil, or the reason why the lock
 // could not be released, in which case the lock expires by itself. From then on no goroutine is left, the Spanner
 // client may be closed, and Run may be called again. There is one exception: if a leader function or an observer is
-// still running, Run returns ErrRunning until it has returned. Run does not wait for work that only polls HasLock, so
-// stop such work before you end ctx.
+// still running, Run returns ErrRunning until that function has returned. Run does not wait for work that only polls
+// HasLock, so stop such work before you end ctx.
 //
 // The done channel should have a buffer of one. If it is unbuffered and nothing receives from it for one lease, the
 // value is dropped and an error is logged.

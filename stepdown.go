@@ -16,8 +16,8 @@ import (
 // The error is ErrNotLeader if this Lock does not hold the lock, ErrSuperseded or ErrExpired if the lock was lost in
 // the meantime, and ctx's error if ctx ended. Any other error says that the leader function has not returned within a
 // lease of its cancellation, or that the release failed. A step-down can't be canceled: it continues even after an
-// error. If the leader function itself calls StepDown, it must pass its own ctx, and return when StepDown returns,
-// which it does with ctx's error when the work is to stop.
+// error. If the leader function itself calls StepDown, it must pass its own ctx. StepDown then returns ctx's error when
+// the work is to stop, and the function must return as well.
 func (l *Lock) StepDown(ctx context.Context) error {
 	if l.err != nil {
 		return l.err

@@ -13,13 +13,14 @@ import (
 )
 
 // Term is one term of a Lock. It is the argument of the leader function (WithLeader). Its methods may be called from
-// any goroutine, even after the term has ended, when its writes are refused. The zero Term has no lock.
+// any goroutine, including after the term has ended, but its writes are rejected from then on. The zero Term has no
+// lock.
 type Term struct{ under options.Lead }
 
 // Token returns the term's fencing token.
 func (t Term) Token() Token { return Token(t.under.Fence.Token) }
 
-// Left returns the time until the term ends if no further heartbeat is acknowledged. Like HasLock, it goes by the local
+// Left returns the time until the term ends if no further heartbeat is acknowledged. Like HasLock, it uses the local
 // clock. It is zero or negative once the term has ended.
 func (t Term) Left() time.Duration {
 	if t.under.Term == nil {

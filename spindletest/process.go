@@ -30,8 +30,8 @@ type Process struct {
 }
 
 // Option returns an option that every lock, mutex, semaphore and group of this process needs, in addition to its other
-// options. It makes the locks of two processes compete as in real processes, sets the id, and, on a Fake, connects the
-// locks to it.
+// options. It makes the locks of different Processes compete as they would in real processes, sets the id, and, on a
+// Fake, connects the locks to it.
 func (p *Process) Option() spindle.Option { return p.seam }
 
 // Cut cuts the process off from the table until Mend is called. In the meantime, the process's calls fail, or wait

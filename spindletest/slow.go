@@ -8,12 +8,12 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// slowRead is the duration of a read after roughly ten thousand commits. On a new emulator, a read takes less than a
+// slowRead is roughly how long a read takes after ten thousand commits. On a new emulator, a read takes less than a
 // millisecond.
 const slowRead = 10 * time.Millisecond
 
 // tellIfSlow logs at the end of the test if its emulator has become slow. It uses the fastest of several reads, because
-// a single one may have been delayed by a busy machine.
+// a single read may have been delayed by a busy machine.
 func (d *Database) tellIfSlow(slow time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -22,8 +22,8 @@ const another = "another process"
 // can't be superseded.
 //
 // The new holder has the id "another process" and sends no heartbeats. It keeps the lock for as long as the earlier
-// holder's lease, or for the default lease if there was no holder. The release function gives the lock back before
-// that; after that, it does nothing.
+// holder's lease, or for the default lease if there was no holder. Call release to give the lock back earlier. Once
+// that time has passed, release does nothing.
 //
 // Supersede blocks for up to ten seconds, and fails the test if it does not succeed.
 func (d *Database) Supersede(name string) (release func()) {

@@ -15,9 +15,9 @@ import (
 // it returns, that member's writes under the partition's token are fenced. At the member's next look, the context of
 // its work on the partition is canceled, with spindle.ErrSuperseded as the cause.
 //
-// The new holder has the id "another process" and sends no heartbeats. It does not join the group, but only holds the
-// partition's lock, which the members log as a warning. It keeps the lock for the length of the member's lease, or
-// until release is called; a member then claims the partition again. After that time, release does nothing.
+// The new holder has the id "another process" and sends no heartbeats. It does not join the group; it holds only the
+// partition's lock, and the members log a warning about this. It keeps the lock for the length of the member's lease,
+// or until release is called. A member then claims the partition again, and release has no effect any longer.
 //
 // SupersedePartition blocks for up to ten seconds, and fails the test if it does not succeed.
 func (d *Database) SupersedePartition(group, partition string) (release func()) {

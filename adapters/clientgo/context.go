@@ -8,7 +8,7 @@ import (
 
 // Context returns a ctx for an elector's Run, or for the Start of a controller-runtime manager. It ends when its parent
 // ends, when cancel is called, or when client-go's term is lost; in the last case, its cause is spindle.ErrExpired or
-// spindle.ErrSuperseded. Without such a ctx, an elector that finds that its lock is lost continues to lead for a
+// spindle.ErrSuperseded. Without such a ctx, an elector that notices the loss of its lock still leads for a
 // RenewDeadline. This is harmless if the lease has expired, because the settings allow for it. It is harmful if the
 // process was suspended, or if an operator took the lock away. Call cancel when Run has returned, and create a new ctx
 // for the next Run.

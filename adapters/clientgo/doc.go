@@ -26,7 +26,7 @@
 // Conversely, the spindle lock is not released while client-go may still lead, neither for a handover request
 // (spindle.WithHandover) nor when client-go gives up. It is released immediately if the elector's ctx has been canceled,
 // ReleaseOnCancel is set (as it is by Config), and the OnStartedLeading function given to Config has returned. It is also
-// released if no elector acquires it for a lease, or if the leading elector's next renewal is a lease overdue.
+// released if no elector acquires it for a lease, or if the leading elector is a whole lease late in renewing it.
 //
 // If a process is suspended for longer than that twentieth of a lease, its timers fire later by the same amount, and
 // client-go then leads for up to another RenewDeadline. The ctx that Config passes to OnStartedLeading ends with the

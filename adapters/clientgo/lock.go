@@ -85,9 +85,9 @@ func (l *Lock) Token() spindle.Token {
 
 // Stop releases the lock if it is still held, and returns once all goroutines of l have ended. Call it after the
 // elector's Run has returned and before you close the Spanner client. It waits for the work of OnStartedLeading. If the
-// elector's ctx was canceled and ReleaseOnCancel is set, the lock of a leader is already released, and for a candidate,
-// Stop only waits for the last look. Stop returns ctx's error, or the error of a failed release, after which the lock
-// expires. Electors may use l again afterwards.
+// elector's ctx was canceled and ReleaseOnCancel is set, a leader's lock has already been released; for a candidate,
+// Stop only waits until the last look has finished. Stop returns ctx's error, or the error of a failed release, after
+// which the lock expires. Electors may use l again afterwards.
 func (l *Lock) Stop(ctx context.Context) error {
 	l.mu.Lock()
 	c := l.latest

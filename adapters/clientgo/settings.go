@@ -16,7 +16,7 @@ func (l *Lock) promise(c leaderelection.LeaderElectionConfig) time.Duration {
 	return c.RetryPeriod + c.RenewDeadline + l.slack()
 }
 
-// room returns the maximum of RetryPeriod + RenewDeadline with which every Update between two heartbeats succeeds,
+// room returns the largest RetryPeriod + RenewDeadline with which every Update between two heartbeats succeeds,
 // provided that heartbeats are acknowledged within a twentieth of the lease.
 func (l *Lock) room() time.Duration {
 	lease, heartbeat := l.settings.Lease, l.settings.Heartbeat
@@ -27,7 +27,7 @@ func (l *Lock) room() time.Duration {
 func (l *Lock) defaults() (leaderelection.LeaderElectionConfig, error) {
 	room := l.room()
 	if room < l.settings.Lease/10 {
-		return leaderelection.LeaderElectionConfig{}, fmt.Errorf("with a heartbeat every %v, client-go can lead without a renewal for %v of a lease of %v, which is too short; use spindle.WithHeartbeat(%v) or less, or omit that option",
+		return leaderelection.LeaderElectionConfig{}, fmt.Errorf("a heartbeat every %v leaves client-go only %v of a lease of %v to lead without a renewal; use spindle.WithHeartbeat(%v) or less, or omit that option",
 			l.settings.Heartbeat, room, l.settings.Lease, (l.settings.Lease / 3).Truncate(time.Millisecond))
 	}
 	return leaderelection.LeaderElectionConfig{
@@ -56,7 +56,7 @@ func (l *Lock) Config(callbacks leaderelection.LeaderCallbacks) leaderelection.L
 	return c
 }
 
-// Accept checks settings of your own, and then makes l work with an elector that uses them. If they don't fit, the
+// Accept checks your own settings and, if they fit, makes l work with an elector that uses them. If they don't fit, the
 // error contains the numbers, and settings that would fit. Call Accept before the elector runs, with the elector's
 // configuration. For controller-runtime, create c from the LeaseDuration, RenewDeadline and RetryPeriod in the options
 // of its manager.
@@ -78,7 +78,7 @@ func (l *Lock) Accept(c leaderelection.LeaderElectionConfig) error {
 func (l *Lock) check(c leaderelection.LeaderElectionConfig) error {
 	switch {
 	case c.Lock != nil && c.Lock != l:
-		return fmt.Errorf("these settings are for a different Lock, %s; each Lock needs its own settings", c.Lock.Describe())
+		return fmt.Errorf("these settings are for a different Lock, %s; each elector needs its own Lock", c.Lock.Describe())
 	case c.Coordinated:
 		return errors.New("Coordinated works only with Kubernetes Leases, for which the API server chooses the leader; don't set it")
 	case c.RetryPeriod <= 0 || c.RenewDeadline <= 0 || c.LeaseDuration <= 0:
@@ -90,8 +90,8 @@ func (l *Lock) check(c leaderelection.LeaderElectionConfig) error {
 	return nil
 }
 
-// leaseFor returns a lease, in whole seconds, that leaves that room with the default heartbeat. The room is 0.54 of the
-// lease.
+// leaseFor returns a lease, in whole seconds, with which the default heartbeat leaves the given room. The room is 0.54
+// of the lease.
 func leaseFor(room time.Duration) time.Duration {
 	return (room*100/54 + time.Second).Truncate(time.Second)
 }

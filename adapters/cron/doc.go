@@ -20,7 +20,8 @@
 // lock's logger warns about such a schedule, and suggests a better offset.
 //
 // Because lock.Every uses Spanner's clock, a machine's clock may be wrong by almost half a period, even if the job itself
-// takes less time than that. With a period of a day, a time zone or daylight saving time may also be wrong by hours.
+// takes less time than that. With a period of one day, the schedule may even be off by hours, for example because of a
+// time zone or daylight saving time.
 //
 // cron.Every, and @every in a spec, count periods from the time at which each machine started, which lock.Every can't
 // know. With them, the job still runs once in each period, on the first machine that starts it in that period. However,

@@ -52,7 +52,7 @@ func Job(ctx context.Context, logger cron.Logger, once *lock.Once, key lock.Key,
 }
 
 // Once is like Job, but for existing jobs: cron.NewChain(spindlecron.Once(...)).Then(job). Such a job is not informed
-// when ctx ends or when its lock is lost, but continues. After a loss of the lock, another machine may run the job at
+// when ctx ends or when its lock is lost, so it continues. After a loss of the lock, another machine may run the job at
 // the same time. A job that fails without a panic counts as done. Put cron.Recover before Once in the chain, not after
 // it.
 //
@@ -69,9 +69,9 @@ func Once(ctx context.Context, logger cron.Logger, once *lock.Once, key lock.Key
 // OnlyLeader returns a wrapper with which jobs run only while l holds its lock. You can pass it to cron.WithChain. Call
 // l.Run so that l competes for the lock. OnlyLeader makes no RPC.
 //
-// Each machine checks the lock when the job starts by that machine's clock. If the lock moves between the starts on two
-// machines, the job runs twice for that time, or not at all. A running job is not informed when the lock is lost, so
-// fence its writes (spindle.Lock.Apply).
+// Each machine checks the lock when its own clock starts the job. If the lock moves between the starts on two machines,
+// the job runs twice for that time, or not at all. A running job is not informed when the lock is lost, so fence its
+// writes (spindle.Lock.Apply).
 func OnlyLeader(l *spindle.Lock) cron.JobWrapper {
 	return func(j cron.Job) cron.Job {
 		return cron.FuncJob(func() {

@@ -14,10 +14,9 @@ import (
 // gocron.WithDistributedElector, and call l.Run so that l competes for the lock. The elector makes no RPC. Its error
 // wraps spindle.ErrNotLeader and names the leader.
 //
-// Each machine checks the lock when the job fires by that machine's clock. If the lock moves between the fires on two
-// machines, the job runs twice for that time, or not at all. A running job is not informed when the lock is lost, so
-// fence its writes (spindle.Lock.Apply). With an elector, gocron does not use lockers, so use Task for jobs that must
-// run once.
+// Each machine checks the lock when its own clock fires the job. If the lock moves between the fires on two machines,
+// the job runs twice for that time, or not at all. A running job is not informed when the lock is lost, so fence its
+// writes (spindle.Lock.Apply). With an elector, gocron does not use lockers, so use Task for jobs that must run once.
 func NewElector(l *spindle.Lock) gocron.Elector { return elector{l} }
 
 type elector struct{ lock *spindle.Lock }

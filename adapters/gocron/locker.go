@@ -83,8 +83,8 @@ type held struct {
 	err    error         // Do's error; valid once done is closed
 }
 
-// hold starts a run for key, and returns once its function is running. The end of ctx ends only the wait: after that,
-// the lock ends with the job.
+// hold starts a run for key, and returns once its function is running. The ctx applies only to the wait: a running job
+// keeps its lock until the job ends.
 func hold(ctx context.Context, once *lock.Once, key lock.Key) (*held, error) {
 	h := &held{over: make(chan struct{}), done: make(chan struct{})}
 	wait, end := context.WithCancelCause(context.WithoutCancel(ctx))
