@@ -95,8 +95,8 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 	return nil
 }
 
-// notice publishes the other process that leads, if any. It emits an event if there is a new leader or if the last one
-// no longer leads.
+// notice publishes which other process leads, if any. It emits an event if there is a new leader or if the last one no
+// longer leads.
 func (e *elector) notice(s elect.LockView, began elect.Instant) {
 	before, o := e.view.Load().other, s.Observation
 	if s.FreeIn <= 0 || o.Token == e.last || !leads(o) {
