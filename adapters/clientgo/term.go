@@ -39,8 +39,8 @@ type term struct {
 	over    bool      // whether the term has been released, or is about to be, so that it is no longer granted
 }
 
-// compete begins a candidacy, unless there is one already. The elector tries to acquire the lock during ctx. When ctx
-// ends, the candidacy ends too, unless the elector leads by then.
+// compete begins a candidacy, unless there is one already. The ctx is that of the elector's attempt to acquire the
+// lock. When it ends, so does the candidacy, unless the elector leads by then.
 func (l *Lock) compete(ctx context.Context) (*candidacy, error) {
 	c := l.latest
 	if c == nil || closed(c.done) {
