@@ -12,8 +12,8 @@ import (
 )
 
 // elector is the loop of one Run. It is a candidate until it is elected, then the holder until its term ends, and then
-// a candidate again. Its state belongs to its one goroutine. Other goroutines only read the published view and exchange
-// events with it.
+// a candidate again. Its state belongs to a single goroutine. Other goroutines read only the published view, and
+// exchange events with the loop.
 type elector struct {
 	*Lock
 	log       *slog.Logger
