@@ -321,7 +321,7 @@ func TestARequestSaysWhatCameOfIt(t *testing.T) {
 		defer cancel()
 		_, err = operator.RequestHandover(limited, c.Token())
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorContains(t, err, "it was asked")
+		assert.ErrorContains(t, err, "the leader was asked")
 		h, err := operator.RequestHandover(context.Background(), c.Token()) // nobody else is there
 		require.NoError(t, err)
 		assert.Equal(t, h.From.ID, h.To.ID)
@@ -596,7 +596,7 @@ func TestARequestThatIsNotAnsweredSaysWhy(t *testing.T) {
 		defer cancel()
 		_, err := operator.RequestHandover(limited, a.Token())
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorContains(t, err, "whether it was asked is not known")
+		assert.ErrorContains(t, err, "it is not known whether the request arrived")
 		assert.ErrorContains(t, err, "unavailable")
 
 		operator.Link.Refuse(fleet.Refusing("ask", status.Error(codes.PermissionDenied, "no")))
@@ -609,7 +609,7 @@ func TestARequestThatIsNotAnsweredSaysWhy(t *testing.T) {
 		limited, cancel = context.WithTimeout(context.Background(), 2*fleet.Lease)
 		defer cancel()
 		_, err = operator.RequestHandover(limited, a.Token())
-		assert.ErrorContains(t, err, "it has not released the lock, and is not heard from any more")
+		assert.ErrorContains(t, err, "the leader has not released the lock, and its heartbeats have stopped")
 		b.End(a)
 	})
 }

@@ -187,11 +187,11 @@ func TestAWaitThatEndsSaysWhy(t *testing.T) {
 		_, err := a.Wait(ctx)
 		assert.ErrorIs(t, err, why)
 		assert.ErrorIs(t, err, context.Canceled)
-		assert.ErrorContains(t, err, `lock "mylock": Run was not called, or has ended: context canceled: shutting down`)
+		assert.ErrorContains(t, err, `lock "mylock": Run was not called or has ended: context canceled: shutting down`)
 		b.Run(a)
 		c := b.Start("c")
 		_, err = c.WaitElected(ctx)
-		assert.ErrorContains(t, err, "another leads, or nobody")
+		assert.ErrorContains(t, err, "this process does not lead")
 		b.End(a, c)
 	})
 }

@@ -47,8 +47,9 @@ func (t Tick) BetterOffset(now time.Time) (time.Duration, bool) {
 
 const quarter = 15 * time.Minute
 
-// UsualOffset returns the offset of a Nearest tick if none is given. It makes periods end far from the times at which timers usually fire: half a period away from full hours or
-// days and, for periods of at least half an hour, between two quarter hours, which are the same in every time zone.
+// UsualOffset returns the offset of a Nearest tick if none is given. It makes periods end far from the times at which
+// timers usually fire: half a period away from full hours or days and, for periods of at least half an hour, between two
+// quarter hours, which are the same in every time zone.
 func UsualOffset(period time.Duration) time.Duration {
 	if period < 2*quarter {
 		return 0
