@@ -1,62 +1,65 @@
 /*
- * Partitions that live with a member, as a Promela model. See README.md for what it covers; `./check` runs it. A member
- * is a lock, whose own steps are in spindle.pml: here it has a heartbeat, a deadline, and an end.
+ * Partitions that last as long as their member, as a Promela model. README.md describes its scope; `./check` runs it. A
+ * member is a lock. The steps of a lock are in spindle.pml; here, a member only has a heartbeat, a deadline, and an end.
  *
  * Configuration, by -D:
- *   N=2|3              processes; each is a member again and again, under a new token each time
- *   SLOTS=2|3          slots that they share: N, unless it is said. A process that finds none waits for one
- *   SHARED             a process whose last term is not over may take any slot. Else, if it takes one, that which it had
- *   P=1|2              partitions
+ *   N=2|3              number of processes; each becomes a member repeatedly, under a new token each time
+ *   SLOTS=2|3          number of slots that they share, N by default. A process that finds no slot waits for one
+ *   SHARED             a process whose last term has not ended can take any slot. Without SHARED, it takes its last slot
+ *   P=1|2              number of partitions
  *   L0, L1, L2         leases in ticks
- *   OPERATOR           somebody deletes rows by hand, at any time and any number of times
- *   MEMBERS_ONLY       (with OPERATOR) those of members
- *   PARTITIONS_ONLY    (with OPERATOR) those of partitions
- *   LIVENESS           with `calm`, after which nothing fails any more
- *   SICK               process 0 beats and looks, but its claims may be aborted, and its confirmations always are
- *   STIFF              process 1 beats and looks, but its releases and reconciliations are always aborted
- *   NOTHING_LATE       fewer faults, for more members and partitions: what is given up on is lost, no duplicates
- *   MUTANT_...         one thing broken, see the list below
- *   LIMIT_...          what the protocol does not stand
- *   TOP                only the assertions on what a user sees, and member_gone
- *   ACTS_ONLY          not that one either
+ *   OPERATOR           an operator deletes rows by hand, at any time and any number of times
+ *   MEMBERS_ONLY       (with OPERATOR) only rows of members
+ *   PARTITIONS_ONLY    (with OPERATOR) only rows of partitions
+ *   LIVENESS           adds `calm`, after which no fault happens any more
+ *   SICK               process 0 sends heartbeats and looks, but its claims can be aborted, and its confirmations always are
+ *   STIFF              process 1 sends heartbeats and looks, but its releases and reconciliations are always aborted
+ *   NOTHING_LATE       fewer faults, for more members and partitions: a request that the caller gives up on is lost, and
+ *                      there are no duplicates
+ *   MUTANT_...         breaks one thing; see the list below
+ *   LIMIT_...          a case that the protocol does not tolerate
+ *   TOP                keeps only member_gone and the assertions about observable behavior
+ *   ACTS_ONLY          as TOP, but without member_gone
  *
- * Faults. All are unlimited in number; none is scheduled, each may happen at any point.
- *   pause        time may pass between any two steps of anybody (tick)
- *   crash        at any point; the process comes back with an empty memory, or never
- *   abort        a commit that is aborted for ever is one that is not applied
+ * Faults. Their number is unlimited. None is scheduled; each can happen at any point.
+ *   pause        time can pass between any two steps of any process (tick)
+ *   crash        at any point; the process returns with an empty memory, or never
+ *   abort        a commit that is aborted every time is modeled as a commit that is not applied
  *   lost request, lost reply, timeout
- *                the caller may give up on any commit. It stays under way and lands at any later time, or never
- *   duplicates   heartbeats, releases of members and of partitions land again, at any later time
+ *                the caller can give up on any commit. The commit is then applied at any later time, or never
+ *   duplicates   heartbeats, and releases of members and partitions, are applied again at any later time
  *
- * Abstractions, and why nothing is lost:
- *   terms        a row names a member by slot and token. All terms that are over are alike, so a name is OVER or
- *                the slot: its present term, which is not over. What named that says OVER once the term is. So the
- *                number of terms is not bounded
- *   slots        those that are free are alike, and nothing is kept of them. So it does not matter which of these a process
- *                takes. A slot has no place: the one that process i takes is called i from then on, and what was called
- *                i has the other's name. A slot that has expired by its lock row is freed in one step and taken in the
- *                next: a claim compares the heartbeat as an eviction does
- *   top slot     above these slots there is one more, whose lock row nobody deletes. So all of these are below the
- *                highest that is seen, and a process knows that a slot without rows is one
- *   tokens       of a partition are alike too: the newest, or an old one
- *   observations a process does not keep the rows it saw, but whether it would still find them: obs. Any commit
- *                that writes the row takes that away. An eviction goes by a row that is the same for everybody
- *   memory       every process that is there has seen each member's lease, by a look at the latest instant before
- *                somebody deletes that. It forgets in a crash: one with a shorter lease does not crash while
- *                a member without lease row acts, see LIMIT_MEMBER_LEASE_ROW
- *   heartbeat    of a member is one step, which sets its deadline too: no deadline is later than that. One that is
- *                earlier, as time passes before the commit, is the same as one whose reply is lost and a late duplicate
- *   join         is a claim that always succeeds, and a confirmation. What comes between is in spindle.pml
- *   time         as in spindle.pml: ages and time left, up to the longest lease
- *   looks        one step for each partition, which sees the members' rows at the same instant. Several partitions need
- *                not be seen at one
- *   deleted      what is deleted was seen by everybody at the instant before, and nobody sees it at the instant after. Each
- *                other order of looks only lets a process act for less, and wait for longer
- *   batches      a claim of several partitions compares and claims each by itself, as a confirmation and an eviction of
- *                several do: one commit is the same as one after the other with nothing between. A release of several
- *                fails for all if one fails. Each may be answered or not, and land late, by itself: more than can happen
- *   the plan     anything, while faults happen: a process may want and not want a partition at any time. When calm, the
- *                first slot that has a live member by the look has partition 0, and the last one partition 1
+ * Abstractions, and why they lose no behavior:
+ *   terms        a row names a member by slot and token. All terms that have ended are interchangeable, so a name is
+ *                either OVER or a slot, which refers to the slot's current term that has not ended. When that term ends,
+ *                all names that refer to it become OVER. The number of terms is therefore not bounded
+ *   slots        free slots are interchangeable, and the model stores nothing about them. It therefore does not matter
+ *                which of them a process takes. A slot has no fixed position: the slot that process i takes is called i
+ *                from then on, and the slot that was called i gets the other name. A slot whose lock row has expired is
+ *                freed in one step and taken in the next, because a claim compares the heartbeat like an eviction
+ *   top slot     above these slots, there is one more, whose lock row is never deleted. All the modeled slots are thus
+ *                below the highest slot that is seen, and a process knows that a slot without rows exists
+ *   tokens       the tokens of a partition are interchangeable as well: a token is either the newest or an old one
+ *   observations a process does not store the rows that it saw, but whether it would still find them: obs. Any commit
+ *                that writes the row resets obs. An eviction depends on a row that is the same for all processes
+ *   memory       every running process has seen each member's lease, in a look just before that lease is deleted. A
+ *                process loses this memory in a crash, so a process with a shorter lease does not crash while a
+ *                member without a lease row acts; see LIMIT_MEMBER_LEASE_ROW
+ *   heartbeat    a member's heartbeat is one step, which also sets its deadline; no deadline is later than that. An
+ *                earlier deadline, because time passes before the commit, is equivalent to a lost reply and a late
+ *                duplicate
+ *   join         is a claim that always succeeds, followed by a confirmation. spindle.pml models the steps in between
+ *   time         as in spindle.pml: ages and remaining times, up to the longest lease
+ *   looks        one step for each partition, which sees the members' rows at the same instant. Different partitions do
+ *                not have to be seen at the same instant
+ *   deleted rows every process has seen a deleted row at the instant before its deletion, and none sees it at the instant
+ *                after. Any other order of looks only lets a process act for less time and wait for longer
+ *   batches      a claim, a confirmation or an eviction of several rows treats each row independently, so one commit is
+ *                equivalent to several consecutive ones. A release of several partitions fails for all if it fails for
+ *                one. In the model, each part can be answered or not, and applied late, independently, which allows more
+ *                behavior than is possible in reality
+ *   the plan     is arbitrary while faults happen: a process can want, or not want, a partition at any time. When calm,
+ *                the first slot with a live member in the look has partition 0, and the last one has partition 1
  */
 
 #ifndef N
@@ -90,40 +93,40 @@
 
 /* The mutants, and what each breaks:
  *   MUTANT_EVICT_IGNORES_HEARTBEAT evict compares only the token
- *   MUTANT_EVICT_TWO_INSTANTS      evict: the age of one read, the heartbeat to compare with of the next
- *   MUTANT_LATE_DEADLINE           a member acts for one tick more
- *   MUTANT_CONFIRM_UNCHECKED       confirm: without the Update of M
- *   MUTANT_CLAIM_KEEPS_LEASE_ROW   claim: does not delete the lease row
- *   MUTANT_CLAIM_UNCOMPARED        claim: whatever is there
- *   MUTANT_RELEASE_BEFORE_RETURN   release: when the work is revoked
- *   MUTANT_RELEASE_TAKEN_BACK      release: no reply, so the partition is acted on again
- *   MUTANT_LEAVE_BEFORE_RETURN     leave: while work goes on
- *   MUTANT_ADOPT                   what the look shows as its own is acted on
+ *   MUTANT_EVICT_TWO_INSTANTS      evict uses the age from one read, and compares the heartbeat from the next
+ *   MUTANT_LATE_DEADLINE           a member acts for one tick too long
+ *   MUTANT_CONFIRM_UNCHECKED       confirm without the Update of M
+ *   MUTANT_CLAIM_KEEPS_LEASE_ROW   claim does not delete the lease row
+ *   MUTANT_CLAIM_UNCOMPARED        claim does not compare the row
+ *   MUTANT_RELEASE_BEFORE_RETURN   a partition is released when its work is revoked
+ *   MUTANT_RELEASE_TAKEN_BACK      after a release without a reply, the partition is acted on again
+ *   MUTANT_LEAVE_BEFORE_RETURN     a member leaves while work is running
+ *   MUTANT_ADOPT                   a member acts on partitions whose rows name it in a look
  *   MUTANT_EARLIER_TERM            the reply to a confirmation is believed in the next term
  *   MUTANT_TWO_READS               members and partitions are read at two instants
- *   MUTANT_RECONCILE_UNCOMPARED    reconcile: whatever names the member, not what was seen
- *   MUTANT_MISSING_IS_OVER         a member without a row is over (this and those below need OPERATOR)
- *   MUTANT_TIMER_BY_SLOT           how long a member is missing is counted by slot, whatever its token
- *   MUTANT_SLOT_AT_ONCE            a slot without rows is free at once to a process that joins
- *   MUTANT_LEASE_FORGOTTEN       a member's lease is forgotten when its row is gone
- *   MUTANT_LOOKS_IGNORED          a member acts, however long ago it saw the partition's lease row
- *   MUTANT_ABSENT_IS_FREE          a partition without rows is free at once
- *   MUTANT_GONE_OWN_LEASE          a partition without rows is free after the looker's lease, whatever its member's lease is
- *   MUTANT_NO_RECONCILE            nothing is reconciled (this and those below need LIVENESS)
+ *   MUTANT_RECONCILE_UNCOMPARED    reconcile frees any row that names the member, without comparing it with the look
+ *   MUTANT_MISSING_IS_OVER         a member without a row counts as over (this and the following need OPERATOR)
+ *   MUTANT_TIMER_BY_SLOT           the time for which a member is missing is counted per slot, whatever its token
+ *   MUTANT_SLOT_AT_ONCE            for a process that joins, a slot without rows is free immediately
+ *   MUTANT_LEASE_FORGOTTEN         a member's lease is forgotten when its row is deleted
+ *   MUTANT_LOOKS_IGNORED           a member acts no matter how long ago it last saw the partition's lease row
+ *   MUTANT_ABSENT_IS_FREE          a partition without rows is free immediately
+ *   MUTANT_GONE_OWN_LEASE          a partition without rows is free after the looking process's lease, whatever the member's lease
+ *   MUTANT_NO_RECONCILE            nothing is reconciled (this and the following need LIVENESS)
  *   MUTANT_CONFIRM_FORGOTTEN       a confirmation without a reply is forgotten
- *   MUTANT_LEFT_OUT_RESOLVES       what was unresolved is free when a claim leaves it out
+ *   MUTANT_LEFT_OUT_RESOLVES       an unresolved partition becomes free when a claim leaves it out
  *   MUTANT_RELEASE_FORGOTTEN       a release without a reply is forgotten
- *   MUTANT_BARE_FOR_EVER           a bare claim is its member's, however old it is
- *   MUTANT_NEVER_EVICTED           nobody evicts
- *   MUTANT_MISSING_FOR_EVER        a member without a row is waited for, for ever (needs OPERATOR)
- *   MUTANT_ORPHANS_FOR_EVER         an orphan lease is waited for, whatever its member is (needs OPERATOR)
+ *   MUTANT_BARE_FOR_EVER           a bare claim belongs to its member, however old it is
+ *   MUTANT_NEVER_EVICTED           no process evicts
+ *   MUTANT_MISSING_FOR_EVER        processes wait forever for a member without a row (needs OPERATOR)
+ *   MUTANT_ORPHANS_FOR_EVER        processes wait forever for an orphan lease, whatever its member's state (needs OPERATOR)
  *   MUTANT_STAYS_SICK              a member whose claims or releases always fail stays (needs SICK or STIFF)
- * Not found, and harmless, see README.md:
- *   MUTANT_EVICT_IGNORES_BEATS     evict compares the token, and whether the member has confirmed, not the heartbeat
+ * Not caught, and harmless; see README.md:
+ *   MUTANT_EVICT_IGNORES_BEATS     evict compares the token and whether the member has confirmed, but not the heartbeat
  *   MUTANT_CONFIRM_UNCHECKED       with ACTS_ONLY
- * What the protocol does not stand (needs OPERATOR):
- *   LIMIT_MEMBER_LEASE_ROW         the lease row of a member is deleted, and another that has a shorter lease has not seen it
- *   LIMIT_SLOT_TWICE               both rows of a slot are deleted again, and a process that joins has not looked between
+ * Cases that the protocol does not tolerate (they need OPERATOR):
+ *   LIMIT_MEMBER_LEASE_ROW         a member's lease row is deleted, and a process with a shorter lease has not seen it
+ *   LIMIT_SLOT_TWICE               both rows of a slot are deleted twice, and a process that joins has not looked in between
  */
 
 #ifdef LIVENESS

@@ -1,49 +1,54 @@
 /*
- * A released lock, which is claimed by one blind commit, as a Promela model. See README.md for what it covers; `./check`
- * runs it. Beside the steps of package lock it has today's steps (spindle.pml): lockers take them where there is no free
- * row, and electors always. They are here in short, since spindle.pml is about them.
+ * A released lock that is claimed with one blind commit, as a Promela model. README.md describes its scope; `./check` runs
+ * it. In addition to the steps of package lock, the model has the ordinary steps of spindle.pml. Processes of package lock
+ * (lockers) take the ordinary steps if there is no free row, and electors always take them. They are abbreviated here,
+ * because spindle.pml models them in detail.
  *
  * Configuration, by -D:
- *   N=2|3              processes
- *   LOCKERS            how many of them are of package lock; the others are electors. Default: all
+ *   N=2|3              number of processes
+ *   LOCKERS            how many of them use package lock; the others are electors. Default: all
  *   L0, L1, L2         leases in ticks
- *   AHEAD              how far ahead of the lock's token the token of a claim can be, see below
- *   OPERATOR           somebody deletes the lock row, or the free row, at any time and any number of times
+ *   AHEAD              how far the token of a claim can be ahead of the lock's token; see below
+ *   OPERATOR           an operator deletes the lock row or the free row by hand, at any time and any number of times
  *   BREAK              an operator releases the lock under its holder
  *   PRUNE              a released lock is pruned, at any time
- *   RECLAIM            electors run with WithReclaim
- *   LIVENESS           with `calm`, after which nothing fails any more
+ *   RECLAIM            electors use WithReclaim
+ *   LIVENESS           adds `calm`, after which no fault happens any more
  *   NO_BACKGROUND      a claim is given up only by a crash
- *   NOTHING_LOST       fewer faults: what a crashed process has sent is lost
- *   MUTANT_...         one thing broken, see the list below
- *   LIMIT_...          what the protocol does not stand
- *   BEGUN              the lock was used and released before: mutants are found sooner
- *   SET                the lock is one of a set: see the abstractions
- *   ORPHAN              somebody puts a row into the table, under the number that is next to the token (needs LIVENESS)
- *   TOP                only the assertions on what a user sees
- *   HOLDERS            without falsely_given_back, to see whether a mutant makes two holders too
+ *   NOTHING_LOST       fewer faults: all requests of a crashed process are lost
+ *   MUTANT_...         breaks one thing; see the list below
+ *   LIMIT_...          a case that the protocol does not tolerate
+ *   BEGUN              the lock has been used and released before, so that mutants are caught sooner
+ *   SET                the lock is one of a set; see the abstractions
+ *   ORPHAN             an operator inserts a row with the number next to the token (needs LIVENESS)
+ *   TOP                keeps only the assertions about observable behavior
+ *   HOLDERS            omits falsely_given_back, to check whether a mutant also leads to two holders
  *
- * Faults, unlimited in number, each at any point: as in spindle.pml. Claims, releases and heartbeats are blind: each lands
- * late, and again.
+ * Faults are as in spindle.pml. Their number is unlimited, and each can happen at any point. Claims, releases and heartbeats
+ * are blind, so each can be applied late, and more than once.
  *
- * Abstractions, and why nothing is lost:
- *   tokens       have an order here: X is after F, X + 1 is next to X. They are kept by how far they are from `top`, the largest
- *                token that the lock row ever had, which is always number TOPS: a commit that makes a larger one moves all
- *                others down. What falls below 1 is 0, "of the past": no row has it, none will. So the number of claims is not
- *                bounded. In a mutant a few of the past are kept, since rows may be left there
- *   X            is any number after F, AHEAD at most: which lag behind R the claimant takes, and how long ago the lock was released,
- *                is left open. Two that look at the same lock may take the same X, or each another, in any order. More than
- *                AHEAD different ones of the same F are not told apart
- *   microseconds gap is the present - top, at least; it stops at AHEAD. Each commit is one later than the last, at least; who takes
- *                X has seen that the present is there. So each commit knows whether it is later than the token it writes
- *   nonces       a row has the nonce of its claim: the claim that a process waits for (FG), the one that it gives up in the
- *                background (BG), or one that nobody remembers (LOST). Of lost claims of one process the last is kept
+ * Abstractions, and why they lose no behavior:
+ *   tokens       have an order here: X is larger than F, and X + 1 is next to X. They are stored as their distance from
+ *                `top`, the largest token that the lock row has ever had, which always has the number TOPS. A commit that
+ *                creates a larger token moves all others down. A token that falls below 1 becomes 0, "of the past": no row
+ *                has it, or ever will. The number of claims is therefore not bounded. Mutants keep some tokens of the past,
+ *                because rows with them might remain
+ *   X            is any number from F + 1 to F + AHEAD. The model leaves open how far behind R the claimant chooses X, and
+ *                how long ago the lock was released. Two claimants that see the same lock can choose the same X or
+ *                different ones, in any order. More than AHEAD different values for the same F are not distinguished
+ *   microseconds `gap` is a lower bound of the present minus top; it stops at AHEAD. Each commit is at least one later than
+ *                the previous one, and a claimant that chooses X has seen that the present has reached X. So each
+ *                commit knows whether it is later than the token that it writes
+ *   nonces       a row has the nonce of its claim: the claim that a process waits for (FG), the one that it gives up in
+ *                the background (BG), or one that no process remembers (LOST). Of a process's lost claims, only the last
+ *                one is kept
  *   time         leases are in ticks, as in spindle.pml
- *   sets         a set is seen from one of its names. What becomes of the others is anything: at any time a claim that is under
- *                way may be void, as another name of it is taken, and a heartbeat or release refused, as another lease row is
- *                gone. The holder then frees each name by itself
- *   messages     of a token below top can't land, and are forgotten: no row has it. The mutants keep them
- *   refree       F -> F+1 and release X -> X+1 are the same commit, but for the time since when the lock is free, which is not modelled
+ *   sets         a set is modeled from the viewpoint of one of its names; the state of the other names is arbitrary. At any
+ *                time, a claim in transit can become void because a different name of the set is taken, and a heartbeat or
+ *                release can be refused because a different lease row is missing. The holder then frees each name separately
+ *   messages     for a token below top can't be applied, because no row has it, and are forgotten. Mutants keep them
+ *   refree       F -> F+1 and release X -> X+1 are the same commit, except for the time at which the lock became free,
+ *                which is not modeled
  *   looks        are one step, as in spindle.pml
  */
 
@@ -73,33 +78,33 @@
 #define locker(i) ((i) < LOCKERS)
 
 /* The mutants, and what each breaks:
- *   MUTANT_NO_NONCE            a claim whose outcome is unknown takes any lease row of X for its own
+ *   MUTANT_NO_NONCE            a claim with an unknown outcome mistakes any lease row of X for its own
  *   MUTANT_DEADLINE_FROM_REPLY the deadline counts from the acknowledgement of the claim
- *   MUTANT_NONCE_IS_HEARTBEAT  the deadline counts from the read of the own nonce, without a heartbeat
- *   MUTANT_LATE_REPLY_HOLDS    an acknowledgement that comes after the deadline begins a term, from then on
+ *   MUTANT_NONCE_IS_HEARTBEAT  the deadline counts from the read of the nonce, without a heartbeat
+ *   MUTANT_LATE_REPLY_HOLDS    an acknowledgement after the deadline starts a term at that time
  *   MUTANT_CLAIM_KEEPS_FREE    a blind claim leaves name_F
- *   MUTANT_TODAY_KEEPS_FREE    today's claim of a released lock leaves name_F
- *   MUTANT_OWN_UNKNOWN         X of a claim that was lost is taken for the own last token
- *   MUTANT_ORPHAN_FREE_KEPT     today's claim leaves free rows where there is no lock row (needs OPERATOR)
- *   MUTANT_FREE_IS_FEARED      a free row without lock row is waited for as a holder's (needs OPERATOR)
- *   MUTANT_GUARD_UNREAD        a look takes name_token for a free row, whatever it says
- *   MUTANT_FREE_AS_NEW         F' is the time of its own release (last acknowledged + 1), and R > F is not asked
+ *   MUTANT_TODAY_KEEPS_FREE    the ordinary claim of a released lock leaves name_F
+ *   MUTANT_OWN_UNKNOWN         the X of a lost claim counts as the process's own last token
+ *   MUTANT_ORPHAN_FREE_KEPT    the ordinary claim leaves free rows if there is no lock row (needs OPERATOR)
+ *   MUTANT_FREE_IS_FEARED      processes wait for a free row without a lock row, as for a holder's lease (needs OPERATOR)
+ *   MUTANT_GUARD_UNREAD        a look mistakes name_token for a free row, whatever its content
+ *   MUTANT_FREE_AS_NEW         F' is the time of its own release (last acknowledged + 1), and R > F is not checked
  *   MUTANT_X_AS_NEW            X is the time of its own commit
- *   MUTANT_HEARTBEAT_UNREAD    a claim whose outcome is unknown sends a heartbeat, before its nonce was read
- *   MUTANT_RELEASE_UNREAD      a claim is given up by a release of X, before its nonce was read
- *   MUTANT_FREE_STANDING       name!free in place of name_F
- *   MUTANT_FREE_IS_X           a release leaves X as the token: its free row is name_X
+ *   MUTANT_HEARTBEAT_UNREAD    a claim with an unknown outcome sends a heartbeat before its nonce has been read
+ *   MUTANT_RELEASE_UNREAD      a claim is given up by a release of X before its nonce has been read
+ *   MUTANT_FREE_STANDING       name!free instead of name_F
+ *   MUTANT_FREE_IS_X           a release keeps X as the token, so its free row is name_X
  *   MUTANT_GIVE_UP_ONLY_WAITS  a claim is given up without consuming name_F
- *   MUTANT_NONCE_OF_PROCESS    a process has one nonce for all of its claims
+ *   MUTANT_NONCE_OF_PROCESS    a process uses one nonce for all its claims
  *   MUTANT_PRUNE_KEEPS_FREE    with MUTANT_ORPHAN_FREE_KEPT: prune leaves name_F (needs PRUNE)
- *   MUTANT_AGAIN_FOR_EVER      the identical claim again whenever name_F is there, though the lock row is not (needs LIVENESS, OPERATOR)
- *   MUTANT_EXISTS_FOR_EVER     the identical claim again though name_X is another's (needs LIVENESS, ORPHAN)
- *   MUTANT_GIVEN_BACK_UNBROKEN GivenBack does not look at !broken (needs BREAK)
- *   MUTANT_GIVEN_BACK_LATE     GivenBack is asked after the deadline
- * Not found, and harmless, see README.md:
+ *   MUTANT_AGAIN_FOR_EVER      sends the identical claim again whenever name_F exists, even if the lock row does not (needs LIVENESS, OPERATOR)
+ *   MUTANT_EXISTS_FOR_EVER     sends the identical claim again even if name_X belongs to a different claim (needs LIVENESS, ORPHAN)
+ *   MUTANT_GIVEN_BACK_UNBROKEN GivenBack does not check !broken (needs BREAK)
+ *   MUTANT_GIVEN_BACK_LATE     GivenBack is called after the deadline
+ * Not caught, and harmless; see README.md:
  *   MUTANT_PRUNE_KEEPS_FREE    alone
- *   MUTANT_R_UNCOMPARED        R > F is not asked, as F' = X+1 is older than its release
- * What the protocol does not stand:
+ *   MUTANT_R_UNCOMPARED        R > F is not checked, because F' = X+1 is older than its release
+ * A case that the protocol does not tolerate:
  *   LIMIT_PRUNE_FORGETS_BREAK  prune deletes !broken within a lease of the operator's release (needs PRUNE, BREAK)
  */
 #ifdef LIVENESS

@@ -1,54 +1,54 @@
 /*
- * The protocol of spindle as a Promela model. See README.md for what it covers; `./check` runs it.
+ * The protocol of spindle as a Promela model. README.md describes its scope; `./check` runs it.
  *
  * Configuration, by -D:
- *   N=2|3              candidates
+ *   N=2|3              number of candidates
  *   L0, L1, L2         their leases in ticks
- *   OPERATOR           somebody deletes the lock row, at any time and any number of times
- *   RECLAIM            all candidates run with WithReclaim and keep their id over a restart
- *   LIVENESS           with `calm`, after which nothing fails any more
- *   STABLE             (with LIVENESS) nobody stops by himself when calm, and the holder stays
+ *   OPERATOR           an operator deletes the lock row by hand, at any time and any number of times
+ *   RECLAIM            all candidates use WithReclaim, and keep their ids over a restart
+ *   LIVENESS           adds `calm`, after which no fault happens any more
+ *   STABLE             (with LIVENESS) when calm, no holder stops by itself
  *   SICK               candidate 0 can claim, but none of its confirmations is ever applied
- *   HANDOVER           holders announce that they leave, and step down; followers name themselves successors
- *   REQUESTS           (with HANDOVER) holders are asked to
- *   NOTHING_LATE       fewer faults, for three candidates: what the caller gives up on is lost, no duplicates
- *   MUTANT_...         one thing broken, see the list below
- *   LIMIT_...          what the protocol does not stand
- *   TOP                only the assertions on what a user sees: holders and fenced writes
+ *   HANDOVER           holders announce that they are leaving, and step down; followers become successors
+ *   REQUESTS           (with HANDOVER) other processes ask holders for a handover
+ *   NOTHING_LATE       fewer faults, for three candidates: a request that the caller gives up on is lost, and there are
+ *                      no duplicates
+ *   MUTANT_...         breaks one thing; see the list below
+ *   LIMIT_...          a case that the protocol does not tolerate
+ *   TOP                keeps only the assertions about observable behavior: holders and fenced writes
  *
- * Faults. All are unlimited in number; none is scheduled, each may happen at any point.
- *   pause        time may pass between any two steps of anybody (tick), so a process can stand still for
- *                longer than every lease, before, within and after each RPC
- *   crash        at any point; the process comes back as a fresh candidate, or never
+ * Faults. Their number is unlimited. None is scheduled; each can happen at any point.
+ *   pause        time can pass between any two steps of any process (tick), so a process can be paused for longer
+ *                than every lease, before, during and after each RPC
+ *   crash        at any point; the process returns as a fresh candidate, or never
  *   lost request, lost reply, timeout
- *                the caller may give up on any RPC. What it sent stays under way and lands at any later
- *                time (= the reply was lost, or the request was late) or never (= the request was lost)
- *   duplicates   every heartbeat, confirmation, withdrawal and release that was sent may be applied again at
- *                any later time, any number of times. (Spanner says exactly once for the transactions among
- *                them; the model does not count on it.) A claim is applied once: a second time it finds
- *                another row
+ *                the caller can give up on any RPC. Its request is then applied at any later time, which models a lost
+ *                reply or a late request, or never, which models a lost request
+ *   duplicates   every heartbeat, confirmation, withdrawal and release that was sent can be applied again at any later
+ *                time, any number of times. (Spanner promises exactly once for the transactions among them, but the
+ *                model does not rely on it.) A claim is applied only once: the second time, it finds a different row
  *
- * Abstractions, and why nothing is lost:
- *   tokens       are names. The protocol compares tokens only for equality, and the commit timestamps of a
- *                row never repeat. A name is used again once nothing refers to it, which is the same as
- *                a new name; so the number of terms is not bounded. `newest` is the token of the last claim:
- *                commit timestamps grow, so "T is the largest token so far" is "T == newest"
- *   time         is kept as ages and as time left, not as instants: age of the heartbeat, time left until a
- *                deadline. Ages stop at the longest lease, where they have no further effect. So the length
- *                of a run is not bounded. One tick is the unit in which leases are given; all that happens
- *                between two ticks is in order, but within the same tick. The protocol only asks whether
- *                a whole number of ticks has passed, "lease <= R - heartbeat" and "since(sent) < lease"
- *   heartbeat    a candidate does not keep the pair (token, heartbeat) it saw, but whether it would still
- *                find it: obs[i]. Any commit that writes the row takes that away. It is the same since
- *                no two commits on a row have the same timestamp; (token, NULL) is written once per token
- *   old messages of a token that was superseded or released are forgotten: the text of the steps below
- *                shows that they find no lease row (heartbeat, release) or no bare claim (confirm, withdraw),
- *                and never will. The mutants keep them, since there this need not be so
- *   commits      are one step, whatever happens inside Spanner: they are serializable, commit timestamps are
- *                in that order and between the request and the reply by true time (external consistency)
- *   looks        are one step. A look of several reads goes by the last, and what it learned from one before
- *                only matters where the last fails: that is a step of its own, where it can matter at all. A
- *                reply that is late is the candidate going on late
+ * Abstractions, and why they lose no behavior:
+ *   tokens       are names. The protocol compares tokens only for equality, and the commit timestamps of a row never
+ *                repeat. A name is used again once nothing refers to it, which is equivalent to a new name. The number
+ *                of terms is therefore not bounded. `newest` is the token of the last claim. Because commit timestamps
+ *                grow, "T is the largest token so far" is the same as "T == newest"
+ *   time         is stored as ages and remaining times, not as instants: the age of the heartbeat, and the time left
+ *                until a deadline. Ages stop growing at the longest lease, because they have no further effect there.
+ *                The length of a run is therefore not bounded. Leases are given in ticks. Events between two ticks are
+ *                ordered, but all happen within the same tick. The protocol only checks whether a whole number of ticks
+ *                has passed: "lease <= R - heartbeat" and "since(sent) < lease"
+ *   heartbeat    a candidate does not store the pair (token, heartbeat) that it saw, but whether it would still find
+ *                that pair: obs[i]. Any commit that writes the row resets obs[i]. This is equivalent because no two
+ *                commits to a row have the same timestamp, and (token, NULL) is written once per token
+ *   old messages of a token that was superseded or released are forgotten. The steps below show that these messages
+ *                find no lease row (heartbeat, release) or no bare claim (confirm, withdraw), and never will. In the
+ *                mutants, this is not always true, so mutants keep them
+ *   commits      are one step, whatever happens inside Spanner: they are serializable, and their commit timestamps are
+ *                in the same order, and between request and reply in true time (external consistency)
+ *   looks        are one step. If a look consists of several reads, the last one decides. The results of an earlier
+ *                read matter only if the last one fails; where this can make a difference, it is a separate step. A
+ *                late reply is modeled as a candidate that continues late
  */
 
 #ifndef N
@@ -74,37 +74,37 @@
 #endif
 
 /* The mutants, and what each breaks:
- *   MUTANT_HEARTBEAT_UNCHECKED        table.Heartbeat without requireLease(): updates the lock row, whoever holds it
- *   MUTANT_DEADLINE_FROM_REPLY        Term.extend counts from the reply of the heartbeat
+ *   MUTANT_HEARTBEAT_UNCHECKED        table.Heartbeat without requireLease(): updates the lock row of any holder
+ *   MUTANT_DEADLINE_FROM_REPLY        Term.extend counts from the reply to the heartbeat
  *   MUTANT_CLAIM_IGNORES_HEARTBEAT    table.Claim compares only the token
  *   MUTANT_CONFIRM_IGNORES_TOKEN      table.Confirm without token == T
  *   MUTANT_CONFIRM_IGNORES_HEARTBEAT  table.Confirm without heartbeat == T
- *   MUTANT_OWN_LEASE                  lockHistory.learn: the guard is the candidate's own lease
+ *   MUTANT_OWN_LEASE                  lockHistory.learn: the candidate waits for its own lease
  *   MUTANT_RELEASE_UNCHECKED          table.Release without requireLease()
- *   MUTANT_WITHDRAW_UNCHECKED         table.Withdraw without comparing the token
+ *   MUTANT_WITHDRAW_UNCHECKED         table.Withdraw does not compare the token
  *   MUTANT_CLAIM_KEEPS_LEASE_ROW      table.claim does not delete the superseded lease row
- *   MUTANT_FENCE_READS                Lock.Fence: read the lease row, then write, in two steps
- *   MUTANT_NEVER_EXPIRES              lockHistory.freeIn: a term ends only by release (for liveness)
- *   MUTANT_NEVER_GIVEN_UP             Candidate.Claim remembers a claim that failed as its own, and does not
- *                                     withdraw or cool down (needs SICK)
- *   MUTANT_NO_COOL_DOWN                    Candidate.withdraw does not cool down (needs SICK)
+ *   MUTANT_FENCE_READS                Lock.Fence reads the lease row and then writes, in two steps
+ *   MUTANT_NEVER_EXPIRES              lockHistory.freeIn: a term ends only with a release (for liveness)
+ *   MUTANT_NEVER_GIVEN_UP             Candidate.Claim remembers a failed claim as its own, and does not withdraw or cool
+ *                                     down (needs SICK)
+ *   MUTANT_NO_COOL_DOWN               Candidate.withdraw does not cool down (needs SICK)
  *   MUTANT_ABSENT_IS_FREE             lockHistory.freeIn returns 0 if there is no row (needs OPERATOR)
- *   MUTANT_CLAIM_TAKES_ORPHANS         table.claim does not ask whether orphan leases are known (needs OPERATOR)
- *   MUTANT_CLAIM_KEEPS_ORPHANS         table.claim does not delete o.OrphanLeases (needs OPERATOR)
- *   MUTANT_ORPHANS_READ_LATER          Candidate.observe goes by the absence of one read and the orphan leases of the
- *                                     next (needs OPERATOR)
- *   MUTANT_ANNOUNCE_UNCHECKED         table.Announce without requireLease() (this and those below need HANDOVER)
+ *   MUTANT_CLAIM_TAKES_ORPHANS        table.claim does not check that the orphan leases are known (needs OPERATOR)
+ *   MUTANT_CLAIM_KEEPS_ORPHANS        table.claim does not delete o.OrphanLeases (needs OPERATOR)
+ *   MUTANT_ORPHANS_READ_LATER         Candidate.observe combines the absence from one read with the orphan leases from
+ *                                     the next (needs OPERATOR)
+ *   MUTANT_ANNOUNCE_UNCHECKED         table.Announce without requireLease() (this and the following need HANDOVER)
  *   MUTANT_HEARTBEAT_UNMARKS          table.Heartbeat writes the writer
- *   MUTANT_REQUEST_TO_LOCK            table.Ask is about whoever holds the lock (needs REQUESTS)
- *   MUTANT_RELEASE_BEFORE_RETURN      elector.lead releases when the work is told to stop
- *   MUTANT_OWN_AT_ONCE                lockHistory.freeIn's "its own last term" goes before Candidate.Yield
+ *   MUTANT_REQUEST_TO_LOCK            table.Ask addresses any holder of the lock (needs REQUESTS)
+ *   MUTANT_RELEASE_BEFORE_RETURN      elector.lead releases the lock as soon as it has canceled the work's context
+ *   MUTANT_OWN_AT_ONCE                lockHistory.freeIn applies "its own last term" before Candidate.Yield
  *   MUTANT_SUCCEED_UNCHECKED          table.Succeed without requireLease() (needs RECLAIM)
- *   MUTANT_RECLAIM_FROM_SUCCESSOR     Observation.Holder takes a successor for the holder (needs RECLAIM)
- *   MUTANT_RECLAIM_BY_WRITER          Observation.Holder does not look into the lease record (needs RECLAIM)
- * Not found, and harmless, see README.md:
- *   MUTANT_EXTEND_REVIVES             Term.extend does not ask whether the deadline has passed
+ *   MUTANT_RECLAIM_FROM_SUCCESSOR     Observation.Holder mistakes the successor for the holder (needs RECLAIM)
+ *   MUTANT_RECLAIM_BY_WRITER          Observation.Holder does not check the lease record (needs RECLAIM)
+ * Not caught, and harmless; see README.md:
+ *   MUTANT_EXTEND_REVIVES             Term.extend does not check whether the deadline has passed
  *   MUTANT_REFUSAL_BELIEVED           Candidate.confirm sends no heartbeat after a refusal
- *   MUTANT_OWN_UNCONFIRMED            Candidate.Claim remembers a claim that failed as its own
+ *   MUTANT_OWN_UNCONFIRMED            Candidate.Claim remembers a failed claim as its own
  */
 
 /* Which of the simplifications below that are sound for the protocol a mutant has to do without. */
