@@ -130,7 +130,7 @@
  */
 
 #ifdef LIVENESS
-bool calm;        /* no fault happens any more */
+bool calm;        /* no further fault happens */
 #define faulty !calm
 #else
 #define calm false
@@ -144,12 +144,13 @@ bool calm;        /* no fault happens any more */
 
 /* ---- Spanner: members ---- */
 
-byte by[SLOTS];       /* 1 + whose term it is that the slot has and that is not over. 0: its lock row is released. What follows is about that term */
+byte by[SLOTS];       /* 1 + the process whose term has the slot and has not ended. 0: the lock row is released. The following
+                         variables describe that term */
 byte age[SLOTS];      /* now - heartbeat, at most LMAX */
-bool evicting[SLOTS]; /* an eviction is under way, whose observation still holds */
-bool lateLeave[SLOTS]; /* a release is under way */
-bool bare[SLOTS];     /* it is claimed, and not confirmed: there is no M yet */
-bool lateJoin[SLOTS]; /* a confirmation is under way */
+bool evicting[SLOTS]; /* an eviction is in transit, and its observation still holds */
+bool lateLeave[SLOTS]; /* a release is in transit */
+bool bare[SLOTS];     /* it is claimed but not confirmed, so there is no M yet */
+bool lateJoin[SLOTS]; /* a confirmation is in transit */
 #define there(s) (by[s] != 0)
 #define termLease(s) lease(by[s] - 1)
 #ifdef OPERATOR
@@ -162,7 +163,7 @@ bool nolease[SLOTS];  /* its lease row, M, was deleted */
 #define hasM(s) (there(s) && !bare[s])
 #endif
 #ifdef MUTANT_EVICT_TWO_INSTANTS
-byte read[SLOTS];     /* 1 + how long ago a heartbeat was read. 0: it was not */
+byte read[SLOTS];     /* 1 + the time since a heartbeat was read. 0: none was read */
 #endif
 
 /* ---- Spanner: partitions ---- */
@@ -175,64 +176,64 @@ byte row[P];      /* the lock row: */
 #define BARE 1    /*   claimed, not confirmed */
 #define LIVE 2    /*   confirmed */
 #define ABSENT 3  /*   there is none */
-byte with[P];     /* its writer: 0 = OVER (or none), 1 + s = the present term of slot s */
+byte with[P];     /* its writer: 0 = OVER (or none), 1 + s = the current term of slot s */
 byte bareAge[P];  /* of a bare claim: now - token, at most LMAX */
 byte record[P];  /* the lease row of the newest token, and the member in its lease record: */
 #define NONE 0    /*   there is none */
-#define OVER 1    /*   a term that is over */
-#define M(s) ((s) + 2) /* the present term of slot s */
+#define OVER 1    /*   a term that has ended */
+#define M(s) ((s) + 2) /* the current term of slot s */
 bool oldRecord[P]; /* there is a lease row of an older token */
 
-/* Under way: sent, and neither certainly applied nor certainly lost. */
+/* In transit: sent, and neither known to be applied nor known to be lost. */
 bool lateConfirm[P];       /* a confirmation of the row's bare claim */
 bool lateRelease[P];       /* a release under the newest token */
-byte lateClaim[N * P];     /* a claim of process i on which it gave up: its obs */
-byte lateWith[N * P];      /* and whose it was, as in with */
-byte lateReconcile[N * P]; /* a reconciliation, whose observation still holds */
+byte lateClaim[N * P];     /* a claim that process i gave up on: its obs */
+byte lateWith[N * P];      /* and the claimant, as in with */
+byte lateReconcile[N * P]; /* a reconciliation whose observation still holds */
 
 /* ---- the processes ---- */
 
 byte in[N];
 #define OUT 0
 #define IN 1      /* a member */
-#define DEAD 2    /* it will not come back */
-#define JOIN 3    /* it has claimed a slot, and is to confirm */
-byte at[N];       /* 1 + the slot it has, if its term there is not over. 0: it has none, or does not know that it is over */
+#define DEAD 2    /* the process never returns */
+#define JOIN 3    /* it has claimed a slot, and is about to confirm */
+byte at[N];       /* 1 + the slot that it has, if its term there has not ended. 0: it has no slot, or its term has ended without its knowledge */
 byte left[N];     /* time until the local deadline of the member */
 byte state[N * P]; /* of each partition: */
 #define FREE 0
-#define CLAIMED 1    /* to claim or confirm */
+#define CLAIMED 1    /* about to claim or confirm */
 #define HELD 2       /* acted on */
-#define REVOKING 3   /* the context of the work is canceled, and the work goes on */
-#define RELEASING 4  /* the work has returned: to release */
-#define UNRESOLVED 5 /* a claim or release whose outcome is not known */
-byte sub[N * P];  /* what is under way for it: */
-#define CLAIM 1      /* CLAIMED: the claim of what was free */
-#define AGAIN 2      /* CLAIMED: the claim of what was unresolved */
+#define REVOKING 3   /* the work's context is canceled, and the work is still running */
+#define RELEASING 4  /* the work has returned; about to release */
+#define UNRESOLVED 5 /* a claim or release with an unknown outcome */
+byte sub[N * P];  /* the step in progress for it: */
+#define CLAIM 1      /* CLAIMED: the claim of a free partition */
+#define AGAIN 2      /* CLAIMED: the claim of an unresolved partition */
 #define CONFIRM 3    /* CLAIMED: the confirmation */
-#define REPLY 4      /* CLAIMED: it is confirmed, the reply is on its way */
-#define LOST 5       /* REVOKING: its lease row is gone */
+#define REPLY 4      /* CLAIMED: it is confirmed, and the reply is in transit */
+#define LOST 5       /* REVOKING: its lease row is missing */
 #define RECONCILE 6  /* UNRESOLVED: the reconciliation */
-byte obs[N * P];  /* what was seen, when about to claim or reconcile: */
-#define SAME 1    /*   (0: nothing) the row is still that */
-#define OTHER 2   /*   it is not */
-#define NOROW 3   /*   there was no row, and there is none */
-bool newest[N * P]; /* the token it claimed under is still the newest */
+byte obs[N * P];  /* the observation, when about to claim or reconcile: */
+#define SAME 1    /*   (0: none) the row is unchanged */
+#define OTHER 2   /*   the row has changed */
+#define NOROW 3   /*   there was no row, and there still is none */
+bool newest[N * P]; /* the token that it claimed under is still the newest */
 #ifdef OPERATOR
-byte look[N * P]; /* time until the partition must have been seen: lease - since(last look that showed its lease row) */
-byte missing[N * SLOTS]; /* 1 + for how long process i has known that the term of slot s has no row. 0: it does not */
-byte gone[N * P]; /* 1 + for how long process i has known that partition p has no rows */
+byte look[N * P]; /* the time left until the partition must be seen again: lease - since(last look that showed its lease row) */
+byte missing[N * SLOTS]; /* 1 + the time for which process i has known that the term of slot s has no row. 0: it does not know */
+byte gone[N * P]; /* 1 + the time for which process i has known that partition p has no rows */
 #endif
 #ifdef LIVENESS
-bool beaten[N];   /* when calm: what is done once in each tick */
+bool beaten[N];   /* when calm: steps that are taken once per tick */
 bool looked[N * P];
-byte rest[N];     /* when calm: time until it joins again, as its claims or releases failed */
+byte rest[N];     /* when calm: time until it joins again after its claims or releases failed */
 #endif
 
-/* For use within one step. */
+/* Temporary variables of one step. */
 byte k, s, t;
 bool ok;
-bool two_act, stale_fenced_write, member_gone, rows_wrong, forgotten; /* what assertions say */
+bool two_act, stale_fenced_write, member_gone, rows_wrong, forgotten; /* the names that assertions report */
 
 inline end() {
 	k = 0;
@@ -253,7 +254,7 @@ inline end() {
 #endif
 #define acts(i, p) ((state[X(i, p)] == HELD || state[X(i, p)] == REVOKING) && mayAct(i, p))
 
-/* No two members act on a partition: looked at whenever one begins to, or moves its deadline. */
+/* No two members act on a partition. Checked whenever a member begins to act, or moves its deadline. */
 inline assertAlone(i, p) {
 	for (k : 0 .. N - 1) {
 		if
@@ -264,9 +265,9 @@ inline assertAlone(i, p) {
 	assert(!two_act)
 }
 
-/* After each commit on a partition's rows. A write fenced with an old token would commit if that had a lease row. A lease
- * row is there exactly if the row is confirmed, unless somebody deletes rows. What names a member's term that is not over
- * is looked after by that member. */
+/* Checked after each commit to a partition's rows. A write fenced with an old token would commit if that token had a
+ * lease row. A lease row exists exactly if the lock row is confirmed, unless rows are deleted by hand. If a row names
+ * a member's term that has not ended, that member does not regard the partition as free. */
 inline assertRows(p) {
 	stale_fenced_write = oldRecord[p];
 	assert(!stale_fenced_write);
@@ -301,7 +302,7 @@ inline changed(p) {
 	}
 }
 
-/* A new claim: there is a newer token than any that somebody has. */
+/* A new claim: there is a newer token than any token in use. */
 inline superseded(p) {
 	for (k : 0 .. N - 1) {
 		newest[X(k, p)] = false
@@ -314,7 +315,7 @@ inline superseded(p) {
 	lateRelease[p] = false
 }
 
-/* The term of slot i is over: released, or another has begun. */
+/* The term of slot i has ended: it was released, or a different term has begun. */
 inline over(i) {
 	by[i] = 0;
 	age[i] = 0;
@@ -343,7 +344,7 @@ inline over(i) {
 			with[k] = 0;
 			bareAge[k] = 0;
 #ifndef MUTANT_CONFIRM_UNCHECKED
-			lateConfirm[k] = false /* M is gone */
+			lateConfirm[k] = false /* M was deleted */
 #endif
 		:: else
 		fi;
@@ -357,7 +358,7 @@ inline over(i) {
 	}
 }
 
-/* The slots a and b have each other's names from now on. Nobody is in a, and b is free. */
+/* The slots a and b exchange names. No process is in a, and b is free. */
 #define swap(x, y) t = x; x = y; y = t
 inline rename(a, b) {
 	if
@@ -390,7 +391,7 @@ inline rename(a, b) {
 	fi
 }
 
-/* claim of p of what was seen as o, by the term w (as in with): ok = applied */
+/* claim of p, observed as o, by the term w (as in with): ok = applied */
 #ifdef MUTANT_CLAIM_UNCOMPARED
 #define stillAs(o, p) ((o) != 0)
 #else
@@ -403,7 +404,7 @@ inline doClaim(p, o, w) {
 #ifdef MUTANT_CLAIM_KEEPS_LEASE_ROW
 		oldRecord[p] = oldRecord[p] || record[p] != NONE;
 #else
-		oldRecord[p] = false; /* what was there was seen, and is deleted */
+		oldRecord[p] = false; /* the claimant has seen the old lease row, and deletes it */
 #endif
 		row[p] = BARE;
 		with[p] = w;
@@ -440,7 +441,7 @@ inline doConfirm(p) {
 	fi
 }
 
-/* release of p under the newest token: ok = applied, else NOT_FOUND. */
+/* release of p under the newest token: ok = applied, otherwise NOT_FOUND. */
 #define releasable(p) (record[p] != NONE && row[p] != ABSENT)
 inline doRelease(p) {
 	ok = releasable(p);
@@ -471,7 +472,7 @@ inline allSeeGone(p) {
 #define allSeeGone(p) skip
 #endif
 
-/* reconcile of p of what was seen as o, by the term w: ok = applied. */
+/* reconcile of p, observed as o, by the term w: ok = applied. */
 inline doReconcile(p, o, w) {
 #ifdef MUTANT_RECONCILE_UNCOMPARED
 	ok = row[p] != ABSENT && with[p] != 0 && with[p] == w;
@@ -493,7 +494,8 @@ inline doReconcile(p, o, w) {
 	fi
 }
 
-/* heartbeat of the term of slot i: ok = applied, else NOT_FOUND. An eviction by an older observation will find it changed. */
+/* heartbeat of the term of slot i: ok = applied, otherwise NOT_FOUND. An eviction based on an older observation will
+ * find it changed. */
 inline doBeat(i) {
 	ok = hasM(i) && hasRow(i);
 	if
@@ -521,14 +523,14 @@ inline doJoin(i) {
 	fi
 }
 
-/* release of the member of slot i: ok = applied, else NOT_FOUND. */
+/* release of the member of slot i: ok = applied, otherwise NOT_FOUND. */
 inline doLeave(i) {
 	ok = hasM(i) && hasRow(i);
 	lateLeave[i] = false;
 	if :: ok -> over(i) :: else fi
 }
 
-/* ---- what a process sees ---- */
+/* ---- observations ---- */
 
 /* Process i remembers the lease of the term of slot s, or sees it. */
 #if defined(LIMIT_MEMBER_LEASE_ROW)
@@ -540,11 +542,11 @@ inline doLeave(i) {
 #endif
 #define known(i, s) (!bare[s] && knows(i, s) -> termLease(s) : 0)
 
-/* The member of slot s may be evicted: its heartbeat is older than its lease. */
+/* The member of slot s can be evicted, because its heartbeat is older than its lease. */
 #define expired(i, s) (there(s) && hasRow(s) && age[s] >= (known(i, s) > 0 -> known(i, s) : lease(i)))
 
-/* The term of slot s has no row, and process i has known that for as long as what it knows of says: its own lease, what
- * the member's lease, and the partition's lease row. */
+/* The term of slot s has no row, and process i has known this for the longest of the leases that it knows: its own
+ * lease, the member's lease, and the lease in the partition's lease row. */
 #ifdef OPERATOR
 #define missingFor(i, s, wait) (there(s) && norow[s] && missing[Y(i, s)] > (wait))
 #define byMember(i, s) longer(lease(i), known(i, s))
@@ -566,8 +568,8 @@ inline doLeave(i) {
 #define slotMissing(i, s) false
 #endif
 
-/* A process takes any slot that is free, its own last term's, and one that has been missing for long. Of free slots, which
- * are alike, the highest one. */
+/* A process takes any free slot, the slot of its own last term, or one that has been missing for long enough. Of the
+ * free slots, which are interchangeable, it takes the highest one. */
 #if SLOTS == 3
 #define chosen(s) (((s) == 2 || there(2)) && ((s) != 0 || there(1)))
 #else
@@ -586,14 +588,15 @@ inline doLeave(i) {
 #define mayJoin(i, s) ((!there(s) && chosen(s) && mayChoose(i)) || by[s] == (i) + 1 || slotMissing(i, s))
 
 #ifdef MUTANT_TWO_READS
-bool reading[N];  /* process i has read the members' rows, and is to read the partition's */
-byte stale[N];    /* 1 + the slot that another has claimed since then */
+bool reading[N];  /* process i has read the members' rows, and is about to read the partition's */
+byte stale[N];    /* 1 + the slot that a different process has claimed since then */
 #define otherToken(i, s) (stale[i] == (s) + 1)
 #else
 #define otherToken(i, s) false
 #endif
 
-/* To process i, what names the term w (0: over, 1 + slot) on partition p is free. Its own is, to itself. */
+/* For process i, partition p is free if its rows name the term w (0: over, 1 + slot). Rows that name its own term
+ * make it free for itself. */
 #define isOver(i, w, p) ((w) == 0 || (w) == at[i] || waitedFor(i, (w) - 1, p) || otherToken(i, (w) - 1))
 
 #ifdef MUTANT_BARE_FOR_EVER
@@ -613,7 +616,7 @@ byte stale[N];    /* 1 + the slot that another has claimed since then */
 #ifdef MUTANT_GONE_OWN_LEASE
 #define goneFor(i) lease(i)
 #else
-#define goneFor(i) LMAX /* its member's lease, taken to be the longest */
+#define goneFor(i) LMAX /* its member's lease, assumed to be the longest */
 #endif
 #define goneLong(i, p) (gone[X(i, p)] > goneFor(i))
 #endif
@@ -665,7 +668,7 @@ inline become(i, p, what, under) {
 #endif
 }
 
-/* The member's term is over: it has learned so, its deadline has passed, or it has left. */
+/* The member's term has ended: the member has learned this, its deadline has passed, or it has left. */
 inline endTerm(i) {
 	left[i] = 0;
 	in[i] = OUT;
@@ -705,7 +708,7 @@ inline endTerm(i) {
 #define stiff(i) false
 #endif
 
-/* A claim or a release has failed for good, and nothing else is done: the member ends its term, and cools down. */
+/* A claim or a release keeps failing, and nothing else is in progress: the member ends its term and cools down. */
 inline giveUp(i, p) {
 #if (defined(SICK) || defined(STIFF)) && !defined(MUTANT_STAYS_SICK)
 	if
@@ -736,7 +739,7 @@ inline giveUp(i, p) {
 #define leftOut UNRESOLVED
 #endif
 
-/* A confirmation of a term that is over is refused. */
+/* A confirmation of a term that has ended is refused. */
 #ifdef MUTANT_CONFIRM_UNCHECKED
 #define confirmOld(i, p) if :: newest[X(i, p)] -> doConfirm(p); ok = false :: else -> ok = false fi
 #define sentInTerm(p) true
@@ -782,7 +785,7 @@ inline releases(i, p) {
 	fi
 }
 
-/* What process me does about partition p. */
+/* The steps of process me for partition p. */
 #define PARTITION(p) \
 	/* free */ \
 	:: d_step { is(me, p, FREE, 0) && mayWant(me, p) && claimable(me, p) && !namesMe(me, p) -> \
@@ -832,7 +835,7 @@ inline releases(i, p) {
 		printf("process %d: the reply to the confirmation of partition %d is lost\n", me, p); \
 		become(me, p, confirmUnknown, 0); \
 		end() } \
-	/* held: not wanted any more, or about to leave */ \
+	/* held: no longer wanted, or about to leave */ \
 	:: d_step { is(me, p, HELD, 0) && mayNotWant(me, p) -> \
 		printf("process %d: revokes partition %d\n", me, p); \
 		hasLooked(me, p); \
@@ -887,7 +890,7 @@ inline releases(i, p) {
 	SEES(p) \
 	LOOKS(p)
 
-/* What process me does about two partitions in one commit. */
+/* The steps of process me for two partitions in one commit. */
 #define BOTH \
 	:: d_step { toClaim(me, 0) && toClaim(me, 1) -> claims(me, 0); claims(me, 1); end() } \
 	:: d_step { is(me, 0, CLAIMED, CONFIRM) && is(me, 1, CLAIMED, CONFIRM) && !unable(me) -> confirms(me, 0); confirms(me, 1); end() } \
@@ -946,7 +949,8 @@ inline releases(i, p) {
 #define ADOPTS(p)
 #endif
 
-/* A look that shows that the lease row of what is acted on is gone. Its work returns, and there is nothing to release. */
+/* A look that shows that the lease row of a held partition is missing. Its work returns, and there is nothing to
+ * release. */
 #ifdef OPERATOR
 #define SEES(p) \
 	:: d_step { (is(me, p, HELD, 0) || is(me, p, REVOKING, 0)) && mayLook(me, p) && !showsMine(me, p) -> \
@@ -960,7 +964,7 @@ inline releases(i, p) {
 #define SEES(p)
 #endif
 
-/* When calm: nothing to do about it before the next tick. */
+/* When calm: nothing to do for it before the next tick. */
 #ifdef LIVENESS
 #ifdef OPERATOR
 #define isValid(i, p) showsMine(i, p)
@@ -988,7 +992,7 @@ inline amnesia(i) {
 	skip
 }
 
-/* What process i remembers and nothing shows any more: the longer lease of a member that acts. */
+/* A fact that only process i remembers, because no row shows it any more: the longer lease of a member that acts. */
 #if defined(OPERATOR) && !defined(LIMIT_MEMBER_LEASE_ROW)
 #define alone(i, s) (there(s) && nolease[s] && termLease(s) > lease(i) && at[by[s] - 1] == (s) + 1)
 #if SLOTS == 3
@@ -1010,8 +1014,8 @@ inline hasBeaten(i) { beaten[i] = calm }
 inline hasBeaten(i) { skip }
 #endif
 
-/* What process me does about the slot s: it joins there, or sees that the member there does not beat. A process that
- * is to join sees that too. */
+/* The steps of process me for slot s: it joins there, or observes that the member there sends no heartbeats. A
+ * process that is about to join observes that as well. */
 #define looks(i, s) ((in[i] == IN || (in[i] == OUT && rested(i))) && at[i] != (s) + 1)
 #ifdef MUTANT_NEVER_EVICTED
 #define EVICTS(s)
@@ -1042,7 +1046,7 @@ inline hasBeaten(i) { skip }
 		end() } \
 	EVICTS(s)
 
-/* It no longer counts slots only. */
+/* From here on, it no longer counts only slots. */
 inline joins(i) {
 #ifdef LIMIT_SLOT_TWICE
 	for (k : 0 .. SLOTS - 1) { missing[Y(i, k)] = 0 }
@@ -1136,7 +1140,7 @@ proctype process(byte me) {
 	od
 }
 
-/* ---- the rest of the world ---- */
+/* ---- the environment ---- */
 
 inline tick() {
 	for (s : 0 .. SLOTS - 1) {
@@ -1228,10 +1232,10 @@ inline tick() {
 	:: d_step { late && lateJoin[i] -> doJoin(i); printf("a late confirmation of member %d lands: %d (1 applied, 0 refused)\n", i, ok); end() } \
 	MEMBERBYHAND(i)
 
-/* Somebody deletes rows. */
+/* Rows are deleted by hand. */
 #ifdef OPERATOR
 #ifdef LIMIT_SLOT_TWICE
-#define newOrphan(i) hasM(i) /* tells of the new term, while it is there */
+#define newOrphan(i) hasM(i) /* shows the new term while it exists */
 #else
 #define newOrphan(i) false
 #endif
@@ -1325,7 +1329,7 @@ init {
 #define allActed acted(0)
 #endif
 #if defined(SICK) || defined(STIFF)
-/* Once faults stop, somebody acts on the partition again and again. */
+/* Once faults stop, a process acts on the partition again and again. */
 never {
 waiting:
 	do
@@ -1338,8 +1342,8 @@ accept_nobody:
 	od
 }
 #else
-/* Once faults stop, each partition is acted on in the end, without end. The contrary: when calm, one is not, again
- * and again. */
+/* Once faults stop, each partition is eventually acted on permanently. The negation: when calm, one partition is
+ * again and again not acted on. */
 never {
 waiting:
 	do

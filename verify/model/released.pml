@@ -108,7 +108,7 @@
  *   LIMIT_PRUNE_FORGETS_BREAK  prune deletes !broken within a lease of the operator's release (needs PRUNE, BREAK)
  */
 #ifdef LIVENESS
-bool calm;        /* no fault happens any more */
+bool calm;        /* no further fault happens */
 #else
 #define calm false
 #endif
@@ -128,22 +128,22 @@ bool calm;        /* no fault happens any more */
 #else
 #define TOPS 1
 #endif
-#define NT (TOPS + AHEAD + 2) /* numbers 0 .. NT - 1: X may be one further in a mutant, and a release needs X + 1 */
+#define NT (TOPS + AHEAD + 2) /* numbers 0 .. NT - 1: in a mutant, X can be one larger, and a release needs X + 1 */
 #define bit(x) (1 << (x))
 #define down(x, d) ((x) > (d) -> (x) - (d) : 0)
 
 /* ---- Spanner ---- */
 
 /* The lock row. */
-bool row;          /* it exists */
-byte rtok;         /* its token: TOPS, but in mutants. 0: there is no row */
+bool row;          /* whether it exists */
+byte rtok;         /* its token: TOPS, except in mutants. 0: there is no row */
 byte hb;           /* its heartbeat: */
 #define RELEASED 0 /*   NULL */
-#define BARE 1     /*   the same as the token */
+#define BARE 1     /*   equal to the token */
 #define LIVE 2     /*   later than the token */
 byte age;          /* now - heartbeat, at most LMAX */
-byte writer;       /* 0, or 1 + who claimed */
-byte gap = AHEAD;  /* the present - top in microseconds, AHEAD: or more */
+byte writer;       /* 0, or 1 + the claimant */
+byte gap = AHEAD;  /* the present - top in microseconds; AHEAD means at least AHEAD */
 
 /* The rows name_x: */
 byte rows[NT];
@@ -159,13 +159,14 @@ byte rows[NT];
 bool standing;     /* name!free */
 #endif
 
-/* Under way: sent, and neither certainly applied nor certainly lost. Bit x: under token x. A release is a give-up too. */
+/* In transit: sent, and neither known to be applied nor known to be lost. Bit x: under token x. A release also serves
+ * as a give-up. */
 byte lateHb, lateRel, lateOld, lateConf, lateWith;
 #ifdef BREAK
 byte lateBrk;      /* an operator's release */
 #endif
-byte lateClaim[N]; /* a claim by today's steps on which process i gave up: its obs */
-byte cf[3 * N], cx[3 * N]; /* a blind claim of process i with nonce s: its F and X. F = 0: it can't land */
+byte lateClaim[N]; /* an ordinary claim that process i gave up on: its obs */
+byte cf[3 * N], cx[3 * N]; /* a blind claim of process i with nonce s: its F and X. F = 0: it can't be applied */
 #define nonce(i, s) (3 * (i) + (s))
 
 /* ---- the processes ---- */
@@ -174,35 +175,35 @@ byte pc[N];
 #define DEAD 0    /* the process has crashed */
 #define LOOK 1    /* about to look */
 #define BLIND 2   /* a blind claim was sent, for the first time or again */
-#define BLINDR 3  /*   applied, the reply is under way */
+#define BLINDR 3  /*   applied; the reply is in transit */
 #define ASK 4     /*   its outcome is unknown, or it was refused: about to read */
-#define CLAIM 5   /* today's claim is under way */
-#define CONF 6    /*   claimed, about to take the time and send the confirmation */
+#define CLAIM 5   /* the ordinary claim is in transit */
+#define CONF 6    /*   claimed, about to read the clock and send the confirmation */
 #define CONFX 7   /*   sent */
-#define CONFR 8   /*   applied, the reply is under way */
-#define PROBE 9   /* not acknowledged: about to take the time and send a heartbeat */
+#define CONFR 8   /*   applied; the reply is in transit */
+#define PROBE 9   /* not acknowledged; about to read the clock and send a heartbeat */
 #define PROBEX 10
 #define PROBER 11
 #define HOLD 12   /* between two heartbeats */
 #define BEATX 13
 #define BEATR 14
-#define STOP 15   /* work has returned: a release is under way */
+#define STOP 15   /* the work has returned, and a release is in transit */
 #define GAVE 16   /*   it was refused: Table.GivenBack */
 #define WITH 17   /* Candidate.withdraw */
 #define SLEEP 18  /* only when calm: until the next tick */
 #define IDLE 19   /* only when calm: as HOLD, until the next tick */
 
-byte tok[N];      /* of the claim or the term, and then of the own last term */
+byte tok[N];      /* of the claim or the term, and afterwards of its own last term */
 bool refused[N];
-byte left[N];     /* time until the local deadline. Not 0 = held */
-byte sent[N];     /* what left would become if what is under way is acknowledged. STOP, GAVE: what was left */
-byte obs[N];      /* the row that was observed, when about to claim by today's steps: */
-#define SAME 1    /*   the row is still that */
-#define OTHER 2   /*   it is not */
+byte left[N];     /* time until the local deadline. Not 0: held */
+byte sent[N];     /* the new value of left if the request in transit is acknowledged. STOP, GAVE: the previous value */
+byte obs[N];      /* the observed row, when about to send an ordinary claim: */
+#define SAME 1    /*   the row is unchanged */
+#define OTHER 2   /*   the row has changed */
 #define ABSENT 3  /*   there was no row */
 bool bg[N];       /* a claim is given up in the background */
 #ifdef MUTANT_GIVE_UP_ONLY_WAITS
-bool gaveUp[N];   /* the background is done */
+bool gaveUp[N];   /* the background task has finished */
 #endif
 
 #if defined(OPERATOR) || defined(PRUNE)
@@ -211,13 +212,13 @@ bool gaveUp[N];   /* the background is done */
 bool gone[N];
 byte goneAge[N];
 byte guard[N];
-byte known[N];    /* bit x: name_x was seen without lock row */
+byte known[N];    /* bit x: name_x was seen without a lock row */
 byte lateKnown[N];
 #endif
 
-/* ---- ghosts: only looked at by assertions ---- */
+/* ---- ghosts: used only by assertions ---- */
 
-byte held;        /* bit x: somebody held the lock under x */
+byte held;        /* bit x: a process held the lock under x */
 bool gaveBack[N]; /* STOP, GAVE: a release of its own was applied */
 #ifdef BREAK
 bool broke[N];    /* an operator released the lock since the claim: GivenBack finds !broken */
@@ -226,7 +227,7 @@ bool broke[N];    /* an operator released the lock since the claim: GivenBack fi
 #define broken(i) false
 #endif
 
-/* For use within one step: end() clears them. */
+/* Temporary variables of one step; end() clears them. */
 byte k, d, x, u;
 bool ok;
 bool two_holders, stale_fenced_write, token_went_back, rows_wrong, token_not_older, falsely_given_back, given_up_claim_lands, idle_waited_for;
@@ -247,7 +248,8 @@ inline end() {
 	idle_waited_for = false
 }
 
-/* No two holders. One whose lock an operator took away may believe in it until its next heartbeat, as the documents say. */
+/* There are never two holders. A holder whose lock an operator took away can continue until its next heartbeat, as
+ * the documents say. */
 inline assertAlone(i) {
 	for (k : 0 .. N - 1) {
 		if
@@ -258,8 +260,8 @@ inline assertAlone(i) {
 	assert(!two_holders)
 }
 
-/* At most one row name_x, and x is the token of the lock row, if there is one; free only if that is released; a lease row
- * exactly if it is held. */
+/* There is at most one row name_x, and x is the token of the lock row, if there is one. It is a free row only if the
+ * lock is released, and a lease row exactly if it is held. */
 inline assertRows() {
 #ifndef TOP
 	for (k : 0 .. NT - 1) {
@@ -278,7 +280,7 @@ inline assertRows() {
 
 /* ---- commits ---- */
 
-/* The row was written: who claims by today's steps on an older observation will find it changed. */
+/* The row was written. An ordinary claim based on an older observation will find it changed. */
 inline written() {
 	for (k : 0 .. N - 1) {
 		if :: obs[k] == SAME -> obs[k] = OTHER :: else fi;
@@ -286,7 +288,7 @@ inline written() {
 	}
 }
 
-/* There is a token d after top: it is number TOPS now. */
+/* A commit creates a token that is d larger than top, and it becomes number TOPS. */
 inline moved() {
 #if !defined(REMEMBER) && !defined(ORPHAN)
 	for (k : 0 .. d) {
@@ -309,7 +311,7 @@ inline moved() {
 		cf[k] = down(cf[k], d);
 		cx[k] = down(cx[k], d);
 #ifndef REMEMBER
-		if :: cf[k] == 0 && rows[cx[k]] != 2 + k -> cx[k] = 0 :: else fi /* it will not land any more */
+		if :: cf[k] == 0 && rows[cx[k]] != 2 + k -> cx[k] = 0 :: else fi /* it will no longer be applied */
 #endif
 	}
 	for (k : 0 .. N - 1) {
@@ -322,11 +324,12 @@ inline moved() {
 	held = (held >> d) & 254
 }
 
-/* A commit whose token is x, a literal: rtok = its number. It is one microsecond later than the last commit, at least. */
+/* A commit whose token is the literal x: rtok = its number. The commit is at least one microsecond later than the
+ * previous one. */
 inline literal() {
 	gap++;
 #ifndef TOP
-	rows_wrong = x <= TOPS; /* each token is made once */
+	rows_wrong = x <= TOPS; /* each token is created once */
 	assert(!rows_wrong);
 #endif
 	if
@@ -345,11 +348,11 @@ inline literal() {
 	written()
 }
 
-/* A commit whose token is its own time. */
+/* A commit whose token is its own timestamp. */
 inline stamped() {
 	d = gap + 1;
 #ifdef ORPHAN
-	rows[TOPS + 1] = NONE; /* the present is not that very microsecond */
+	rows[TOPS + 1] = NONE; /* the present is not in exactly that microsecond */
 #endif
 	moved();
 	rtok = TOPS;
@@ -367,10 +370,11 @@ inline later() { /* another commit */
 #define guardOf(f) (rows[f] != NONE)
 #endif
 
-/* What the identical commit would find: the claim with nonce n. Spanner refuses a token in the future. */
+/* The condition under which the identical commit, the claim with nonce n, would succeed. Spanner refuses a token in
+ * the future. */
 #define blindly(n) (row && cf[n] != 0 && guardOf(cf[n]) && rows[cx[n]] == NONE && cx[n] <= TOPS + gap + 1)
 
-/* The blind claim with nonce n lands: ok = applied. */
+/* The blind claim with nonce n arrives: ok = applied. */
 inline doBlind(n) {
 	ok = blindly(n);
 	if
@@ -451,7 +455,7 @@ inline doFree(z) {
 #else
 #define inTheWay(z) false
 #endif
-/* The same; and if it is refused with ALREADY_EXISTS, today's release. */
+/* The same. If it is refused with ALREADY_EXISTS, the ordinary release follows. */
 inline doRelease(z) {
 	if
 	:: inTheWay(z) -> doOwnOldRelease(z)
@@ -459,7 +463,7 @@ inline doRelease(z) {
 	fi
 }
 
-/* Today's release of z: ok = applied. */
+/* The ordinary release of z: ok = applied. */
 inline doOldRelease(z) {
 	ok = row && rows[z] != NONE;
 	if
@@ -480,7 +484,7 @@ inline doOwnOldRelease(z) {
 	doOldRelease(z)
 }
 
-/* table.Withdraw. The writer stays. */
+/* table.Withdraw. The writer is kept. */
 inline doWithdraw(z) {
 	ok = row && rtok == z && hb != RELEASED;
 	if
@@ -532,7 +536,7 @@ inline orphans() {
 }
 #endif
 
-/* table.Claim by process i of what it saw as o (and orphan leases s): ok = applied. */
+/* table.Claim by process i, based on observation o and orphan leases s: ok = applied. */
 inline doClaim(i, o, s) {
 	ok = row && (o) == SAME;
 #ifdef VANISHES
@@ -571,7 +575,7 @@ inline doClaim(i, o, s) {
 
 /* ---- moves of a process ---- */
 
-/* What is under way under token z. What can't land is forgotten. */
+/* A message under token z is in transit. Messages that can no longer be applied are forgotten. */
 #ifdef REMEMBER
 #define canLand(z) ((z) != 0 && !calm)
 #else
@@ -586,7 +590,7 @@ inline wait(i) {
 	obs[i] = 0
 }
 
-/* The claim that process i waited for is forgotten: it may land. */
+/* The claim that process i waited for is forgotten, but can still be applied. */
 inline lose(i, s) {
 #ifdef NOTHING_LOST
 	skip;
@@ -624,7 +628,7 @@ inline forgetAll(i) {
 #endif
 }
 
-/* The token of the own last term is of use only as long as a row may have it. */
+/* The token of its own last term is needed only as long as a row can have it. */
 inline disown(i) {
 #ifdef REMEMBER
 	skip
@@ -633,7 +637,7 @@ inline disown(i) {
 #endif
 }
 
-/* The term is over, the candidacy goes on. */
+/* The term has ended, and the candidacy continues. */
 inline stepDown(i) {
 	left[i] = 0;
 	sent[i] = 0;
@@ -647,7 +651,7 @@ inline stepDown(i) {
 	pc[i] = LOOK
 }
 
-/* A claim begins: nothing of the last term is of use. */
+/* A claim begins: all state of the last term is discarded. */
 inline begins(i) {
 	tok[i] = 0;
 #ifdef BREAK
@@ -657,7 +661,7 @@ inline begins(i) {
 #endif
 }
 
-/* The blind claim is not waited for any more. */
+/* The process no longer waits for the blind claim. */
 inline anew(i) {
 #ifdef MUTANT_OWN_UNKNOWN
 	tok[i] = cx[nonce(i, FG)];
@@ -715,7 +719,7 @@ inline blind(i, y) {
 	cf[nonce(i, FG)] = rtok;
 	cx[nonce(i, FG)] = rtok + (y);
 #ifndef MUTANT_X_AS_NEW
-	if :: rtok + (y) > TOPS + gap && !farEnough(y) -> gap = rtok + (y) - TOPS :: else fi; /* R is there by now */
+	if :: rtok + (y) > TOPS + gap && !farEnough(y) -> gap = rtok + (y) - TOPS :: else fi; /* R has been reached by now */
 #endif
 	send(i, BLIND)
 }
@@ -760,7 +764,7 @@ inline absent(i) {
 #define noneAt(z) (rows[z] == NONE)
 #endif
 #ifdef ORPHAN
-#define goesOn(z) (rows[(z) + 1] == NONE || !calm) /* R goes on, and so X with it */
+#define goesOn(z) (rows[(z) + 1] == NONE || !calm) /* R advances, and so does X */
 #else
 #define goesOn(z) true
 #endif
@@ -830,7 +834,7 @@ proctype process(byte me) {
 	:: d_step { !calm && pc[me] == BLINDR -> printf("process %d: its claim: no reply\n", me); pc[me] = ASK }
 
 #ifdef SET
-	/* Another name of the set was claimed, freed or taken away. */
+	/* A different name of the set was claimed, freed or taken away. */
 	:: d_step { locker(me) && cf[nonce(me, FG)] != 0 -> printf("process %d: its claim is void\n", me); cf[nonce(me, FG)] = 0 }
 	:: d_step { locker(me) && cf[nonce(me, BG)] != 0 -> printf("process %d: the claim that it gives up is void\n", me); cf[nonce(me, BG)] = 0 }
 	:: d_step { cf[nonce(me, LOST)] != 0 -> cf[nonce(me, LOST)] = 0; cx[nonce(me, LOST)] = 0 }
@@ -899,7 +903,7 @@ proctype process(byte me) {
 	}
 #endif
 
-	/* Given up while the outcome is unknown: in the background, F is freed again as F + 1. */
+	/* The claim is given up while its outcome is unknown. In the background, F is freed again as F + 1. */
 #ifndef NO_BACKGROUND
 	:: d_step { !calm && (pc[me] == BLIND || pc[me] == ASK || pc[me] == BLINDR) && !bg[me] ->
 		printf("process %d: gives its claim up\n", me);
@@ -954,7 +958,7 @@ proctype process(byte me) {
 	}
 #endif
 
-	/* ---- today's steps ---- */
+	/* ---- ordinary steps ---- */
 
 	:: d_step { pc[me] == LOOK && row ->
 		printf("process %d: looks: token %d, heartbeat %d (0 released, 1 bare claim, 2 live), %d ticks ago\n", me, rtok, hb, age);
@@ -1035,7 +1039,7 @@ proctype process(byte me) {
 		end()
 	}
 
-	/* A heartbeat tells, or proves a blind claim whose nonce was read. */
+	/* A heartbeat decides the outcome, or proves a blind claim whose nonce was read. */
 	:: d_step { pc[me] == PROBE ->
 		printf("process %d: sends a heartbeat under %d, to know\n", me, tok[me]);
 		underWay(lateHb, tok[me]);
@@ -1059,7 +1063,8 @@ proctype process(byte me) {
 		if :: sent[me] == 0 -> stepDown(me) :: else -> elected(me) fi;
 		end()
 	}
-	/* It gives up: what was confirmed by a heartbeat only, or not at all, is withdrawn; a blind claim is released. */
+	/* The process gives up. A claim that was confirmed only by a heartbeat, or not at all, is withdrawn; a blind
+	 * claim is released. */
 	:: d_step { !calm && pc[me] == PROBE && locker(me) ->
 		printf("process %d: gives up, releases %d in the background\n", me, tok[me]);
 		underWay(lateRel, tok[me]);
@@ -1156,7 +1161,7 @@ proctype process(byte me) {
 	}
 	:: d_step { !calm && pc[me] == STOP -> printf("process %d: release: left to expire\n", me); stepDown(me); end() }
 
-	/* Table.GivenBack, before the deadline: it says yes only if its own release was applied. */
+	/* Table.GivenBack, before the deadline: it returns true only if the holder's own release was applied. */
 	:: d_step { pc[me] == GAVE ->
 #ifdef MUTANT_GIVEN_BACK_LATE
 		ok = row && rtok > tok[me] && !broken(me);
@@ -1177,7 +1182,7 @@ proctype process(byte me) {
 	od
 }
 
-/* ---- the rest of the world ---- */
+/* ---- the environment ---- */
 
 inline tick() {
 	if :: age < LMAX && row && hb != RELEASED -> age++ :: else fi;
@@ -1227,7 +1232,7 @@ inline tick() {
 #define BREAKS(z)
 #endif
 
-/* A blind claim lands, and the reply does not arrive. */
+/* A blind claim is applied, and its reply does not arrive. */
 #define CLAIMS(n) \
 	:: d_step { cf[n] != 0 && (!calm || n % 3 == LOST) && blindly(n) -> doBlind(n); printf("a claim of process %d lands, no reply (nonce %d)\n", n / 3, n % 3); end() }
 #define LATECLAIM(i) \
@@ -1240,8 +1245,8 @@ inline tick() {
 #define LATEFORGET(i) skip
 #endif
 
-/* A write fenced with z is committed, however long ago it was sent. Somebody held the lock under z: now no larger token may
- * exist, nor may the lock be released. */
+/* A write fenced with z is committed, regardless of its age. If a process held the lock under z, no larger token must
+ * exist now, and the lock must not be released. */
 #define FENCED(z) \
 	:: d_step { !calm && rows[z] != NONE && (held & bit(z)) != 0 -> printf("a write fenced with %d is committed\n", z); stale_fenced_write = z != TOPS || (row && hb == RELEASED); assert(!stale_fenced_write); end() }
 
@@ -1290,7 +1295,7 @@ proctype world() {
 	:: d_step { !calm && rows[TOPS + 1] == NONE -> printf("somebody puts a row name_%d into the table\n", TOPS + 1); rows[TOPS + 1] = LEASE(0, LOST) }
 #endif
 #ifdef PRUNE
-	/* Prune: one transaction. That the release is old is of no use here. */
+	/* Prune is one transaction. The age of the release does not matter here. */
 	:: d_step { !calm && row && hb == RELEASED ->
 		printf("prune\n");
 #ifndef MUTANT_PRUNE_KEEPS_FREE
