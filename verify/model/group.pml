@@ -827,7 +827,7 @@ inline releases(i, p) {
 		assertAlone(me, p); \
 		end() } \
 	:: d_step { is(me, p, CLAIMED, REPLY) && mayNotWant(me, p) -> \
-		printf("process %d: confirmation of partition %d is acknowledged, and it is not to have it any more\n", me, p); \
+		printf("process %d: confirmation of partition %d is acknowledged, but is no longer wanted\n", me, p); \
 		become(me, p, REVOKING, 0); \
 		assertAlone(me, p); \
 		end() } \
@@ -939,7 +939,7 @@ inline releases(i, p) {
 #ifdef MUTANT_ADOPT
 #define ADOPTS(p) \
 	:: d_step { in[me] == IN && at[me] != 0 && (state[X(me, p)] == FREE || state[X(me, p)] == UNRESOLVED) && sub[X(me, p)] == 0 && record[p] == at[me] + 1 -> \
-		printf("process %d: takes partition %d for its own, as the table shows it\n", me, p); \
+		printf("process %d: adopts partition %d, because its rows name it\n", me, p); \
 		become(me, p, HELD, 0); \
 		newest[X(me, p)] = true; \
 		seeNow(me, p); \
@@ -954,7 +954,7 @@ inline releases(i, p) {
 #ifdef OPERATOR
 #define SEES(p) \
 	:: d_step { (is(me, p, HELD, 0) || is(me, p, REVOKING, 0)) && mayLook(me, p) && !showsMine(me, p) -> \
-		printf("process %d: sees that its lease row of partition %d is gone\n", me, p); \
+		printf("process %d: sees that its lease row of partition %d is missing\n", me, p); \
 		hasLooked(me, p); \
 		become(me, p, REVOKING, LOST) } \
 	:: d_step { is(me, p, REVOKING, LOST) -> \
@@ -1022,10 +1022,10 @@ inline hasBeaten(i) { skip }
 #elif defined(MUTANT_EVICT_TWO_INSTANTS)
 #define EVICTS(s) \
 	:: d_step { looks(me, s) && there(s) && read[s] == 0 -> printf("process %d: reads the heartbeat of member %d\n", me, s); read[s] = 1 } \
-	:: d_step { looks(me, s) && there(s) && read[s] > termLease(s) && !evicting[s] -> printf("process %d: reads the row of member %d again, later than the heartbeat it knows by a lease, and evicts it\n", me, s); evicting[s] = true }
+	:: d_step { looks(me, s) && there(s) && read[s] > termLease(s) && !evicting[s] -> printf("process %d: reads the row of member %d again, a lease after the heartbeat that it knows, and evicts it\n", me, s); evicting[s] = true }
 #else
 #define EVICTS(s) \
-	:: d_step { looks(me, s) && expired(me, s) && !evicting[s] -> printf("process %d: sees that member %d has not beaten for its lease, and evicts it\n", me, s); evicting[s] = true }
+	:: d_step { looks(me, s) && expired(me, s) && !evicting[s] -> printf("process %d: sees that member %d has sent no heartbeat for its lease, and evicts it\n", me, s); evicting[s] = true }
 #endif
 #ifdef MUTANT_TWO_READS
 #define othersRead(s) for (k : 0 .. N - 1) { if :: reading[k] && k != me -> stale[k] = s + 1 :: else fi }
@@ -1120,7 +1120,7 @@ proctype process(byte me) {
 		end()
 	}
 	:: d_step { faulty && in[me] != DEAD ->
-		printf("process %d: crashes, for good\n", me);
+		printf("process %d: crashes permanently\n", me);
 		endTerm(me);
 		amnesia(me);
 		in[me] = DEAD;
@@ -1217,19 +1217,19 @@ inline tick() {
 #endif
 
 #define LATE(p) \
-	:: d_step { late && lateConfirm[p] -> doConfirm(p); printf("a late confirmation of partition %d lands: %d (1 applied, 0 refused)\n", p, ok); lateConfirm[p] = false; end() } \
-	:: d_step { late && lateRelease[p] -> doRelease(p); printf("a late release of partition %d lands: %d (1 applied, 0 NOT_FOUND)\n", p, ok); end() } \
+	:: d_step { late && lateConfirm[p] -> doConfirm(p); printf("a late confirmation of partition %d arrives: %d (1 applied, 0 refused)\n", p, ok); lateConfirm[p] = false; end() } \
+	:: d_step { late && lateRelease[p] -> doRelease(p); printf("a late release of partition %d arrives: %d (1 applied, 0 NOT_FOUND)\n", p, ok); end() } \
 	PARTITIONBYHAND(p)
 
 #define LATEOF(i, p) \
-	:: d_step { late && lateClaim[X(i, p)] != 0 -> doClaim(p, lateClaim[X(i, p)], lateWith[X(i, p)]); printf("a late claim of partition %d by process %d lands\n", p, i); end() } \
-	:: d_step { late && lateReconcile[X(i, p)] != 0 -> doReconcile(p, SAME, lateReconcile[X(i, p)]); printf("a late reconciliation of partition %d by process %d lands: %d (1 applied, 0 changed)\n", p, i, ok); lateReconcile[X(i, p)] = 0; end() }
+	:: d_step { late && lateClaim[X(i, p)] != 0 -> doClaim(p, lateClaim[X(i, p)], lateWith[X(i, p)]); printf("a late claim of partition %d by process %d arrives\n", p, i); end() } \
+	:: d_step { late && lateReconcile[X(i, p)] != 0 -> doReconcile(p, SAME, lateReconcile[X(i, p)]); printf("a late reconciliation of partition %d by process %d arrives: %d (1 applied, 0 changed)\n", p, i, ok); lateReconcile[X(i, p)] = 0; end() }
 
 #define LATEMEMBER(i) \
-	:: d_step { late && there(i) && (age[i] > 0 || evicting[i]) -> doBeat(i); printf("a late heartbeat of member %d lands: %d (1 applied, 0 NOT_FOUND)\n", i, ok); end() } \
-	:: d_step { late && lateLeave[i] -> doLeave(i); printf("a late release of member %d lands: %d (1 applied, 0 NOT_FOUND)\n", i, ok); end() } \
-	:: d_step { evicting[i] -> ok = there(i) && hasRow(i); printf("the eviction of member %d lands: %d (1 applied, 0 changed)\n", i, ok); if :: ok -> over(i) :: else fi; evicting[i] = false; end() } \
-	:: d_step { late && lateJoin[i] -> doJoin(i); printf("a late confirmation of member %d lands: %d (1 applied, 0 refused)\n", i, ok); end() } \
+	:: d_step { late && there(i) && (age[i] > 0 || evicting[i]) -> doBeat(i); printf("a late heartbeat of member %d arrives: %d (1 applied, 0 NOT_FOUND)\n", i, ok); end() } \
+	:: d_step { late && lateLeave[i] -> doLeave(i); printf("a late release of member %d arrives: %d (1 applied, 0 NOT_FOUND)\n", i, ok); end() } \
+	:: d_step { evicting[i] -> ok = there(i) && hasRow(i); printf("the eviction of member %d arrives: %d (1 applied, 0 changed)\n", i, ok); if :: ok -> over(i) :: else fi; evicting[i] = false; end() } \
+	:: d_step { late && lateJoin[i] -> doJoin(i); printf("a late confirmation of member %d arrives: %d (1 applied, 0 refused)\n", i, ok); end() } \
 	MEMBERBYHAND(i)
 
 /* Rows are deleted by hand. */
@@ -1249,11 +1249,11 @@ inline allMiss(i) {
 #else
 #define PARTITIONBYHAND(p) \
 	:: d_step { faulty && row[p] != ABSENT -> \
-		printf("somebody deletes the lock row of partition %d\n", p); \
+		printf("an operator deletes the lock row of partition %d\n", p); \
 		row[p] = ABSENT; with[p] = 0; bareAge[p] = 0; lateConfirm[p] = false; \
 		changed(p); allSeeGone(p); end() } \
 	:: d_step { faulty && record[p] != NONE -> \
-		printf("somebody deletes the lease row of partition %d\n", p); \
+		printf("an operator deletes the lease row of partition %d\n", p); \
 		record[p] = NONE; lateRelease[p] = false; \
 		allSeeGone(p); end() }
 #endif
@@ -1262,11 +1262,11 @@ inline allMiss(i) {
 #else
 #define MEMBERBYHAND(i) \
 	:: d_step { faulty && there(i) && hasRow(i) -> \
-		printf("somebody deletes the lock row of member %d\n", i); \
+		printf("an operator deletes the lock row of member %d\n", i); \
 		norow[i] = true; age[i] = 0; lateJoin[i] = false; evicting[i] = false; lateLeave[i] = false; \
 		allMiss(i); end() } \
 	:: d_step { faulty && hasM(i) -> \
-		printf("somebody deletes the lease row of member %d\n", i); \
+		printf("an operator deletes the lease row of member %d\n", i); \
 		nolease[i] = true; lateLeave[i] = false }
 #endif
 #else
@@ -1279,7 +1279,7 @@ proctype world() {
 	:: d_step { mayTick -> printf("-- a tick\n"); tick() }
 #ifdef LIVENESS
 	:: d_step { !calm ->
-		printf("from here on nothing fails\n");
+		printf("no faults from here on\n");
 		calm = true;
 		for (k : 0 .. P - 1) { lateConfirm[k] = false; lateRelease[k] = false }
 		for (k : 0 .. N * P - 1) { lateClaim[k] = 0; lateWith[k] = 0; lateReconcile[k] = 0 }

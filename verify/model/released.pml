@@ -839,19 +839,19 @@ proctype process(byte me) {
 	:: d_step { locker(me) && cf[nonce(me, BG)] != 0 -> printf("process %d: the claim that it gives up is void\n", me); cf[nonce(me, BG)] = 0 }
 	:: d_step { cf[nonce(me, LOST)] != 0 -> cf[nonce(me, LOST)] = 0; cx[nonce(me, LOST)] = 0 }
 	:: d_step { !calm && locker(me) && pc[me] == BEATX ->
-		printf("process %d: heartbeat: NOT_FOUND, of another lease row\n", me);
+		printf("process %d: heartbeat: NOT_FOUND, of a different lease row\n", me);
 		underWay(lateRel, tok[me]);
 		stepDown(me);
 		end()
 	}
 	:: d_step { !calm && locker(me) && pc[me] == PROBEX && refused[me] ->
-		printf("process %d: heartbeat: NOT_FOUND, of another lease row\n", me);
+		printf("process %d: heartbeat: NOT_FOUND, of a different lease row\n", me);
 		underWay(lateRel, tok[me]);
 		stepDown(me);
 		end()
 	}
 	:: d_step { !calm && locker(me) && pc[me] == STOP ->
-		printf("process %d: release: NOT_FOUND, of another lease row\n", me);
+		printf("process %d: release: NOT_FOUND, of a different lease row\n", me);
 		stepDown(me);
 		end()
 	}
@@ -883,7 +883,7 @@ proctype process(byte me) {
 		:: else ->
 			if
 			:: row && cf[nonce(me, FG)] != 0 && rtok == cf[nonce(me, FG)] && guardOf(cf[nonce(me, FG)]) && noneAt(cx[nonce(me, FG)]) ->
-				printf("process %d: reads name_%d: none, and the free row is there: again\n", me, cx[nonce(me, FG)]);
+				printf("process %d: reads name_%d: none, and the free row exists; sends the claim again\n", me, cx[nonce(me, FG)]);
 				pc[me] = BLIND
 			:: else ->
 				printf("process %d: reads that its claim is lost\n", me);
@@ -906,7 +906,7 @@ proctype process(byte me) {
 	/* The claim is given up while its outcome is unknown. In the background, F is freed again as F + 1. */
 #ifndef NO_BACKGROUND
 	:: d_step { !calm && (pc[me] == BLIND || pc[me] == ASK || pc[me] == BLINDR) && !bg[me] ->
-		printf("process %d: gives its claim up\n", me);
+		printf("process %d: gives up its claim\n", me);
 		for (k : 1 .. NT - 1) {
 			if :: rows[k] == LEASE(me, FG) -> rows[k] = LEASE(me, BG) :: else fi
 		}
@@ -993,7 +993,7 @@ proctype process(byte me) {
 #else
 		doClaim(me, obs[me], 0);
 #endif
-		printf("process %d: today's claim: %d (1 applied, 0 refused)\n", me, ok);
+		printf("process %d: ordinary claim: %d (1 applied, 0 refused)\n", me, ok);
 		obs[me] = 0;
 		if
 		:: ok ->
@@ -1011,7 +1011,7 @@ proctype process(byte me) {
 		end()
 	}
 	:: d_step { !calm && pc[me] == CLAIM ->
-		printf("process %d: today's claim: no reply\n", me);
+		printf("process %d: ordinary claim: no reply\n", me);
 		lateClaim[me] = (obs[me] == OTHER -> 0 : obs[me]);
 #ifdef VANISHES
 		lateKnown[me] = (lateClaim[me] == ABSENT -> known[me] : 0);
@@ -1041,7 +1041,7 @@ proctype process(byte me) {
 
 	/* A heartbeat decides the outcome, or proves a blind claim whose nonce was read. */
 	:: d_step { pc[me] == PROBE ->
-		printf("process %d: sends a heartbeat under %d, to know\n", me, tok[me]);
+		printf("process %d: sends a heartbeat under %d, to learn the outcome\n", me, tok[me]);
 		underWay(lateHb, tok[me]);
 		send(me, PROBEX);
 		end()
@@ -1214,18 +1214,18 @@ inline tick() {
 #endif
 
 #define LATE(z) \
-	:: d_step { (lateHb & bit(z)) != 0 -> doHeartbeat(z); printf("a late heartbeat under %d lands: %d\n", z, ok); if :: calm -> lateHb = 0 :: else fi; end() } \
-	:: d_step { (lateConf & bit(z)) != 0 -> doConfirm(z); printf("a late confirmation of %d lands: %d\n", z, ok); if :: calm -> lateConf = 0 :: else fi; end() } \
-	:: d_step { (lateWith & bit(z)) != 0 -> doWithdraw(z); printf("a late withdrawal of %d lands: %d\n", z, ok); if :: calm -> lateWith = 0 :: else fi; end() } \
-	:: d_step { (lateOld & bit(z)) != 0 -> doOwnOldRelease(z); printf("a late release of %d (today's) lands: %d\n", z, ok); if :: calm -> lateOld = 0 :: else fi; end() } \
-	:: d_step { (lateRel & bit(z)) != 0 -> doRelease(z); printf("a late release, or give-up, of %d lands: %d\n", z, ok); if :: calm -> lateRel = 0 :: else fi; end() }
+	:: d_step { (lateHb & bit(z)) != 0 -> doHeartbeat(z); printf("a late heartbeat under %d arrives: %d\n", z, ok); if :: calm -> lateHb = 0 :: else fi; end() } \
+	:: d_step { (lateConf & bit(z)) != 0 -> doConfirm(z); printf("a late confirmation of %d arrives: %d\n", z, ok); if :: calm -> lateConf = 0 :: else fi; end() } \
+	:: d_step { (lateWith & bit(z)) != 0 -> doWithdraw(z); printf("a late withdrawal of %d arrives: %d\n", z, ok); if :: calm -> lateWith = 0 :: else fi; end() } \
+	:: d_step { (lateOld & bit(z)) != 0 -> doOwnOldRelease(z); printf("a late release of %d (ordinary) arrives: %d\n", z, ok); if :: calm -> lateOld = 0 :: else fi; end() } \
+	:: d_step { (lateRel & bit(z)) != 0 -> doRelease(z); printf("a late release, or give-up, of %d arrives: %d\n", z, ok); if :: calm -> lateRel = 0 :: else fi; end() }
 
 #ifdef BREAK
 #define BREAKS(z) \
 	:: d_step { !calm && row && rtok == z && rows[z] != NONE && (lateBrk & bit(z)) == 0 -> printf("an operator releases %d\n", z); lateBrk = lateBrk | bit(z) } \
 	:: d_step { (lateBrk & bit(z)) != 0 -> \
 		doOldRelease(z); \
-		printf("an operator's release of %d lands: %d\n", z, ok); \
+		printf("an operator's release of %d arrives: %d\n", z, ok); \
 		for (k : 0 .. N - 1) { if :: ok && pc[k] != LOOK && pc[k] != DEAD && pc[k] != CLAIM && pc[k] != SLEEP -> broke[k] = true :: else fi } \
 		if :: calm -> lateBrk = 0 :: else fi; end() }
 #else
@@ -1234,9 +1234,9 @@ inline tick() {
 
 /* A blind claim is applied, and its reply does not arrive. */
 #define CLAIMS(n) \
-	:: d_step { cf[n] != 0 && (!calm || n % 3 == LOST) && blindly(n) -> doBlind(n); printf("a claim of process %d lands, no reply (nonce %d)\n", n / 3, n % 3); end() }
+	:: d_step { cf[n] != 0 && (!calm || n % 3 == LOST) && blindly(n) -> doBlind(n); printf("a claim of process %d arrives, no reply (nonce %d)\n", n / 3, n % 3); end() }
 #define LATECLAIM(i) \
-	:: d_step { lateClaim[i] != 0 -> LATEDO(i); printf("a late claim of process %d (today's) lands: %d\n", i, ok); lateClaim[i] = 0; LATEFORGET(i); end() }
+	:: d_step { lateClaim[i] != 0 -> LATEDO(i); printf("a late claim of process %d (ordinary) arrives: %d\n", i, ok); lateClaim[i] = 0; LATEFORGET(i); end() }
 #ifdef VANISHES
 #define LATEDO(i) doClaim(i, lateClaim[i], lateKnown[i])
 #define LATEFORGET(i) lateKnown[i] = 0
@@ -1254,7 +1254,7 @@ proctype world() {
 	do
 	:: d_step { !calm || (allWait && someAlive) -> printf("-- a tick\n"); tick() }
 #ifdef LIVENESS
-	:: d_step { !calm -> printf("from here on nothing fails\n"); calm = true }
+	:: d_step { !calm -> printf("no faults from here on\n"); calm = true }
 #endif
 	CLAIMS(0) CLAIMS(1) CLAIMS(2)
 #if LOCKERS > 1
@@ -1273,7 +1273,7 @@ proctype world() {
 #endif
 #ifdef OPERATOR
 	:: d_step { !calm && row ->
-		printf("somebody deletes the lock row\n");
+		printf("an operator deletes the lock row\n");
 		row = false;
 		rtok = 0;
 		hb = RELEASED;
@@ -1289,10 +1289,10 @@ proctype world() {
 #endif
 		end()
 	}
-	:: d_step { !calm && rows[TOPS] == FREE -> printf("somebody deletes the free row\n"); rows[TOPS] = NONE }
+	:: d_step { !calm && rows[TOPS] == FREE -> printf("an operator deletes the free row\n"); rows[TOPS] = NONE }
 #endif
 #ifdef ORPHAN
-	:: d_step { !calm && rows[TOPS + 1] == NONE -> printf("somebody puts a row name_%d into the table\n", TOPS + 1); rows[TOPS + 1] = LEASE(0, LOST) }
+	:: d_step { !calm && rows[TOPS + 1] == NONE -> printf("an operator inserts the row name_%d\n", TOPS + 1); rows[TOPS + 1] = LEASE(0, LOST) }
 #endif
 #ifdef PRUNE
 	/* Prune is one transaction. The age of the release does not matter here. */

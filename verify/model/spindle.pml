@@ -963,7 +963,7 @@ proctype candidate(byte me) {
 	/* table.Claim: no reply. The claim is still in transit. (If an earlier one is in transit as well, that one is
 	 * assumed to be lost.) */
 	:: d_step { !calm && pc[me] == CLAIM ->
-		printf("candidate %d: table.Claim: no reply, the claim is under way\n", me);
+		printf("candidate %d: table.Claim: no reply, the claim is in transit\n", me);
 #ifdef MUTANT_CLAIM_IGNORES_HEARTBEAT
 		lateClaim[me] = obs[me];
 #else
@@ -978,7 +978,7 @@ proctype candidate(byte me) {
 
 	/* Candidate.confirm: the clock is read, and the confirmation is sent. */
 	:: d_step { pc[me] == CONF && !sick(me) ->
-		printf("candidate %d: Candidate.confirm: takes the time, sends\n", me);
+		printf("candidate %d: Candidate.confirm: reads the clock, sends\n", me);
 		underWay(lateConf, tok[me]);
 		send(me, CONFX)
 	}
@@ -1015,7 +1015,7 @@ proctype candidate(byte me) {
 
 	/* Candidate.confirm: a heartbeat decides. */
 	:: d_step { pc[me] == PROBE ->
-		printf("candidate %d: Candidate.confirm: takes the time, sends a heartbeat to know\n", me);
+		printf("candidate %d: Candidate.confirm: reads the clock, sends a heartbeat to learn the outcome\n", me);
 		underWay(lateHb, tok[me]);
 		send(me, PROBEX);
 		end()
@@ -1057,7 +1057,7 @@ proctype candidate(byte me) {
 		end()
 	}
 	:: d_step { !calm && pc[me] == WITH ->
-		printf("candidate %d: table.Withdraw: no reply, the withdrawal is under way\n", me);
+		printf("candidate %d: table.Withdraw: no reply, the withdrawal is in transit\n", me);
 		underWay(lateWith, tok[me]);
 		coolDown(me);
 		end()
@@ -1070,7 +1070,7 @@ proctype candidate(byte me) {
 		end()
 	}
 	:: d_step { !calm && pc[me] == FREE ->
-		printf("candidate %d: table.Release: no reply, the release is under way\n", me);
+		printf("candidate %d: table.Release: no reply, the release is in transit\n", me);
 		underWay(lateRel, tok[me]);
 		coolDown(me);
 		end()
@@ -1078,7 +1078,7 @@ proctype candidate(byte me) {
 
 	/* Term.Beat: the clock is read, and the heartbeat is sent. */
 	:: d_step { pc[me] == HOLD ->
-		printf("candidate %d: Term.Beat: %d left, takes the time, sends\n", me, left[me]);
+		printf("candidate %d: Term.Beat: %d left, reads the clock, sends\n", me, left[me]);
 		if
 		:: left[me] == 0 -> stepDown(me) /* ErrExpired */
 		:: else ->
@@ -1122,13 +1122,13 @@ proctype candidate(byte me) {
 		exit[me] = LEAVES
 	}
 	:: d_step { (pc[me] == HOLD || pc[me] == IDLE) && left[me] > 0 && exit[me] == STAYS && mayStop ->
-		printf("candidate %d: is to stop\n", me);
+		printf("candidate %d: has to stop\n", me);
 		exit[me] = LEAVES
 	}
 #ifdef REQUESTS
 	/* elector.watchRequests */
 	:: d_step { (pc[me] == HOLD || pc[me] == IDLE) && left[me] > 0 && exit[me] == STAYS && asked != 0 && valid(tok[me]) ->
-		printf("candidate %d: Term.Asked under token %d: it is to go\n", me, tok[me]);
+		printf("candidate %d: Term.Asked under token %d: asked to hand over\n", me, tok[me]);
 		stale_request = asked != tok[me];
 		assert(!stale_request);
 		underWay(lateAnn, tok[me]);
@@ -1138,7 +1138,7 @@ proctype candidate(byte me) {
 	}
 #endif
 	:: d_step { exit[me] == LEAVES && (pc[me] == HOLD || pc[me] == IDLE || left[me] == 0) ->
-		printf("candidate %d: the work was told, and has returned\n", me);
+		printf("candidate %d: the work was canceled, and has returned\n", me);
 		exit[me] = (left[me] > 0 -> DONE : STAYS)
 	}
 #ifdef MUTANT_RELEASE_BEFORE_RETURN
@@ -1166,7 +1166,7 @@ proctype candidate(byte me) {
 	/* Term.Release: no reply, and the time has passed. (Retries are not modeled, because a later attempt that is
 	 * applied is equivalent to a first attempt that stays in transit for longer.) */
 	:: d_step { !calm && pc[me] == STOP ->
-		printf("candidate %d: table.Release: no reply, the release is under way\n", me);
+		printf("candidate %d: table.Release: no reply, the release is in transit\n", me);
 		underWay(lateRel, tok[me]);
 		forgetAll(me);
 		pc[me] = LOOK
@@ -1176,12 +1176,12 @@ proctype candidate(byte me) {
 	/* The same, and Run continues. */
 	:: d_step { pc[me] == STOP ->
 		doRelease(tok[me]);
-		printf("candidate %d: table.Release under token %d: %d (1 applied, 0 refused), and goes on as a candidate\n", me, tok[me], ok);
+		printf("candidate %d: table.Release under token %d: %d (1 applied, 0 refused), and the candidacy continues\n", me, tok[me], ok);
 		yield(me, ok);
 		end()
 	}
 	:: d_step { !calm && pc[me] == STOP ->
-		printf("candidate %d: table.Release: no reply, the release is under way, and it goes on as a candidate\n", me);
+		printf("candidate %d: table.Release: no reply, the release is in transit, and the candidacy continues\n", me);
 		underWay(lateRel, tok[me]);
 		yield(me, false);
 		end()
@@ -1253,14 +1253,14 @@ inline tick() {
 
 /* A message of token x is applied, late or again. When calm, each message in transit is applied at most once more. */
 #define LATE(x) \
-	:: d_step { (lateHb & bit(x)) != 0 -> doHeartbeat(x); printf("a late heartbeat under token %d lands: %d (1 applied, 0 NOT_FOUND)\n", x, ok); if :: calm -> lateHb = lateHb & ~bit(x) :: else fi; end() } \
-	:: d_step { (lateConf & bit(x)) != 0 -> doConfirm(x); printf("a late confirmation of token %d lands: %d (1 applied, 0 refused)\n", x, ok); if :: calm -> lateConf = lateConf & ~bit(x) :: else fi; end() } \
-	:: d_step { (lateWith & bit(x)) != 0 -> doWithdraw(x); printf("a late withdrawal of token %d lands: %d (1 applied, 0 refused)\n", x, ok); if :: calm -> lateWith = lateWith & ~bit(x) :: else fi; end() } \
-	:: d_step { (lateRel & bit(x)) != 0 -> doRelease(x); printf("a late release of token %d lands: %d (1 applied, 0 NOT_FOUND)\n", x, ok); lateRel = lateRel & ~bit(x); end() }
+	:: d_step { (lateHb & bit(x)) != 0 -> doHeartbeat(x); printf("a late heartbeat under token %d arrives: %d (1 applied, 0 NOT_FOUND)\n", x, ok); if :: calm -> lateHb = lateHb & ~bit(x) :: else fi; end() } \
+	:: d_step { (lateConf & bit(x)) != 0 -> doConfirm(x); printf("a late confirmation of token %d arrives: %d (1 applied, 0 refused)\n", x, ok); if :: calm -> lateConf = lateConf & ~bit(x) :: else fi; end() } \
+	:: d_step { (lateWith & bit(x)) != 0 -> doWithdraw(x); printf("a late withdrawal of token %d arrives: %d (1 applied, 0 refused)\n", x, ok); if :: calm -> lateWith = lateWith & ~bit(x) :: else fi; end() } \
+	:: d_step { (lateRel & bit(x)) != 0 -> doRelease(x); printf("a late release of token %d arrives: %d (1 applied, 0 NOT_FOUND)\n", x, ok); lateRel = lateRel & ~bit(x); end() }
 
 #ifdef HANDOVER
 #define LATEANN(x) \
-	:: d_step { (lateAnn & bit(x)) != 0 -> doAnnounce(x); printf("an announcement under token %d lands: %d (1 applied, 0 NOT_FOUND)\n", x, ok); if :: calm -> lateAnn = lateAnn & ~bit(x) :: else fi; end() }
+	:: d_step { (lateAnn & bit(x)) != 0 -> doAnnounce(x); printf("an announcement under token %d arrives: %d (1 applied, 0 NOT_FOUND)\n", x, ok); if :: calm -> lateAnn = lateAnn & ~bit(x) :: else fi; end() }
 #else
 #define LATEANN(x)
 #endif
@@ -1268,8 +1268,8 @@ inline tick() {
 /* A request addressed to token x is sent and applied. */
 #ifdef REQUESTS
 #define ASK(x) \
-	:: d_step { !calm && rtok == x && (lateAsk & bit(x)) == 0 && canLand(x) -> printf("somebody sends a request to token %d\n", x); lateAsk = lateAsk | bit(x) } \
-	:: d_step { (lateAsk & bit(x)) != 0 -> ok = askable(x); printf("a request to token %d lands: %d (1 applied, 0 NOT_FOUND)\n", x, ok); if :: ok -> asked = x :: else fi; if :: calm -> lateAsk = lateAsk & ~bit(x) :: else fi; end() }
+	:: d_step { !calm && rtok == x && (lateAsk & bit(x)) == 0 && canLand(x) -> printf("another process sends a request to token %d\n", x); lateAsk = lateAsk | bit(x) } \
+	:: d_step { (lateAsk & bit(x)) != 0 -> ok = askable(x); printf("a request to token %d arrives: %d (1 applied, 0 NOT_FOUND)\n", x, ok); if :: ok -> asked = x :: else fi; if :: calm -> lateAsk = lateAsk & ~bit(x) :: else fi; end() }
 #else
 #define ASK(x)
 #endif
@@ -1283,7 +1283,7 @@ inline tick() {
 #endif
 #if defined(HANDOVER) && defined(RECLAIM)
 #define SUCCEED(i) \
-	:: d_step { !calm && mayFollow -> printf("table.Succeed of candidate %d lands\n", i); writer = SUCCESSOR + i; assertRows(); end() }
+	:: d_step { !calm && mayFollow -> printf("table.Succeed of candidate %d arrives\n", i); writer = SUCCESSOR + i; assertRows(); end() }
 #else
 #define SUCCEED(i)
 #endif
@@ -1291,16 +1291,16 @@ inline tick() {
 /* The claim that candidate i gave up on is applied. No candidate knows its token. */
 #ifdef OPERATOR
 #define LATECLAIM(i) \
-	:: d_step { lateClaim[i] != NONE -> doClaim(i, lateClaim[i], lateKnown[i]); printf("a late claim of candidate %d lands: token %d (0 refused)\n", i, u); lateClaim[i] = NONE; lateKnown[i] = 0; end() }
+	:: d_step { lateClaim[i] != NONE -> doClaim(i, lateClaim[i], lateKnown[i]); printf("a late claim of candidate %d arrives: token %d (0 refused)\n", i, u); lateClaim[i] = NONE; lateKnown[i] = 0; end() }
 #else
 #define LATECLAIM(i) \
-	:: d_step { lateClaim[i] != NONE -> doClaim(i, lateClaim[i], 0); printf("a late claim of candidate %d lands: token %d (0 refused)\n", i, u); lateClaim[i] = NONE; end() }
+	:: d_step { lateClaim[i] != NONE -> doClaim(i, lateClaim[i], 0); printf("a late claim of candidate %d arrives: token %d (0 refused)\n", i, u); lateClaim[i] = NONE; end() }
 #endif
 
 /* ... more than an hour after it was observed: table.claim did not read the lease rows of later terms. */
 #ifdef LIMIT_CLAIM_HOURS_LATE
 #define VERYLATECLAIM(i) \
-	:: d_step { lateClaim[i] == ABSENT && !row -> doClaimIf(i, ABSENT, lateKnown[i], true); printf("a claim of candidate %d lands, more than an hour late: token %d\n", i, u); lateClaim[i] = NONE; lateKnown[i] = 0; end() }
+	:: d_step { lateClaim[i] == ABSENT && !row -> doClaimIf(i, ABSENT, lateKnown[i], true); printf("a claim of candidate %d arrives, more than an hour late: token %d\n", i, u); lateClaim[i] = NONE; lateKnown[i] = 0; end() }
 #else
 #define VERYLATECLAIM(i)
 #endif
@@ -1318,7 +1318,7 @@ proctype world() {
 	 * less than a tick. */
 	:: d_step { !calm || (allWait && someAlive) -> printf("-- a tick\n"); tick() }
 #ifdef LIVENESS
-	:: d_step { !calm -> printf("from here on nothing fails\n"); calm = true }
+	:: d_step { !calm -> printf("no faults from here on\n"); calm = true }
 #endif
 	LATECLAIM(0)
 	LATECLAIM(1)
@@ -1340,7 +1340,7 @@ proctype world() {
 #ifdef OPERATOR
 	/* The lock row is deleted by hand. The lease row stays. */
 	:: d_step { !calm && row ->
-		printf("somebody deletes the lock row\n");
+		printf("an operator deletes the lock row\n");
 		row = false;
 		rtok = 0;
 		hb = RELEASED;
@@ -1354,7 +1354,7 @@ proctype world() {
 #ifdef LIMIT_BOTH_ROWS
 	/* ... together with the lease row, or with the table: nothing remains that shows the holder. */
 	:: d_step { !calm && row && hb == LIVE ->
-		printf("somebody deletes the lock row and the lease row\n");
+		printf("an operator deletes the lock row and the lease row\n");
 		row = false;
 		leases = 0;
 		rtok = 0;
@@ -1369,7 +1369,7 @@ proctype world() {
 #ifdef LIMIT_LEASE_ROW
 	/* Only the lease row is deleted by hand: nothing remains that shows how long the lease is. */
 	:: d_step { !calm && row && hb == LIVE ->
-		printf("somebody deletes the lease row\n");
+		printf("an operator deletes the lease row\n");
 		leases = 0
 	}
 #endif
