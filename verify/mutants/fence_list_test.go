@@ -12,7 +12,7 @@ const (
 	spanGo        = "internal/telemetry/span.go"
 )
 
-// What the fence guarantees, what the steps on the table find, and what spans say.
+// The guarantees of the fence, the results of the steps on the table, and the contents of spans.
 var fenceMutants = slices.Concat(fencedMutants, foundMutants, spanMutants)
 
 var fencedMutants = of("./internal/fence",

@@ -12,7 +12,7 @@ const (
 	workGo     = "group/work.go"
 )
 
-// What a member does about its requests that fail, about itself, and about what its program asks for.
+// The behavior of a member with its failed requests, with itself, and with requests from its program.
 var groupMemberMutants = slices.Concat(groupRequestMutants, fitnessMutants, groupJoinMutants, groupWorkMutants)
 
 var groupRequestMutants = of("./group",

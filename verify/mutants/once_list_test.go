@@ -9,7 +9,7 @@ const (
 	pauseGo = "internal/repeat/pause.go"
 )
 
-// onceMutants are of work that is done once, and of the mutex that it is done under.
+// onceMutants concern work that is done once, and the mutex that protects it.
 var onceMutants = slices.Concat(pauseMutants, of("./lock",
 	one("a release that records nothing", "TestEachTickIsDoneOnceHoweverWrongTheClocksAre", tableFreeGo,
 		"[]Write{record(name, token, due, id)}, name)", "nil, name)"),

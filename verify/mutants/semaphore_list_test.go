@@ -9,7 +9,7 @@ const (
 	pruneGo  = "internal/table/prune.go"
 )
 
-// What processes of different sizes and versions say to one another, and what they leave behind.
+// Processes of different sizes and versions: their messages to each other, and the rows that they leave behind.
 var semaphoreMutants = slices.Concat(sizeMutants, newerMutants, pruneMutants)
 
 var sizeMutants = of("./lock",
