@@ -129,7 +129,7 @@ func (o *Database) Explain(err error) error {
 	case code == codes.DeadlineExceeded || code == codes.Unavailable || errors.Is(err, context.DeadlineExceeded):
 		hint = "the database can't be reached"
 		if host := os.Getenv("SPANNER_EMULATOR_HOST"); host != "" {
-			hint += "; check that an emulator is running at SPANNER_EMULATOR_HOST=" + host + ""
+			hint += "; check that the emulator at SPANNER_EMULATOR_HOST=" + host + " is running"
 		}
 	}
 	if hint == "" {
