@@ -108,7 +108,7 @@ func TestWatchAtATerminal(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Release(t.Context(), l.Token, "job-06"))
 	s.hold("job-06", "other", time.Hour)
-	x.pressed("y", "nothing was released: .* is not the present token")
+	x.pressed("y", "nothing was released: .* is not the current token")
 	assert.Equal(t, table.Held, s.state("job-06"), "it has another holder now")
 	x.pressed("x"+escKey, "> expired +stuck-0")
 

@@ -88,7 +88,7 @@ func (m Model) age() []string {
 	case !read:
 		text = fmt.Sprintf("no answer from Spanner for %s; nothing has been read yet", old)
 	default:
-		text = fmt.Sprintf("no answer from Spanner for %s; the data shown is from %s", old, at)
+		text = fmt.Sprintf("no answer from Spanner for %s; data is from %s", old, at)
 	}
 	lines := terminal.WrapLines(text, m.width)
 	for i := range lines {
