@@ -88,7 +88,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:               "spindle",
 		Short:             "Run a program on exactly one machine, and see who holds which lock",
-		Long:              rootHelp + "\n" + flags.CommonCodes + "\nSome commands have more exit codes, which their help lists.",
+		Long:              rootHelp + "\n" + flags.CommonCodes + "\nSome commands have additional exit codes, which their help lists.",
 		Version:           versionOf(buildInfo()).String(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,

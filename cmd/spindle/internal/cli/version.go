@@ -20,8 +20,7 @@ func newVersion() *cobra.Command {
 		Short: "Show the version of spindle",
 		Long: `Version shows the version of spindle, the commit that it was built from, and the
 version of Go that built it. It does not require a database. With -o json, it
-also shows the version of the schema for the output of commands; see spindle
-schema.
+also shows the version of the output schema (see spindle schema).
 ` + flags.CommonCodes,
 		Example: "  spindle version\n  spindle version -o json | jq -r .version",
 		Args:    flags.Exactly(0, "no arguments"),

@@ -162,8 +162,8 @@ func holding(ctx context.Context, t table.Table, name string) (all []table.Listi
 	}), err
 }
 
-// Flags registers completions for the values of flags. A flag is completed in the same way in every command, because
-// its name has the same meaning everywhere.
+// Flags registers completions for the values of flags. Apart from --id, a flag is completed in the same way in every
+// command.
 func Flags(o *connect.Database, root *cobra.Command) {
 	ask := func(of func(lock string) completer) cobra.CompletionFunc {
 		return func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -13,7 +13,7 @@ import (
 const quiet = 3 * time.Second
 
 // Audible logs that the command is waiting if the database does not answer for a while. The returned function cancels
-// that.
+// the message.
 func (o *Database) Audible() (answered func()) {
 	if o.Timeout <= quiet {
 		return func() {}

@@ -101,7 +101,7 @@ func demonstrate(ctx context.Context, o *connect.Database, listen string) error 
 	d := &demo{Story: demokit.NewStory(), Database: o, lock: "backup"}
 	d.Hear = d.hear
 	d.Print(demokit.Bold, "Three machines, and a program that has to run on exactly one of them.")
-	d.Print(demokit.Plain, "If a machine stops sending heartbeats, it keeps the lock for one lease, which is %v here.\n", demoLease)
+	d.Print(demokit.Plain, "If a machine stops sending heartbeats, it keeps the lock for one lease (%v).\n", demoLease)
 	if o.Path == "" {
 		database, err := d.Story.Open(ctx)
 		if err != nil {
@@ -126,7 +126,8 @@ func demonstrate(ctx context.Context, o *connect.Database, listen string) error 
 	return d.onAPage(ctx, db, listen)
 }
 
-// forget deletes the lock from the table, which others may use, unless a process holds the lock.
+// forget deletes the demo's lock, because the table may be in use for other purposes. It keeps a lock that a process
+// holds.
 func (d *demo) forget(db *connect.Connection) {
 	if l, err := d.on.ListOne(context.Background(), d.lock); err == nil && l.State() == table.Released {
 		_, _ = db.Client().Apply(context.Background(), []*spanner.Mutation{spanner.Delete(d.Table, spanner.Key{d.lock})})
@@ -239,7 +240,7 @@ func (d *demo) hear(r demokit.Report) error {
 		d.works, d.token, d.marks, d.since = r.Child, r.Line, 0, time.Now()
 		d.Say(r.Child.Name, demokit.Good, "WORKS, token %s", r.Line)
 	case r.Line < d.token:
-		d.Say(r.Child.Name, demokit.Bad, "still works under token %s, because it does not know yet", r.Line)
+		d.Say(r.Child.Name, demokit.Bad, "still works under token %s, because it has not noticed the loss yet", r.Line)
 		return nil
 	}
 	d.marks++
@@ -270,7 +271,7 @@ func (d *demo) breakIt(ctx context.Context) error {
 
 // goHome stops the remaining machines, starting with those that wait.
 func (d *demo) goHome(ctx context.Context) error {
-	d.Say("", demokit.Plain, "the end: SIGTERM to all machines, first to those that wait")
+	d.Say("", demokit.Plain, "the end: SIGTERM to the waiting machines first, and then to the last one")
 	waiting := slices.DeleteFunc(slices.Clone(d.machines), func(m *demokit.Child) bool { return m == d.works || m.Gone() })
 	for _, machines := range [][]*demokit.Child{waiting, {d.works}} {
 		for _, m := range machines {

@@ -21,8 +21,9 @@ type Group struct {
 	Partitions []table.Listing
 }
 
-// Gather separates the locks that belong to groups from the other locks. If the prefix of a group does not begin with
-// prefix, only a part of the group was found, and its locks stay among the other locks.
+// Gather separates the locks that belong to groups from the other locks. The locks found are those that have the
+// prefix. If a group's own prefix does not begin with it, some locks of the group may be missing, and its locks are
+// treated like other locks.
 func Gather(found []table.Listing, prefix string) (locks []table.Listing, groups []*Group) {
 	for _, l := range found {
 		part, _ := table.PartOf(l.Name)
@@ -125,8 +126,8 @@ func (g *Group) Sum() string {
 	return text
 }
 
-// Entry returns the group as a single entry. Its age is the age of the oldest member, its heartbeat is the one that is
-// longest ago, and its lease is the longest.
+// Entry returns the group as a single entry, with the age of its oldest member, the oldest of its members' last
+// heartbeats, and the longest lease.
 func (g *Group) Entry() Entry {
 	since, beat, lease := "-", "-", "-"
 	var order SortKeys

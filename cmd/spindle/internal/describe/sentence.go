@@ -27,7 +27,7 @@ func standing(l table.Listing) string {
 		if l.Leaving() {
 			s += ", which is leaving and will release it once its work has ended"
 		}
-		s += fmt.Sprintf("\n  token %v, for %s; last heartbeat %s, lease %v", token, terminal.Short(l.At.Sub(l.Since())), age, l.LeaseRecord.Lease)
+		s += fmt.Sprintf("\n  token %v, held for %s; last heartbeat %s, lease %v", token, terminal.Short(l.At.Sub(l.Since())), age, l.LeaseRecord.Lease)
 		if l.LeaseRecord.Value != "" {
 			s += "\n  value " + terminal.Show(l.LeaseRecord.Value)
 		}
@@ -58,7 +58,7 @@ func with(l table.Listing) string {
 	if l.Member.Name == "" {
 		return ""
 	}
-	return "\n  it is held by the heartbeats of its member, " + terminal.Show(l.Member.Name)
+	return "\n  it depends on the heartbeats of its member, " + terminal.Show(l.Member.Name)
 }
 
 // DoneLine describes the work that was last done under a lock. It returns "" if there is none.

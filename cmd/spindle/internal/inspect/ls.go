@@ -49,8 +49,8 @@ semaphore are shown at its first listed slot.
 --sort age puts the oldest term first, beat the longest silence, lease the
 longest lease, waiting the most waiters, and state the worst state.
 
-A group of package group is one line, which shows how many members and
-partitions it has, and how many partitions have no holder. --group shows the
+A group of package group is shown on one line, with the number of its members,
+of its partitions, and of its partitions that have no holder. --group shows the
 details of one group: its members, each with its partitions, and then every
 partition. A partition has the same state as its member. A group without members
 is listed too, unless --held or --state excludes it.
@@ -63,6 +63,7 @@ and ends between two reads is missed.
 -o json prints one object per line, and -o yaml one document per object; spindle
 schema describes them. -o name prints only the names, quoted for bash and zsh
 where necessary.
+
 `
 
 // NewLs returns the command ls.
@@ -144,7 +145,7 @@ func (ls *listing) flags(c *cobra.Command) {
 func (ls *listing) check(c *cobra.Command) error {
 	switch prefix := ls.show.prefix; {
 	case !utf8.ValidString(prefix) || len(prefix) > table.MaxName:
-		return exit.Misuse("no lock has a name that begins with %.40q, because names are at most %d bytes of valid UTF-8", prefix, table.MaxName)
+		return exit.Misuse("no lock name begins with %.40q: names are valid UTF-8 of at most %d bytes", prefix, table.MaxName)
 	case c.Flags().Changed("every") && !ls.watch:
 		return exit.Misuse("--every %v has no effect without --watch", ls.every)
 	case ls.watch && ls.show.group != "":

@@ -34,8 +34,8 @@ partitions it has. --partitions names these partitions. Below the members are
 the partitions that have no member now, but had one before.
 
 If members have different lists of partitions, the column LIST shows which
-members share a list. Lists differ while a rolling update changes them, or by
-mistake.
+members share a list. Lists differ during a rolling update that changes them, or
+because of a mistake.
 
 Exit codes:
   0    the group has a member

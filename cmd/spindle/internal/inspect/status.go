@@ -24,16 +24,16 @@ begins with it, such as all ids on one host, because the default id is
 host/process/UUID.
 
 A partition of a group, such as orders/partition/17, is held as long as its
-member is, such as orders/member/0003. It has the member's holder, state and
-heartbeat, but a token of its own. A group is not a lock; to see its state, use
-spindle members.
+member, such as orders/member/0003, is held. It has the member's holder, state
+and heartbeat, but a token of its own. A group is not a lock; to see its state,
+use spindle members.
 
 Status also shows the work that was last done under the lock by exec --every,
 exec --once or lock.Once, and the processes that wait for the lock with package
-lock. It lists the first ten of them in their order; --output json lists more,
-at least 32 if there are that many. A process that was killed is listed until
-the next holder passes its place in the queue. To see the processes that wait
-for a semaphore, name any of its slots, such as pool/slot/0000.
+lock. It lists the first ten in the order of the queue; --output json lists at
+least the first 32. A process that was killed is listed until the next holder
+passes its place in the queue. To see the processes that wait for a semaphore,
+name any of its slots, such as pool/slot/0000.
 
 With --expect, status checks several locks that should all have a holder. It
 names the locks that have none, and says why: whether the lock was never taken,
@@ -41,7 +41,7 @@ was released or has expired.
 
 The answer describes the past, because the lock may have changed hands since.
 Use it to find out where a program runs, but not to decide whether a write is
-safe. That is the purpose of the token.
+safe; use the token for that.
 
 Exit codes:
   0    the lock is held; with --id or --token, by that holder

@@ -21,8 +21,8 @@ import (
 )
 
 const doctorHelp = `Doctor checks that the database behaves as locks require. It tries each step
-that a lock takes, under a name that no other process uses, and reports which of
-the guarantees that locks need from Spanner hold. For a check that fails, it
+that a lock takes, under a name that no other process uses, and reports whether
+Spanner provides the guarantees that locks need. For a check that fails, it
 explains what the failure means for locks, and what to do. A run takes several
 seconds and a few hundred small requests. It needs the permissions of a
 candidate.
@@ -82,7 +82,7 @@ func NewDoctor(o *connect.Database) *cobra.Command {
 			return e.run(c.Context())
 		},
 	}
-	c.Flags().DurationVar(&e.deadline, "deadline", time.Minute, "stop after this long; a run takes at most a minute")
+	c.Flags().DurationVar(&e.deadline, "deadline", time.Minute, "how long doctor can run, at most a minute")
 	c.Flags().Float64Var(&e.commitPrice, "commit-price", 0, "the price of a million commits, in your `currency`")
 	c.Flags().Float64Var(&e.readPrice, "read-price", 0, "the price of a million reads, in the same `currency`")
 	describe.ExpectFlag(c.Flags(), &e.expected)

@@ -19,7 +19,7 @@ const (
 	fewUnits  = 100  // the smallest instance
 
 	measured = "requests per lease: measured by BenchmarkAtRest in spindle and in its package group (README, Cost)"
-	capacity = "capacity of a node: Google's figures for 1 KB rows on a regional SSD instance at 100 % CPU; use --node-reads and --node-writes for your own"
+	capacity = "capacity of a node: Google's figures for 1 KB rows on a regional SSD instance at 100 % CPU; set other values with --node-reads and --node-writes"
 )
 
 // A fleet is the set of locks and group members whose cost doctor estimates.
@@ -64,7 +64,7 @@ func (w *fleet) check(f *pflag.FlagSet) error {
 	case w.locks < 0 || w.members < 0 || w.partitions < 0:
 		return exit.Misuse("--locks %d, --members %d, --partitions %d: must not be negative", w.locks, w.members, w.partitions)
 	case w.candidates < 1:
-		return exit.Misuse("--candidates %d: must be at least 1, because the holder counts", w.candidates)
+		return exit.Misuse("--candidates %d: must be at least 1, which is the holder", w.candidates)
 	case w.lease < 100*time.Millisecond:
 		return exit.Misuse("--lease %v: the lease must be at least 100ms", w.lease)
 	case w.partitions > 0 && w.members == 0:
@@ -152,7 +152,7 @@ func (e Estimate) print(p *terminal.Terminal) {
 		what = "nothing"
 	}
 	line("%s, with a lease of %v, while nothing changes hands:", what, time.Duration(e.Lease*float64(time.Second)))
-	line("  per second  %s commits and %s reads, which are %s RPCs", figure(e.Commits), figure(e.Reads), figure(e.RPCs))
+	line("  per second  %s commits and %s reads (%s RPCs)", figure(e.Commits), figure(e.Reads), figure(e.RPCs))
 	line("  per month   %s commits and %s reads", thousands(e.MonthCommits), thousands(e.MonthReads))
 	line("  capacity    %s of a node, or %s of 100 processing units", percent(e.Node), percent(e.Hundred))
 	if e.Price != nil {

@@ -146,8 +146,8 @@ func HandoverAction(o *connect.Database, db *connect.Connection) watch.Action {
 	return watch.Action{Key: "h", Name: "handover", Ask: ask}
 }
 
-// refuse returns an error if the name is a group, or a held lock that belongs to a group, because groups don't accept
-// requests. Otherwise, it returns nil.
+// refuse returns an error if the name is a group, or a held lock that belongs to a group, because members of groups
+// don't accept requests. Otherwise, it returns nil.
 func (h *handover) refuse(ctx context.Context, t table.Table) error {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
@@ -161,8 +161,8 @@ func (h *handover) refuse(ctx context.Context, t table.Table) error {
 	return &exit.Error{Code: exit.Unsupported, Err: fmt.Errorf("no request was sent: %s belongs to a group, whose members don't accept requests; stop its holder, %s, with SIGTERM instead, and the other members will take over its partitions", terminal.Show(h.name), terminal.Show(l.Holder()))}
 }
 
-// soFar returns how far a request got. The library's error reports that first, followed by the reason why it stopped
-// waiting, which soFar removes.
+// soFar returns how far a request got. It removes the end of the library's error, which only says that the wait timed
+// out.
 func soFar(err error) string {
 	return strings.TrimSuffix(errors.Unwrap(err).Error(), ": "+context.DeadlineExceeded.Error())
 }

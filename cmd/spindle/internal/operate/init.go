@@ -33,9 +33,9 @@ func NewInit(o *connect.Database) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Create or verify the lock table",
-		Long: `Init creates the lock table if it is missing, in the database's dialect, or
-verifies its schema if it exists. It never changes an existing table. It also
-prints the IAM roles that spindle needs, and a command that grants them.
+		Long: `Init creates the lock table in the database's dialect, or verifies its schema if
+the table already exists. It never changes an existing table. It also prints the
+IAM roles that spindle needs, and a command that grants them.
 
 With --create and an emulator, init first creates the instance and the database
 that --db names, if they are missing. On Cloud Spanner, an instance costs money,

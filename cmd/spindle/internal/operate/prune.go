@@ -173,8 +173,8 @@ func patient(t table.Table, timeout time.Duration) table.Table {
 	})}
 }
 
-// stopped returns an error that says how many locks were pruned. If ctx has ended, the error has the cause, which the
-// client's error lacks.
+// stopped returns an error that says how many locks were pruned. If ctx has ended, the error contains the cause,
+// because the client's error does not.
 func stopped(ctx context.Context, o *connect.Database, pruned int, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause

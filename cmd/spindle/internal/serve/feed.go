@@ -6,7 +6,7 @@ import "sync"
 const maxBehind = 16
 
 // A feed keeps the most recent frames, each encoded once for all pages. A page that reads slowly does not delay other
-// pages and needs no queue of its own, because it asks for newer frames when it has read the last ones.
+// pages and needs no queue of its own, because it asks for newer frames when it has read the previous ones.
 type feed struct {
 	mu      sync.Mutex
 	version int // of the state after the last frame

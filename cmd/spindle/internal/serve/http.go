@@ -39,8 +39,8 @@ func (s *Server) Handler() http.Handler {
 	return guarded(mux)
 }
 
-// guarded adds headers with which a browser loads nothing from other sites, runs no scripts other than the page's own,
-// and does not show the page in a frame of another page.
+// guarded adds headers that prevent a browser from loading anything from other sites, from running scripts other than
+// the page's own, and from showing the page in a frame of another page.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -46,12 +46,12 @@ func (m *metrics) looked(took time.Duration, err error) {
 var byLock = []string{"table", "lock"}
 
 var (
-	descUp         = describe("spindle_table_up", "1 if the table was read recently, else 0. If it is 0, the series of locks are missing.", "table")
+	descUp         = describe("spindle_table_up", "1 if the table was read recently, else 0. If it is 0, there are no series of locks.", "table")
 	descLocks      = describe("spindle_table_locks", "Locks in the table, by state.", "table", "state")
 	descAsOf       = describe("spindle_table_read_age_seconds", "Time since the start of the last successful read of the table.", "table")
 	descPause      = describe("spindle_table_read_pause_seconds", "Pause between two reads of the table, which is longer if reads are slow.", "table")
 	descExpected   = describe("spindle_lock_expected", "1 for each lock that should have a holder (--expect), whether it has a row or not.", byLock...)
-	descKind       = describe("spindle_lock_kind", "1 for the kind of the lock, if its rows show it: elector, exec, guard, mutex or semaphore.", "table", "lock", "kind")
+	descKind       = describe("spindle_lock_kind", "1 for the lock's kind, if its rows show it: elector, exec, guard, mutex or semaphore.", "table", "lock", "kind")
 	descHeld       = describe("spindle_lock_held", "1 if the lock has a holder, else 0.", byLock...)
 	descState      = describe("spindle_lock_state", "1 for the current state of the lock.", "table", "lock", "state")
 	descHolder     = describe("spindle_lock_holder", "1 for the id of the lock's holder.", "table", "lock", "holder")

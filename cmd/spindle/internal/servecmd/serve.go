@@ -26,7 +26,7 @@ const serveHelp = `Serve shows the lock table on a web page and exports metrics 
 until it is interrupted:
 
   /         the page: each lock with its holder, a bar that shows how much of
-            the lease is left, and a timeline of its terms of the last hour
+            the lease is left, and a timeline of its terms in the last hour
   /metrics  metrics for Prometheus; deploy/prometheus has alert rules, and
             deploy/grafana has a dashboard for Grafana. The partitions of a
             group are counted by state; --partition-metrics adds metrics for
@@ -87,12 +87,12 @@ func NewServe(o *connect.Database) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context()) },
 	}
 	c.Flags().StringVar(&s.listen, "listen", DefaultListen, "the `address` to listen on, as host:port")
-	c.Flags().StringSliceVar(&s.hosts, "host", nil, "another host `name` for which to accept requests, in addition to this machine's")
+	c.Flags().StringSliceVar(&s.hosts, "host", nil, "accept requests for this host `name` in addition to this machine's")
 	describe.ExpectFlag(c.Flags(), &s.expect)
 	c.Flags().StringSliceVar(&s.exclude, "exclude", nil, "leave out locks whose names match one of these `patterns`")
 	c.Flags().BoolVar(&s.released, "released", false, "also read and show released locks, of which there may be thousands")
 	c.Flags().StringVar(&s.prefix, "prefix", "", "show only locks whose names begin with this `text`")
-	c.Flags().BoolVar(&s.partitionMetrics, "partition-metrics", false, "also export metrics for each partition, which are eight series each")
+	c.Flags().BoolVar(&s.partitionMetrics, "partition-metrics", false, "also export eight series of metrics for each partition")
 	c.Flags().DurationVar(&s.every, "every", time.Second, "the shortest pause between two reads of the table")
 	return c
 }
@@ -170,8 +170,8 @@ func (s *serving) server(db *connect.Connection, excluded func(string) bool) *se
 	})
 }
 
-// limit returns how long a read of the table may take. It is short, so that a read that hangs is soon tried again,
-// unless --timeout gives the time that a large table needs.
+// limit returns how long a read of the table may take. It is short, so that a read that hangs is soon retried, unless
+// --timeout gives the time that a large table needs.
 func (s *serving) limit() time.Duration {
 	if s.FlagSet != nil && s.FlagSet.Changed("timeout") {
 		return s.Timeout
@@ -191,7 +191,7 @@ func passing(err error) bool {
 // ListenOn listens on an address that --listen gives.
 func ListenOn(address string) (net.Listener, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		return nil, exit.Misuse("--listen %q: want host:port, such as %s: %w", address, DefaultListen, err)
+		return nil, exit.Misuse("--listen %q must be host:port, such as %s: %w", address, DefaultListen, err)
 	}
 	on, err := net.Listen("tcp", address)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"unicode/utf16"
 )
 
-// escaping makes JSON or YAML harmless on a terminal without changing its meaning. The encoders leave some characters
-// as they are that a terminal does not display. Such characters occur only in quoted strings, where escapes are
-// allowed.
+// escaping makes JSON or YAML harmless on a terminal without changing its meaning. The encoders do not escape all the
+// characters that a terminal does not display. The remaining ones occur only in quoted strings, where escaping escapes
+// them.
 type escaping struct {
 	io.Writer
 	wide string // the format of a rune above 0xffff, or "" for a UTF-16 surrogate pair

@@ -8,8 +8,8 @@ import (
 )
 
 // An outlet buffers lines for a reader that may have stopped reading. A process that holds a lock, or that has to stop
-// a service, must not wait for the reader of its messages. If the buffer is full, the outlet drops lines, and it writes
-// their number once there is room again.
+// a service, must not wait for the reader of its messages. If the buffer is full, the outlet drops lines, and it
+// reports their number once there is room again.
 type outlet struct {
 	to    io.Writer
 	ended chan struct{} // closed when all accepted lines are written
@@ -24,7 +24,7 @@ type outlet struct {
 const room = 1000
 
 // Detach lets the process continue if the reader of its messages has stopped reading. The returned function waits up to
-// a second until the remaining lines are written. Call it only when nothing writes to the journal any more.
+// a second for the remaining lines to be written. Call it only when nothing writes to the journal any more.
 func (j *Journal) Detach() (attach func()) {
 	o := &outlet{to: j.out, ended: make(chan struct{}), lines: make(chan any, room)}
 	j.out = o

@@ -18,7 +18,7 @@ import (
 )
 
 // A Style is the appearance of text on a terminal that has colours. All styles use the terminal's own sixteen colours.
-// They only repeat information that is also in the text, because there may be no colours.
+// They only emphasize information that is also in the text, because there may be no colours.
 type Style = ansi.Style
 
 // The styles.

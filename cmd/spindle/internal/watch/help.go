@@ -6,7 +6,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-const keysHelp = `Locks in trouble are at the top. First are expired, orphaned, unreadable and unconfirmed locks, then groups with partitions that have no holder, then holders with less than a third of their lease left. Below them are leaving locks, locks that processes wait for, and held locks. Released locks are hidden.
+const keysHelp = `Locks in trouble are at the top: first expired, orphaned, unreadable and unconfirmed locks, then groups with partitions that have no holder, then holders with less than a third of their lease left. Below them are leaving locks, locks that processes wait for, and held locks. Released locks are hidden.
 
 All times are as of the last read, which the second line shows. They don't advance while Spanner does not answer.
 
@@ -25,7 +25,7 @@ const moreHelp = `?                 show this help
 Ctrl-Z            suspend; the shell's fg command resumes
 q, Ctrl-C         quit
 
-The chosen lock stays chosen when its row moves. At the top, the cursor stays at the top instead.`
+The chosen lock stays chosen when its row moves, but a cursor at the top stays at the top.`
 
 func (m Model) help() string {
 	var b strings.Builder

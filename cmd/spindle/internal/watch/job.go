@@ -22,8 +22,8 @@ type job struct {
 	stop        context.CancelFunc
 }
 
-// The messages that the steps of a job send. A message is ignored unless its job is the one in progress, because all
-// other jobs were given up.
+// The messages that the steps of a job send. Only messages from the job in progress are handled, because all other jobs
+// were given up.
 type (
 	asked struct {
 		job *job
@@ -125,7 +125,7 @@ func (m Model) giveUp() Model {
 }
 
 func (j *job) busy() string {
-	return fmt.Sprintf("Wait until the %s of %s ends, or give it up with Esc.", j.Name, j.label)
+	return fmt.Sprintf("The %s of %s is still in progress. Wait for it, or give it up with Esc.", j.Name, j.label)
 }
 
 func (j *job) unknown() string {

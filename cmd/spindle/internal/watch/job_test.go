@@ -150,5 +150,5 @@ func TestOneActionAtATime(t *testing.T) {
 	x, o := withOps(t)
 	x.press("r", "k", "r")
 	assert.Len(t, o.asked, 1)
-	assert.Contains(t, x.text(), "Wait until the release of b ends, or give it up with Esc.")
+	assert.Contains(t, x.text(), "The release of b is still in progress. Wait for it, or give it up with Esc.")
 }

@@ -64,8 +64,8 @@ func lastIfEmpty(a, b string) int {
 	return 0
 }
 
-// matches reports whether a text is part of the row's name, state, holder or value. The text must be in lower case, and
-// the case of the row's letters does not matter.
+// matches reports whether the row's name, state, holder or value contains the text lower, which must be in lower case.
+// It ignores the case of the row's texts.
 func (r *Row) matches(lower string) bool {
 	if lower == "" {
 		return true

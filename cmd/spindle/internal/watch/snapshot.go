@@ -1,8 +1,8 @@
 // Package watch implements the screen of spindle watch, which shows the locks of a table on a terminal, with locks in
 // trouble first.
 //
-// Its model is pure: it changes only by messages, which are key presses, sizes of the terminal, the time, and snapshots of
-// the table. One goroutine reads the table and sends snapshots, which are never modified afterwards.
+// Its model is pure: it changes only in response to messages, which are key presses, the terminal's size, the time, and
+// snapshots of the table. One goroutine reads the table and sends snapshots, which are never modified afterwards.
 package watch
 
 import (

@@ -91,7 +91,7 @@ func (s *screen) read(ctx context.Context) (watch.Snapshot, error) {
 const mostEnded = 10
 
 // ended returns the locks that have been released since the last read, by reading the missing locks one by one. If it
-// can't find out whether a missing lock was released or deleted, the change that is shown leaves that open.
+// can't find out whether a missing lock was released or deleted, the reported change mentions both.
 func (s *screen) ended(ctx context.Context, found []table.Listing) (all []table.Listing) {
 	missing := s.told.missing(found)
 	if len(missing) > mostEnded {

@@ -59,7 +59,8 @@ lock has a new token.
 A group is one row on the screen. The printed lines show its members one by one,
 but only count the partitions that move, as in "17 partitions moved from a to
 b". --group watches only one group. To watch partitions one by one, give the
-name of a partition, or a --prefix of several.
+name of a partition, or a --prefix that several share.
+
 `
 
 // watching is one run of watch.
