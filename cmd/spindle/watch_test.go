@@ -108,7 +108,7 @@ func TestWatchAtATerminal(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Release(t.Context(), l.Token, "job-06"))
 	s.hold("job-06", "other", time.Hour)
-	x.pressed("y", "nothing was released: .* is not the current token")
+	x.pressed("y", "nothing was released: .* is no longer the current token")
 	assert.Equal(t, table.Held, s.state("job-06"), "it has another holder now")
 	x.pressed("x"+escKey, "> expired +stuck-0")
 
@@ -182,7 +182,7 @@ func TestWatchOfATableThatIsNotThereEndsWithAnError(t *testing.T) {
 	s := newStore(t)
 	x := atTerminal(t, 80, 24, s.env, "spindle", "watch", "--table", "nowhere")
 	assert.Equal(t, 1, x.code())
-	assert.Equal(t, 1, strings.Count(strings.ReplaceAll(x.text(), "\n", ""), "spindle init creates the table"), x.text())
+	assert.Equal(t, 1, strings.Count(strings.ReplaceAll(x.text(), "\n", ""), "create the table with spindle init"), x.text())
 }
 
 func TestWatchLeavesATerminalWithoutAnswerAtOnce(t *testing.T) {
