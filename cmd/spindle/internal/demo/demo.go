@@ -83,7 +83,7 @@ const (
 	demoWork = `while echo "$SPINDLE_TOKEN"; do sleep 0.25; done`
 )
 
-// demo tells a story of three machines. It only watches them.
+// demo tells a story of three machines, based on the output of their programs.
 type demo struct {
 	*demokit.Story
 	*connect.Database

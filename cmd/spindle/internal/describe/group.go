@@ -21,9 +21,9 @@ type Group struct {
 	Partitions []table.Listing
 }
 
-// Gather separates the locks that belong to groups from the other locks. The locks found are those that have the
-// prefix. If a group's own prefix does not begin with it, some locks of the group may be missing, and its locks are
-// treated like other locks.
+// Gather separates the locks that belong to groups from the other locks. The names of all locks in found begin with
+// prefix. If prefix is longer than a group's own prefix, only a part of the group was found, and its locks are returned
+// with the other locks.
 func Gather(found []table.Listing, prefix string) (locks []table.Listing, groups []*Group) {
 	for _, l := range found {
 		part, _ := table.PartOf(l.Name)

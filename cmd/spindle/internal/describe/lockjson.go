@@ -39,7 +39,7 @@ type waitingJSON struct {
 	LongestWait *float64 `json:"longest_wait_seconds,omitempty"`
 }
 
-// partJSON describes which part of a group a lock is.
+// partJSON has the group that a lock belongs to, and the lock's role in the group.
 type partJSON struct {
 	Group     string `json:"group,omitempty"`
 	Partition string `json:"partition,omitempty"`

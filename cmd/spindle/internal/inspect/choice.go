@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A choice is a flag whose value is one word of a list.
+// A choice is a flag whose value is one of a list of words.
 type choice struct {
 	value string
 	of    []string
@@ -35,7 +35,7 @@ func (c *choice) Set(s string) error {
 	return nil
 }
 
-// choices is a flag whose value is several words of a list, separated by commas.
+// choices is a flag whose value is a comma-separated list of such words.
 type choices struct {
 	values []table.State
 	of     []table.State

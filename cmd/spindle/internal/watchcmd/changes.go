@@ -117,9 +117,9 @@ func (s *story) note(before map[string]table.Listing, lock table.Listing) []chan
 	return []change{changed(when(was, lock), lock, text)}
 }
 
-// parted describes how a member's term ended, given the last look that showed it. If the term ended a lease after the
-// member's last known heartbeat, the other members evicted it. However, if that look was less than half a lease after
-// that heartbeat, the member may have sent another one since, and may have left by itself.
+// parted describes how a member's term ended, given the last look that showed it. If the term ended a lease or more
+// after the last known heartbeat, the other members evicted the member. However, if less than half a lease had passed
+// between that heartbeat and the look, the member may have sent a later heartbeat, and may have left by itself.
 func parted(was table.Listing, end time.Time) string {
 	who := terminal.Show(was.Holder())
 	if was.LeaseRecord == nil || end.Sub(was.Heartbeat) < was.LeaseRecord.Lease {
