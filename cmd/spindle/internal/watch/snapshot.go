@@ -2,7 +2,7 @@
 // trouble first.
 //
 // Its model is pure: it changes only in response to messages, which are key presses, the terminal's size, the time, and
-// snapshots of the table. One goroutine reads the table and sends snapshots, which are never modified afterwards.
+// snapshots of the table. Other goroutines read the table and send snapshots, which are never modified afterwards.
 package watch
 
 import (
