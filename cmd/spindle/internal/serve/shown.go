@@ -33,8 +33,8 @@ func (s *Server) hides(k *lock) bool {
 	return n == 0 || k.kind.IsShort() || s.history.at.Sub(k.terms[n-1].to) >= lately
 }
 
-// show determines again which locks pages show. It removes the changes of hidden locks from touched, and adds the locks
-// that have just become visible. It adds the locks that have just been hidden to forgotten.
+// show recomputes which locks pages show. It removes the changes of hidden locks from touched, and adds the locks that
+// have just become visible. It adds the locks that have just been hidden to forgotten.
 func (h *history) show(touched []touch, forgotten []int) ([]touch, []int) {
 	touched = slices.DeleteFunc(touched, func(t touch) bool { return !t.shown })
 	for _, k := range h.locks {

@@ -22,7 +22,7 @@ type job struct {
 	stop        context.CancelFunc
 }
 
-// The messages that the steps of a job send. Only messages from the job in progress are handled, because all other jobs
+// The steps of a job send these messages. Only messages from the job in progress are handled, because all other jobs
 // were given up.
 type (
 	asked struct {

@@ -7,7 +7,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// The messages that the reader sends, apart from snapshots and released locks.
+// The reader sends these messages in addition to snapshots and released locks.
 type (
 	reading struct{ at time.Time } // a read has begun
 	failure struct{ err error }    // a read has failed

@@ -127,9 +127,9 @@ func parted(was table.Listing, end time.Time) string {
 	}
 	switch silent, lease := was.At.Sub(was.Heartbeat), was.LeaseRecord.Lease; {
 	case silent < lease/2:
-		return fmt.Sprintf("ended: %s left, or sent no heartbeat for its lease of %v", who, lease)
+		return fmt.Sprintf("ended: %s left, or sent no heartbeat within its lease of %v", who, lease)
 	default:
-		return fmt.Sprintf("ended: %s sent no heartbeat for its lease of %v", who, lease)
+		return fmt.Sprintf("ended: %s sent no heartbeat within its lease of %v", who, lease)
 	}
 }
 

@@ -63,9 +63,9 @@ func TestAMemberThatWasBuriedDidNotLeave(t *testing.T) {
 	}{
 		{103.5, 104, "left by b"},
 		{112.5, 112.9, "left by b"},
-		{112.5, 113.01, "ended: b sent no heartbeat for its lease of 10s"},
-		{114, 130, "ended: b sent no heartbeat for its lease of 10s"},
-		{104, 120, "ended: b left, or sent no heartbeat for its lease of 10s"},
+		{112.5, 113.01, "ended: b sent no heartbeat within its lease of 10s"},
+		{114, 130, "ended: b sent no heartbeat within its lease of 10s"},
+		{104, 120, "ended: b left, or sent no heartbeat within its lease of 10s"},
 	} {
 		var s story
 		look := func(l table.Listing) []change {
