@@ -227,7 +227,7 @@ func TestStepDownSaysWhatHolds(t *testing.T) {
 		assert.True(t, a.Has())
 
 		err = a.StepDown(context.Background())
-		assert.ErrorContains(t, err, "has not returned within a lease")
+		assert.ErrorContains(t, err, "has not returned within one lease duration")
 		time.Sleep(10 * fleet.Lease)
 		assert.True(t, a.Has(), "work that goes on keeps the lock")
 		close(release)
@@ -732,7 +732,7 @@ func TestAHandoverAtAStopIsBounded(t *testing.T) {
 		a := b.Start("a", spindle.WithHandover(), spindle.WithLeader(func(context.Context, spindle.Term) { <-finish }))
 		began := time.Now()
 		a.Stop()
-		assert.ErrorContains(t, <-a.Done, "has not returned within a lease")
+		assert.ErrorContains(t, <-a.Done, "has not returned within one lease duration")
 		assert.LessOrEqual(t, time.Since(began), 2*fleet.Lease)
 		assert.Greater(t, time.Since(began), fleet.Lease, "the announcement's time, and a lease for the work")
 		close(finish)

@@ -591,7 +591,7 @@ func TestTicksAndOtherKeysDoNotGoTogether(t *testing.T) {
 		_, err := o.Do(context.Background(), Tick(time.Hour), succeed)
 		require.NoError(t, err)
 		_, err = o.Do(context.Background(), KeyOf("again"), succeed)
-		assert.ErrorContains(t, err, "use another name")
+		assert.ErrorContains(t, err, "use a different lock name")
 		ran, err := o.Do(context.Background(), KeyOf(time.Now().Add(time.Hour).UTC().Format(time.RFC3339)), succeed)
 		require.NoError(t, err)
 		assert.True(t, ran, "a tick by hand")
@@ -613,7 +613,7 @@ func TestATickThatWaitsForAnotherKeyIsNotTakenForDone(t *testing.T) {
 		}()
 		<-begun
 		ran, err := b.process().once("nightly").Do(ctx, Tick(time.Hour), succeed)
-		assert.ErrorContains(t, err, "use another name")
+		assert.ErrorContains(t, err, "use a different lock name")
 		assert.False(t, ran)
 		assert.Equal(t, "again", b.last("nightly"))
 	})
