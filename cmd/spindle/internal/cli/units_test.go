@@ -57,7 +57,7 @@ func parse(t *testing.T, args []string) *cobra.Command {
 func TestTheUnitsOfSystemdAreRead(t *testing.T) {
 	units, err := filepath.Glob(deploy + "/systemd/*.service")
 	require.NoError(t, err)
-	require.Len(t, units, 2)
+	require.Len(t, units, 3)
 	for _, path := range units {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			unit := settings(t, path)
