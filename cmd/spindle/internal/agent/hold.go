@@ -60,7 +60,7 @@ func (h *hold) put(e event) { h.events.Put(e) }
 func (h *hold) options() []spindle.Option {
 	r, a := h.asked, h.agent
 	opts := []spindle.Option{
-		spindle.WithLease(r.lease), spindle.WithID(h.holder), spindle.WithLogger(a.Log), spindle.WithSharedRequests(),
+		spindle.WithLease(r.lease), spindle.WithID(h.holder), spindle.WithLogger(a.warnings), spindle.WithSharedRequests(),
 		func(c *options.Config) {
 			c.Store, c.Requests, c.Clock = a.Locks.Store, &a.requests, a.clock
 			c.Process = fmt.Sprintf("agent %p, %s", a, h.peer.Key) // in queues, each program counts as a process
@@ -225,7 +225,9 @@ func (h *hold) sayLost(e event) {
 	h.mu.Lock()
 	h.lost = why.Error()
 	h.mu.Unlock()
-	h.log.Warn("lost", "reason", why)
+	if e.what != termEnded { // the lock's own loss was logged
+		h.log.Warn("lost", "reason", why)
+	}
 	h.lines.add(line{Event: "lost", Reason: reason, Detail: why.Error()})
 }
 
