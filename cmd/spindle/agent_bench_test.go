@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkAgentKilled: the program that holds a lock is killed, and one of another agent takes it over. Run it with
-// -benchtime 30x. With AGENT=1, its agent is killed too.
+// BenchmarkAgentKilled: the program that holds a lock is killed, alone or with its agent, and a program of another agent takes
+// the lock over.
 func BenchmarkAgentKilled(b *testing.B) {
 	for _, too := range []string{"program", "program and agent"} {
 		b.Run(strings.ReplaceAll(too, " ", "-"), func(b *testing.B) {
@@ -36,7 +37,7 @@ func BenchmarkAgentKilled(b *testing.B) {
 			now := next(b)
 			var gaps, released []float64
 			for b.Loop() {
-				time.Sleep(lease)
+				time.Sleep(lease + rand.N(lease)) // at any time between two heartbeats
 				log := filepath.Join(now.dir, "log")
 				before := len(lines(b, log))
 				began := time.Now()

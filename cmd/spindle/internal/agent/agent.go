@@ -59,6 +59,7 @@ func (a *Agent) newHold(r *request, p *peer.Peer) (*hold, *problem) {
 	if wrong := a.check(r); wrong != nil {
 		return nil, wrong
 	}
+	p.Describe()
 	id := newID()
 	h := &hold{agent: a, id: id, holder: a.holderOf(id, r, p), asked: r, peer: p, events: loop.NewInbox[event](), lines: newLines(),
 		mute: make(chan struct{}), decided: make(chan struct{}), ended: make(chan struct{}), machine: machine{releasesAtEOF: r.releasesAtEOF}}

@@ -29,7 +29,7 @@ const patience = 30 * time.Second
 
 // bed is an agent on a lock table in memory, which answers on a socket.
 type bed struct {
-	*testing.T
+	testing.TB
 	agent  *agent.Agent
 	store  *memstore.Store
 	link   *memstore.Link // of the agent
@@ -37,7 +37,7 @@ type bed struct {
 }
 
 func newBed(t *testing.T, with ...func(*agent.Config)) *bed {
-	b := &bed{T: t, store: &memstore.Store{}, socket: filepath.Join(t.TempDir(), "s")}
+	b := &bed{TB: t, store: &memstore.Store{}, socket: filepath.Join(t.TempDir(), "s")}
 	b.link = &memstore.Link{Store: b.store}
 	c := agent.Config{Locks: table.Table{Store: b.link}, TableName: "locktable", MaxHolds: 1000, Host: "host", Log: slog.New(slog.DiscardHandler)}
 	for _, f := range with {

@@ -17,8 +17,8 @@ import (
 type Peer struct {
 	UID     int
 	PID     int    // 0: the process is in another pid namespace, and has no number here
-	Command string // its name, or ""
-	Unit    string // its systemd unit or container, or ""
+	Command string // its name, or "": see Describe
+	Unit    string // its systemd unit or container, or "": see Describe
 	Key     string // is different for different processes, and the same for all connections of one process if that can be known
 
 	conn   *net.UnixConn

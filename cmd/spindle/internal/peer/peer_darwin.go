@@ -34,6 +34,9 @@ func (p *Peer) identify() error {
 	return nil
 }
 
+// Describe knows nothing more.
+func (p *Peer) Describe() {}
+
 func awaitClosed(socket *os.File, closed chan<- struct{}) {
 	raw, err := socket.SyscallConn()
 	if err != nil {

@@ -105,6 +105,7 @@ func TestAKilledProcessIsSeenToEnd(t *testing.T) {
 	c, _, p := client(t, listen(t), "wait")
 	assert.Equal(t, os.Getuid(), p.UID)
 	assert.Equal(t, c.Process.Pid, p.PID)
+	p.Describe()
 	assert.Equal(t, filepath.Base(os.Args[0])[:min(15, len(filepath.Base(os.Args[0])))], p.Command)
 	require.True(t, p.CanExit(), "Linux 6.5 or later is needed")
 	hasNotHappened(t, p.Exited(), "it has not ended")
