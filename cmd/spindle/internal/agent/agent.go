@@ -59,6 +59,9 @@ func (a *Agent) newHold(r *request, p *peer.Peer) (*hold, *problem) {
 	if wrong := a.check(r); wrong != nil {
 		return nil, wrong
 	}
+	if err := p.Watch(); err != nil {
+		return nil, wrong(http.StatusServiceUnavailable, "unavailable", "%v", err)
+	}
 	p.Describe()
 	id := newID()
 	h := &hold{agent: a, id: id, holder: a.holderOf(id, r, p), asked: r, peer: p, events: loop.NewInbox[event](), lines: newLines(),
@@ -126,13 +129,13 @@ func (h *hold) repeats(other *hold) string {
 // ended takes in that a hold is over.
 func (a *Agent) ended(h *hold) {
 	h.quit(nil)
-	h.peer.Close()
 	a.counts.end(h)
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	delete(a.holds, h.id)
 	a.past = append(a.past, h)
 	a.past = a.past[max(len(a.past)-remembered, 0):]
+	a.mu.Unlock()
+	h.peer.Close()
 }
 
 // find returns a hold by its id, also one that is over.

@@ -121,10 +121,8 @@ func (a *Agent) acquire(w http.ResponseWriter, r *http.Request, p *peer.Peer, ki
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
-	go func() {
-		<-h.ended // a program that does not read must not keep the connection
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(lastWords))
-	}()
+	connection := http.NewResponseController(w)
+	h.lines.limit(func() { _ = connection.SetWriteDeadline(time.Now().Add(lastWords)) })
 	h.lines.send(w, h.stamp)
 	return true
 }

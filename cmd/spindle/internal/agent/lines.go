@@ -31,6 +31,7 @@ type lines struct {
 	mu      sync.Mutex
 	pending []line
 	ended   bool          // no more lines follow
+	onEnd   func()        // called then
 	news    chan struct{} // has room for one
 }
 
@@ -61,7 +62,19 @@ func (l *lines) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended = true
+	if l.onEnd != nil {
+		l.onEnd()
+	}
 	l.wake()
+}
+
+// limit has f called once no more lines follow: a program that does not read must not keep the connection.
+func (l *lines) limit(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.onEnd = f; l.ended {
+		f()
+	}
 }
 
 func (l *lines) wake() {

@@ -1,16 +1,15 @@
-// Package peer knows the process at the other end of a Unix socket: which process it is, whether it has ended, whether its
-// end of the stream is closed, and whether it reads.
+// Package peer identifies the process at the other end of a Unix socket, and watches whether it has ended, whether its end of
+// the stream is closed, and whether it reads.
 //
 //   - peer.go: what is known of a peer
-//   - peer_linux.go: by SO_PEERPIDFD, /proc, poll and SIOCOUTQ; peer_darwin.go, peer_other.go: with less
+//   - peer_linux.go: how Linux says it; poll_linux.go: one goroutine that waits for all peers
+//   - peer_darwin.go, peer_other.go: other systems, which say less
 package peer
 
 import (
 	"net"
-	"os"
 	"strconv"
 	"strings"
-	"sync"
 )
 
 // A Peer is the process that connected to a Unix socket.
@@ -22,17 +21,16 @@ type Peer struct {
 	Key     string // is different for different processes, and the same for all connections of one process if that can be known
 
 	conn   *net.UnixConn
-	socket *os.File // of the connection, to wait for its end
-	pidfd  *os.File // of the process, to wait for its end
+	socket int // a duplicate, to wait for the end of the stream; -1: none
+	pidfd  int // of the process, to wait for its end; -1: none
 
 	canExit        bool // the end of the process can be seen
-	watch          sync.Once
 	closed, exited chan struct{}
 }
 
 // Of returns the peer of a connection. It must be closed.
 func Of(c *net.UnixConn) (*Peer, error) {
-	p := &Peer{conn: c, closed: make(chan struct{}), exited: make(chan struct{})}
+	p := &Peer{conn: c, socket: -1, pidfd: -1, closed: make(chan struct{}), exited: make(chan struct{})}
 	if err := p.identify(); err != nil {
 		p.Close()
 		return nil, err
@@ -40,43 +38,16 @@ func Of(c *net.UnixConn) (*Peer, error) {
 	return p, nil
 }
 
-// Closed returns a channel that is closed once the peer's end of the stream is closed, or shut down for writing. All
-// processes that have that socket must have closed it.
-func (p *Peer) Closed() <-chan struct{} {
-	p.watch.Do(p.start)
-	return p.closed
-}
+// Closed returns a channel that is closed, after Watch, once the peer's end of the stream is closed, or shut down for
+// writing. All processes that have that socket must have closed it.
+func (p *Peer) Closed() <-chan struct{} { return p.closed }
 
-// Exited returns a channel that is closed once the process that connected has ended. If that can't be known, it never is:
-// see CanExit.
-func (p *Peer) Exited() <-chan struct{} {
-	p.watch.Do(p.start)
-	return p.exited
-}
-
-// HasClosed reports whether the peer's end of the stream is closed at this moment.
-func (p *Peer) HasClosed() bool { return p.socket != nil && hasClosed(p.socket) }
+// Exited returns a channel that is closed, after Watch, once the process that connected has ended. If that can't be known, it
+// never is: see CanExit.
+func (p *Peer) Exited() <-chan struct{} { return p.exited }
 
 // CanExit reports whether the end of the process can be seen.
 func (p *Peer) CanExit() bool { return p.canExit }
-
-func (p *Peer) start() {
-	if p.socket != nil {
-		go awaitClosed(p.socket, p.closed)
-	}
-	if p.pidfd != nil {
-		go awaitExit(p.pidfd, p.exited)
-	}
-}
-
-// Close frees what it has. The channels are closed after that only if they were before.
-func (p *Peer) Close() {
-	for _, f := range []*os.File{p.socket, p.pidfd} {
-		if f != nil {
-			_ = f.Close()
-		}
-	}
-}
 
 // String describes the process to a person.
 func (p *Peer) String() string {

@@ -3,7 +3,7 @@ package peer
 import (
 	"errors"
 	"fmt"
-	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,12 +15,11 @@ func (p *Peer) identify() error {
 		return fmt.Errorf("the connection: %w", err)
 	}
 	var cred *unix.Xucred
-	var dup int
 	var noCred, noDup error
 	err = raw.Control(func(fd uintptr) {
 		cred, noCred = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
 		p.PID, _ = unix.GetsockoptInt(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERPID)
-		dup, noDup = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
+		p.socket, noDup = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
 	})
 	if err == nil {
 		err = errors.Join(noCred, noDup)
@@ -29,7 +28,6 @@ func (p *Peer) identify() error {
 		return fmt.Errorf("the peer's credentials: %w", err)
 	}
 	p.UID = int(cred.Uid)
-	p.socket = os.NewFile(uintptr(dup), "socket")
 	p.Key = fmt.Sprintf("connection %p", p)
 	return nil
 }
@@ -37,30 +35,33 @@ func (p *Peer) identify() error {
 // Describe knows nothing more.
 func (p *Peer) Describe() {}
 
-func awaitClosed(socket *os.File, closed chan<- struct{}) {
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return
-	}
-	if raw.Read(hungUp) == nil {
-		close(closed)
-	}
+// lookEvery is how often a connection is looked at.
+const lookEvery = 50 * time.Millisecond
+
+// Watch begins to watch the peer's end of the stream.
+func (p *Peer) Watch() error {
+	go func() {
+		for !p.HasClosed() {
+			time.Sleep(lookEvery)
+		}
+		close(p.closed)
+	}()
+	return nil
 }
 
-func hungUp(fd uintptr) bool {
-	poll := []unix.PollFd{{Fd: int32(fd)}}
+// HasClosed reports whether the peer's end of the stream is closed at this moment, or Close was called.
+func (p *Peer) HasClosed() bool {
+	poll := []unix.PollFd{{Fd: int32(p.socket)}}
 	n, err := unix.Poll(poll, 0)
-	return err == nil && n > 0 && poll[0].Revents&unix.POLLHUP != 0
+	return err != nil || n > 0 && poll[0].Revents&(unix.POLLHUP|unix.POLLNVAL) != 0
 }
 
-func hasClosed(socket *os.File) (closed bool) {
-	if raw, err := socket.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { closed = hungUp(fd) })
+// Close frees what it has.
+func (p *Peer) Close() {
+	if p.socket >= 0 {
+		_ = unix.Close(p.socket)
 	}
-	return closed
 }
-
-func awaitExit(*os.File, chan<- struct{}) {}
 
 // Unread returns 0: that can't be known.
 func (p *Peer) Unread() int { return 0 }

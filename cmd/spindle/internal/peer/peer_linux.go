@@ -3,7 +3,6 @@ package peer
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"regexp"
 	"strings"
@@ -33,11 +32,10 @@ func (p *Peer) identify() error {
 		return fmt.Errorf("the peer's credentials: %w", err)
 	}
 	p.UID, p.PID = int(cred.Uid), int(cred.Pid)
-	p.socket = os.NewFile(uintptr(dup), "socket")
+	p.socket = dup
 	switch {
 	case noPidfd == nil:
-		_ = unix.SetNonblock(pidfd, true) // so that the runtime's poller waits for it
-		p.pidfd = os.NewFile(uintptr(pidfd), "pidfd")
+		p.pidfd = pidfd
 		p.Key = inodeOf(pidfd)
 		p.canExit = true
 	case errors.Is(noPidfd, unix.ESRCH), errors.Is(noPidfd, unix.EINVAL): // it has ended, and was waited for
@@ -109,38 +107,34 @@ func unitOf(cgroup string) string {
 	return ""
 }
 
-// awaitClosed polls, because a read would wait behind what the peer has sent and nobody reads.
-func awaitClosed(socket *os.File, closed chan<- struct{}) {
-	await(socket, unix.POLLRDHUP, unix.POLLRDHUP|unix.POLLHUP, closed)
-}
-
-// awaitExit waits until the pidfd is readable: pidfd_open(2).
-func awaitExit(pidfd *os.File, exited chan<- struct{}) {
-	await(pidfd, unix.POLLIN, unix.POLLIN|unix.POLLHUP, exited)
-}
-
-// await closes happened once poll reports one of the events. It returns if the file is closed.
-func await(f *os.File, asked, events int16, happened chan<- struct{}) {
-	raw, err := f.SyscallConn()
+// Watch begins to watch the process and its end of the stream.
+func (p *Peer) Watch() error {
+	err := await(p.socket, unix.EPOLLRDHUP, p.closed) // a read would wait behind what the peer has sent and nobody reads
+	if err == nil && p.pidfd >= 0 {
+		err = await(p.pidfd, unix.EPOLLIN, p.exited) // pidfd_open(2)
+	}
 	if err != nil {
-		return
+		return fmt.Errorf("the peer can't be watched: %w", err)
 	}
-	if raw.Read(func(fd uintptr) bool { return polled(fd, asked, events) }) == nil {
-		close(happened)
-	}
+	return nil
 }
 
-func polled(fd uintptr, asked, events int16) bool {
-	poll := []unix.PollFd{{Fd: int32(fd), Events: asked}}
+// HasClosed reports whether the peer's end of the stream is closed at this moment.
+func (p *Peer) HasClosed() bool {
+	poll := []unix.PollFd{{Fd: int32(p.socket), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(poll, 0)
-	return err == nil && n > 0 && poll[0].Revents&events != 0
+	return err == nil && n > 0 && poll[0].Revents&(unix.POLLRDHUP|unix.POLLHUP) != 0
 }
 
-func hasClosed(socket *os.File) (closed bool) {
-	if raw, err := socket.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { closed = polled(fd, unix.POLLRDHUP, unix.POLLRDHUP|unix.POLLHUP) })
+// Close frees what it has. The channels are closed after that only if they were before.
+func (p *Peer) Close() {
+	for _, fd := range []int{p.socket, p.pidfd} {
+		if fd >= 0 {
+			forget(fd)
+			_ = unix.Close(fd)
+		}
 	}
-	return closed
+	p.socket, p.pidfd = -1, -1
 }
 
 // Unread returns how much of what was written to the peer it has not read yet, in bytes of the kernel's memory.

@@ -34,6 +34,7 @@ func client(t *testing.T, listener *net.UnixListener, does string) (*exec.Cmd, i
 	p, err := peer.Of(conn)
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
+	require.NoError(t, p.Watch())
 	return c, orders, p
 }
 

@@ -2,23 +2,23 @@
 
 package peer
 
-import (
-	"errors"
-	"os"
-)
+import "errors"
 
-func (p *Peer) identify() error {
-	return errors.New("this system does not say which process is at the other end of a socket: use Linux or macOS")
-}
+var errUnsupported = errors.New("this system does not say which process is at the other end of a socket: use Linux or macOS")
 
-// Describe knows nothing more.
+func (p *Peer) identify() error { return errUnsupported }
+
+// Describe knows nothing.
 func (p *Peer) Describe() {}
 
-func awaitClosed(*os.File, chan<- struct{}) {}
+// Watch can't watch.
+func (p *Peer) Watch() error { return errUnsupported }
 
-func hasClosed(*os.File) bool { return false }
+// HasClosed returns false: that can't be known.
+func (p *Peer) HasClosed() bool { return false }
 
-func awaitExit(*os.File, chan<- struct{}) {}
+// Close has nothing to free.
+func (p *Peer) Close() {}
 
 // Unread returns 0: that can't be known.
 func (p *Peer) Unread() int { return 0 }
