@@ -73,12 +73,14 @@ func BenchmarkFiveHundredHolds(b *testing.B) {
 	const n, lease = 500, 2 * time.Second
 	bed, _, requests := onEmulator(b)
 	bed.open("/v1/locks?name=warm&lease=2s").reads("held")
-	idle := memory0()
+	idle := live()
 	for i := range n {
-		bed.open(fmt.Sprintf("/v1/locks?name=%d&lease=%v", i, lease)).reads("held")
+		s := bed.open(fmt.Sprintf("/v1/locks?name=%d&lease=%v", i, lease))
+		s.reads("held")
+		s.reader, s.body = nil, nil // what a program has is not the agent's
 	}
 	time.Sleep(lease)
-	perHold := float64(memory0() - idle)
+	perHold := float64(live() - idle)
 	requests.all.Store(0)
 	requests.worst = 0
 	b.ResetTimer()
@@ -93,11 +95,11 @@ func BenchmarkFiveHundredHolds(b *testing.B) {
 	require.Len(b, j["holds"], n+1, "a lock was lost")
 }
 
-func memory0() uint64 {
+func live() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return m.HeapInuse + m.StackInuse
+	return m.HeapAlloc + m.StackInuse
 }
 
 // BenchmarkLockAndRelease: a lock that is free is taken and released, by the library and through the agent in turn: the

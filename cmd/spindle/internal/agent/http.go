@@ -118,17 +118,14 @@ func (a *Agent) acquire(w http.ResponseWriter, r *http.Request, p *peer.Peer, ki
 			return true
 		}
 	}
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusOK)
-	connection := http.NewResponseController(w)
-	h.lines.limit(func() { _ = connection.SetWriteDeadline(time.Now().Add(lastWords)) })
-	h.lines.send(w, h.stamp)
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		h.put(event{what: streamEnds})
+		return true
+	}
+	go h.lines.send(conn, h.stamp)
 	return true
 }
-
-// lastWords is how long the last line may take.
-const lastWords = 5 * time.Second
 
 // refused returns why a program that does not wait did not get its lock, or nil.
 func (h *hold) refused() *problem {

@@ -2,7 +2,7 @@ package agent
 
 import (
 	"encoding/json"
-	"net/http"
+	"net"
 	"sync"
 	"time"
 )
@@ -31,7 +31,7 @@ type lines struct {
 	mu      sync.Mutex
 	pending []line
 	ended   bool          // no more lines follow
-	onEnd   func()        // called then
+	conn    net.Conn      // to which the lines are written; nil: not yet
 	news    chan struct{} // has room for one
 }
 
@@ -61,21 +61,16 @@ func (l *lines) add(add line) {
 func (l *lines) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ended = true
-	if l.onEnd != nil {
-		l.onEnd()
+	if l.ended = true; l.conn != nil {
+		l.limit()
 	}
 	l.wake()
 }
 
-// limit has f called once no more lines follow: a program that does not read must not keep the connection.
-func (l *lines) limit(f func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.onEnd = f; l.ended {
-		f()
-	}
-}
+// lastWords is how long the last line may take: a program that does not read must not keep its connection.
+const lastWords = 5 * time.Second
+
+func (l *lines) limit() { _ = l.conn.SetWriteDeadline(time.Now().Add(lastWords)) }
 
 func (l *lines) wake() {
 	select {
@@ -91,17 +86,27 @@ func (l *lines) take() (next []line, ended bool) {
 	return next, l.ended
 }
 
-// send writes the lines until the last one is written, or the program can't be reached. Each line is stamped when it is
+// head begins each response with lines. They end with the connection, so that its body has no encoding. The server's own
+// writer would keep a goroutine and buffers for each.
+const head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+
+// send writes the response until the last line is written, or the program can't be reached. Each line is stamped when it is
 // sent: what is promised must not be older than the line.
-func (l *lines) send(w http.ResponseWriter, stamp func(*line)) {
-	out := http.NewResponseController(w)
+func (l *lines) send(conn net.Conn, stamp func(*line)) {
+	defer func() { _ = conn.Close() }()
+	l.mu.Lock()
+	if l.conn = conn; l.ended {
+		l.limit()
+	}
+	l.mu.Unlock()
+	text := []byte(head)
 	idle := time.NewTicker(keepAlive)
 	defer idle.Stop()
 	for {
 		select {
 		case <-l.news:
 		case <-idle.C:
-			if _, err := w.Write([]byte("\n")); err != nil || out.Flush() != nil {
+			if _, err := conn.Write([]byte("\n")); err != nil {
 				return
 			}
 			continue
@@ -110,13 +115,12 @@ func (l *lines) send(w http.ResponseWriter, stamp func(*line)) {
 		for i := range next {
 			stamp(&next[i])
 			b, _ := json.Marshal(next[i]) // strings and numbers
-			if _, err := w.Write(append(b, '\n')); err != nil {
-				return
-			}
+			text = append(append(text, b...), '\n')
 		}
-		if out.Flush() != nil || ended {
+		if _, err := conn.Write(text); err != nil || ended {
 			return
 		}
+		text = nil
 		idle.Reset(keepAlive)
 	}
 }
