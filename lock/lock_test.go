@@ -137,7 +137,7 @@ func TestAWaitThatEndsSaysWhoHoldsTheLock(t *testing.T) {
 		require.NoError(t, holder.Lock(t.Context()))
 		ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		assert.ErrorContains(t, holder.Lock(ctx), "held by this very value")
+		assert.ErrorContains(t, holder.Lock(ctx), "held by this same value")
 		require.NoError(t, holder.Unlock(t.Context()))
 	})
 }

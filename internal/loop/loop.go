@@ -31,7 +31,7 @@ func check(ctx context.Context, done []chan<- error) error {
 
 // Overdue returns the error for code that has not returned in time.
 func Overdue(what string, lease time.Duration) error {
-	return fmt.Errorf("%s was told to stop, but did not return within one lease duration (%v)", what, lease)
+	return fmt.Errorf("%s has not returned within one lease duration (%v) after it was told to stop", what, lease)
 }
 
 // GracePeriod returns a channel that is closed once ctx has ended and d has passed since, unless forget is called
