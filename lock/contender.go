@@ -80,16 +80,16 @@ func (s *contender) fence(token spindle.Token, names ...string) fence.Fence {
 		Wrap: func(err error) error { return s.wrap("fence", err) }}
 }
 
-// candidate returns a candidate for names whose requests also read and write the queues of l. It uses free rows,
-// because these locks change hands often.
+// candidate returns a candidate for names. The candidate's requests also read and write the queues of l. The candidate
+// uses free rows, because these locks change hands often.
 func (s *contender) candidate(l *line, names ...string) elect.Candidate {
 	c := s.config.Candidate(table.Table{Store: l}, names...)
 	c.FreeRows, c.LeaseRecord.Kind = true, table.Mutex
 	return c
 }
 
-// acquire polls the locks until it can claim the ones that choose selects. choose selects nothing while other waiters
-// come first.
+// acquire polls the locks until it can claim the ones that choose selects. choose must not select locks while other
+// waiters come first.
 //
 // If try is set, acquire polls only once, and returns no term if the locks are held or other waiters come first.
 // Otherwise, a waiter that can't claim puts a ticket into the queues, unless another goroutine is already waiting there

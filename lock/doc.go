@@ -19,12 +19,12 @@
 //
 // Waiting processes are served in order of arrival. A process that has to wait puts a ticket into the table. Its
 // goroutines share the ticket, and queue among themselves in order of arrival. If a process has died or is slow, the
-// other processes pass it after a short time. Other waiters also pass a Set until it is first in the queues of all its
-// locks. Electors and the spindle command do not queue. They acquire a lock whenever they find it free.
+// other processes pass it after a short time. Other waiters may also pass a Set until it is first in the queues of all
+// its locks. Electors and the spindle command do not queue. They acquire a lock whenever they find it free.
 //
 // The files:
 //
-//   - mutex.go, set.go, semaphore.go, once.go: the types; key.go: the keys of a Once; do.go: running a function under a lock
+//   - mutex.go, set.go, semaphore.go, once.go: the types; key.go: the keys of a Once; do.go: running a function
 //   - contender.go: competing for locks; held.go: holding them
 //   - line.go: a process's place in the queues for its locks; queue.go: the queue within a process
 //   - seek.go, slots.go: how several goroutines of a process acquire slots at the same time

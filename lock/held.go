@@ -55,8 +55,8 @@ func (h *held) notify(e elect.TermEvent) {
 // isLost reports whether the lock was lost and has not been unlocked since.
 func (h *held) isLost() bool { return !h.left.Load() && h.term.Over().Err() != nil }
 
-// overdue runs one lease duration after the lock was lost. By then the work has had time to unlock the lock, because
-// its context ended at the loss.
+// overdue runs one lease duration after the lock was lost. It warns if the lock has still not been unlocked and other
+// goroutines are waiting for it. The work has had time to unlock it, because its context ended at the loss.
 func (h *held) overdue() {
 	if now, behind := inTurn(h.queue()); now == h && behind > 0 {
 		h.warnOfWaiting()
@@ -103,13 +103,13 @@ const (
 	longestGiveBack = 10 * time.Second
 
 	// lateGiveBack is how long a release may take if its ctx has already ended, as in a deferred Unlock during a
-	// shutdown. Without this extra time, the lock would be left to expire, and other processes would have to wait until
-	// it does.
+	// shutdown. Without this extra time, the lock would not be released, and other processes would have to wait for the
+	// lease to expire.
 	lateGiveBack = 3 * time.Second
 )
 
 // giveBack releases the locks, and records done if it has a key. Locks that it can't release in time are left to
-// expire. last determines how much time there is.
+// expire. The method last returns the time limit.
 func (h *held) giveBack(ctx context.Context, done table.Due) error {
 	ctx, cancel := h.last(ctx)
 	defer cancel()
@@ -134,9 +134,9 @@ func (h *held) giveBack(ctx context.Context, done table.Due) error {
 	return err
 }
 
-// last returns the context for releasing the locks. For the context of a Do, only its deadline counts, because it has
-// already ended if the lock was lost. If any other ctx has already ended, there is still lateGiveBack to release the
-// locks.
+// last returns a context with the time limit for releasing the locks. Inside a Do, only the deadline of ctx counts,
+// because ctx has already ended if the lock was lost. Any other ctx that has already ended is replaced by one that
+// allows lateGiveBack.
 func (h *held) last(ctx context.Context) (context.Context, context.CancelFunc) {
 	on := context.WithoutCancel(ctx)
 	deadline, limited := ctx.Deadline()

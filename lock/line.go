@@ -298,7 +298,8 @@ func (l *line) tickets() (own []table.Ticket) {
 // attend updates the process's tickets after a poll:
 //
 //   - It writes the waiter's tickets if the waiter has none yet, or if waiters that passed it have deleted them.
-//   - If they have been deleted several times, it writes new tickets at the end of the queues. Otherwise, a process that can queue but can't claim would keep delaying the waiters behind it.
+//   - If they have been deleted several times, it writes new tickets at the end of the queues. Otherwise, a process
+//     that can queue but can't claim would keep delaying the waiters behind it.
 //   - It marks a set's tickets as ready if the set is first in all its queues.
 //   - It deletes stale tickets of the process.
 func (l *line) attend(ctx context.Context, nonce string, seen []elect.LockView) error {

@@ -62,10 +62,11 @@ type turn struct {
 // Lock blocks until the lock is held or ctx ends. If ctx ends first, the error wraps ctx.Err() and says which process
 // holds the lock. Errors that waiting can't fix, such as a missing table, are returned immediately.
 //
-// Lock queues behind the other goroutines of this process, including the one that has locked this value. They have to
-// wait for that goroutine until it calls Unlock or returns from Do, even if it has lost the lock. It might still be at
-// work, and two goroutines of one process must not unexpectedly work at the same time. Other processes do not have to
-// wait for it after a loss. Lock's error, and a warning in the log, say if a lost lock must be unlocked.
+// Lock queues behind the other goroutines of this process, including one that has locked this value. A goroutine that
+// has acquired the lock keeps the other goroutines waiting until it calls Unlock or returns from Do, even if it loses
+// the lock. It might still be at work, and two goroutines of one process must not unexpectedly work at the same time.
+// Other processes do not wait for it. If a lost lock has not been unlocked, Lock's error and a warning in the log say
+// so.
 //
 // If Lock is called inside a Do that holds the lock, it returns ErrHeld, because it would wait for itself. See Do.
 func (m *mutex) Lock(ctx context.Context) error {

@@ -9,7 +9,7 @@ import (
 )
 
 // slots records which slots of a semaphore the goroutines of this process hold or are about to claim. Without this
-// record, a goroutine could choose a slot that another goroutine has claimed since the first one's poll.
+// record, a goroutine that polled before another goroutine's claim could choose the same slot.
 type slots struct {
 	mu    sync.Mutex
 	taken map[string]bool
@@ -23,8 +23,8 @@ type pick struct {
 }
 
 // from chooses one of the free slots that no other goroutine of this process has chosen, and gives up the slot that it
-// chose before. It calls which to select the slot. It returns false if there is no such slot, or if the goroutine must
-// wait for the returned time.
+// chose before. The which function selects the slot. from returns false if there is no such slot, or if the goroutine
+// must wait for the returned time.
 func (p *pick) from(free []elect.LockView, which func([]elect.LockView) (int, time.Duration, bool)) (elect.LockView, time.Duration, bool) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -43,8 +43,8 @@ func (p *pick) from(free []elect.LockView, which func([]elect.LockView) (int, ti
 	return free[i], 0, true
 }
 
-// drop gives up the chosen slot, so that other goroutines of this process can choose it. After that, from chooses no
-// more slots, even for an attempt that was abandoned when its ctx ended.
+// drop gives up the chosen slot, so that other goroutines of this process can choose it. An attempt that was abandoned
+// when its ctx ended can't choose a slot after that.
 func (p *pick) drop() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()

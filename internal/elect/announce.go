@@ -15,8 +15,8 @@ import (
 // announce returns early if ctx or the term ends, or if it can't commit the mark within a third of the lease. It also
 // returns early if heartbeats are failing and the remaining time is needed to stop the work.
 //
-// The term must end once announce has been called, even if announce fails. Its commit might be delayed, and would then
-// mark a term that is not leaving.
+// Once announce has been called, the term must end, even if announce fails. A delayed commit might still be applied,
+// and would mark a term that is not leaving.
 func (k *Keeper) announce(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, k.lease/3)
 	defer cancel()

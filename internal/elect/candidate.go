@@ -50,8 +50,8 @@ type LockView struct {
 	Last        time.Time     // when it was last known to be held, by a holder's heartbeat or release; zero: unknown
 }
 
-// Look reads the state of all the locks from one snapshot. This usually takes one RPC. Look sends a second one if it
-// finds holders whose lease records it has not read before, and another if rows are missing.
+// Look reads the state of all the locks as of one instant. This usually takes one RPC. It takes another if there are
+// holders whose lease records Look has not read before, and another if rows are missing.
 func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 	c.past.settle()
 	ctx, cancel := context.WithTimeout(ctx, Attempt(c.LeaseRecord.Lease))

@@ -14,8 +14,8 @@ import (
 // other candidates until its lease expired. The term does not depend on ctx.
 //
 // If First(err) is true, another candidate claimed the locks first. If the confirmation fails for any other reason, the
-// candidate withdraws its claim, and leaves the locks to other candidates for up to one lease duration. The others
-// might still be able to confirm.
+// candidate withdraws its claim. It then leaves the locks to other candidates for up to one lease duration, because
+// they might be able to confirm.
 func (c *Candidate) Claim(ctx context.Context, seen ...LockView) (*Term, error) {
 	observed := make([]table.Observation, len(seen))
 	names := make([]string, len(seen))
@@ -134,9 +134,9 @@ func (s stamp) Transact(ctx context.Context, step string, fn func(context.Contex
 }
 
 // disown frees the candidate's own claims whose replies were lost. The candidate then leaves the locks alone until its
-// lost claim would have expired, but at least for a third of its lease. Otherwise a candidate that keeps losing replies
-// would claim the locks again each time its own lease has passed, and candidates with longer leases would never get
-// them.
+// lost claim would have expired, but at least for a third of its lease. Without this pause, a candidate that keeps
+// losing replies would claim the locks again each time its own lease has passed. Candidates with longer leases would
+// never get them.
 //
 // If another candidate uses the same id by mistake, disown can free that candidate's claim.
 func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bool) {

@@ -33,10 +33,9 @@ func (d *coolDown) left(c Clock) time.Duration {
 	return d.length - c.Now().Since(d.since)
 }
 
-// Yield makes the candidate leave a lock that it has just given up to other candidates. The candidate competes again
-// once another candidate holds the lock, or after a time limit. The limit is a third of the lease if the lock is known
-// to have been released, and one lease duration otherwise. asked is the handover request that the candidate accepted,
-// or "" if there was none.
+// Yield keeps the candidate from claiming a lock that it has just given up. This ends when another candidate holds the
+// lock, or after a time limit. The limit is a third of the lease if the lock is known to have been released, and one
+// lease duration otherwise. asked is the handover request that the candidate accepted, or "" if there was none.
 func (c *Candidate) Yield(released bool, asked table.Request) {
 	length := c.LeaseRecord.Lease
 	if released {

@@ -28,8 +28,8 @@ func (c *Candidate) freeClaim(seen []table.Observation) (table.FreeClaim, bool) 
 }
 
 // claimFree claims the locks by a blind commit, which it resends until it knows the outcome. It returns the time from
-// which the term's deadline is measured. This is the time before the first attempt, because any of the attempts may
-// have been applied, unless a later heartbeat showed that the claim won.
+// which the term's deadline is measured. If a heartbeat has shown that the claim won, this is the time before that
+// heartbeat. Otherwise it is the time before the first attempt, because any of the attempts may have been applied.
 //
 // Another claimant may have chosen the same token. So this claimant does nothing under the token until an attempt has
 // been acknowledged, or until it has read its own nonce in the lease row.
@@ -70,7 +70,7 @@ func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Insta
 }
 
 // resolve finds out whether a claim has won. If so, it sends a heartbeat, and beat is the time just before that. If won
-// is false, First(err) reports whether the claim has lost. Otherwise the claim might still win.
+// is false, the claim has lost if First(err) is true, and might still win if not.
 func (c *Candidate) resolve(ctx context.Context, claim table.FreeClaim) (won bool, beat Instant, err error) {
 	switch outcome, err := c.outcome(ctx, claim); {
 	case err != nil || outcome == table.Open:

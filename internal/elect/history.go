@@ -140,9 +140,9 @@ func (h *lockHistory) priorityDelay(r rules) time.Duration {
 // paceOr returns the last holder's lease, which all candidates know, or own if the candidate has seen no holder.
 func (h *lockHistory) paceOr(own time.Duration) time.Duration { return cmp.Or(h.pace, own) }
 
-// notReleased reports whether the last holder might still be working, because it has not released the lock. It is false
-// if the lock was never held. It is true after an unconfirmed claim, which may have followed a holder that is unknown.
-// It is also true after the row of a held lock has vanished.
+// notReleased reports whether the last holder might still be working, because it has not released the lock. It returns
+// false if the lock was never held. It returns true after an unconfirmed claim, because the holder before that claim is
+// not known. It also returns true if the row of a held lock has vanished.
 func (h *lockHistory) notReleased(o table.Observation) bool {
 	return h.taken || len(o.OrphanLeases) > 0
 }

@@ -18,7 +18,7 @@ type TermEvent struct {
 	By   table.Request // for Requested
 
 	// At is when the event happened, and Left is how much time remained until the deadline. They are set for
-	// InJeopardy, Safe and Lost, so that the owner does not have to read the clock while other goroutines read it.
+	// InJeopardy, Safe and Lost, so that the owner does not have to read the clock itself.
 	At   Instant
 	Left time.Duration
 }
@@ -83,7 +83,7 @@ func (k *Keeper) Announce() {
 }
 
 // Stop stops the keeper's goroutines and waits for them, including any heartbeat in progress. If the term is still
-// held, Stop returns nil, and Notify is not called when the term ends. Otherwise, Stop returns the reason why the term
+// held, Stop returns nil, and Notify will not be called when the term ends. Otherwise, Stop returns the reason why the term
 // ended.
 func (k *Keeper) Stop() error {
 	k.quit()

@@ -19,10 +19,10 @@ type past struct {
 
 func (p *past) began(t *Term) { p.own, p.term = t.token, t }
 
-// settle records how the last term ended. If it expired because heartbeats failed, the candidate could win the lock but
-// not keep it. Such a candidate must not win again and again while other candidates are able to keep the lock. So it
-// must wait for its own lease to expire, like any other candidate. From the second such term in a row, it also waits
-// longer, to let the others go first. A term that lasts ten lease durations resets the count.
+// settle records how the last term ended. If it expired because heartbeats failed, the candidate was able to win the
+// lock but not to keep it. Such a candidate must not win again and again while other candidates are able to keep the
+// lock. So it has to wait until the lease expires, as they do. After two such terms in a row, it waits even longer, so
+// that the others can claim first. A term that lasts ten lease durations resets the count.
 func (p *past) settle() {
 	t := p.term
 	if p.term = nil; t == nil {

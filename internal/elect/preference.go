@@ -26,10 +26,10 @@ func (p *preference) looked(now Instant, err error) {
 	}
 }
 
-// known is how many lease durations a candidate of higher priority needs to prove itself. It must have polled
-// successfully for that long before it asks for a handover. If the holder has begun to ignore such requests, it accepts
-// them again only after it has seen a candidate of higher priority hold the lock for that long. A candidate that can't
-// keep the lock does not hold it for that long, even if its last heartbeats commit late.
+// known is how many lease durations a candidate of higher priority needs to prove itself. Such a candidate asks for a
+// handover only after it has polled successfully for that long. A holder that ignores such requests accepts them again
+// only after a candidate of higher priority has held the lock for that long. A candidate that can't keep the lock never
+// holds it for that long, even if its last heartbeats commit late.
 const known = 3
 
 // see makes the candidate accept preferences again if o shows that a candidate of higher priority has held the lock for

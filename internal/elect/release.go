@@ -15,8 +15,7 @@ func (t *Term) Release(ctx context.Context, reason error) error {
 	return t.giveBack(ctx, reason, func(ctx context.Context) error { return t.free(ctx, t.names...) })
 }
 
-// Finish is like Release, for a term with a single lock. The same commit also records that id has done due under the
-// lock.
+// Finish is like Release, for a term with a single lock. The same commit also records due as done by id.
 func (t *Term) Finish(ctx context.Context, reason error, due table.Due, id string) error {
 	return t.giveBack(ctx, reason, func(ctx context.Context) error {
 		if t.freeRows {
@@ -43,7 +42,7 @@ func (t *Term) Recorded(ctx context.Context, key string) bool {
 }
 
 // giveBack calls free until it succeeds, ctx ends, or the locks would expire anyway. If free is refused because the
-// token is no longer valid, giveBack checks whether an earlier attempt was applied and its reply was lost. Even a
+// token is no longer valid, giveBack checks whether an earlier attempt was applied and only its reply was lost. Even a
 // single call of free can make several attempts, because the Spanner client resends commits.
 func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Context) error) error {
 	last, left := t.standing.Load(), t.Left()
@@ -92,8 +91,8 @@ func (t *Term) released(ctx context.Context) (yes bool) {
 	return yes
 }
 
-// releaseRest releases each lock separately, because some of the term's locks may still be held under the token. It
-// does nothing if the term has only one lock. Locks that it can't release are left to expire.
+// releaseRest tries to release each lock separately, because some of the term's locks may still be held under the
+// token. It does nothing if the term has only one lock. Locks that it can't release are left to expire.
 func (t *Term) releaseRest(ctx context.Context) {
 	if len(t.names) == 1 {
 		return

@@ -104,8 +104,8 @@ func (c *Candidate) tryToClaim(ctx context.Context, seen, claim []LockView, maxP
 	return Step{Seen: seen, Err: err, Pause: c.retry.Pause(c.Clock)}
 }
 
-// lostInARow is how many claims in a row a candidate can lose to other candidates before Try returns an error. This is
-// unusual, because even among a thousand candidates, one holds the lock after a few claims.
+// lostInARow is how many claims in a row a candidate can lose to other candidates before Try returns an error. Losing
+// this often is unusual. Even among a thousand candidates, one holds the lock after a few claims.
 const lostInARow = 10
 
 // longestSpread is enough for thousands of candidates, however long the lease is.

@@ -146,7 +146,7 @@ func (t *Term) advance(to phase) bool {
 }
 
 // extend moves the deadline, unless the deadline has already passed. A term that has ended must not be revived, because
-// its work may already know about the end. extend reports whether the term was in jeopardy, and whether the deadline
+// its work may already have noticed the end. extend reports whether the term was in jeopardy, and whether the deadline
 // was moved.
 func (t *Term) extend(sent Instant) (was, extended bool) {
 	now := t.clock.Now()
@@ -172,8 +172,8 @@ func (t *Term) endanger() (was, goesOn bool) {
 }
 
 // move changes the term's state. A goroutine that sees one of the term's contexts end also sees the new state. The
-// function to must not read the clock. The machine might be suspended in the middle of the read, and other goroutines
-// would wait for the mutex until it resumes.
+// function passed to move must not read the clock, because the machine might be suspended in the middle of the read,
+// while other goroutines wait for the mutex.
 func (t *Term) move(to func(*standing) bool) bool {
 	t.moving.Lock()
 	defer t.moving.Unlock()

@@ -29,7 +29,7 @@ func Hint(err error) string {
 		return "the Spanner client's session no longer exists, as happens when an emulator is restarted; create a new client"
 	}
 	if table.ClientClosed(err) {
-		return "the Spanner client was closed while it was still in use; wait for done before closing it"
+		return "the Spanner client was closed while it was still in use; close it only after Run has ended"
 	}
 	if table.DatabaseMissing(err) {
 		return "check the database path that was given to the Spanner client"

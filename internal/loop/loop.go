@@ -34,8 +34,7 @@ func Overdue(what string, lease time.Duration) error {
 	return fmt.Errorf("%s has not returned within one lease duration (%v) after it was told to stop", what, lease)
 }
 
-// GracePeriod returns a channel that is closed once ctx has ended and d has passed since, unless forget is called
-// first.
+// GracePeriod returns a channel that is closed when d has passed after the end of ctx, unless forget is called first.
 func GracePeriod(ctx context.Context, clock elect.Clock, d time.Duration) (over <-chan struct{}, forget func()) {
 	late, forgotten := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

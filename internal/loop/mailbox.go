@@ -32,8 +32,9 @@ func (m *Mailbox) Put(kind int, at time.Time, e elect.Event) {
 	m.Inbox.Put(e)
 }
 
-// Drain stops the Mailbox once the observer has received all events, and waits for that for at most one lease duration.
-// If the observer takes longer, Drain returns an error, and a channel that is closed when the observer has returned.
+// Drain waits until the observer has received all events, and then stops the Mailbox. It waits for at most one lease
+// duration. If the observer takes longer, Drain returns an error and a channel that is closed when the observer has
+// returned.
 func (m *Mailbox) Drain(lease time.Duration, clock elect.Clock) (<-chan struct{}, error) {
 	if m == nil {
 		return nil, nil

@@ -113,7 +113,7 @@ func newMeter(provider metric.MeterProvider, api metric.Meter) *meter {
 	m.token, err = api.Int64ObservableGauge("spindle.token", metric.WithDescription("The fencing token under which the lock is held."))
 	Report(err)
 	m.margin, err = api.Float64ObservableGauge("spindle.lease.margin", metric.WithUnit("s"),
-		metric.WithDescription("The shortest time that was left of the lease since the last collection."))
+		metric.WithDescription("The shortest time left on the lease since the last collection."))
 	Report(err)
 	m.reading, err = api.RegisterCallback(m.read, m.held, m.token, m.margin)
 	Report(err)
