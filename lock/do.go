@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// ErrLost is the reason why Do canceled the context of fn, if the lock was lost or other code unlocked it. The cause of
-// the context wraps ErrLost. After a loss, the cause also wraps spindle.ErrExpired or spindle.ErrSuperseded.
+// ErrLost is wrapped by the cause of fn's context in Do if the lock was lost or other code unlocked it. After a loss,
+// the cause also wraps the reason for it, which is spindle.ErrExpired or spindle.ErrSuperseded.
 var ErrLost = errors.New("the lock was lost")
 
 // Locker is the argument of Do. It is a Mutex, a Set, a Semaphore, or a type that embeds one of them.
@@ -87,8 +87,8 @@ func (s *contender) work(ctx context.Context) *work {
 	return w
 }
 
-// ownIn returns which of the names the caller already holds, because ctx comes from inside Do. by describes the mutex,
-// set or semaphore that holds the last of these names.
+// ownIn returns which of the names are already held by calls of Do that ctx comes from. by describes the mutex, set or
+// semaphore that holds the last of these names.
 func (s *contender) ownIn(ctx context.Context, names []string) (own []string, by string) {
 	for w := working(ctx); w != nil; w = w.within {
 		if w.token() == 0 || w.where() != s.where() {

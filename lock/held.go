@@ -108,8 +108,8 @@ const (
 	lateGiveBack = 3 * time.Second
 )
 
-// giveBack releases the locks, and records done if it has a key. Locks that it can't release in time are left to
-// expire. The method last returns the time limit.
+// giveBack releases the locks, and records done if it has a key. Locks that it can't release within the time limit (see
+// last) are left to expire.
 func (h *held) giveBack(ctx context.Context, done table.Due) error {
 	ctx, cancel := h.last(ctx)
 	defer cancel()
@@ -134,9 +134,9 @@ func (h *held) giveBack(ctx context.Context, done table.Due) error {
 	return err
 }
 
-// last returns a context with the time limit for releasing the locks. Inside a Do, only the deadline of ctx counts,
-// because ctx has already ended if the lock was lost. Any other ctx that has already ended is replaced by one that
-// allows lateGiveBack.
+// last returns the context that limits how long the release of the locks may take. Inside a Do, only the deadline of
+// ctx counts, because ctx has already ended if the lock was lost. If any other ctx has already ended, the limit is
+// lateGiveBack.
 func (h *held) last(ctx context.Context) (context.Context, context.CancelFunc) {
 	on := context.WithoutCancel(ctx)
 	deadline, limited := ctx.Deadline()

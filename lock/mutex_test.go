@@ -398,8 +398,8 @@ func TestALargeSetIsRefused(t *testing.T) {
 	}
 	for value, says := range map[string]string{
 		strings.Repeat("x", 64<<10):    "",
-		strings.Repeat("<", 64<<10):    "at most 90 are allowed",
-		strings.Repeat("\x00", 64<<10): "at most 90 are allowed",
+		strings.Repeat("<", 64<<10):    "at most 90 MiB are allowed",
+		strings.Repeat("\x00", 64<<10): "at most 90 MiB are allowed",
 	} {
 		s := All(&spanner.Client{}, "locktable", names, spindle.WithValue(value))
 		if says == "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// queues holds the queues in which goroutines of this process compete for a lock, in order of arrival. Only the goroutine
-// at the front of a queue competes with other processes.
+// queues holds the queues in which goroutines of this process compete for a lock, in order of arrival. Only the
+// goroutine at the front of a queue competes with other processes.
 var queues = struct {
 	sync.Mutex
 	byKey map[string]*queue

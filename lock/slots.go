@@ -22,9 +22,9 @@ type pick struct {
 	over bool
 }
 
-// from chooses one of the free slots that no other goroutine of this process has chosen, and gives up the slot that it
-// chose before. The which function selects the slot. from returns false if there is no such slot, or if the goroutine
-// must wait for the returned time.
+// from gives up the slot that was chosen before, and chooses another from the free slots that no other goroutine of
+// this process has chosen. The which function makes the choice. from returns false if there is no such slot, or if the
+// goroutine must wait for the returned time.
 func (p *pick) from(free []elect.LockView, which func([]elect.LockView) (int, time.Duration, bool)) (elect.LockView, time.Duration, bool) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()

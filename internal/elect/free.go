@@ -70,7 +70,7 @@ func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Insta
 }
 
 // resolve finds out whether a claim has won. If so, it sends a heartbeat, and beat is the time just before that. If won
-// is false, the claim has lost if First(err) is true, and might still win if not.
+// is false and First(err) is true, the claim has lost. If both are false, the claim might still win.
 func (c *Candidate) resolve(ctx context.Context, claim table.FreeClaim) (won bool, beat Instant, err error) {
 	switch outcome, err := c.outcome(ctx, claim); {
 	case err != nil || outcome == table.Open:

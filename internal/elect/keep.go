@@ -83,8 +83,8 @@ func (k *Keeper) Announce() {
 }
 
 // Stop stops the keeper's goroutines and waits for them, including any heartbeat in progress. If the term is still
-// held, Stop returns nil, and Notify will not be called when the term ends. Otherwise, Stop returns the reason why the term
-// ended.
+// held, Stop returns nil, and Notify will not be called when the term ends. Otherwise, Stop returns the reason why the
+// term ended.
 func (k *Keeper) Stop() error {
 	k.quit()
 	close(k.left)

@@ -21,8 +21,8 @@ func (p *past) began(t *Term) { p.own, p.term = t.token, t }
 
 // settle records how the last term ended. If it expired because heartbeats failed, the candidate was able to win the
 // lock but not to keep it. Such a candidate must not win again and again while other candidates are able to keep the
-// lock. So it has to wait until the lease expires, as they do. After two such terms in a row, it waits even longer, so
-// that the others can claim first. A term that lasts ten lease durations resets the count.
+// lock. So it has to wait until its lease expires, as the others do. After two such terms in a row, it waits even
+// longer, so that the others can claim first. A term that lasts ten lease durations resets the count.
 func (p *past) settle() {
 	t := p.term
 	if p.term = nil; t == nil {
