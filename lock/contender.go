@@ -23,7 +23,7 @@ import (
 type contender struct {
 	what    string // its description in errors
 	config  options.Config
-	err     error // what is wrong with the arguments; if it is set, every method returns it
+	err     error // what is wrong with the arguments; every method returns it if it is set
 	table   table.Table
 	spanner table.Spanner // for fences
 	about   telemetry.Scope
@@ -34,7 +34,7 @@ type contender struct {
 	key   string        // identifies the queue within one table
 }
 
-// newContender checks the arguments. Once the options are known, it calls check, which can refuse them.
+// newContender checks the arguments. After it has applied the options, it calls check, which can refuse them.
 func newContender(db *spanner.Client, tableName, what string, names []string, opts []spindle.Option, check func(*options.Config)) contender {
 	c := options.New(opts)
 	c.Check(db, tableName, names...)
@@ -69,7 +69,7 @@ func (s *contender) queue() string { return s.where() + " " + s.key }
 
 func (s *contender) wrap(step string, err error) error {
 	if elect.Nested(err) {
-		err = fmt.Errorf("%w: the ctx belongs to a transaction's function; use a ctx from outside the transaction", err)
+		err = fmt.Errorf("%w: ctx is the context of a transaction's function; use a context from outside the transaction", err)
 	}
 	return fmt.Errorf("lock: %s: %s: %w", step, s.what, err)
 }
@@ -80,18 +80,20 @@ func (s *contender) fence(token spindle.Token, names ...string) fence.Fence {
 		Wrap: func(err error) error { return s.wrap("fence", err) }}
 }
 
-// candidate returns a candidate for names that waits in line l. It uses free rows, because its locks change hands
-// often.
+// candidate returns a candidate for names. The candidate's requests also read and write the queues of l. The candidate
+// uses free rows, because these locks change hands often.
 func (s *contender) candidate(l *line, names ...string) elect.Candidate {
 	c := s.config.Candidate(table.Table{Store: l}, names...)
 	c.FreeRows, c.LeaseRecord.Kind = true, table.Mutex
 	return c
 }
 
-// acquire looks at the locks until it can claim the ones that choose selects. It claims them only in its turn (see
-// line). If try is set, it makes one attempt, and returns no term if the locks are held or other waiters come first.
-// Otherwise, a waiter that can't claim puts a ticket into the queues, unless another goroutine already has the
-// process's place there.
+// acquire polls the locks until it can claim the ones that choose selects. choose must not select locks while other
+// waiters come first.
+//
+// If try is set, acquire polls only once, and returns no term if the locks are held or other waiters come first.
+// Otherwise, a waiter that can't claim puts a ticket into the queues, unless another goroutine is already waiting there
+// for this process.
 func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elect.Choose, try bool, w *waiting) (*elect.Term, error) {
 	for ctx.Err() == nil {
 		step := s.attempt(ctx, c, choose, s.maxPause(), w.watch)
@@ -126,8 +128,8 @@ func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elec
 	return nil, w.ended(ctx, s.config.Clock)
 }
 
-// attend keeps the waiter's place in the queues, if the waiter has the turn in its process. A failure is retried after
-// the next look.
+// attend keeps the process's place in the queues, if the waiter is first among the goroutines of the process. If attend
+// fails, the waiter tries again after the next poll.
 func (s *contender) attend(ctx context.Context, w *waiting) error {
 	if w.inLine != nil && !w.inLine() {
 		return nil
@@ -140,7 +142,7 @@ func (s *contender) attend(ctx context.Context, w *waiting) error {
 	return nil
 }
 
-// lastChange returns how long ago the most recent change of hands was among the locks.
+// lastChange returns how long ago one of the locks last changed hands.
 func lastChange(seen []elect.LockView) time.Duration {
 	ago := time.Duration(math.MaxInt64)
 	for _, s := range seen {
@@ -149,7 +151,7 @@ func lastChange(seen []elect.LockView) time.Duration {
 	return ago
 }
 
-// inOrder wraps choose so that it chooses nothing while other waiters are before this one in the queues.
+// inOrder wraps choose so that it selects nothing while other waiters are ahead of this one in the queues.
 func inOrder(l *line, choose elect.Choose) elect.Choose {
 	return func(seen []elect.LockView) elect.Decision {
 		d := choose(seen)
@@ -162,21 +164,21 @@ func inOrder(l *line, choose elect.Choose) elect.Choose {
 	}
 }
 
-// heldByNewer reports whether err says that the rows of a lock were written by a newer version of this program. Such a
-// lock counts as held, so in a rolling update the older processes wait until it is released. The first such error is
+// heldByNewer reports whether err means that a newer version of this program wrote the rows of a lock. Such a lock
+// counts as held. In a rolling update, the older processes therefore wait until it is released. The first such error is
 // logged.
 func (s *contender) heldByNewer(err error) bool {
 	if !errors.Is(err, table.ErrNewer) || permanent(err) {
 		return false
 	}
 	s.newer.Do(func() {
-		s.config.Log.Warn("waiting for a lock that a newer version of this program holds: update this program", "table", s.about.Table, "err", err)
+		s.config.Log.Warn("waiting for a lock that is held by a newer version of this program; update this program", "table", s.about.Table, "err", err)
 	})
 	return true
 }
 
-// attempt takes one step. If ctx ends first, attempt returns, and gives back in the background any locks that the step
-// still wins.
+// attempt polls the locks once, and may claim them. It returns early if ctx ends. If the claim in progress then
+// succeeds, the locks are released in the background.
 func (s *contender) attempt(ctx context.Context, c *elect.Candidate, choose elect.Choose, maxPause time.Duration, w *telemetry.Watch) elect.Step {
 	taken := make(chan elect.Step, 1)
 	go func() {
@@ -197,7 +199,7 @@ func (s *contender) attempt(ctx context.Context, c *elect.Candidate, choose elec
 	}
 }
 
-// maxPause returns the longest pause between two looks.
+// maxPause returns the longest pause between two polls.
 func (s *contender) maxPause() time.Duration {
 	return cmp.Or(s.config.Look, min(s.config.Lease/10, time.Second))
 }

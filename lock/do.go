@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// ErrLost is wrapped by the cause of the context in Do if the lock was lost or another goroutine unlocked it. After a
-// loss, the cause also wraps the reason, which is spindle.ErrExpired or spindle.ErrSuperseded.
+// ErrLost is wrapped by the cause of fn's context in Do if the lock was lost or other code unlocked it. After a loss,
+// the cause also wraps the reason for it, which is spindle.ErrExpired or spindle.ErrSuperseded.
 var ErrLost = errors.New("the lock was lost")
 
 // Locker is the argument of Do. It is a Mutex, a Set, a Semaphore, or a type that embeds one of them.
@@ -16,18 +16,19 @@ type Locker interface {
 	take(ctx context.Context, try bool) (*work, error) // nil if it would have to wait
 }
 
-// Do takes the lock, or a permit of a semaphore, runs fn, and gives the lock back in every case, even if fn panics. The
-// context of fn ends when ctx ends. It also ends, with the cause ErrLost, the instant the lock is lost or is unlocked
-// by other code. Do returns fn's error. If the lock was no longer held when fn returned, Do joins ErrNotHeld to that
-// error, whether or not fn noticed. If the lock could not be given back, Do joins the reason, and the lock is left to
-// expire.
+// Do acquires the lock, or a permit of a semaphore, and runs fn. It releases the lock when fn returns, even if fn
+// panics. The context of fn ends when ctx ends. It also ends, with the cause ErrLost, as soon as the lock is lost or
+// other code unlocks it.
 //
-// The context of fn, and every context derived from it, identifies the locks that are held. With such a context, Apply
-// and ReadWriteTransaction of l write under the token of this turn and never under a later one, and Semaphore.Permit
-// returns the permit. Lock and TryLock return ErrHeld for a name that is already held, whichever Mutex or Set they
-// belong to, because they would wait for fn while fn waits for them.
+// Do returns fn's error. If the lock was no longer held when fn returned, Do joins ErrNotHeld to that error, whether or
+// not fn noticed the loss. If Do can't release the lock, it joins the reason, and the lock is left to expire.
 //
-// Do gives back only the lock that it took itself, never one that another goroutine has taken since.
+// The context of fn, and every context derived from it, identifies the locks that Do holds. With such a context, Apply
+// and ReadWriteTransaction of l write under the token that this Do acquired, and never under a later one.
+// Semaphore.Permit returns this Do's permit. Lock and TryLock return ErrHeld if Do already holds the name, even through
+// a different Mutex or Set, because they would wait for fn while fn waits for them.
+//
+// Do releases only the lock that it acquired itself, never one that another goroutine has acquired since.
 func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) error {
 	own, err := l.take(ctx, false)
 	if err != nil {
@@ -36,7 +37,7 @@ func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) error
 	return own.do(ctx, fn)
 }
 
-// TryDo is like Do, but runs fn only if the lock, or a permit, is free. It reports whether fn was run.
+// TryDo is like Do, but runs fn only if the lock, or a permit, is free. It reports whether fn ran.
 func TryDo(ctx context.Context, l Locker, fn func(ctx context.Context) error) (bool, error) {
 	own, err := l.take(ctx, true)
 	if own == nil {
@@ -61,7 +62,7 @@ func (own *work) do(ctx context.Context, fn func(ctx context.Context) error) (er
 	return fn(work)
 }
 
-// work is one call of fn in Do, together with what it holds.
+// work is one call of fn by Do, together with the lock or permit that it holds.
 type work struct {
 	*held
 	permit *Permit // for a semaphore
@@ -77,7 +78,7 @@ func working(ctx context.Context) *work {
 	return w
 }
 
-// work returns the work in ctx for which Do took this very value, or nil.
+// work returns the work in ctx whose Do acquired s itself, or nil.
 func (s *contender) work(ctx context.Context) *work {
 	w := working(ctx)
 	for w != nil && w.contender != s {
@@ -86,8 +87,8 @@ func (s *contender) work(ctx context.Context) *work {
 	return w
 }
 
-// ownIn returns the names that the work of ctx holds at present, through any value, and a description of the value that
-// holds the last one.
+// ownIn returns which of the names are already held by calls of Do that ctx comes from. by describes the mutex, set or
+// semaphore that holds the last of these names.
 func (s *contender) ownIn(ctx context.Context, names []string) (own []string, by string) {
 	for w := working(ctx); w != nil; w = w.within {
 		if w.token() == 0 || w.where() != s.where() {

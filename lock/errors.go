@@ -13,13 +13,13 @@ import (
 )
 
 var (
-	// ErrNotHeld is returned by Unlock and Release if the lock is not held, because it was never taken, was already
-	// given back, or has been lost.
+	// ErrNotHeld is returned by Unlock and Release if the lock is not held, because it was never acquired, was already
+	// released, or has been lost.
 	ErrNotHeld = errors.New("not held")
 
-	// ErrHeld is returned by Lock and TryLock if the work of ctx, in Do, already holds the lock, through this value or
-	// a different one. Acquire and TryAcquire return it if that work holds every slot. In each case the work would wait
-	// for itself.
+	// ErrHeld is returned by Lock and TryLock if they are called inside a Do that already holds the lock, through this
+	// value or a different one. Acquire and TryAcquire return it inside calls of Do that hold every slot. In both
+	// cases, the caller would wait for itself.
 	ErrHeld = errors.New("already held by the caller's own work")
 )
 
@@ -28,20 +28,20 @@ func permanent(err error) bool {
 	return errors.Is(err, errFull) || errors.Is(err, table.ErrDone) || errors.Is(err, ErrPassed) || elect.Lasting(err)
 }
 
-// waiting is one wait: what the waiter asks for, its place in the queues, and details for the error if ctx ends the
-// wait.
+// waiting is the state of one wait: what the waiter asks for, its place in the queues, and details for the error in
+// case ctx ends.
 type waiting struct {
 	since  elect.Instant
 	seen   []elect.LockView
-	before int                                // how many waiters were before it in the queue at the last look
-	also   func(seen []elect.LockView) string // describes a look for that error; nil if there is nothing to add
+	before int                                // how many waiters were ahead of it in the queue at the last poll
+	also   func(seen []elect.LockView) string // describes a poll for that error; nil if there is nothing to add
 	last   error
 	watch  *telemetry.Watch
 	ticket table.Ticket // the contents of its tickets
-	beside []string     // further rows that each look reads
+	beside []string     // other rows that each poll reads
 	queue  *queue
 	line   *line
-	inLine func() bool // reports whether it has the turn in its process; nil if it always has
+	inLine func() bool // reports whether the waiter is first among the goroutines of its process; nil if it always is
 }
 
 func (w *waiting) ended(ctx context.Context, c elect.Clock) error {
@@ -58,17 +58,17 @@ func (w *waiting) ended(ctx context.Context, c elect.Clock) error {
 	return fmt.Errorf("not acquired in %v: %w%s", waited, why, by)
 }
 
-// place describes how many processes were before this one in the queue, for an error.
+// place describes, for an error, how many processes were ahead of this one in the queue.
 func (w *waiting) place() string {
 	switch {
 	case w.before == 0:
 		return ""
 	case w.before == 1:
-		return " (another process was before this one in the queue)"
+		return " (another process was ahead of this one in the queue)"
 	case w.before < table.MostTickets:
-		return fmt.Sprintf(" (%d other processes were before this one in the queue)", w.before)
+		return fmt.Sprintf(" (%d other processes were ahead of this one in the queue)", w.before)
 	}
-	return fmt.Sprintf(" (at least %d other processes were before this one in the queue)", w.before)
+	return fmt.Sprintf(" (at least %d other processes were ahead of this one in the queue)", w.before)
 }
 
 // ended returns ctx's error, together with its cause if that adds information, such as ErrLost in Do.

@@ -296,9 +296,9 @@ func TestAWaiterThatGivesUpLeavesTheQueueAndSaysItsPlace(t *testing.T) {
 				case 0:
 					assert.NotContains(t, err.Error(), "in the queue")
 				case 1:
-					assert.ErrorContains(t, err, "another process was before this one in the queue")
+					assert.ErrorContains(t, err, "another process was ahead of this one in the queue")
 				case 2:
-					assert.ErrorContains(t, err, "2 other processes were before this one in the queue")
+					assert.ErrorContains(t, err, "2 other processes were ahead of this one in the queue")
 				}
 			})
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// held is a term that sends its own heartbeats until it is given back or lost.
+// held is a term that sends its own heartbeats until it is released or lost.
 type held struct {
 	*contender
 	term   *elect.Term
@@ -26,7 +26,7 @@ type held struct {
 	left   atomic.Bool             // its release has begun
 	late   atomic.Bool             // its release took too long, so it is left to expire
 	seen   *telemetry.Term
-	blocks sync.Once // guards the warning that others are waiting although it is lost
+	blocks sync.Once // guards the warning that other goroutines are waiting although the lock is lost
 }
 
 var errGivenBack = errors.New("it was given back")
@@ -52,23 +52,23 @@ func (h *held) notify(e elect.TermEvent) {
 	}
 }
 
-// isLost reports whether the lock was lost and its turn in this process has not ended.
+// isLost reports whether the lock was lost and has not been unlocked since.
 func (h *held) isLost() bool { return !h.left.Load() && h.term.Over().Err() != nil }
 
-// overdue runs one lease duration after the loss. The context of the work ended at the loss, so the work has had time
-// to unlock.
+// overdue runs one lease duration after the lock was lost. It warns if the lock has still not been unlocked and other
+// goroutines are waiting for it. The work has had time to unlock it, because its context ended at the loss.
 func (h *held) overdue() {
 	if now, behind := inTurn(h.queue()); now == h && behind > 0 {
 		h.warnOfWaiting()
 	}
 }
 
-// warnOfWaiting is called if other goroutines of this process are waiting for the lock. It logs a warning, once, if the
-// lock is lost and not unlocked.
+// warnOfWaiting logs a warning, once, if the lock was lost and has not been unlocked. It is called when other
+// goroutines of this process are waiting for the lock.
 func (h *held) warnOfWaiting() {
 	if h.isLost() {
 		h.blocks.Do(func() {
-			h.log(h.term).Warn("lost and not unlocked: other goroutines of this process have to wait until it is unlocked or Do returns, but other processes do not")
+			h.log(h.term).Warn("lost but not unlocked; other processes can acquire the lock, but other goroutines of this process have to wait until it is unlocked or Do returns")
 		})
 	}
 }
@@ -88,7 +88,7 @@ func (h *held) remaining() time.Duration {
 	return h.term.Left()
 }
 
-// leave begins to give the locks back. It reports true only to its first caller, which must then give them back.
+// leave begins the release of the locks. It returns true only for its first caller, which must then release them.
 func (h *held) leave() bool {
 	if !h.left.CompareAndSwap(false, true) {
 		return false
@@ -98,18 +98,18 @@ func (h *held) leave() bool {
 }
 
 const (
-	// longestGiveBack is the limit in Do, whose ctx may have ended. A lock that can't be given back in that time
-	// expires.
+	// longestGiveBack limits how long Do spends on releasing its lock, even if its ctx has ended. A lock that can't be
+	// released in this time is left to expire.
 	longestGiveBack = 10 * time.Second
 
-	// lateGiveBack is the limit if ctx had already ended, as in a deferred Unlock during a shutdown. Without this extra
-	// time, the lock would be left to expire, and all other processes would have to wait for that.
+	// lateGiveBack is how long a release may take if its ctx has already ended, as in a deferred Unlock during a
+	// shutdown. Without this extra time, the lock would not be released, and other processes would have to wait for the
+	// lease to expire.
 	lateGiveBack = 3 * time.Second
 )
 
-// giveBack frees the locks within ctx, and records done if it has a key. Locks that it can't free are left to expire. A
-// ctx of Do ends as soon as its lock is no longer held, so only its deadline counts. If ctx had already ended for
-// another reason, giveBack still has lateGiveBack to free them.
+// giveBack releases the locks, and records done if it has a key. Locks that it can't release within the time limit (see
+// last) are left to expire.
 func (h *held) giveBack(ctx context.Context, done table.Due) error {
 	ctx, cancel := h.last(ctx)
 	defer cancel()
@@ -134,7 +134,9 @@ func (h *held) giveBack(ctx context.Context, done table.Due) error {
 	return err
 }
 
-// last returns the context within which the locks are given back.
+// last returns the context that limits how long the release of the locks may take. Inside a Do, only the deadline of
+// ctx counts, because ctx has already ended if the lock was lost. If any other ctx has already ended, the limit is
+// lateGiveBack.
 func (h *held) last(ctx context.Context) (context.Context, context.CancelFunc) {
 	on := context.WithoutCancel(ctx)
 	deadline, limited := ctx.Deadline()
@@ -149,8 +151,8 @@ func (h *held) last(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(on, longestGiveBack)
 }
 
-// release frees the locks of a term that has no keeper any more. It logs the outcome because it can run in the
-// background.
+// release releases the locks of a term whose keeper has stopped. It logs the outcome, because it may run in the
+// background without a caller that handles the error.
 func (s *contender) release(ctx context.Context, t *elect.Term, done table.Due) (err error) {
 	if done.Key != "" {
 		err = t.Finish(ctx, errGivenBack, done, s.config.ID)
@@ -168,8 +170,8 @@ func (s *contender) release(ctx context.Context, t *elect.Term, done table.Due) 
 	return err
 }
 
-// log returns a logger for the term. Its keys are the same as the elector's, except that a term of several locks has
-// "locks" instead of "lock".
+// log returns a logger for the term. Its keys are the same as the elector's, except that a term with several locks has
+// the key "locks" instead of "lock".
 func (s *contender) log(t *elect.Term) *slog.Logger {
 	names := slog.Any("locks", t.Names())
 	if len(t.Names()) == 1 {

@@ -11,12 +11,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// line is the place of a waiter's process in the queues of the locks that the waiter wants. It is also the Store of the
-// waiter's candidate, so that each look also reads the tickets, and a claim also deletes the waiter's own tickets and
-// the tickets that it passes. Neither needs an extra request.
+// line is a waiter's place in the queues for the locks that it wants. The place belongs to the whole process, and its
+// goroutines pass it on to each other.
 //
-// The waiter's goroutine calls the methods of line. An attempt that was abandoned because ctx ended may call one more,
-// hence the mutex.
+// A line is also the Store of the waiter's candidate, so that queueing needs no extra requests. Each poll also reads
+// the tickets, and each claim also deletes the waiter's own tickets and those of the waiters that it passes.
+//
+// The methods are called by the waiter's goroutine, but an attempt that was abandoned when ctx ended may still be
+// running. That is why line has a mutex.
 type line struct {
 	table.Store
 	wanted
@@ -24,18 +26,18 @@ type line struct {
 	mu sync.Mutex
 	queued
 	shown
-	wait    time.Duration // how long the waiter leaves a free lock to others
+	wait    time.Duration // how long the waiter leaves a free lock to other waiters
 	leaves  []table.Write // the tickets that the next claim deletes
-	requeue []table.Write // the tickets that the release puts
+	requeue []table.Write // the tickets that the release writes
 }
 
 // wanted describes what the waiter wants.
 type wanted struct {
 	clock  elect.Clock
 	lease  time.Duration
-	locks  int // the number of locks that each look reads
+	locks  int // the number of locks that each poll reads
 	queues []string
-	beside []string // the names of other rows that each look reads
+	beside []string // the names of other rows that each poll reads
 	enters func(queue, before int)
 	ticket table.Ticket // the contents of its tickets, except for the queue
 }
@@ -43,17 +45,17 @@ type wanted struct {
 // queued is the waiter's own ticket.
 type queued struct {
 	own     table.Ticket // without a nonce if there is none
-	missing int          // how many looks in a row have not found it
-	touched time.Time    // when its tickets were last put
+	missing int          // how many polls in a row have not found it
+	touched time.Time    // when its tickets were last written
 }
 
-// shown is what the looks have shown.
+// shown is what the polls have shown.
 type shown struct {
-	ends  []string      // the last row that the look reads of each queue
-	seen  []fair.Line   // by the last look, one for each queue; nil if nothing was seen
+	ends  []string      // the last row of each queue that the poll reads
+	seen  []fair.Line   // one for each queue, as of the last poll; nil if it failed
 	rows  []table.Row   // the rows of beside
-	at    time.Time     // the time of the last look, by Spanner's clock,
-	ended elect.Instant // and when its reply arrived
+	at    time.Time     // the time of the last poll, by Spanner's clock
+	ended elect.Instant // when the reply to the last poll arrived
 	took  time.Duration
 	free  map[string]since // since when each lock has been seen to be free
 }
@@ -63,7 +65,7 @@ type since struct {
 	at    time.Time
 }
 
-// stand puts a waiter in line for the queues. own is the ticket that its process already has, if any.
+// stand puts a waiter in line for the queues. own is the ticket that the waiter's process already has, if any.
 func (s *contender) stand(w *waiting, own table.Ticket, queues ...string) {
 	w.ticket.ID, w.ticket.Set = s.config.ID, len(queues) > 1
 	w.line = &line{Store: w.watch.Table(s.table).Store,
@@ -86,8 +88,8 @@ func (l *line) Read(ctx context.Context, step string, bound table.Bound, keys ta
 	return l.learn(rows, at, began), at, nil
 }
 
-// ranges returns the key ranges of the tickets that a look reads. If a queue was too long to be read completely, its
-// range ends at the last ticket that was read before.
+// ranges returns the key ranges of the tickets that the next poll reads. If a queue was too long to be read completely,
+// the range ends at the last ticket that the previous poll read.
 func (l *line) ranges() (all []table.Range) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +103,7 @@ func (l *line) ranges() (all []table.Range) {
 	return all
 }
 
-// learn takes in the rows that a look has read, and returns the ones that the caller asked for.
+// learn remembers the rows that a poll has read, and returns the ones that the caller asked for.
 func (l *line) learn(rows []table.Row, at time.Time, began elect.Instant) []table.Row {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +129,8 @@ func (l *line) learn(rows []table.Row, at time.Time, began elect.Instant) []tabl
 	return others
 }
 
-// self returns the waiter's own ticket in a queue. If it has none yet, self returns the ticket that it would have.
+// self returns the waiter's own ticket in a queue. If the waiter has no ticket yet, self returns the ticket that it
+// would have.
 func (l *line) self(queue string) table.Ticket {
 	self := l.ticket
 	self.Queue, self.Time, self.Nonce = queue, l.own.Time, l.own.Nonce
@@ -147,7 +150,7 @@ func (l *line) Transact(ctx context.Context, step string, fn func(context.Contex
 	})
 }
 
-// further returns the writes to the queues that become part of a commit.
+// further returns the writes to the queues that are added to a commit.
 func (l *line) further(step string) []table.Write {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,8 +163,9 @@ func (l *line) further(step string) []table.Write {
 	return nil
 }
 
-// turn returns how long the waiter must leave free locks to others. If that is not positive, the waiter can claim them,
-// and its claim then also deletes its own tickets and the tickets that it passes.
+// turn returns how long the waiter must leave free locks to the waiters ahead of it. If the result is zero or negative,
+// the waiter can claim the locks. The claim then also deletes the waiter's own tickets and those of the waiters that it
+// passes.
 func (l *line) turn(seen []elect.LockView) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,8 +190,9 @@ func (l *line) leave(tickets []table.Ticket) {
 	}
 }
 
-// slot is for semaphores. It returns which of the free slots the waiter can claim, or how long the waiter has to wait.
-// A newcomer that does not have to wait chooses at random, because newcomers do not know of each other.
+// slot is like turn, but for semaphores. It returns which of the free slots the waiter can claim, or how long the
+// waiter must wait. A waiter that has no ticket yet chooses its slot at random, because such waiters do not know of
+// each other.
 func (l *line) slot(free []elect.LockView) (slot int, wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -209,8 +214,9 @@ func (l *line) slot(free []elect.LockView) (slot int, wait time.Duration, ok boo
 	return slot, wait, ok
 }
 
-// freeIn returns how long a lock has been free for the waiters in its queue. If the lock has no row, nothing shows when
-// it became free. The waiters that come first did not take it, so the time then counts from when the last of them came.
+// freeIn returns how long the waiters in a queue have been able to claim a lock. If the lock has no row, it is not
+// known when the lock became free. The time then counts from when the last of the waiters ahead arrived, because none
+// of them has claimed the lock since.
 func (l *line) freeIn(q fair.Line, s elect.LockView) time.Duration {
 	free := l.freeFor(s)
 	if before := q.Before(); !s.Exists && len(before) > 0 {
@@ -220,8 +226,8 @@ func (l *line) freeIn(q fair.Line, s elect.LockView) time.Duration {
 	return free
 }
 
-// freeFor returns how long a lock has been free, either according to its rows or since it was first seen to be free,
-// whichever is longer.
+// freeFor returns how long a lock has been free. This is the time that the lock's rows show, or the time since this
+// waiter first saw the lock free, whichever is longer.
 func (l *line) freeFor(s elect.LockView) time.Duration {
 	known, ok := l.free[s.Name]
 	if !ok || known.token != s.Token {
@@ -231,7 +237,8 @@ func (l *line) freeFor(s elect.LockView) time.Duration {
 	return max(s.FreeFor, s.At.Sub(known.at))
 }
 
-// place returns how many waiters were before this one at the last look, in the longest of its queues.
+// place returns how many waiters were ahead of this one at the last poll. If there are several queues, it returns the
+// largest number.
 func (l *line) place() (place int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -241,7 +248,7 @@ func (l *line) place() (place int) {
 	return place
 }
 
-// done returns what the last look showed as done under the lock, and the time of that look.
+// done returns the key that was done last under the lock, as of the last poll, and the time of that poll.
 func (l *line) done() (table.Done, time.Time, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -249,7 +256,7 @@ func (l *line) done() (table.Done, time.Time, error) {
 	return d, l.at, err
 }
 
-// slots returns the smallest size that the waiters give a semaphore, or n if that is smaller.
+// slots returns the smallest number of slots that any waiter gives the semaphore, or n if n is smaller.
 func (l *line) slots(n int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -261,7 +268,7 @@ func (l *line) slots(n int) int {
 	return n
 }
 
-// pause returns the time until the waiter's next look. The locks last changed hands that long before the last look.
+// pause returns the time until the waiter's next poll. ago is how long before the last poll the locks changed hands.
 func (l *line) pause(ago time.Duration) time.Duration {
 	place := l.place()
 	l.mu.Lock()
@@ -288,10 +295,13 @@ func (l *line) tickets() (own []table.Ticket) {
 	return own
 }
 
-// attend makes the writes that the last look calls for. It puts the waiter's ticket if there is none or if others have
-// deleted it in passing. It marks a set's tickets as ready if the set is first in all its queues, and deletes stale
-// tickets of its process. A ticket that others pass again and again is replaced by a new one at the end of the queue.
-// Otherwise, a process that can queue but can't claim would delay each turn by its grace.
+// attend updates the process's tickets after a poll:
+//
+//   - It writes the waiter's tickets if the waiter has none yet, or if waiters that passed it have deleted them.
+//   - If they have been deleted several times, it writes new tickets at the end of the queues. Otherwise, a process
+//     that can queue but can't claim would keep delaying the waiters behind it.
+//   - It marks a set's tickets as ready if the set is first in all its queues.
+//   - It deletes stale tickets of the process.
 func (l *line) attend(ctx context.Context, nonce string, seen []elect.LockView) error {
 	t := table.Table{Store: l.Store}
 	return t.Queue(ctx, l.due(nonce, seen)...)
@@ -338,9 +348,9 @@ func (l *line) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 	return writes
 }
 
-// isFirst reports whether it is a set's turn in all its queues, for the locks that are held as well as for the free
-// ones. If a lock is free, the waiters that come first for it may have died. The set then has to pass them, because
-// there may be no other waiter to pass them.
+// isFirst reports whether a set is first in all its queues. If a lock is free but the waiters ahead do not claim it,
+// they may have died. The set counts as first in that queue once it may pass them. It has to pass them itself, because
+// there may be no other waiter to do so.
 func (l *line) isFirst(seen []elect.LockView) bool {
 	for i, q := range l.seen {
 		passes := seen[i].FreeIn <= 0 && q.Wait(l.freeIn(q, seen[i]), l.clock.Random) <= 0
@@ -351,16 +361,16 @@ func (l *line) isFirst(seen []elect.LockView) bool {
 	return true
 }
 
-// take gives the waiter a new ticket with that time.
+// take gives the waiter a new ticket with the time at.
 func (l *line) take(nonce string, at table.Token) {
 	l.own = l.ticket
 	l.own.Time, l.own.Nonce, l.own.Grace = at, nonce, min(l.pace().Grace(), table.MaxGrace)
 	l.missing = 0
 }
 
-// goToTheEnd makes the commit of the release also put a new ticket at the end of the queue. The next goroutine of the
-// process takes that ticket over. Its key is not known yet, so the ticket has none. The time of the ticket is Spanner's
-// time at the last look plus the time that has passed since then by the monotonic clock.
+// goToTheEnd makes the release also write a new ticket at the end of the queue, for the next goroutine of the process.
+// The ticket has no key, because it is not known which key that goroutine wants. The ticket's time is Spanner's time at
+// the last poll, plus the time that has passed since then by the monotonic clock.
 func (l *line) goToTheEnd(q *queue) {
 	l.mu.Lock()
 	l.take(q.id(l.clock), table.TokenAt(l.at.Add(l.clock.Now().Ran(l.ended))))
@@ -372,7 +382,7 @@ func (l *line) goToTheEnd(q *queue) {
 	l.handOn(q)
 }
 
-// takeOver takes over the ticket of the goroutine that had the process's last turn.
+// takeOver takes over the ticket of the goroutine that was first in the process before this one.
 func (l *line) takeOver(q *queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -386,8 +396,8 @@ func (l *line) served() {
 	l.own = table.Ticket{}
 }
 
-// handOn leaves the ticket to the next goroutine of the process. If there is none, the last goroutine to leave the
-// queue deletes the ticket.
+// handOn leaves the ticket to the next goroutine of the process. If no goroutine takes it over, the last goroutine to
+// leave the queue deletes it.
 func (l *line) handOn(q *queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -137,7 +137,7 @@ func TestAWaitThatEndsSaysWhoHoldsTheLock(t *testing.T) {
 		require.NoError(t, holder.Lock(t.Context()))
 		ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		assert.ErrorContains(t, holder.Lock(ctx), "held by this very value")
+		assert.ErrorContains(t, holder.Lock(ctx), "held by this same value")
 		require.NoError(t, holder.Unlock(t.Context()))
 	})
 }
@@ -601,8 +601,8 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{lock.All(db, "locktable", []string{"a", "b", "a"}).Lock(t.Context()), `"a" twice`},
 		{lock.All(db, "locktable", []string{"a", ""}).Lock(t.Context()), "name is empty"},
 		{lock.All(db, "locktable", strings.Split(strings.Repeat("x,", 600), ",")).Lock(t.Context()), "601 names"},
-		{acquire(lock.NewSemaphore(db, "locktable", "s", 0)), "a semaphore of 0"},
-		{acquire(lock.NewSemaphore(db, "locktable", "s", -1)), "a semaphore of -1"},
+		{acquire(lock.NewSemaphore(db, "locktable", "s", 0)), "the number of slots is 0"},
+		{acquire(lock.NewSemaphore(db, "locktable", "s", -1)), "the number of slots is -1"},
 		{acquire(lock.NewSemaphore(db, "locktable", "", 1)), "name is empty"},
 		{lock.New(db, "locktable", "m").Lock(ended), "ctx had already ended"},
 		{lock.New(db, "locktable", "m").Unlock(t.Context()), "not held"},

@@ -15,30 +15,31 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Mutex is a lock on one name. It renews itself in the background while it is held. All methods can be called from any
-// goroutine. The goroutines of a process queue for the name, first come, first served, even if they use different Mutex
+// Mutex is a lock on one name. While it is held, it is renewed in the background. All methods can be called from any
+// goroutine. The goroutines of a process queue for the name in order of arrival, even if they use different Mutex
 // values.
 type Mutex struct{ mutex }
 
 // New returns a Mutex on name, in a table made by ddl.Create. It makes no RPC. If an argument is invalid, Lock and
-// TryLock return an error that says so. The options that apply are WithLease, WithDuration, WithHeartbeat, WithID,
-// WithValue, WithLockDelay, WithSharedRequests, WithLogger, WithMeterProvider and WithTracerProvider.
+// TryLock return an error that describes the mistake. The options that apply are WithLease, WithDuration,
+// WithHeartbeat, WithID, WithValue, WithLockDelay, WithSharedRequests, WithLogger, WithMeterProvider and
+// WithTracerProvider.
 func New(db *spanner.Client, table, name string, opts ...spindle.Option) *Mutex {
 	return &Mutex{mutex{contender: newContender(db, table, fmt.Sprintf("mutex %.64q", name), []string{name}, opts, nil), names: []string{name}}}
 }
 
-// Fence returns a mutation that changes nothing, but lets a commit succeed only while the mutex is held under its
-// present token. See spindle.Lock.Fence, and spindle.IsFenced for the error. If the mutex is not held, the commit
-// always fails.
+// Fence returns a mutation that changes nothing, but makes a commit fail unless the mutex is still held under its
+// current token. See spindle.Lock.Fence, and spindle.IsFenced for the error. If the mutex is not held when Fence is
+// called, the commit always fails.
 //
-// Fence can also make a write under a different lock depend on this mutex. To do so, add it to the mutations that you
-// pass to the other lock's Apply. The error is then ErrFenced only if the token of that lock is not valid. If the token
-// of this mutex is not valid, IsFenced recognizes the error.
+// Fence can also make a write under a different lock depend on this mutex. To do so, add the mutation to those that you
+// pass to the other lock's Apply. If the other lock's token is not valid, the error is ErrFenced. If only this mutex's
+// token is not valid, the error is not ErrFenced, but IsFenced recognizes it.
 func (m *Mutex) Fence() *spanner.Mutation {
 	return m.contender.fence(m.Token(), m.names...).Mutations()[0]
 }
 
-// FenceStatement is like spindle.Lock.FenceStatement, under the mutex's present token. If the mutex is not held, the
+// FenceStatement is like spindle.Lock.FenceStatement, with the mutex's current token. If the mutex is not held, the
 // statement updates no row.
 func (m *Mutex) FenceStatement(dialect databasepb.DatabaseDialect) spanner.Statement {
 	return m.contender.fence(m.Token(), m.names...).Statement(dialect)
@@ -51,7 +52,7 @@ type mutex struct {
 	now       atomic.Pointer[turn] // nil if not locked
 }
 
-// turn is one period of holding, together with its turn in this process's queue.
+// turn is one period of holding the locks. Until it ends, it keeps its place at the front of the process's queue.
 type turn struct {
 	*held
 	queue *queue
@@ -61,24 +62,26 @@ type turn struct {
 // Lock blocks until the lock is held or ctx ends. If ctx ends first, the error wraps ctx.Err() and says which process
 // holds the lock. Errors that waiting can't fix, such as a missing table, are returned immediately.
 //
-// Lock queues behind the other goroutines of this process, including the one that has locked this value. That goroutine
-// keeps its turn until it calls Unlock or returns from Do, even if it has lost the lock, because it might still be at
-// work, and two goroutines of one process must not unexpectedly work at the same time. In the meantime another process
-// can hold the lock. The error, and a warning in the log, say that the lost lock has to be unlocked. With a ctx of Do,
-// Lock returns ErrHeld if it would wait for itself. See Do.
+// Lock queues behind the other goroutines of this process, including one that has locked this value. A goroutine that
+// has acquired the lock keeps the other goroutines waiting until it calls Unlock or returns from Do, even if it loses
+// the lock. It might still be at work, and two goroutines of one process must not unexpectedly work at the same time.
+// Other processes do not wait for it. If a lost lock has not been unlocked, Lock's error and a warning in the log say
+// so.
+//
+// If Lock is called inside a Do that holds the lock, it returns ErrHeld, because it would wait for itself. See Do.
 func (m *mutex) Lock(ctx context.Context) error {
 	_, err := m.lock(ctx, elect.All, false, new(waiting))
 	return err
 }
 
-// TryLock takes the lock if it is free, and reports whether it did. It does not wait for goroutines of this process or
-// for other processes. If the work of ctx holds the lock itself, TryLock returns ErrHeld, as Lock does.
+// TryLock acquires the lock if it is free, and reports whether it did. It does not wait, neither for goroutines of this
+// process nor for other processes. Inside a Do that holds the lock, it returns ErrHeld, as Lock does.
 func (m *mutex) TryLock(ctx context.Context) (bool, error) {
 	t, err := m.lock(ctx, elect.All, true, new(waiting))
 	return t != nil, err
 }
 
-// lock takes the lock when choose selects it, and fills in w. If try is set, it returns no turn instead of waiting.
+// lock acquires the lock when choose selects it, and fills in w. If try is set, it returns nil instead of waiting.
 func (m *mutex) lock(ctx context.Context, choose elect.Choose, try bool, w *waiting) (*turn, error) {
 	if err := m.ready(ctx); err != nil {
 		return nil, err
@@ -117,25 +120,25 @@ func (m *mutex) ready(ctx context.Context) error {
 	}
 	for w := working(ctx); w != nil; w = w.within {
 		if w.queue() == m.contender.queue() && !w.left.Load() {
-			return m.contender.wrap("lock", fmt.Errorf("%w: the lock was lost, but its turn in this process lasts until Do returns", ErrHeld))
+			return m.contender.wrap("lock", fmt.Errorf("%w: the lock was lost, but the goroutines of this process can acquire it again only after Do has returned", ErrHeld))
 		}
 	}
 	return nil
 }
 
-// inProcess describes the goroutine of this process that is in the way, for an error.
+// inProcess describes, for an error, which goroutine of this process is in the way.
 func (m *mutex) inProcess() string {
 	if t := m.now.Load(); t != nil {
 		how := "held"
 		if t.isLost() {
-			how = "lost and not unlocked"
+			how = "lost but not unlocked"
 		}
-		return fmt.Sprintf(" (%s by this very value under token %v: unlock it first)", how, t.term.Token())
+		return fmt.Sprintf(" (%s by this same value under token %v; unlock it first)", how, t.term.Token())
 	}
 	if h, _ := inTurn(m.contender.queue()); h != nil && h.isLost() {
-		return fmt.Sprintf(" (lost and not unlocked by another value in this process under token %v: unlock that value first, or return from its Do)", h.term.Token())
+		return fmt.Sprintf(" (lost but not unlocked by another value in this process under token %v; unlock that value first, or return from its Do)", h.term.Token())
 	}
-	return " (another goroutine of this process holds the lock or is before this one in the queue)"
+	return " (another goroutine of this process holds the lock or is ahead of this one in the queue)"
 }
 
 func (m *mutex) hold(ctx context.Context, q *queue, choose elect.Choose, try bool, w *waiting) (*turn, error) {
@@ -159,15 +162,16 @@ func (m *mutex) hold(ctx context.Context, q *queue, choose elect.Choose, try boo
 	return t, nil
 }
 
-// Unlock gives the lock back in one RPC, and lets the next goroutine of this process have its turn. It blocks until
-// that is done or ctx ends, in which case the lock is left to expire. If ctx has already ended when Unlock is called,
-// as in a deferred Unlock during a shutdown, Unlock takes at most three seconds instead. It returns ErrNotHeld if the
-// lock was lost or never held. After a loss, another process may have held the lock, so work done under it may have to
-// be undone or done again.
+// Unlock releases the lock in one RPC, and lets the next goroutine of this process acquire it. It blocks until that is
+// done or ctx ends, in which case the lock is left to expire. If ctx has already ended when Unlock is called, as in a
+// deferred Unlock during a shutdown, Unlock takes at most three seconds instead.
 //
-// Unlock unlocks this value, whichever goroutine locked it. If goroutines share a value, a second Unlock by one of them
-// can take the lock away from another. If that goroutine is in Do, the context of its work is then canceled. Do gives
-// back only the lock that it took itself.
+// Unlock returns ErrNotHeld if the lock was lost or never held. After a loss, another process may have held the lock,
+// so the work done under it may have to be undone or repeated.
+//
+// Unlock unlocks this value, no matter which goroutine locked it. If goroutines share a value, a second Unlock by one
+// goroutine can release the lock that another one has acquired since. If that other goroutine is in Do, the context of
+// its function is then canceled. Do itself releases only the lock that it acquired.
 func (m *mutex) Unlock(ctx context.Context) error { return m.unlock(ctx, m.now.Load(), table.Due{}) }
 
 // take implements Locker.
@@ -179,7 +183,7 @@ func (m *mutex) take(ctx context.Context, try bool) (*work, error) {
 	return &work{held: t.held, unlock: func(ctx context.Context) error { return m.unlock(ctx, t, table.Due{}) }}, nil
 }
 
-// unlock gives a turn back, and records done if it has a key.
+// unlock ends a turn, and records done if it has a key.
 func (m *mutex) unlock(ctx context.Context, t *turn, done table.Due) error {
 	if t == nil || !t.leave() {
 		return m.contender.wrap("unlock", ErrNotHeld)
@@ -198,11 +202,11 @@ func (m *mutex) unlock(ctx context.Context, t *turn, done table.Due) error {
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Lost returns a channel that is closed the instant the lock is lost, because its lease ran out or another process
+// Lost returns a channel that is closed as soon as the lock is lost, because its lease ran out or another process
 // claimed it. Unlock does not close the channel. If the lock is not held, the channel is already closed.
 //
 // After a loss, call Unlock on this value too, once the work has stopped. Until then, other goroutines of this process
-// wait for the lock, including those that use other values with the same name, but other processes do not.
+// have to wait for the lock, even if they use other values with the same name. Other processes do not have to wait.
 func (m *mutex) Lost() <-chan struct{} {
 	if t := m.now.Load(); t != nil {
 		return t.lost
@@ -210,8 +214,8 @@ func (m *mutex) Lost() <-chan struct{} {
 	return closed
 }
 
-// Token returns the fencing token under which the lock is held, or zero if the lock is not held or its deadline has
-// passed. It makes no RPC.
+// Token returns the fencing token under which the lock is held. It returns zero if the lock is not held or its deadline
+// has passed. It makes no RPC.
 func (m *mutex) Token() spindle.Token {
 	if t := m.now.Load(); t != nil {
 		return t.token()
@@ -219,8 +223,8 @@ func (m *mutex) Token() spindle.Token {
 	return 0
 }
 
-// Left returns how long the lock stays held if no further heartbeat is acknowledged. It is not positive if the lock is
-// not held. Left makes no RPC.
+// Left returns how long the lock stays held if no further heartbeat is acknowledged. The result is zero or negative if
+// the lock is not held. Left makes no RPC.
 func (m *mutex) Left() time.Duration {
 	if t := m.now.Load(); t != nil {
 		return t.remaining()
@@ -228,10 +232,11 @@ func (m *mutex) Left() time.Duration {
 	return 0
 }
 
-// Apply is like spindle.Lock.Apply, under the lock's present token. With a ctx of Do, it uses the token of that turn,
-// even if this value has been locked again in the meantime. errors.Is(err, spindle.ErrFenced) is true exactly when the
-// lock is no longer held under that token or is not held at all, in which case Apply sends nothing to Spanner. A Set is
-// held if all of its locks are held.
+// Apply is like spindle.Lock.Apply, with the lock's current token. Inside a Do of this value, it uses the token that Do
+// acquired, even if this value has been locked again since.
+//
+// errors.Is(err, spindle.ErrFenced) is true exactly when the lock is not held under that token. If the lock is not held
+// at all, Apply sends nothing to Spanner. A Set is held if all of its locks are held.
 func (m *mutex) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	if m.contender.err != nil {
 		return time.Time{}, m.contender.err
@@ -239,7 +244,7 @@ func (m *mutex) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spann
 	return m.FenceIn(ctx).Apply(ctx, ms, opts...)
 }
 
-// ReadWriteTransaction is like spindle.Lock.ReadWriteTransaction, under the token that Apply would use. If the lock is
+// ReadWriteTransaction is like spindle.Lock.ReadWriteTransaction, with the token that Apply would use. If the lock is
 // not held, fn is not called.
 func (m *mutex) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	if m.contender.err != nil {
@@ -248,7 +253,7 @@ func (m *mutex) ReadWriteTransaction(ctx context.Context, fn func(context.Contex
 	return m.FenceIn(ctx).ReadWriteTransaction(ctx, fn)
 }
 
-// Err returns an error that says what is wrong with the arguments of New or All, or nil. It makes no RPC.
+// Err returns an error that describes what is wrong with the arguments of New or All, or nil. It makes no RPC.
 func (m *mutex) Err() error { return m.contender.err }
 
 // FenceIn implements spindle.Holding, with the token that Apply would use.

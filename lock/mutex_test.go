@@ -61,8 +61,8 @@ func TestAWaitBehindALostLockSaysWhatIsToBeUnlocked(t *testing.T) {
 				}
 				time.Sleep(11 * time.Second) // a lease, and more
 				require.Len(t, p.log.lines("not unlocked"), 1)
-				for value, says := range map[*Mutex]string{m: "lost and not unlocked by this very value under token %v: unlock it first",
-					p.mutex("m"): "lost and not unlocked by another value in this process under token %v: unlock that value first"} {
+				for value, says := range map[*Mutex]string{m: "lost but not unlocked by this same value under token %v; unlock it first",
+					p.mutex("m"): "lost but not unlocked by another value in this process under token %v; unlock that value first"} {
 					ctx, cancel := within1s(b.Context())
 					assert.ErrorContains(t, value.Lock(ctx), fmt.Sprintf(says, token))
 					cancel()
@@ -398,8 +398,8 @@ func TestALargeSetIsRefused(t *testing.T) {
 	}
 	for value, says := range map[string]string{
 		strings.Repeat("x", 64<<10):    "",
-		strings.Repeat("<", 64<<10):    "at most 90 are allowed",
-		strings.Repeat("\x00", 64<<10): "at most 90 are allowed",
+		strings.Repeat("<", 64<<10):    "at most 90 MiB are allowed",
+		strings.Repeat("\x00", 64<<10): "at most 90 MiB are allowed",
 	} {
 		s := All(&spanner.Client{}, "locktable", names, spindle.WithValue(value))
 		if says == "" {

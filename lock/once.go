@@ -18,27 +18,29 @@ import (
 )
 
 var (
-	// ErrBusy is returned by Once.TryDo if another process or goroutine is doing the work. The text of the error says
-	// which.
+	// ErrBusy is returned by Once.TryDo if another process or goroutine is doing the work. The error message says which
+	// one.
 	ErrBusy = errors.New("the work is already in progress")
 
 	// ErrPassed is returned by Once.Do and Once.TryDo if a larger key than the given one has already been done. The
-	// given key will not be run any more, and whether it ever ran is unknown. The text of the error has both keys. If
-	// later work includes earlier work, such as a report on everything there is, the given key is as good as done.
+	// given key will not run any more. It is not known whether it ever ran. The error message contains both keys. If
+	// later work includes earlier work, as in a report on all data so far, the caller can treat ErrPassed as success.
 	ErrPassed = table.ErrPassed
 )
 
 // Once does work once for each key, in the first process that calls it. A key is, for example, the tick of a schedule
-// or the version of a schema. Keys only grow, in the order of their bytes. When a key has been done, smaller keys are
-// no longer run, and Do returns ErrPassed for them. Among waiting callers the one with the smallest key goes first, but
-// the key of a caller that comes too late is skipped. So a Once is not for work in which every key must run, such as
-// the batches of an import. A name can be used for one schedule, or for keys that are not ticks, but not for both.
+// or the version of a schema.
 //
-// The last key that was done is recorded in a row next to the lock's. The row is written in the commit that gives the
-// lock back, and is never pruned.
+// Keys are done in increasing order, compared by their bytes. Once a key has been done, smaller keys no longer run, and
+// Do returns ErrPassed for them. Among waiting callers, the one with the smallest key goes first, but a caller that
+// comes too late finds that its key has been passed. So do not use a Once if every key must run, as for the batches of
+// an import. One name can have either the ticks of one schedule or other keys, but not both.
+//
+// The last key that was done is recorded in a row next to the lock's. The row is written in the commit that releases
+// the lock, and is never pruned.
 //
 // A Once is a lock on its name, which excludes a Mutex and a spindle.Lock with that name. All methods can be called
-// from any goroutine. The goroutines of a process queue, first come, first served.
+// from any goroutine. The goroutines of a process queue in order of arrival.
 type Once struct {
 	mutex mutex
 	edge  sync.Once // guards the warning about calls close to the end of a period
@@ -46,12 +48,12 @@ type Once struct {
 }
 
 // NewOnce returns a Once on name, in a table made by ddl.Create. It makes no RPC. If an argument is invalid, Do and
-// TryDo return an error that says so. The options are the same as for New.
+// TryDo return an error that describes the mistake. The options are the same as for New.
 func NewOnce(db *spanner.Client, table, name string, opts ...spindle.Option) *Once {
 	return &Once{mutex: mutex{contender: newContender(db, table, fmt.Sprintf("once %.64q", name), []string{name}, opts, nil), names: []string{name}}}
 }
 
-// Err returns an error that says what is wrong with the arguments of NewOnce, or nil. It makes no RPC.
+// Err returns an error that describes what is wrong with the arguments of NewOnce, or nil. It makes no RPC.
 func (o *Once) Err() error { return o.mutex.contender.err }
 
 // Run is one run of a Once's work.
@@ -62,14 +64,14 @@ type Run struct {
 	held  *held
 }
 
-// Key returns the key of this run. For a tick, this is its beginning in UTC, such as 2026-11-21T03:00:00Z.
+// Key returns the key of this run. For a tick, this is the beginning of the tick in UTC, such as 2026-11-21T03:00:00Z.
 func (r Run) Key() string { return r.key }
 
 // Token returns the fencing token of this run.
 func (r Run) Token() spindle.Token { return spindle.Token(r.token) }
 
-// Left returns how long this run keeps the lock if no further heartbeat is acknowledged. It is not positive once the lock is
-// lost.
+// Left returns how long this run keeps the lock if no further heartbeat is acknowledged. The result is zero or negative
+// once the lock is lost.
 func (r Run) Left() time.Duration {
 	if r.held == nil {
 		return 0
@@ -77,32 +79,34 @@ func (r Run) Left() time.Duration {
 	return r.held.remaining()
 }
 
-// Done returns mutations that record the key as done and let their commit succeed only while this run holds the lock.
-// See spindle.IsFenced for the error. Add them to a serializable transaction of your own in the lock's database. The
-// writes of that transaction then take effect exactly once for the key, whatever happens to this process before or
-// afterwards. The key stays done even if the function fails later.
+// Done returns mutations that record the key as done. Their commit succeeds only while this run holds the lock. See
+// spindle.IsFenced for the error.
 //
-// If the outcome of that commit is unknown, return its error and do not commit again. The next call finds out whether
-// the key is done.
+// Add the mutations to a serializable transaction of your own in the lock's database. The writes of that transaction
+// then take effect exactly once for the key, even if this process crashes before or after the commit. The key stays
+// done even if the function fails later. If the outcome of the commit is unknown, return its error and do not commit
+// again. The next call of Do finds out whether the key is done.
 func (r Run) Done() []*spanner.Mutation { return r.done }
 
-// Do runs fn unless the key is already done, and reports whether fn ran. If Do returns false without an error, this
-// very key is done. If another process or goroutine is doing work of the same Once, for any key, Do waits for it to
-// finish. If a killed process was doing the work, Do waits for its lease to expire. After the wait, Do returns false if
-// the key is done, and otherwise runs fn. If a larger key is done, the error is ErrPassed. If ctx ends first, the error
-// wraps ctx.Err() and says which process is doing the work.
+// Do runs fn unless the key has already been done, and reports whether fn ran. If Do returns false and no error, this
+// exact key is done. If a larger key is done, the error is ErrPassed.
+//
+// If another process or goroutine is doing work of the same Once, for any key, Do waits for it to finish. If the other
+// process was killed, Do waits for its lease to expire. After the wait, Do runs fn unless the key has been done in the
+// meantime. If ctx ends first, the error wraps ctx.Err() and says which process is doing the work.
 //
 // As in lock.Do, the context of fn ends when ctx ends or the lock is lost. If fn returns nil, the key is done. If fn
-// returns an error or panics, the key is not done, and the next caller runs it. After each failure that they see,
-// waiting callers pause, so that they do not run failing work back to back. The pauses are random and grow with each
+// returns an error or panics, the key is not done, and the next caller runs it. Waiting callers pause after each
+// failure that they see, so that they do not run failing work back to back. The pauses are random and grow with each
 // failure, up to a tenth of the lease, or a second if that is shorter.
 //
-// If Do returns an error even though fn returned nil, the next caller might run the key again. Either the lock was lost
-// before fn returned, and the error is ErrNotHeld, or it is unknown whether the key was recorded. So work that must not
-// be done twice needs Run.Done. If fn did not run, an error other than ErrPassed says nothing about the key.
+// If fn returned nil but Do returns an error, the next caller might run the key again. Either the error is ErrNotHeld
+// because the lock was lost before fn returned, or Do could not find out whether the key was recorded. If the work must
+// not be done twice, use Run.Done. If fn did not run, an error other than ErrPassed does not say whether the key is
+// done.
 //
-// If the work of ctx, in a Do, holds a lock with this name, Do returns ErrHeld. Do takes one RPC if the key is done. If
-// fn runs, Do takes five RPCs in addition to those of fn, and eight the first time.
+// Inside a Do that holds a lock with this name, Once.Do returns ErrHeld. Once.Do takes one RPC if the key is done. If
+// fn runs, Once.Do takes five RPCs in addition to those of fn, and eight the first time.
 func (o *Once) Do(ctx context.Context, key Key, fn func(ctx context.Context, run Run) error) (ran bool, err error) {
 	return o.do(ctx, key, false, fn)
 }
@@ -137,7 +141,7 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 		}
 		return false, o.mutex.contender.wrap("once", fmt.Errorf("%w: key %q%s", ErrBusy, wanted.Key, by))
 	}
-	var record table.Due // what the commit that gives the lock back records as done
+	var record table.Due // what the commit that releases the lock records as done
 	own := &work{held: t.held, unlock: func(ctx context.Context) error { return o.mutex.unlock(ctx, t, record) }}
 	err = own.do(ctx, func(ctx context.Context) error {
 		// The last holder was able to record the key until its lease row was deleted.
@@ -209,18 +213,18 @@ func (o *Once) wanted(ctx context.Context, key Key, try bool, pause *repeat.Paus
 func (o *Once) inform(last table.Done, wanted table.Due) {
 	if last.OtherPeriod(wanted) {
 		o.moved.Do(func() {
-			o.log().Info("the last key was done with a different period: it counts for times up to when it was recorded, but not for later times",
+			o.log().Info("the period of the schedule has changed; ticks that began before the last key was recorded count as passed, and later ticks run as usual",
 				"done", last.Key, "at", last.At, "was", last.Period, "period", wanted.Period)
 		})
 	}
 }
 
-// warn logs, once, that calls come close to a change of the key, so that another call for the same scheduled time might
-// have a different key.
+// warn logs, once, that calls come close to the time at which the key changes. Another call for the same scheduled time
+// might then get a different key.
 func (o *Once) warn(t table.Tick, now time.Time) {
 	if offset, near := t.BetterOffset(now); near && t.Nearest {
 		o.edge.Do(func() {
-			o.log().Warn("this call is close to the end of a period: if another machine calls slightly earlier or later for the same scheduled time, the work runs twice or not at all; pass this offset to lock.Every",
+			o.log().Warn("this call is close to the end of a period; a call by another machine for the same scheduled time might fall into a different period, and the work would run twice or not at all; pass this offset to lock.Every",
 				"period", t.Period, "offset", offset)
 		})
 	}
@@ -231,7 +235,7 @@ func (o *Once) log() *slog.Logger {
 	return c.config.Log.With("table", c.about.Table, "lock", o.name(), "id", c.config.ID)
 }
 
-// last reads what was done last. It retries unless try is set or waiting can't fix the error.
+// last reads which key was done last. It retries, unless try is set or the error is permanent.
 func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (table.Done, time.Time, error) {
 	c := &o.mutex.contender
 	w := c.about.Watch()
@@ -243,9 +247,9 @@ func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (table.Don
 		case err == nil:
 			return last, now, nil
 		case ctx.Err() != nil:
-			return last, now, c.wrap("once", fmt.Errorf("reading the last key that was done: %w (last error: %w)", ended(ctx), err))
+			return last, now, c.wrap("once", fmt.Errorf("reading which key was done last: %w (last error: %w)", ended(ctx), err))
 		case try || permanent(err):
-			return last, now, c.wrap("once", fmt.Errorf("reading the last key that was done: %w", err))
+			return last, now, c.wrap("once", fmt.Errorf("reading which key was done last: %w", err))
 		}
 		elect.Sleep(ctx, c.config.Clock, retry.Pause(c.config.Clock))
 	}
@@ -258,8 +262,8 @@ func (o *Once) look(ctx context.Context, bound table.Bound, w *telemetry.Watch) 
 	return w.Table(c.table).Done(ctx, bound, o.name())
 }
 
-// unlessForbidden chooses the lock if it is free, unless the key must no longer run. Each look also reads the last key
-// that was done, so all callers that wait for a key leave as soon as that key is done.
+// unlessForbidden selects the lock when it is free, unless the key must no longer run. Each poll also reads which key
+// was done last, so that all callers that wait for a key return as soon as it is done.
 func unlessForbidden(wanted table.Due, pause *repeat.Pause, w *waiting) elect.Choose {
 	forbids := func(last table.Done, _ time.Time) error { return last.Forbids(wanted) }
 	choose := pause.Choose(func() (table.Done, time.Time, error) { return w.line.done() }, forbids)

@@ -532,7 +532,7 @@ func TestAShorterPeriodTakesEffectAtOnce(t *testing.T) {
 		}
 		_, err = p.once("report").TryDo(ctx, nightly, succeed)
 		assert.ErrorIs(t, err, ErrPassed, "the schedule that is no more")
-		said := p.log.lines("a different period")
+		said := p.log.lines("the period of the schedule has changed")
 		require.Len(t, said, 3, "once by each that has found it")
 		assert.Contains(t, said[1], "level=INFO")
 		assert.Contains(t, said[1], "was=24h0m0s period=1h0m0s")

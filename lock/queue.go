@@ -10,7 +10,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// queues lets the goroutines of this process compete for a lock in the order in which they came.
+// queues holds the queues in which goroutines of this process compete for a lock, in order of arrival. Only the
+// goroutine at the front of a queue competes with other processes.
 var queues = struct {
 	sync.Mutex
 	byKey map[string]*queue
@@ -18,20 +19,20 @@ var queues = struct {
 
 type queue struct {
 	key   string
-	users int                  // the queue is forgotten when the last one leaves
-	wants int                  // how many of them wait for their turn
-	turn  chan struct{}        // has room for one; Go serves blocked senders in the order in which they came
-	holds atomic.Pointer[held] // for a mutex: what is held in this turn
+	users int                  // the queue is deleted when the last one leaves
+	wants int                  // how many of them wait to reach the front
+	turn  chan struct{}        // full if a goroutine is at the front; Go serves blocked senders in order of arrival
+	holds atomic.Pointer[held] // for a mutex: what the goroutine at the front holds
 	slots slots
 
-	// These fields are the process's place among the other processes. They belong to the goroutine that has the turn,
-	// which passes them on to the next one.
+	// These fields are the process's place among the other processes. The goroutine at the front of the queue owns
+	// them, and passes them on to the next one.
 	nonce  string
 	ticket table.Ticket // without a nonce if there is none
 	forget func()       // deletes the ticket from the table
 }
 
-// join returns the queue with that key. Each caller must leave it.
+// join returns the queue with the given key. Each caller must leave the queue.
 func join(key string) *queue {
 	queues.Lock()
 	defer queues.Unlock()
@@ -44,8 +45,8 @@ func join(key string) *queue {
 	return q
 }
 
-// leave leaves the queue. After the last goroutine has left, the queue is forgotten, and the process gives up its place
-// among the processes.
+// leave leaves the queue. When the last goroutine has left, the queue is deleted, and the process gives up its place
+// among the other processes.
 func (q *queue) leave() {
 	queues.Lock()
 	defer queues.Unlock()
@@ -56,15 +57,16 @@ func (q *queue) leave() {
 	q.giveUp()
 }
 
-// handOn leaves the process's place to the next goroutine. If there is none, forget is called when the last one leaves.
+// handOn leaves the process's place to the next goroutine. If there is none, forget is called when the last goroutine
+// leaves.
 func (q *queue) handOn(t table.Ticket, forget func()) {
 	queues.Lock()
 	defer queues.Unlock()
 	q.ticket, q.forget = t, forget
 }
 
-// unlessWanted gives up the process's place if no goroutine waits for the turn. The holders of slots remain in the
-// queue.
+// unlessWanted gives up the process's place if no goroutine waits to reach the front of the queue. Goroutines that hold
+// slots are still in the queue, but do not wait.
 func (q *queue) unlessWanted() {
 	queues.Lock()
 	defer queues.Unlock()
@@ -80,7 +82,7 @@ func (q *queue) giveUp() {
 	q.ticket = table.Ticket{}
 }
 
-// id returns the nonce of this process's tickets. It is for the goroutine that has the turn.
+// id returns the nonce of this process's tickets. It may be called only by the goroutine at the front of the queue.
 func (q *queue) id(c elect.Clock) string {
 	if q.nonce == "" {
 		q.nonce = strconv.FormatInt(int64(c.Random(1<<62)), 36)
@@ -88,15 +90,15 @@ func (q *queue) id(c elect.Clock) string {
 	return q.nonce
 }
 
-// isWanted reports whether other goroutines of this process wait for their turn.
+// isWanted reports whether other goroutines of this process are waiting in the queue.
 func (q *queue) isWanted() bool {
 	queues.Lock()
 	defer queues.Unlock()
 	return q.users > 1
 }
 
-// inTurn returns what is held by the goroutine of this process that has the turn, or nil, and how many goroutines wait
-// behind it.
+// inTurn returns what the goroutine at the front of the queue holds, or nil if it holds nothing, and how many
+// goroutines wait behind it.
 func inTurn(key string) (h *held, behind int) {
 	queues.Lock()
 	defer queues.Unlock()
@@ -106,7 +108,7 @@ func inTurn(key string) (h *held, behind int) {
 	return nil, 0
 }
 
-// wait waits for the caller's turn. It reports false if ctx ended first.
+// wait waits until the caller is at the front of the queue. It returns false if ctx ends first.
 func (q *queue) wait(ctx context.Context) bool {
 	q.want(1)
 	defer q.want(-1)
@@ -124,13 +126,13 @@ func (q *queue) want(n int) {
 	q.wants += n
 }
 
-// next passes the turn on.
+// next makes way for the next goroutine.
 func (q *queue) next() { <-q.turn }
 
-// waiting reports whether a goroutine has the turn.
+// waiting reports whether a goroutine is at the front of the queue.
 func (q *queue) waiting() bool { return len(q.turn) > 0 }
 
-// enter joins a queue and waits for its turn. It returns nil if ctx ended first.
+// enter joins a queue and waits until the caller is at its front. It returns nil if ctx ends first.
 func enter(ctx context.Context, key string) *queue {
 	q := join(key)
 	if !q.wait(ctx) {
@@ -152,7 +154,7 @@ func tryEnter(key string) *queue {
 	}
 }
 
-// done passes the turn on, and leaves the queue.
+// done makes way for the next goroutine, and leaves the queue.
 func (q *queue) done() {
 	q.holds.Store(nil)
 	q.next()

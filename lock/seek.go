@@ -14,20 +14,20 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// seeker is one goroutine's search for a slot. It takes its place in the queue only if no slot is free, and passes its
-// turn on as soon as it has claimed a slot.
+// seeker is one goroutine's search for a slot. The goroutine waits in the queue only if no slot is free. It makes way
+// for the next goroutine as soon as it has claimed a slot.
 type seeker struct {
 	*Semaphore
 	queue     *queue
-	candidate elect.Candidate // keeps its cool-down however often it queues
+	candidate elect.Candidate // keeps its cool-down, no matter how often the goroutine queues
 	pick      pick
 	waiting   waiting
 	turn      atomic.Bool
-	limit     int    // the number of slots to consider at the next look, if it has just given a slot back
-	quit      func() // called at the end of the search, or of the slot that it found
+	limit     int    // the number of slots to consider at the next poll, if the goroutine has just released a slot
+	quit      func() // called when the search ends, or when its slot is released or lost
 }
 
-// errFull says that no slot is free. It is for a caller that is not to wait at this point.
+// errFull means that no slot is free and the caller must not wait here.
 var errFull = errors.New("no slot is free")
 
 func (s *Semaphore) seek() *seeker {
@@ -64,8 +64,8 @@ func (k *seeker) pass() {
 	}
 }
 
-// acquire returns a held slot that all holders know. It gives any other slot back and looks again. It also looks again
-// if it loses a slot during this check, unless try is set.
+// acquire claims a slot and checks that all holders know it (see isKnown). If they do not, acquire releases the slot
+// and tries again. It also tries again if it loses the slot during the check, unless try is set.
 func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 	retry := elect.Backoff{Max: k.contender.maxPause()}
 	for {
@@ -112,7 +112,7 @@ func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 	}
 }
 
-// giveBackLater gives back a slot that no caller got. The channel is closed when that is done.
+// giveBackLater releases a slot that was not returned to a caller. The channel is closed when that is done.
 func (p *Permit) giveBackLater(ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -124,10 +124,12 @@ func (p *Permit) giveBackLater(ctx context.Context) <-chan struct{} {
 	return done
 }
 
-// isKnown looks at all held slots once a slot is held here, and reports whether all their holders know this slot. The
-// look before the claim may have shown no holder, and a process with a smaller size may have claimed a slot since.
-// Without this second look, slots beyond that size would be taken again and again. The look ends when ctx ends or the
-// slot is no longer held.
+// isKnown reports whether all holders of slots know the slot of p. They may not, because processes can give the
+// semaphore different sizes. The poll before the claim does not show this, because a process with a smaller size may
+// have claimed a slot since. So isKnown reads all held slots again. Without this second read, slots beyond the smaller
+// size would be claimed again and again.
+//
+// The read ends if ctx ends or the slot of p is no longer held.
 func (k *seeker) isKnown(ctx context.Context, p *Permit, try bool) (bool, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -140,13 +142,14 @@ func (k *seeker) isKnown(ctx context.Context, p *Permit, try bool) (bool, error)
 			k.limit = k.common(holders)
 			return p.slot < slot(k.name, k.limit), nil
 		case try || elect.Lasting(err) || errors.Is(err, table.ErrNewer) || ctx.Err() != nil:
-			return false, fmt.Errorf("the holders of the other slots are unknown: %w", err)
+			return false, fmt.Errorf("can't read which processes hold the other slots: %w", err)
 		}
 		elect.Sleep(ctx, k.contender.config.Clock, retry.Pause(k.contender.config.Clock))
 	}
 }
 
-// choose takes a free slot that all holders and waiters know and that no other goroutine of this process has chosen.
+// choose selects a free slot that all holders and waiters know, and that no other goroutine of this process has
+// selected.
 func (k *seeker) choose(seen []elect.LockView) elect.Decision {
 	common := min(k.common(holdersOf(seen)), k.waiting.line.slots(len(k.slots)), cmp.Or(k.limit, maxSlots))
 	k.limit = 0
@@ -174,7 +177,7 @@ func (k *seeker) untilFree(seen []elect.LockView) time.Duration {
 	return wait
 }
 
-// holdersOf returns those of the slots seen that are held.
+// holdersOf returns the slots in seen that are held.
 func holdersOf(seen []elect.LockView) (holders []table.Observation) {
 	for _, o := range seen {
 		if o.FreeIn > 0 && o.Confirmed() && o.LeaseRecord != nil {
@@ -184,11 +187,11 @@ func holdersOf(seen []elect.LockView) (holders []table.Observation) {
 	return holders
 }
 
-// reason explains why free slots were not taken, if this is because another process gives the semaphore fewer slots.
+// reason explains why free slots were not claimed, if another process gives the semaphore fewer slots.
 func (k *seeker) reason(seen []elect.LockView) string {
 	common := k.common(holdersOf(seen))
 	if common == len(k.slots) {
 		return ""
 	}
-	return fmt.Sprintf(" (another process gives this semaphore %d slots, but this one gives it %d: while that process holds a slot, only the first %[1]d slots are taken)", common, len(k.slots))
+	return fmt.Sprintf(" (another process gives this semaphore %d slots, but this one gives it %d; while that process holds a slot, only the first %[1]d slots can be acquired)", common, len(k.slots))
 }

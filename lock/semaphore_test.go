@@ -184,7 +184,7 @@ func TestASemaphoreMindsOnlyItsSlots(t *testing.T) {
 }
 
 func TestASemaphoreHasAtMostAThousandSlots(t *testing.T) {
-	for n, says := range map[int]string{1: "", maxSlots: "", maxSlots + 1: "a semaphore of 1001", 0: "a semaphore of 0"} {
+	for n, says := range map[int]string{1: "", maxSlots: "", maxSlots + 1: "the number of slots is 1001", 0: "the number of slots is 0"} {
 		s := NewSemaphore(&spanner.Client{}, "locktable", "s", n)
 		if says == "" {
 			assert.NoError(t, s.contender.err)

@@ -11,14 +11,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Set is several locks that are taken together or not at all, in one transaction and under one token, and that are
-// renewed and given back together. Callers can ask for overlapping sets in any order. No caller holds part of a set
-// while it waits for the rest, so there is no deadlock.
+// Set is several locks that are acquired together or not at all, in one transaction and under one token, and that are
+// renewed and released together. Callers can ask for overlapping sets in any order. No caller holds part of a set while
+// it waits for the rest, so there is no deadlock.
 type Set struct{ mutex }
 
-// All returns a Set of the given names, each of which can also be used by a Mutex or a spindle.Lock. There must be 1 to
-// 500 names, all different, which are claimed in one transaction. Each lock gets a copy of the value, and all names and
-// values together must fit into one commit of at most 100 MiB. In other respects, All is like New.
+// All returns a Set of the given names. Each name can also be used by a Mutex or a spindle.Lock. There must be 1 to 500
+// names, all different. Each lock gets a copy of the value. All the names and values together must fit into one commit
+// of at most 100 MiB, because the locks are claimed in one transaction. Otherwise, All is like New.
 func All(db *spanner.Client, tableName string, names []string, opts ...spindle.Option) *Set {
 	names = slices.Sorted(slices.Values(names))
 	return &Set{mutex{contender: newContender(db, tableName, fmt.Sprintf("set %.200q", names), names, opts, refuseSet(names)), names: names}}
@@ -27,11 +27,12 @@ func All(db *spanner.Client, tableName string, names []string, opts ...spindle.O
 const (
 	maxSet = 500
 
-	// maxCommit leaves a tenth of the 100 MiB that Spanner accepts in one commit for data that is not counted here.
-	// Spanner's other limit of 80,000 mutations is never reached, because a confirmation needs only six for each name.
+	// maxCommit is a tenth less than the 100 MiB that Spanner accepts in one commit, to leave room for data that is not
+	// counted here. Spanner's other limit of 80,000 mutations is never reached, because a confirmation needs only six
+	// for each name.
 	maxCommit = 90 << 20
 
-	rowOverhead = 512 // for the two rows of a name: columns, times, the table's name, the encoding
+	rowOverhead = 512 // for the two rows of each name: columns, times, the table's name, the encoding
 )
 
 // confirmation returns the approximate size, in bytes, of the commit that confirms a set.
@@ -47,7 +48,7 @@ func refuseSet(names []string) func(*options.Config) {
 	return func(c *options.Config) {
 		switch {
 		case len(names) == 0:
-			c.Refuse("the set is empty: give it at least one name")
+			c.Refuse("the set is empty; it needs at least one name")
 		case len(names) > maxSet:
 			c.Refuse("the set has %d names; at most %d are allowed", len(names), maxSet)
 		}
@@ -57,14 +58,14 @@ func refuseSet(names []string) func(*options.Config) {
 			}
 		}
 		if size := confirmation(names, table.LeaseRecord{Lease: c.Lease, Value: c.Value, Kind: table.Mutex}); size > maxCommit {
-			c.Refuse("the set has %d names, each with a value of %d bytes when escaped, so one commit would take %d MiB, and at most %d are allowed: shorten the value, or use fewer names",
+			c.Refuse("the set has %d names, each with a value of %d bytes when escaped, so its commit would take %d MiB, but at most %d MiB are allowed; shorten the value, or use fewer names",
 				len(names), table.LeaseRecord{Value: c.Value}.Size(), size>>20, maxCommit>>20)
 		}
 	}
 }
 
-// Fence returns mutations that change nothing, but let a commit succeed only while every lock of the set is held under
-// its present token. See Mutex.Fence.
+// Fence returns mutations that change nothing, but make a commit fail unless every lock of the set is still held under
+// its current token. See Mutex.Fence.
 func (s *Set) Fence() []*spanner.Mutation {
 	return s.contender.fence(s.Token(), s.names...).Mutations()
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// slots records the slots of one semaphore that goroutines of this process hold or are about to claim. Without it, a
-// goroutine whose look is older than another goroutine's claim could choose the same slot.
+// slots records which slots of a semaphore the goroutines of this process hold or are about to claim. Without this
+// record, a goroutine that polled before another goroutine's claim could choose the same slot.
 type slots struct {
 	mu    sync.Mutex
 	taken map[string]bool
@@ -22,9 +22,9 @@ type pick struct {
 	over bool
 }
 
-// from chooses one of the free slots that no other goroutine of this process has, and drops the earlier choice. The
-// function which selects the slot. from reports false if there is no such slot, or if the goroutine has to wait for the
-// returned time.
+// from gives up the slot that was chosen before, and chooses another from the free slots that no other goroutine of
+// this process has chosen. The which function makes the choice. from returns false if there is no such slot, or if the
+// goroutine must wait for the returned time.
 func (p *pick) from(free []elect.LockView, which func([]elect.LockView) (int, time.Duration, bool)) (elect.LockView, time.Duration, bool) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -43,8 +43,8 @@ func (p *pick) from(free []elect.LockView, which func([]elect.LockView) (int, ti
 	return free[i], 0, true
 }
 
-// drop leaves the slot to the other goroutines of this process. An attempt that was abandoned when its ctx ended can no
-// longer choose a slot after that.
+// drop gives up the chosen slot, so that other goroutines of this process can choose it. An attempt that was abandoned
+// when its ctx ended can't choose a slot after that.
 func (p *pick) drop() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()

@@ -8,13 +8,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// announce marks the term as leaving, so that the followers look often and find the release almost immediately. After
-// the announcement it waits for a third of the lease plus the announcement's round trip. By then, every follower that
-// looks as often as it should has seen the mark. It returns earlier if ctx or the term ends, if no announcement
-// succeeds within a third of the lease, or if heartbeats fail too and the remaining time is needed to stop the work.
+// announce marks the term as leaving. Followers that see the mark poll more often, so they notice the release almost
+// immediately. After committing the mark, announce waits for a third of the lease plus the announcement's round trip,
+// so that every follower that polls on schedule sees the mark.
 //
-// Once announce has been called, the term has to end: even if it fails, a delayed announcement might still commit, and
-// it would mark a term that continues.
+// announce returns early if ctx or the term ends, or if it can't commit the mark within a third of the lease. It also
+// returns early if heartbeats are failing and the remaining time is needed to stop the work.
+//
+// Once announce has been called, the term must end, even if announce fails. A delayed commit might still be applied,
+// and would mark a term that is not leaving.
 func (k *Keeper) announce(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, k.lease/3)
 	defer cancel()
@@ -36,7 +38,7 @@ func (k *Keeper) announce(ctx context.Context) {
 	}
 }
 
-// linger waits for d, or until heartbeats fail and the remaining time is needed to stop the work.
+// linger waits for d, or until heartbeats are failing and the remaining time is needed to stop the work.
 func (k *Keeper) linger(ctx context.Context, d time.Duration) {
 	began := k.clock.Now()
 	for ctx.Err() == nil && !k.pressed() {
@@ -48,14 +50,14 @@ func (k *Keeper) linger(ctx context.Context, d time.Duration) {
 	}
 }
 
-// pressed reports whether heartbeats fail and the remaining time is needed to stop the work.
+// pressed reports whether heartbeats are failing and the remaining time is needed to stop the work.
 func (k *Keeper) pressed() bool { return k.inJeopardy() && k.spare() <= 0 }
 
-// spare returns the time until the deadline, minus a sixth of the lease that is reserved for stopping the work.
+// spare returns the time until the deadline, minus a sixth of the lease, which is reserved for stopping the work.
 func (k *Keeper) spare() time.Duration { return k.Left() - k.lease/6 }
 
-// requested waits for a handover request that the holder accepts, and returns it. It checks about once per lease, and
-// returns "" if ctx ends first.
+// requested polls for handover requests, about once per lease duration, and returns the first one that the holder
+// accepts. It returns "" if ctx ends first.
 func (k *Keeper) requested(ctx context.Context) table.Request {
 	for {
 		Sleep(ctx, k.clock, Jitter(k.clock, k.lease))

@@ -8,21 +8,21 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// longestAttempt limits each attempt at a step, so that a server that hangs does not use up a long lease.
+// longestAttempt limits each attempt at a step, so that an unresponsive server does not use up a long lease.
 const longestAttempt = 10 * time.Second
 
-// Candidate competes for locks. Only one goroutine at a time can use it, and it must not claim a lock that it still
-// holds.
+// Candidate competes for locks. It must not be used by more than one goroutine at a time, and it must not claim a lock
+// that it still holds.
 type Candidate struct {
 	Table       table.Table
 	Clock       Clock
-	Names       []string          // the locks that it looks at
+	Names       []string          // the locks to compete for
 	ID          string            // the holder's id in the table
 	LeaseRecord table.LeaseRecord // written when a term begins
 	LockDelay   time.Duration
 	Reclaim     bool
 	HoldOff     func() time.Duration // how long to leave the locks to other candidates; may be nil
-	FreeRows    bool                 // it claims by free rows and leaves them, which halves the requests for locks that change hands often
+	FreeRows    bool                 // claim by free rows and leave them, which halves the requests for locks that change hands often
 
 	observer   observer
 	past       past
@@ -33,15 +33,15 @@ type Candidate struct {
 	retry      Backoff
 }
 
-// Again returns a copy for another competition. The copy keeps the candidate's cool-down, but has forgotten what it
-// saw.
+// Again returns a copy of c that can compete for the locks once more. The copy keeps the cool-down of c, but none of
+// what c has read about the locks.
 func (c *Candidate) Again() Candidate {
 	again := *c
 	again.observer, again.contests, again.retry = observer{}, 0, Backoff{}
 	return again
 }
 
-// LockView describes one lock as a look showed it.
+// LockView describes one lock as a poll showed it.
 type LockView struct {
 	table.Observation
 	FreeIn      time.Duration // time from the observation until the lock can be claimed; zero or negative: now
@@ -50,8 +50,8 @@ type LockView struct {
 	Last        time.Time     // when it was last known to be held, by a holder's heartbeat or release; zero: unknown
 }
 
-// Look observes all locks at one instant. It takes one RPC, a second one if there are holders that it has not seen
-// before, and another if rows are missing.
+// Look reads the state of all the locks as of one instant. This usually takes one RPC. It takes another if there are
+// holders whose lease records Look has not read before, and another if rows are missing.
 func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 	c.past.settle()
 	ctx, cancel := context.WithTimeout(ctx, Attempt(c.LeaseRecord.Lease))
@@ -78,7 +78,7 @@ func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 	return views, nil
 }
 
-// restsFor returns how long the candidate leaves the locks to other candidates.
+// restsFor returns how much longer the candidate leaves the locks to other candidates.
 func (c *Candidate) restsFor() time.Duration {
 	left := c.coolDown.left(c.Clock)
 	if c.HoldOff != nil {
@@ -100,9 +100,9 @@ func (c *Candidate) rules() rules {
 		own: c.past.own, unkept: c.past.unkept, yieldFor: c.past.yieldFor}
 }
 
-// Attempt returns the time limit for one attempt at a candidate's step, or at any other step that no lease depends on.
-// It is a third of the lease, but never less than a second, which leaves time to open a connection. It is never more
-// than longestAttempt, because no RPC to a healthy server takes that long.
+// Attempt returns the time limit for one attempt at a step that no held lease depends on, such as a claim. The limit is
+// a third of the lease, but at least a second, which leaves time to open a connection. It is at most longestAttempt,
+// because no RPC to a healthy server takes that long.
 func Attempt(lease time.Duration) time.Duration {
 	return min(max(lease/3, time.Second), longestAttempt)
 }

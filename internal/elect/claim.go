@@ -9,13 +9,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Claim claims and confirms either all the given locks or none, and returns the term that begins. If ctx ends, Claim
-// finishes the attempt in progress, because an unfinished election would block the other candidates until its lease
-// expires, but it makes no further attempt. The term does not depend on ctx.
+// Claim claims and confirms all the given locks, or none of them, and returns the new term. If ctx ends, Claim finishes
+// the attempt in progress but does not start another. If it stopped in the middle of an election, it would block the
+// other candidates until its lease expired. The term does not depend on ctx.
 //
-// If First reports true for the error, another candidate claimed the locks first. If a confirmation fails for any other
-// reason, the candidate frees its claim and leaves the locks to other candidates for at most one lease duration,
-// because it might be the only candidate that can't confirm.
+// If First(err) is true, another candidate claimed the locks first. If the confirmation fails for any other reason, the
+// candidate withdraws its claim. It then leaves the locks to other candidates for up to one lease duration, because
+// they might be able to confirm.
 func (c *Candidate) Claim(ctx context.Context, seen ...LockView) (*Term, error) {
 	observed := make([]table.Observation, len(seen))
 	names := make([]string, len(seen))
@@ -55,7 +55,7 @@ func (c *Candidate) Claim(ctx context.Context, seen ...LockView) (*Term, error) 
 
 // supersede forgets the former holders of locks that the candidate has claimed.
 func (c *Candidate) supersede(names []string) {
-	c.preference.well = Instant{} // successful looks do not prove that it can keep a term
+	c.preference.well = Instant{} // successful polls do not prove that it can keep a term
 	for _, name := range names {
 		c.observer.forgetHolder(name, c.LeaseRecord.Lease)
 	}
@@ -74,11 +74,12 @@ func First(err error) bool {
 	return errors.Is(err, table.ErrChanged) || errors.Is(err, table.ErrSuperseded)
 }
 
-// confirm confirms a claim and returns the instant just before the successful request was sent. If a confirmation is
-// refused, or its outcome is unknown, a heartbeat decides, because it succeeds only if the confirmation has inserted
-// the lease rows. A refusal proves nothing by itself: the client below this code may have sent the commit twice, so
-// that the first attempt was applied and the second one refused. No other candidate can claim the locks until the lease
-// of the bare claim has run out.
+// confirm confirms a claim, and returns the time just before it sent the request that succeeded.
+//
+// If the confirmation is refused or its outcome is unknown, confirm sends a heartbeat, which succeeds only if the lease
+// rows were inserted. A refusal alone proves nothing, because the Spanner client may have sent the commit twice. The
+// first commit may have been applied, and only the second refused. Meanwhile the locks are safe, because no other
+// candidate can claim them until the lease of the unconfirmed claim expires.
 func (c *Candidate) confirm(ctx context.Context, token table.Token, names []string) (Instant, error) {
 	running, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.LeaseRecord.Lease)
 	defer cancel()
@@ -116,8 +117,9 @@ func (c *Candidate) confirm(ctx context.Context, token table.Token, names []stri
 	}
 }
 
-// stamp is a Store that calls sent when a transaction has finished reading and is about to send its commit. The lease
-// counts from the commit rather than from the read, because a slow read can take up a large part of a short lease.
+// stamp is a Store that calls sent in each transaction, after its reads and just before its commit. The lease is
+// measured from that moment rather than from the start of the transaction, because slow reads can use up a large part
+// of a short lease.
 type stamp struct {
 	table.Store
 	sent func()
@@ -131,10 +133,12 @@ func (s stamp) Transact(ctx context.Context, step string, fn func(context.Contex
 	})
 }
 
-// disown frees the candidate's own claims whose replies were lost. The candidate then leaves the locks alone until it
-// could have claimed them again, but at least for a third of its lease. Otherwise it would claim them as soon as its
-// own lease had passed, and would keep them forever from candidates with a longer lease. If another candidate has the
-// same id by mistake, that candidate can lose a claim.
+// disown frees the candidate's own claims whose replies were lost. The candidate then leaves the locks alone until its
+// lost claim would have expired, but at least for a third of its lease. Without this pause, a candidate that keeps
+// losing replies would claim the locks again each time its own lease has passed. Candidates with longer leases would
+// never get them.
+//
+// If another candidate uses the same id by mistake, disown can free that candidate's claim.
 func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bool) {
 	if !c.unsure {
 		return false
@@ -149,15 +153,15 @@ func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bo
 	if own == nil {
 		return false
 	}
-	// If this fails, the next look leads to another attempt.
+	// If this fails, the next poll leads to another attempt.
 	_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Disown(ctx, c.ID, own...) })
 	c.coolDown.begin(c.Clock, rest)
 	return true
 }
 
-// withdraw frees locks that the candidate can't confirm, even if a confirmation has been applied after all. The
-// candidate then cools down for one lease duration. After a lasting error, it cools down for at most a minute. Such an
-// error is reported immediately, so even with a claim every minute the locks are free nearly all the time.
+// withdraw frees locks whose confirmation failed, even if the confirmation turns out to have been applied. The
+// candidate then cools down for one lease duration, or for at most a minute if the error is permanent. Permanent errors
+// come back quickly, so even a candidate that claims once a minute leaves the locks free nearly all the time.
 func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []string, why error) {
 	length := c.LeaseRecord.Lease
 	if Lasting(why) {
@@ -167,8 +171,8 @@ func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []str
 	c.insist(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, names...) })
 }
 
-// insist keeps trying to free locks for as long as one attempt may take, because other transactions of this process
-// might abort each try. A lock that it fails to free expires.
+// insist retries free for as long as one attempt may take, because other transactions of this process might abort each
+// try. If it gives up, the locks are left to expire.
 func (c *Candidate) insist(ctx context.Context, free func(context.Context) error) {
 	_ = c.try(ctx, func(ctx context.Context) error {
 		return Insist(ctx, c.Clock, Attempt(c.LeaseRecord.Lease), free)

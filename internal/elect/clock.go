@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Clock provides candidates and terms with the time and with random durations. They rely only on the rate at which the
-// clock runs, and only for the length of one lease.
+// Clock supplies the time and random durations. Safety depends only on how fast the clock runs, over at most one lease
+// duration, and never on the time that it shows.
 type Clock interface {
 	Now() Instant
 	Timer(time.Duration) *time.Timer
@@ -16,18 +16,17 @@ type Clock interface {
 }
 
 // Instant is one reading of both clocks of a machine, in nanoseconds. The monotonic clock stops while the machine is
-// suspended. The wall clock does not, but it can be set by hand.
+// suspended. The wall clock keeps running, but it can be set by hand.
 type Instant struct{ Wall, Mono int64 }
 
-// Since returns the time that has passed since start, which is the larger of the differences on the two clocks. So a
-// clock that stopped or was set back can't make a lease longer, and a clock that was set forward can only make it
-// shorter.
+// Since returns the time elapsed since start. It uses the clock that shows the larger difference. A clock that stopped
+// or was set back therefore can't prolong a lease, and a clock that was set forward can only shorten it.
 func (i Instant) Since(start Instant) time.Duration {
 	return time.Duration(max(i.Wall-start.Wall, i.Mono-start.Mono))
 }
 
-// Ran returns how long the machine has run since the given instant, by the monotonic clock. It is only for durations
-// that no lease depends on.
+// Ran returns how long the machine has been running since the given instant, without the time that it was suspended. No
+// lease may depend on the result.
 func (i Instant) Ran(since Instant) time.Duration { return time.Duration(i.Mono - since.Mono) }
 
 // Time returns the wall clock's time.

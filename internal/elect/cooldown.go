@@ -10,7 +10,7 @@ import (
 type coolDown struct {
 	since   Instant
 	length  time.Duration
-	yielded bool // it also ends when another candidate holds the lock
+	yielded bool // the cool-down also ends when another candidate holds the lock
 }
 
 // begin starts a cool-down of that length.
@@ -25,7 +25,7 @@ func (d *coolDown) yieldedTo() {
 	}
 }
 
-// left returns how much longer the cool-down lasts. If that is not positive, the cool-down has ended.
+// left returns how much longer the cool-down lasts. The result is zero or negative if the cool-down has ended.
 func (d *coolDown) left(c Clock) time.Duration {
 	if d.length == 0 {
 		return 0
@@ -33,9 +33,9 @@ func (d *coolDown) left(c Clock) time.Duration {
 	return d.length - c.Now().Since(d.since)
 }
 
-// Yield keeps the candidate from claiming a lock that it has given up, until another candidate holds the lock or a time
-// limit has passed. The limit is a third of the lease if the lock is known to be released, and otherwise one lease
-// duration. asked is the handover request that the holder accepted, or "".
+// Yield keeps the candidate from claiming a lock that it has just given up. This ends when another candidate holds the
+// lock, or after a time limit. The limit is a third of the lease if the lock is known to have been released, and one
+// lease duration otherwise. asked is the handover request that the candidate accepted, or "" if there was none.
 func (c *Candidate) Yield(released bool, asked table.Request) {
 	length := c.LeaseRecord.Lease
 	if released {

@@ -15,7 +15,7 @@ import (
 )
 
 // errLate says that a claim was acknowledged only after its term would have ended.
-var errLate = errors.New("it was acknowledged only after the term's deadline")
+var errLate = errors.New("the acknowledgement arrived after the term's deadline")
 
 // freeClaim returns a claim by free rows. It reports false if the candidate does not use free rows or a lock has none.
 func (c *Candidate) freeClaim(seen []table.Observation) (table.FreeClaim, bool) {
@@ -27,10 +27,12 @@ func (c *Candidate) freeClaim(seen []table.Observation) (table.FreeClaim, bool) 
 	return table.NewFreeClaim(c.ID, p, seen...)
 }
 
-// claimFree sends the same blind commit until its outcome is known. It returns the instant from which the term's
-// deadline counts. This is the instant before the first attempt, because any attempt may be the one that was applied.
-// The claimant does nothing under the token until an attempt has been acknowledged or the claimant has read its own
-// nonce in the lease row, because another claimant may have chosen the same token.
+// claimFree claims the locks by a blind commit, which it resends until it knows the outcome. It returns the time from
+// which the term's deadline is measured. If a heartbeat has shown that the claim won, this is the time before that
+// heartbeat. Otherwise it is the time before the first attempt, because any of the attempts may have been applied.
+//
+// Another claimant may have chosen the same token. So this claimant does nothing under the token until an attempt has
+// been acknowledged, or until it has read its own nonce in the lease row.
 func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Instant, error) {
 	running := context.WithoutCancel(ctx)
 	sent := c.Clock.Now()
@@ -67,9 +69,8 @@ func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Insta
 	}
 }
 
-// resolve finds out whether a claim has won. If it has, beat is the instant at which the confirming heartbeat was sent.
-// If First reports true for the error, the claim is lost. With any other error, or with none, the claim is still open
-// or its outcome is unknown.
+// resolve finds out whether a claim has won. If so, it sends a heartbeat, and beat is the time just before that. If won
+// is false and First(err) is true, the claim has lost. If both are false, the claim might still win.
 func (c *Candidate) resolve(ctx context.Context, claim table.FreeClaim) (won bool, beat Instant, err error) {
 	switch outcome, err := c.outcome(ctx, claim); {
 	case err != nil || outcome == table.Open:
@@ -90,7 +91,7 @@ func (c *Candidate) outcome(ctx context.Context, claim table.FreeClaim) (outcome
 	return outcome, err
 }
 
-// giveUp makes sure that a claim can no longer be applied, or releases the locks if it already was.
+// giveUp makes sure that a claim can no longer be applied, or releases the locks if it was applied already.
 func (c *Candidate) giveUp(ctx context.Context, claim table.FreeClaim) {
 	c.insist(ctx, func(ctx context.Context) error {
 		retracted := c.Table.Retract(ctx, claim)
@@ -109,6 +110,6 @@ func (c *Candidate) giveUp(ctx context.Context, claim table.FreeClaim) {
 	})
 }
 
-// refusedTime reports whether err can mean that Spanner refused the time that a claim has chosen as its token. In that
-// case nothing was applied.
+// refusedTime reports whether err could mean that Spanner rejected the claim's token, which is a timestamp that the
+// claimant chose. In that case nothing was applied.
 func refusedTime(err error) bool { return spanner.ErrCode(err) == codes.FailedPrecondition }

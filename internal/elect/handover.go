@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// signal sends signals to other candidates during the pause before the next look, and returns the rest of the pause.
-// While a holder is leaving, the pause is short. Naming a successor may then take up to a tenth of the lease, which is
-// how often the other followers look.
+// signal sends signals to other candidates during the pause before the next poll, and returns the rest of the pause.
+// Pauses are short while a holder is leaving, so naming a successor may take longer than the pause. The limit is a
+// tenth of the lease, because the other followers do not poll more often than that.
 func (c *Candidate) signal(ctx context.Context, seen []LockView, pause time.Duration) time.Duration {
 	began := c.Clock.Now()
 	within := func(limit time.Duration, send func(context.Context, []LockView)) {
@@ -22,7 +22,8 @@ func (c *Candidate) signal(ctx context.Context, seen []LockView, pause time.Dura
 }
 
 // succeed names the candidate as the successor of a leaving holder that has none. Without a successor, many followers
-// would look for the release and claim the lock, all at the same time. Only candidates of the highest priority do this.
+// would poll for the release and try to claim the lock at the same time. Only candidates of the highest priority become
+// successors.
 func (c *Candidate) succeed(ctx context.Context, seen []LockView) {
 	for _, s := range seen {
 		if _, named := s.Successor(); s.Leaving() && !named && c.LeaseRecord.Rank == 0 && c.coolDown.left(c.Clock) <= 0 {
@@ -32,11 +33,13 @@ func (c *Candidate) succeed(ctx context.Context, seen []LockView) {
 	}
 }
 
-// watch returns the pause before the next look at a lock whose holder is leaving. The holder continues for a third of
-// its lease after its announcement. At the instant marked it had not announced yet, so there is nothing to see until a
-// third of the lease has passed since then. After that, the successor looks every lease/100. The other followers look
-// every lease/10, because the successor may have died, or every lease/50 if there is no successor yet. If the holder
-// takes longer than one lease duration, all followers look less and less often.
+// watch returns the pause before the next poll of a lock whose holder is leaving.
+//
+// The holder keeps the lock for a third of its lease after its announcement. So there is no need to poll until a third
+// of the lease after the last poll that did not yet show the announcement. From then on, the successor polls every
+// lease/100, and the other followers poll every lease/10 in case the successor has died. If there is no successor yet,
+// all followers poll every lease/50. If the holder takes longer than one lease duration, the polls become less and less
+// frequent.
 func (c *Candidate) watch(seen []LockView) time.Duration {
 	pause := time.Duration(math.MaxInt64)
 	for _, s := range seen {

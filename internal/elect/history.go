@@ -7,17 +7,17 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// lockHistory is what a candidate remembers about one lock between looks.
+// lockHistory is what a candidate remembers about one lock between polls.
 type lockHistory struct {
-	token  table.Token        // in the lock row at the last look,
-	at     time.Time          // and when that look was, by Spanner's clock
+	token  table.Token        // in the lock row at the last poll
+	at     time.Time          // when the last poll was, by Spanner's clock
 	holder table.Token        // the token of the holder that wrote record
 	record *table.LeaseRecord // nil if none was read
 
-	// assumedLease is the lease of the last holder seen, until there is evidence that its term has ended. If a holder's
-	// rows vanish, its term nevertheless continues until its deadline.
+	// assumedLease is the last known holder's lease, or zero once there is evidence that its term has ended. Missing
+	// rows are not such evidence, because a holder whose rows were deleted acts until its deadline.
 	assumedLease time.Duration
-	absent       time.Time // the time, by Spanner's clock, since which the lock row is known to be missing
+	absent       time.Time // since when the lock row is known to be missing, by Spanner's clock
 	orphanLeases map[table.Token]table.LeaseRecord
 	taken        bool          // the lock had not been given back when its row was last seen
 	pace         time.Duration // the last holder's lease; 0 if no holder was seen
@@ -25,7 +25,7 @@ type lockHistory struct {
 
 	leaving table.Token // the token of a holder that was seen to be leaving
 	marked  Instant     // when that holder was last seen not to be leaving
-	looked  Instant     // when the last look at the lock began
+	looked  Instant     // when the last poll of the lock began
 }
 
 // rules are the candidate's settings for deciding when a lock is free.
@@ -36,7 +36,7 @@ type rules struct {
 	id       string
 	own      table.Token   // of the candidate's last term, which has ended
 	unkept   table.Token   // own, if that term expired because heartbeats failed, so that other candidates get the next one
-	yieldFor time.Duration // how long the candidate then lets others go first
+	yieldFor time.Duration // how long the candidate then lets other candidates go first
 
 	rank int // how far the candidate's priority is below the highest
 }
@@ -70,8 +70,9 @@ func (h *lockHistory) learn(o table.Observation, r rules) {
 	}
 }
 
-// miss notes that the lock row is missing. Without a lock row a holder can't extend its lease, but it might not have
-// noticed yet. So the absence counts from the first look that found the row missing, or that found a new orphan lease.
+// miss records that the lock row is missing. Without the row, the holder can't extend its lease, but it can act until
+// the lease expires. That time is measured from the first poll that found the row missing, and starts over if a poll
+// finds a new orphan lease.
 func (h *lockHistory) miss(o table.Observation, r rules) {
 	if h.absent.IsZero() || !h.knows(o.OrphanLeases) {
 		h.absent, h.orphanLeases = o.At, o.OrphanLeases
@@ -105,8 +106,8 @@ func (h *lockHistory) leaseRecordOf(token table.Token) *table.LeaseRecord {
 	return h.record
 }
 
-// freeIn is the heart of the protocol. It returns how long after an observation the lock can be claimed. The
-// observation must already have been learned. freeIn changes nothing.
+// freeIn returns how long after the observation o the lock can be claimed. It is the heart of the protocol. The caller
+// must pass o to learn first. freeIn itself changes nothing.
 func (h *lockHistory) freeIn(o table.Observation, r rules) time.Duration {
 	switch {
 	case !o.Exists && h.assumedLease == 0:
@@ -127,9 +128,11 @@ func (h *lockHistory) freeIn(o table.Observation, r rules) time.Duration {
 	return o.Heartbeat.Add(h.assumedLease + r.delay + h.priorityDelay(r)).Sub(o.At)
 }
 
-// priorityDelay returns how long the candidate lets higher priorities go first. This is at most lease/50 or one second,
-// whichever is shorter, where lease is the last holder's. If each candidate used its own lease instead, a high priority
-// with a long lease would come after a low priority with a short one.
+// priorityDelay returns how long the candidate waits so that candidates of higher priority can claim first. For the
+// lowest priority, the delay is a fiftieth of the last holder's lease, or one second if that is shorter.
+//
+// The delay does not depend on the candidate's own lease. If it did, a candidate of high priority with a long lease
+// would come after a candidate of low priority with a short one.
 func (h *lockHistory) priorityDelay(r rules) time.Duration {
 	return min(h.paceOr(r.lease)/50, longestSpread) * time.Duration(r.rank) / table.MaxRank
 }
@@ -137,14 +140,14 @@ func (h *lockHistory) priorityDelay(r rules) time.Duration {
 // paceOr returns the last holder's lease, which all candidates know, or own if the candidate has seen no holder.
 func (h *lockHistory) paceOr(own time.Duration) time.Duration { return cmp.Or(h.pace, own) }
 
-// notReleased reports whether the last holder may still be at work because it has not given the lock back. A lock that
-// was never held counts as released. A bare claim does not, because the holder that it superseded is not known. Neither
-// does a lock whose row has vanished.
+// notReleased reports whether the last holder might still be working, because it has not released the lock. It returns
+// false if the lock was never held. It returns true after an unconfirmed claim, because the holder before that claim is
+// not known. It also returns true if the row of a held lock has vanished.
 func (h *lockHistory) notReleased(o table.Observation) bool {
 	return h.taken || len(o.OrphanLeases) > 0
 }
 
-// learnLeaving notes whether the holder is leaving, as seen in a look that began at that instant.
+// learnLeaving records whether the holder is leaving. The poll that showed this began at began.
 func (h *lockHistory) learnLeaving(o table.Observation, began Instant) {
 	if o.Leaving() && h.leaving != o.Token {
 		h.leaving, h.marked = o.Token, h.looked

@@ -17,8 +17,8 @@ type TermEvent struct {
 	Err  error         // for InJeopardy and Lost
 	By   table.Request // for Requested
 
-	// At and Left are set for InJeopardy, Safe and Lost. They are the instant of the event and the time that was then
-	// left until the deadline, so the owner does not have to read the clock at the same instant as other goroutines.
+	// At is when the event happened, and Left is how much time remained until the deadline. They are set for
+	// InJeopardy, Safe and Lost, so that the owner does not have to read the clock itself.
 	At   Instant
 	Left time.Duration
 }
@@ -36,8 +36,8 @@ const (
 	Announced                       // the followers have seen the announcement, or the wait for them has ended
 )
 
-// Keeper keeps a term while its owner does other work. It sends heartbeats, looks for handover requests, and announces
-// that the term is about to end. All methods except Start must be called from the owner's goroutine.
+// Keeper maintains a term while its owner does other work. It sends heartbeats, polls for handover requests, and
+// announces that the term is about to end. All methods except Start must be called from the owner's goroutine.
 type Keeper struct {
 	*Term
 	Interval time.Duration         // between heartbeats
@@ -64,7 +64,7 @@ func (k *Keeper) Start() {
 	k.all.Go(k.renew)
 }
 
-// WatchRequests looks for handover requests until the holder accepts one or the work's context ends.
+// WatchRequests polls for handover requests until the holder accepts one or the work's context ends.
 func (k *Keeper) WatchRequests() {
 	k.all.Go(func() {
 		if by := k.requested(k.ctx); by != "" {
@@ -73,8 +73,8 @@ func (k *Keeper) WatchRequests() {
 	})
 }
 
-// Announce tells the followers that the term is about to end. It does not wait for them. An Announced event follows,
-// unless the work's context ends first.
+// Announce starts telling the followers that the term is about to end, and returns immediately. An Announced event
+// follows, unless the work's context ends first.
 func (k *Keeper) Announce() {
 	k.all.Go(func() {
 		k.announce(k.ctx)
@@ -82,9 +82,9 @@ func (k *Keeper) Announce() {
 	})
 }
 
-// Stop ends everything that the keeper runs and waits for it, for example for a heartbeat in progress. If the term is
-// still held, Stop returns nil, and Notify will not be called when the term ends. Otherwise Stop returns the reason why
-// the term has ended.
+// Stop stops the keeper's goroutines and waits for them, including any heartbeat in progress. If the term is still
+// held, Stop returns nil, and Notify will not be called when the term ends. Otherwise, Stop returns the reason why the
+// term ended.
 func (k *Keeper) Stop() error {
 	k.quit()
 	close(k.left)
@@ -122,8 +122,8 @@ func (k *Keeper) renew() {
 	}
 }
 
-// beat sends one heartbeat. It fails only if the term has ended. Each attempt is limited to half of the remaining time,
-// to leave time for another.
+// beat sends one heartbeat. It returns an error only if the term has ended. One attempt takes at most half of the
+// remaining time, so that there is time for another.
 func (k *Keeper) beat() error {
 	sent := k.clock.Now()
 	left := k.Left()
@@ -158,8 +158,8 @@ func (k *Keeper) beat() error {
 	return nil
 }
 
-// ended returns when the term ended, as far as that is known without reading the clock. This is when the heartbeat that
-// was refused was sent, or otherwise the deadline.
+// ended returns when the term ended, without reading the clock. If Spanner refused a heartbeat, this is the time just
+// before that heartbeat was sent. Otherwise it is the deadline.
 func (k *Keeper) ended() Instant {
 	if sent := k.refused.Load(); sent != nil {
 		return *sent
@@ -183,10 +183,10 @@ func (k *Keeper) pause() time.Duration {
 	return k.untilBeat()
 }
 
-// untilBeat returns the time until the next heartbeat. If InPhase is set, the heartbeat is due when the monotonic clock
-// reaches a multiple of the interval. Otherwise the interval counts from when the last acknowledged heartbeat was sent,
-// and varies at random by up to a twentieth either way. This keeps locks that were elected together from always sending
-// their heartbeats together.
+// untilBeat returns the time until the next heartbeat. If InPhase is set, heartbeats are due when the monotonic clock
+// reaches a multiple of the interval. Otherwise, the next heartbeat is due one interval after the last acknowledged
+// heartbeat was sent, give or take a random 5 %. This keeps locks that were elected together from always sending their
+// heartbeats together.
 func (k *Keeper) untilBeat() time.Duration {
 	now := k.clock.Now()
 	since := now.Since(k.standing.Load().acknowledged)

@@ -11,8 +11,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Lasting reports whether err will not go away by itself, because something is missing, forbidden or wrong. The loss of
-// a transaction is not a lasting error.
+// Lasting reports whether err is permanent, because something is missing, forbidden or invalid. A lost transaction is
+// not a permanent error.
 func Lasting(err error) bool {
 	if errors.Is(err, table.ErrGroup) || errors.Is(err, table.ErrGarbled) || errors.Is(err, table.ErrUnordered) {
 		return true
@@ -28,8 +28,9 @@ func Lasting(err error) bool {
 	return false
 }
 
-// lostTransaction matches the messages of Spanner, its client and the emulator about a lost transaction. The name of a
-// database, table or column can contain the word too, but only after a colon or after the kind of the object.
+// lostTransaction matches messages about a lost transaction, from Spanner, its client or the emulator. The name of a
+// database, table or column can contain the word "transaction" too. In messages about those, the name follows a colon
+// or a word such as "table".
 var (
 	lostTransaction = regexp.MustCompile(`^(?i)[^:]*\btransaction\b`)
 	named           = regexp.MustCompile(`^(?i)[^:]*\b(database|table|column|index|instance)\b`)

@@ -8,14 +8,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// observer reads the rows that a candidate needs to know about its locks, and remembers what it saw.
+// observer reads the rows that tell a candidate the state of its locks, and remembers what they contained.
 type observer struct {
 	seen map[string]*lockHistory // nil if nothing was seen
 }
 
-// observe reads the lock rows. It also reads the lease rows if nothing is known yet, if a lock row was missing at the
-// last look, or if the lock rows leave a question open. Each read is a snapshot. If a later read fails, the results of
-// an earlier one only make the candidate more careful.
+// observe reads the lock rows. It also reads the lease rows if it has not read the locks before, if a lock row was
+// missing at the last poll, or if the lock rows do not show who the holder is. Each read is a snapshot. If a later read
+// fails, the candidate remembers the earlier ones, which can only make it more cautious.
 func (b *observer) observe(ctx context.Context, c *Candidate) ([]table.Observation, error) {
 	if b.seen == nil || slices.ContainsFunc(c.Names, b.missed) { // the wall clock only limits the range of keys to read
 		return c.Table.LookAtLeases(ctx, c.Clock.Now().Time(), c.Names...)
@@ -37,7 +37,7 @@ func (b *observer) observe(ctx context.Context, c *Candidate) ([]table.Observati
 	return observed, nil
 }
 
-// glance reads the lock rows, and the rows that are needed to claim by free rows if the candidate does that.
+// glance reads the lock rows. If the candidate claims by free rows, glance also reads the rows that such a claim needs.
 func (b *observer) glance(ctx context.Context, c *Candidate) ([]table.Observation, error) {
 	if !c.FreeRows {
 		return c.Table.Observe(ctx, c.Names...)
@@ -51,7 +51,7 @@ func (b *observer) glance(ctx context.Context, c *Candidate) ([]table.Observatio
 	return c.Table.Follow(ctx, at, since, c.Names...)
 }
 
-// missed reports whether a lock had no row at the last look.
+// missed reports whether a lock had no row at the last poll.
 func (b *observer) missed(name string) bool { return !b.history(name).absent.IsZero() }
 
 // unfamiliar reports whether a lock has a holder whose lease record is not known.
@@ -70,7 +70,7 @@ func (b *observer) learn(observed []table.Observation, r rules) {
 	}
 }
 
-// forgetHolder forgets the holder of a lock that the candidate has claimed with that lease.
+// forgetHolder forgets the previous holder of a lock that the candidate has claimed with the given lease.
 func (b *observer) forgetHolder(name string, lease time.Duration) {
 	h := b.history(name)
 	*h = lockHistory{token: h.token, at: h.at, taken: true, pace: lease, last: h.last}

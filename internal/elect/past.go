@@ -13,16 +13,16 @@ type past struct {
 	own      table.Token   // of the last term, which has ended by the time the candidate competes again
 	term     *Term         // the last term, until the candidate competes again
 	unkept   table.Token   // own, if that term expired because heartbeats failed
-	yieldFor time.Duration // how long the candidate then lets others go first
+	yieldFor time.Duration // how long the candidate then lets other candidates go first
 	expired  int           // how many terms in a row expired for that reason
 }
 
 func (p *past) began(t *Term) { p.own, p.term = t.token, t }
 
-// settle records how the last term ended. If it expired because heartbeats failed, the candidate could win the lock but
-// not keep it. Then it must not win the next term before other candidates can claim, because it would keep the lock
-// from candidates that are able to hold it. So it waits for its own lease to expire, as they do. From the second such
-// term in a row on, it also lets them go first. A term that is kept for ten lease durations resets the count.
+// settle records how the last term ended. If it expired because heartbeats failed, the candidate was able to win the
+// lock but not to keep it. Such a candidate must not win again and again while other candidates are able to keep the
+// lock. So it has to wait until its lease expires, as the others do. After two such terms in a row, it waits even
+// longer, so that the others can claim first. A term that lasts ten lease durations resets the count.
 func (p *past) settle() {
 	t := p.term
 	if p.term = nil; t == nil {

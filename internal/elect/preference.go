@@ -10,12 +10,12 @@ import (
 
 // preference is what a candidate remembers about candidates of other priorities.
 type preference struct {
-	well  Instant     // since when all the candidate's looks have succeeded
-	sick  bool        // the last look failed
+	well  Instant     // since when all the candidate's polls have succeeded
+	sick  bool        // the last poll failed
 	asked table.Token // the last term whose holder the candidate asked for a handover
 
-	spurned  bool          // it yielded, and since then no higher priority has held the lock for three leases
-	ignoring time.Duration // for how long after the beginning of a term it ignores preferences
+	spurned  bool          // it yielded to a preference, and has not seen a higher priority keep the lock since
+	ignoring time.Duration // how long a new term ignores preferences
 }
 
 const longestIgnore = time.Hour
@@ -26,24 +26,24 @@ func (p *preference) looked(now Instant, err error) {
 	}
 }
 
-// known is a number of lease durations. A candidate of higher priority must have looked successfully for that long
-// before it asks for a handover. It must also hold the lock for that long before a holder that has begun to ignore such
-// requests accepts them as before. A holder that can't keep the lock does not hold it for so long, even if its last
-// heartbeats commit late.
+// known is how many lease durations a candidate of higher priority needs to prove itself. Such a candidate asks for a
+// handover only after it has polled successfully for that long. A holder that ignores such requests accepts them again
+// only after a candidate of higher priority has held the lock for that long. A candidate that can't keep the lock never
+// holds it for that long, even if its last heartbeats commit late.
 const known = 3
 
-// see makes the candidate accept preferences as usual again, once a candidate with a higher priority than the given
-// rank has held the lock for three lease durations. A holder of the same priority proves nothing about candidates of a
-// higher one.
+// see makes the candidate accept preferences again if o shows that a candidate of higher priority has held the lock for
+// three lease durations. rank is the candidate's own rank. A holder of the same priority proves nothing about
+// candidates of higher priority.
 func (p *preference) see(o table.Observation, rank int) {
 	if o.LeaseRecord != nil && o.LeaseRecord.Rank < rank && o.Heartbeat.Sub(o.Token.Time()) >= known*o.LeaseRecord.Lease {
 		p.spurned, p.ignoring = false, 0
 	}
 }
 
-// ignoreFor returns how long a term that begins now ignores preferences. If it never ignored them, a candidate that
-// yielded and got the lock back would yield again and again to a candidate that can look and ask but can't hold the
-// lock.
+// ignoreFor returns how long a new term ignores preferences, which are handover requests from candidates of higher
+// priority. Such a candidate might be able to poll and ask, but not to hold the lock. If the holder never ignored its
+// requests, it would yield, win the lock back, and yield again, forever.
 func (p *preference) ignoreFor(lease time.Duration) time.Duration {
 	if p.spurned {
 		p.ignoring = min(max(2*p.ignoring, 10*lease), max(longestIgnore, 10*lease))
@@ -52,9 +52,9 @@ func (p *preference) ignoreFor(lease time.Duration) time.Duration {
 	return p.ignoring
 }
 
-// prefer asks a holder of lower priority, once in its term, to hand the lock over. Before that, the candidate's looks
-// must have succeeded for three lease durations without a term of its own in between. If the reply to the request is
-// lost, the candidate asks again.
+// prefer asks a holder of lower priority to hand the lock over, once per term. The candidate must first poll
+// successfully for three lease durations. If it has led before, only the time since its last term counts. If the reply
+// to the request is lost, the candidate asks again at its next poll.
 func (c *Candidate) prefer(ctx context.Context, seen []LockView) {
 	p := &c.preference
 	if p.sick || c.Clock.Now().Since(p.well) < known*c.LeaseRecord.Lease {

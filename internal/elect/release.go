@@ -15,7 +15,7 @@ func (t *Term) Release(ctx context.Context, reason error) error {
 	return t.giveBack(ctx, reason, func(ctx context.Context) error { return t.free(ctx, t.names...) })
 }
 
-// Finish releases a term's only lock, like Release. The same commit records that id has done due under the lock.
+// Finish is like Release, for a term with a single lock. The same commit also records due as done by id.
 func (t *Term) Finish(ctx context.Context, reason error, due table.Due, id string) error {
 	return t.giveBack(ctx, reason, func(ctx context.Context) error {
 		if t.freeRows {
@@ -41,9 +41,9 @@ func (t *Term) Recorded(ctx context.Context, key string) bool {
 	return err == nil && last.Token == t.token && last.Key == key
 }
 
-// giveBack retries until ctx ends or the locks would expire anyway. If free is refused because the token is no longer
-// valid, an earlier attempt may have been applied although its reply was lost. The client below this code resends such
-// a commit by itself.
+// giveBack calls free until it succeeds, ctx ends, or the locks would expire anyway. If free is refused because the
+// token is no longer valid, giveBack checks whether an earlier attempt was applied and only its reply was lost. Even a
+// single call of free can make several attempts, because the Spanner client resends commits.
 func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Context) error) error {
 	last, left := t.standing.Load(), t.Left()
 	t.End(reason)
@@ -78,8 +78,8 @@ func Insist(ctx context.Context, clock Clock, lease time.Duration, free func(con
 	}
 }
 
-// released reports whether the locks were given back under this term, which has ended. It reports false if it can't
-// find that out before ctx ends.
+// released reports whether the locks of this term, which has ended, were released under its token. It returns false if
+// it can't find out before ctx ends.
 func (t *Term) released(ctx context.Context) (yes bool) {
 	_ = Insist(ctx, t.clock, t.lease, func(ctx context.Context) (err error) {
 		yes, err = t.table.GivenBack(ctx, t.token, t.reclaims, t.names...)
@@ -91,8 +91,8 @@ func (t *Term) released(ctx context.Context) (yes bool) {
 	return yes
 }
 
-// releaseRest frees the locks that are still held under the token, if the term has several. Locks that it can't free
-// expire.
+// releaseRest tries to release each lock separately, because some of the term's locks may still be held under the
+// token. It does nothing if the term has only one lock. Locks that it can't release are left to expire.
 func (t *Term) releaseRest(ctx context.Context) {
 	if len(t.names) == 1 {
 		return

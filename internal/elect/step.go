@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// A Step is the result of one look at the locks, and of the claim that followed if a lock could be claimed.
+// A Step is the result of one poll, and of the claim that followed if a lock could be claimed.
 type Step struct {
-	Seen        []LockView    // the locks as the look showed them, or nil
+	Seen        []LockView    // the locks as the poll showed them, or nil
 	Term        *Term         // the term of the locks that were claimed, or nil
 	Pause       time.Duration // until the next step, if Term is nil
-	Err         error         // why nothing was seen or claimed; nil if another candidate was first, unless that keeps happening
-	CoolingDown bool          // the candidate leaves the locks to others, for example because it could not confirm
+	Err         error         // why the poll or claim failed; nil if another candidate was first, unless that keeps happening
+	CoolingDown bool          // the candidate leaves the locks to other candidates, for example because it could not confirm
 }
 
-// Decision is what to do about the locks seen: claim some of them, wait, or do nothing because the candidate is
-// blocked.
+// Decision is what to do after a poll: claim some of the locks, wait, or give up because the candidate is blocked.
 type Decision struct {
 	claim []LockView
 	wait  time.Duration
@@ -27,10 +26,10 @@ type Decision struct {
 // Claim returns the decision to claim the given locks.
 func Claim(locks ...LockView) Decision { return Decision{claim: locks} }
 
-// Wait returns the decision to look again after d at the latest.
+// Wait returns the decision to poll again after d at the latest.
 func Wait(d time.Duration) Decision { return Decision{wait: d} }
 
-// Blocked returns the decision to claim nothing, for a reason that does not go away by waiting for a lock.
+// Blocked returns the decision to claim nothing, for a reason that waiting does not change.
 func Blocked(err error) Decision { return Decision{err: err} }
 
 // Claims returns the locks to claim, or nil.
@@ -39,7 +38,7 @@ func (d Decision) Claims() []LockView { return d.claim }
 // Waits returns how long to wait, if there is nothing to claim.
 func (d Decision) Waits() time.Duration { return d.wait }
 
-// Choose decides what to do about the locks seen.
+// Choose decides what to do about the locks that a poll has shown.
 type Choose func(seen []LockView) Decision
 
 // All decides to claim all the locks as soon as they are free at the same instant.
@@ -54,10 +53,12 @@ func All(seen []LockView) Decision {
 	return Claim(seen...)
 }
 
-// Try takes one step. maxPause is the longest pause between two looks at a lock that another candidate holds. If the
-// holder's lease can expire before that, the next look comes when the lease expires or a short random time later. If
-// maxPause is zero, it is a third of the shorter lease, the holder's or the candidate's. The look ends when ctx does.
-// For the effect of ctx on a claim, see Claim.
+// Try polls the locks once, and claims the locks that choose decides to claim. If there is nothing to claim, Step.Pause
+// says when to call Try again. The pause is at most maxPause. If maxPause is zero, the longest pause is a third of the
+// shortest lease, the candidate's own or a holder's. If a holder's lease can expire sooner, the pause ends when the
+// lease expires, or a short random time later.
+//
+// The poll ends when ctx does. Claim describes how ctx affects a claim.
 func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Duration) Step {
 	seen, err := c.Look(ctx)
 	if maxPause == 0 {
@@ -94,7 +95,7 @@ func (c *Candidate) tryToClaim(ctx context.Context, seen, claim []LockView, maxP
 		return Step{Seen: seen, Term: t}
 	case First(err):
 		c.contests++
-		step := Step{Seen: seen, Pause: min(maxPause, c.spread(seen))} // the next look shows which candidate was first
+		step := Step{Seen: seen, Pause: min(maxPause, c.spread(seen))} // the next poll shows which candidate was first
 		if c.contests >= lostInARow {
 			step.Err = fmt.Errorf("%d claims in a row have failed, although no process holds the lock: %w", c.contests, err)
 		}
@@ -103,16 +104,16 @@ func (c *Candidate) tryToClaim(ctx context.Context, seen, claim []LockView, maxP
 	return Step{Seen: seen, Err: err, Pause: c.retry.Pause(c.Clock)}
 }
 
-// lostInARow is how many claims in a row a candidate can lose to others before that is reported as a problem. Even
-// among a thousand candidates, one holds the lock after a few claims.
+// lostInARow is how many claims in a row a candidate can lose to other candidates before Try returns an error. Losing
+// this often is unusual. Even among a thousand candidates, one holds the lock after a few claims.
 const lostInARow = 10
 
 // longestSpread is enough for thousands of candidates, however long the lease is.
 const longestSpread = time.Second
 
-// spread returns a short random pause, because many candidates know the instant at which a lease ends. The longest
-// pause is lease/50, or one second if that is shorter, where lease is the last holder's. It doubles with each lost
-// claim until a candidate holds the lock. Otherwise a very large number of candidates would continue to collide.
+// spread returns a random time to wait after a lease ends, because many candidates know when it ends. The time is at
+// most a fiftieth of the last holder's lease, or one second if that is shorter. The maximum doubles with each lost
+// claim until a candidate holds the lock. Otherwise, a very large number of candidates would keep colliding.
 func (c *Candidate) spread(seen []LockView) time.Duration {
 	lease := c.LeaseRecord.Lease
 	for i, s := range seen {

@@ -10,12 +10,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// ErrExpired says that a term ended by itself, at its deadline by the local clock.
+// ErrExpired is the reason for a term that ended by itself, at its deadline by the local clock.
 var ErrExpired = errors.New("the lease expired: no heartbeat was acknowledged in time")
 
-// Term is one period of holding locks, from the confirmation to the end. It is first held, then possibly draining, and
-// finally ended, and never goes back to an earlier phase. Any goroutine can read its state. Only its owner changes the
-// state, or a Keeper on the owner's behalf.
+// Term is one period of holding locks, from the confirmation to the release or loss. A term is held first, then
+// possibly draining, and finally ended. It never returns to an earlier phase. Any goroutine can read the state of a
+// term. Only the term's owner changes the state, or a Keeper on the owner's behalf.
 type Term struct {
 	table table.Table
 	clock Clock
@@ -26,7 +26,7 @@ type Term struct {
 	began     Instant
 	ignoreFor time.Duration // how long the term ignores preferences
 	freeRows  bool          // its release leaves free rows
-	reclaims  string        // the id that is allowed to claim the locks back immediately; "": none is
+	reclaims  string        // the id that may claim the locks back immediately, or "" if none may
 
 	over     cancelable  // ends with the term, with the reason as its cause
 	work     cancelable  // a child of over
@@ -92,7 +92,7 @@ func (t *Term) Over() context.Context { return t.over }
 // Held reports whether the deadline has not passed and nothing else has ended the term. A draining term is held.
 func (t *Term) Held() bool { return t.Left() > 0 }
 
-// Left returns the time until the deadline. It is not positive once the term has ended.
+// Left returns the time until the deadline. The result is zero or negative once the term has ended.
 func (t *Term) Left() time.Duration { return t.left(t.standing.Load(), t.clock.Now()) }
 
 func (t *Term) left(s *standing, now Instant) time.Duration {
@@ -117,9 +117,9 @@ func (t *Term) inJeopardy() bool { return t.standing.Load().jeopardy }
 
 func (t *Term) limit() time.Duration { return Limit(t.lease) }
 
-// Limit returns how long after sending its last acknowledged request a holder stops by itself. This is 1 % less than
-// the lease, in case the holder's clock runs slow. The margin is 20 times the largest correction that ntpd makes to a
-// clock's rate.
+// Limit returns how long a holder may act after sending its last acknowledged request. This is 1 % less than the lease,
+// in case the holder's clock runs slow. The margin is 20 times the largest correction that ntpd makes to a clock's
+// rate.
 func Limit(lease time.Duration) time.Duration { return lease - lease/100 }
 
 // CancelWork cancels only the work's context. The locks stay held until the work has returned.
@@ -145,8 +145,9 @@ func (t *Term) advance(to phase) bool {
 	})
 }
 
-// extend moves the deadline, unless it has already passed. Once the work knows that the term has ended, the term must
-// not come back. extend reports whether the term was in jeopardy, and whether the deadline was moved.
+// extend moves the deadline, unless the deadline has already passed. A term that has ended must not be revived, because
+// its work may already have noticed the end. extend reports whether the term was in jeopardy, and whether the deadline
+// was moved.
 func (t *Term) extend(sent Instant) (was, extended bool) {
 	now := t.clock.Now()
 	extended = t.move(func(s *standing) bool {
@@ -161,7 +162,7 @@ func (t *Term) extend(sent Instant) (was, extended bool) {
 }
 
 // endanger records that a heartbeat was not acknowledged. It reports whether the term was already in jeopardy, and
-// whether it continues.
+// whether the term continues.
 func (t *Term) endanger() (was, goesOn bool) {
 	goesOn = t.move(func(s *standing) bool {
 		was, s.jeopardy = s.jeopardy, true
@@ -171,8 +172,8 @@ func (t *Term) endanger() (was, goesOn bool) {
 }
 
 // move changes the term's state. A goroutine that sees one of the term's contexts end also sees the new state. The
-// function passed to move must not read the clock, because the machine might be stopped during the read while other
-// goroutines wait for the mutex.
+// function passed to move must not read the clock, because the machine might be suspended in the middle of the read,
+// while other goroutines wait for the mutex.
 func (t *Term) move(to func(*standing) bool) bool {
 	t.moving.Lock()
 	defer t.moving.Unlock()

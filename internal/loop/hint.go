@@ -26,10 +26,10 @@ func Hint(err error) string {
 		return ""
 	}
 	if table.SessionLost(err) {
-		return "the Spanner client has lost its session, which happens when an emulator is restarted: create a new client"
+		return "the Spanner client's session no longer exists, as happens when an emulator is restarted; create a new client"
 	}
 	if table.ClientClosed(err) {
-		return "the Spanner client was closed while it was in use: wait for done before you close it"
+		return "the Spanner client was closed while it was still in use; close it only after Run has ended"
 	}
 	if table.DatabaseMissing(err) {
 		return "check the database path that was given to the Spanner client"

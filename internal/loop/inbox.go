@@ -7,7 +7,7 @@ type Inbox[E any] struct {
 	mu     sync.Mutex
 	events []E
 	closed bool
-	ready  chan struct{} // has room for one value, which says that there are events or that it was closed
+	ready  chan struct{} // buffers one value, which means that there are events or that the Inbox was closed
 }
 
 // NewInbox returns an empty Inbox.
@@ -25,8 +25,8 @@ func (i *Inbox[E]) Put(e E) bool {
 	return true
 }
 
-// Ready returns a channel that has a value when Next has an event to return or the Inbox was closed. The channel can
-// also have a value when the Inbox is empty.
+// Ready returns a channel that receives a value when Next has an event to return or the Inbox has been closed.
+// Sometimes it also receives a value when the Inbox is empty.
 func (i *Inbox[E]) Ready() <-chan struct{} { return i.ready }
 
 // Next returns the oldest event, if there is one.

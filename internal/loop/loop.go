@@ -1,8 +1,8 @@
-// Package loop is shared by the loops of electors and groups, which run in the background.
+// Package loop has the code that electors and groups share to run their loops in the background.
 //
 //   - run.go: how the loops begin and end; loop.go: their arguments and grace period
 //   - inbox.go: events for a loop; mailbox.go: events for an observer; pulse.go: whether a loop succeeds
-//   - problems.go: how the loops log errors; hint.go: how to fix these errors
+//   - problems.go: how the loops log errors; hint.go: advice on how to fix the errors
 package loop
 
 import (
@@ -31,10 +31,10 @@ func check(ctx context.Context, done []chan<- error) error {
 
 // Overdue returns the error for code that has not returned in time.
 func Overdue(what string, lease time.Duration) error {
-	return fmt.Errorf("%s has not returned within one lease duration (%v) of being told to stop", what, lease)
+	return fmt.Errorf("%s has not returned within one lease duration (%v) after it was told to stop", what, lease)
 }
 
-// GracePeriod returns a channel that is closed when d has passed since the end of ctx, unless forget is called first.
+// GracePeriod returns a channel that is closed when d has passed after the end of ctx, unless forget is called first.
 func GracePeriod(ctx context.Context, clock elect.Clock, d time.Duration) (over <-chan struct{}, forget func()) {
 	late, forgotten := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

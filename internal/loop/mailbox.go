@@ -6,8 +6,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Mailbox delivers events to an observer in order, in a goroutine of its own. Put never blocks. A nil Mailbox has no
-// observer.
+// Mailbox delivers events to an observer, in order, from its own goroutine. Put never blocks. A nil Mailbox discards
+// its events.
 type Mailbox struct {
 	*Inbox[elect.Event]
 	done chan struct{}
@@ -23,7 +23,7 @@ func NewMailbox(observe func(elect.Event)) *Mailbox {
 	return m
 }
 
-// Put delivers e, with that kind and time, after all earlier events.
+// Put delivers e, with the given kind and time, after all earlier events.
 func (m *Mailbox) Put(kind int, at time.Time, e elect.Event) {
 	if m == nil {
 		return
@@ -32,8 +32,9 @@ func (m *Mailbox) Put(kind int, at time.Time, e elect.Event) {
 	m.Inbox.Put(e)
 }
 
-// Drain waits until all events have been delivered, for at most one lease duration, and ends the goroutine. If the
-// observer takes longer, Drain returns an error, and a channel that is closed once the observer has returned.
+// Drain waits until the observer has received all events, and then stops the Mailbox. It waits for at most one lease
+// duration. If the observer takes longer, Drain returns an error and a channel that is closed when the observer has
+// returned.
 func (m *Mailbox) Drain(lease time.Duration, clock elect.Clock) (<-chan struct{}, error) {
 	if m == nil {
 		return nil, nil

@@ -11,8 +11,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Problems logs errors, each kind once until the next success. A single failure is normal in a network, so a first
-// failure that may go away by itself is logged at Debug.
+// Problems logs errors. Each kind of error is logged once as a warning, and after that only at Debug until the next
+// success. Single failures are normal in a network, so the first failure in a row is also logged only at Debug, unless
+// its error is permanent.
 type Problems struct {
 	Log  *slog.Logger
 	What string // what can't be done, such as "compete for the lock"

@@ -8,8 +8,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Pulse records when a loop last succeeded, and the error that has prevented further success. The loop updates it, and
-// any goroutine can read it. The zero Pulse belongs to a loop that is not running.
+// Pulse records when a loop last succeeded, and why it has not succeeded since. The loop updates it, and any goroutine
+// can read it. The zero Pulse is for a loop that is not running.
 type Pulse struct{ last atomic.Pointer[beat] }
 
 type beat struct {
@@ -26,7 +26,7 @@ func (p *Pulse) Beat(at elect.Instant) { p.last.Store(&beat{at: at}) }
 // Fail notes the error that prevents the next success.
 func (p *Pulse) Fail(err error) { p.last.Store(&beat{at: p.last.Load().at, err: err}) }
 
-// Rest notes that the loop deliberately does nothing for d.
+// Rest notes that the loop will deliberately do nothing for d.
 func (p *Pulse) Rest(d time.Duration) {
 	b := *p.last.Load()
 	b.at.Mono += int64(d)
@@ -48,8 +48,9 @@ func (p *Pulse) Age(c elect.Clock) (time.Duration, bool) {
 	return c.Now().Ran(b.at), true
 }
 
-// Check returns nil if age is below three lease durations, or below 10 s if that is longer. Otherwise it returns an
-// error that says what has not happened for so long, since when, and what prevented it.
+// Check returns nil if age is less than three lease durations, or less than 10 s if that is longer. Otherwise, it
+// returns an error that says what is wrong, since when, and which error the loop reported last. what is the first part
+// of that text, such as "no poll has succeeded".
 func (p *Pulse) Check(c elect.Clock, lease, age time.Duration, what string) error {
 	if age < max(3*lease, 10*time.Second) {
 		return nil

@@ -15,16 +15,16 @@ var ErrRunning = errors.New("spindle: already running: before calling Run again,
 
 // Loop is the work of one Run.
 type Loop interface {
-	Run(ctx context.Context) error // returns once ctx has ended and it has stopped
+	Run(ctx context.Context) error // returns once ctx has ended and the loop has stopped
 	Overdue() bool                 // reports whether the caller's code has not returned in time
-	End()                          // waits for that code without a limit, because two Runs must not call it at the same time
+	End()                          // waits for that code, however long it takes, because two Runs must not call it at the same time
 }
 
 // Runs manages the Runs of one value, which can only run one at a time.
 type Runs struct {
 	Pulse
 	running atomic.Bool // until the caller's code has returned too
-	going   atomic.Bool // until the loop has stopped, so that code which is woken by its End sees that it has
+	going   atomic.Bool // until the loop has stopped; reset before End, so that the code that End wakes sees it
 }
 
 // Going reports whether a Run is in progress.
@@ -88,6 +88,6 @@ func report(err error, done []chan<- error, s Settings) {
 	select {
 	case done[0] <- err:
 	case <-giveUp.C:
-		s.Log.Error("no goroutine received from the done channel for one lease duration: give it room for one value, as in make(chan error, 1)", "value", err)
+		s.Log.Error("nothing received from the done channel within one lease duration, so the result of Run was dropped; use a buffered channel, as in make(chan error, 1)", "value", err)
 	}
 }

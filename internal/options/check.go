@@ -26,7 +26,7 @@ func (c *Config) SetLease(d time.Duration) { c.setLease(fmt.Sprintf("WithLease(%
 // SetDuration implements WithDuration.
 func (c *Config) SetDuration(ms int64) {
 	if ms > math.MaxInt64/int64(time.Millisecond) || ms < math.MinInt64/int64(time.Millisecond) {
-		c.Refuse("WithDuration(%d): the lease is in milliseconds, and must be at most %v", ms, maxLease)
+		c.Refuse("WithDuration(%d): the lease, in milliseconds, must be at most %v", ms, maxLease)
 		return
 	}
 	c.setLease(fmt.Sprintf("WithDuration(%d)", ms), time.Duration(ms)*time.Millisecond)
@@ -71,7 +71,7 @@ func (c *Config) SetLockDelay(d time.Duration) {
 // SetID implements WithID.
 func (c *Config) SetID(id string) {
 	if id == "" || len(id) > maxID || !utf8.ValidString(id) {
-		c.Refuse("WithID(%.40q): the id must be 1 to %d bytes of valid UTF-8, but it has %d bytes", id, maxID, len(id))
+		c.Refuse("WithID(%.40q): the id must be valid UTF-8 of 1 to %d bytes; this one has %d bytes", id, maxID, len(id))
 		return
 	}
 	if strings.ContainsFunc(id, table.Unprintable) {
@@ -79,7 +79,7 @@ func (c *Config) SetID(id string) {
 		return
 	}
 	if _, ok := table.MemberOf(id); ok {
-		c.Refuse("WithID(%q): this id would look like the lease row of a group's member", id)
+		c.Refuse("WithID(%q): ids of this form are reserved for the members of groups", id)
 		return
 	}
 	c.ID = id
@@ -88,7 +88,7 @@ func (c *Config) SetID(id string) {
 // SetValue implements WithValue.
 func (c *Config) SetValue(value string) {
 	if len(value) > maxValue || !utf8.ValidString(value) {
-		c.Refuse("WithValue(%.40q): the value must be at most %d bytes of valid UTF-8, but it has %d bytes", value, maxValue, len(value))
+		c.Refuse("WithValue(%.40q): the value must be valid UTF-8 of at most %d bytes; this one has %d bytes", value, maxValue, len(value))
 		return
 	}
 	c.Value = value
@@ -115,13 +115,13 @@ func (c *Config) checkTogether() {
 		c.Refuse("WithStepDownOnReturn() needs WithLeader, because the lock is given up when the leader function returns")
 	}
 	if c.wrong != nil {
-		return // the values below may not be the ones that were given
+		return // the values below may be defaults rather than the caller's
 	}
 	if c.Heartbeat > c.Lease-c.Lease/10 {
-		c.Refuse("WithHeartbeat(%v) must be at most nine tenths of the lease of %v; a third of the lease is usual", c.Heartbeat, c.Lease)
+		c.Refuse("WithHeartbeat(%v) must be at most nine tenths of the lease of %v; the default is a third of the lease", c.Heartbeat, c.Lease)
 	}
 	if c.Poll >= c.Lease {
-		c.Refuse("WithPoll(%v) must be shorter than the lease of %v; a third of the lease is usual", c.Poll, c.Lease)
+		c.Refuse("WithPoll(%v) must be shorter than the lease of %v; about a third of the lease is recommended", c.Poll, c.Lease)
 	}
 }
 

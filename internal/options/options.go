@@ -1,5 +1,5 @@
-// Package options checks the options of the public packages (check.go), and creates the lock table and the candidates
-// from them.
+// Package options checks the options that callers pass to the public packages (check.go), and creates lock tables and
+// candidates with those options.
 package options
 
 import (
@@ -25,11 +25,11 @@ import (
 // DefaultLease is the lease if no option sets one.
 const DefaultLease = 10 * time.Second
 
-// defaultBatch amounts to a few thousand column writes per commit. Spanner allows 80,000, but a look must not have to
-// wait long for a commit.
+// defaultBatch is how many partitions one commit moves by default. Such a commit writes a few thousand columns. Spanner
+// allows 80,000, but reads would have to wait for a commit of that size.
 const defaultBatch = 500
 
-// Config contains the settings that the options make. It does not change once it is complete.
+// Config contains the settings that the options make. It does not change after New has returned.
 type Config struct {
 	Lock
 	Elector
@@ -80,7 +80,7 @@ type Group struct {
 	Identity     time.Duration // how long a missing member's share is remembered; negative: the default
 }
 
-// Seams are the settings that are replaced by tests, and by a process that holds locks on behalf of others.
+// Seams are the settings that tests replace, and that a process replaces if it holds locks on behalf of others.
 type Seams struct {
 	Store   table.Store // nil: Spanner's
 	Clock   elect.Clock // by default the machine's
@@ -88,8 +88,8 @@ type Seams struct {
 	Batch   int         // how many partitions of a group one commit moves
 
 	Requests *batch.Requests       // sends the requests if they are shared; nil: the instance for the client and the table
-	Look     time.Duration         // the longest pause between two looks of a waiter for a mutex; 0: the default
-	HoldOff  func() time.Duration  // returns how long not to claim the locks; may be nil
+	Look     time.Duration         // the longest pause between two polls of a waiter for a mutex; 0: the default
+	HoldOff  func() time.Duration  // returns how long to leave the locks to other candidates; may be nil
 	Mute     <-chan struct{}       // ends the heartbeats once it is closed
 	Happened func(elect.TermEvent) // called for each event of a term, from other goroutines; must not block
 }

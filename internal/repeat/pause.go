@@ -1,4 +1,4 @@
-// Package repeat computes the pauses before a waiter runs work again that has failed.
+// Package repeat computes how long a waiter pauses before it runs work that has failed.
 package repeat
 
 import (
@@ -8,18 +8,19 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Pause keeps waiting callers from running work back to back while it fails. Each time a waiter sees that the lock was
-// given back and the work was not recorded as done, it leaves the lock alone for a while. The first pause is an eighth
-// of the longest one, and each further pause is twice as long. A caller that arrives after the failure does not pause,
-// and neither does one that has waited for the lease of a killed holder to expire.
+// Pause makes waiting callers pause when work keeps failing, so that they do not retry it back to back. A caller pauses
+// each time it sees that the lock was released and the work was not recorded as done. The first pause is at most an
+// eighth of Longest. The pauses double with each failure, up to Longest.
+//
+// A caller does not pause if it arrives after the failure, or if it has waited for a killed holder's lease to expire.
 type Pause struct {
 	Clock   elect.Clock
 	Longest time.Duration // zero: no pause
 
-	asked    time.Time   // since when the caller waits, by Spanner's clock
+	asked    time.Time   // when the caller began to wait, by Spanner's clock
 	recorded table.Token // the token under which work was last recorded as done
 	held     bool        // the lock has been seen to be held since asked
-	released time.Time   // when the lock was last released, as far as seen
+	released time.Time   // when the lock was last released, as far as the caller has seen
 	failures int
 	since    elect.Instant
 	left     time.Duration // how long to pause, counted from since
@@ -28,11 +29,11 @@ type Pause struct {
 // Longest returns the longest pause for locks with that lease.
 func Longest(lease time.Duration) time.Duration { return min(lease/10, time.Second) }
 
-// Asked begins the wait. The arguments are the work that was done last and the time at which it was read.
+// Asked begins the wait. last is the work that was last recorded as done, and now is the time at which it was read.
 func (p *Pause) Asked(last table.Done, now time.Time) { p.asked, p.recorded = now, last.Token }
 
-// Choose returns a function that chooses the lock if it is free and no pause is left, unless forbids returns an error.
-// It calls look, which can take an RPC, only if it would otherwise choose the lock.
+// Choose returns a function that claims the lock once the lock is free and the pause has ended, unless forbids returns
+// an error. The function does not call look before that, because look can take an RPC.
 func (p *Pause) Choose(look func() (table.Done, time.Time, error), forbids func(table.Done, time.Time) error) elect.Choose {
 	return func(seen []elect.LockView) elect.Decision {
 		d := elect.All(seen)

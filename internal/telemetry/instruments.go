@@ -63,7 +63,7 @@ func (m *meter) keep() {
 	m.users++
 }
 
-// drop ends one use. After the last one, no callback is registered with the provider any more.
+// drop ends one use. After the last use, drop removes the meter's callback from the provider.
 func (m *meter) drop() {
 	meters.Lock()
 	defer meters.Unlock()
@@ -100,11 +100,11 @@ func newMeter(provider metric.MeterProvider, api metric.Meter) *meter {
 	m.terms = counter("spindle.terms", "Terms that ended, by reason.")
 	m.term = histogram("spindle.term.duration", "How long the lock was held.", ofWaits)
 	m.wait = histogram("spindle.wait.duration", "How long the candidate waited for the lock.", ofWaits)
-	m.gap = histogram("spindle.gap.duration", "Time from the last heartbeat or release of the previous holder to the election, by Spanner's clock.", ofGaps)
+	m.gap = histogram("spindle.gap.duration", "Time from the previous holder's last heartbeat or release to the election, by Spanner's clock.", ofGaps)
 	m.heartbeat = histogram("spindle.heartbeat.duration", "How long heartbeats took, by outcome.", ofRPCs)
 	m.failures = counter("spindle.rpc.failures", "Requests to Spanner that failed, by step and code.")
 	var err error
-	m.queue, err = api.Float64Histogram("spindle.queue.length", metric.WithDescription("Number of processes that were already waiting for the lock when this one began to wait; 32 means 32 or more."),
+	m.queue, err = api.Float64Histogram("spindle.queue.length", metric.WithDescription("Number of processes that were already waiting for the lock when this process began to wait; 32 means 32 or more."),
 		metric.WithUnit("{process}"), metric.WithExplicitBucketBoundaries(ofQueues...))
 	Report(err)
 	m.held, err = api.Int64ObservableUpDownCounter("spindle.held",
@@ -113,7 +113,7 @@ func newMeter(provider metric.MeterProvider, api metric.Meter) *meter {
 	m.token, err = api.Int64ObservableGauge("spindle.token", metric.WithDescription("The fencing token under which the lock is held."))
 	Report(err)
 	m.margin, err = api.Float64ObservableGauge("spindle.lease.margin", metric.WithUnit("s"),
-		metric.WithDescription("The shortest remaining time of the lease since the last collection."))
+		metric.WithDescription("The shortest time left on the lease since the last collection."))
 	Report(err)
 	m.reading, err = api.RegisterCallback(m.read, m.held, m.token, m.margin)
 	Report(err)

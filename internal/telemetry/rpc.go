@@ -57,7 +57,7 @@ func (w *Watch) beat(c call) {
 	w.mu.Lock()
 	terms := slices.Clone(w.terms)
 	w.mu.Unlock()
-	for _, t := range terms { // the heartbeat extends only one of them, but the remaining time of the others is correct too
+	for _, t := range terms { // the heartbeat extends only one term, but the time left is correct for the others too
 		w.meter.beat(t, t.term.Left())
 	}
 }
@@ -77,8 +77,8 @@ func (c call) outcome(done string) string {
 	return "overtaken"
 }
 
-// failure returns the code of a call that was refused or got no answer. It returns OK if another candidate was first or
-// the token was superseded, because those are answers. It also returns OK if the caller no longer wants the answer.
+// failure returns the status code of a failed call. It returns OK if another candidate was first or the token was
+// superseded, because these answers are part of normal operation. It also returns OK if the caller canceled the call.
 func failure(ctx context.Context, err error) codes.Code {
 	switch {
 	case err == nil, errors.Is(ctx.Err(), context.Canceled):

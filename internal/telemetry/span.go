@@ -12,7 +12,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// start begins a span about the locks. For a loop it begins a new trace, unless it is within another span of the watch.
+// start begins a span about the locks. For a loop, the span begins a new trace, unless it is inside another span of the
+// Watch.
 func (w *Watch) start(ctx context.Context, within trace.Span, what string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
 	switch {
 	case within != nil:
@@ -33,7 +34,7 @@ func (s Scope) named() []attribute.KeyValue {
 
 func ofToken(t table.Token) attribute.KeyValue { return keyToken.Int64(int64(t)) }
 
-// startCall begins the span of a call, or returns none if the call is one that a loop repeats all the time.
+// startCall begins the span of a call. It returns no span for the calls that a loop repeats all the time.
 func (w *Watch) startCall(ctx context.Context, step string) (context.Context, trace.Span) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,8 +53,8 @@ func (w *Watch) startCall(ctx context.Context, step string) (context.Context, tr
 	return w.start(ctx, w.election, step)
 }
 
-// startElection begins the span of an election. The span begins with the looks that led to the election, because an
-// election is recognized only when a lock is claimed.
+// startElection begins the span of an election. The span's start time is the beginning of the first poll that led to
+// the claim. The span is created only now, because not every poll leads to an election.
 func (w *Watch) startElection(ctx context.Context) {
 	var opts []trace.SpanStartOption
 	if w.looks != nil {

@@ -1,9 +1,9 @@
-// Package telemetry reports on locks to OpenTelemetry, if the program has set it up. It only needs the OpenTelemetry
-// API, and costs next to nothing without a setup.
+// Package telemetry reports on locks to OpenTelemetry. It depends only on the OpenTelemetry API, and costs next to
+// nothing unless the program has configured OpenTelemetry.
 //
 //   - telemetry.go: the reports on candidates and terms
 //   - instruments.go: the metrics; standing.go: the metrics that are read at collection
-//   - rpc.go: each step on the table, by a store that observes it; span.go: elections, handovers and releases
+//   - rpc.go: each request to the table, observed by a Store; span.go: elections, handovers and releases
 //   - fence.go: refused writes
 //
 // A loop that uses the candidates and terms of internal/elect reports like this:
@@ -17,8 +17,8 @@
 //	term.Leaving(ctx)                                     // before an announcement
 //	term.Over(telemetry.ReasonOf(err, telemetry.Stopped)) // before the release
 //
-// A candidate can win several terms that continue side by side, as long as Over is called for each of them. Scope.Meter
-// is for further metrics.
+// A candidate can hold several terms at the same time. Over must be called for each of them. Use Scope.Meter to create
+// additional metrics.
 package telemetry
 
 import (
@@ -51,16 +51,16 @@ const (
 	keyCode    = attribute.Key("spindle.code")
 )
 
-// Scope is the subject of reports and their destination.
+// Scope says which locks the reports are about, and where the reports go.
 type Scope struct {
 	Meters  metric.MeterProvider // nil: the global one
 	Tracers trace.TracerProvider // nil: the global one
 	Table   string
 	Locks   []string // as users know them: a semaphore, not its slots
 
-	// Loop is true for a candidate that competes for as long as it runs, and false for a call that wants a lock. The
-	// spans of a loop begin traces of their own. For a loop, any time without a holder counts as a gap, even if the
-	// loop had not started yet.
+	// Loop is true for a candidate that keeps competing for the locks, as an elector does. It is false for a single
+	// call that acquires them. The spans of a loop begin new traces. For a loop, any time without a holder counts as a
+	// gap, even if it began before the loop did.
 	Loop bool
 }
 
@@ -127,7 +127,7 @@ type Watch struct {
 	handover trace.Span
 }
 
-// Watch starts to report on a candidate, which counts as waiting from now on.
+// Watch starts to report on a candidate. The candidate counts as waiting from now on.
 func (s Scope) Watch() *Watch {
 	w := &Watch{scope: s, meter: use(s), tracer: s.Tracer(), since: time.Now()}
 	for _, lock := range s.Locks {
@@ -153,7 +153,8 @@ func (w *Watch) Tried(step elect.Step) {
 	}
 }
 
-// Queued reports that the candidate has entered the queue for one of its locks, behind that many others.
+// Queued reports that the candidate has entered the queue for one of its locks, behind the given number of other
+// candidates.
 func (w *Watch) Queued(lock, before int) {
 	w.meter.queue.Record(context.Background(), float64(before), w.locks[min(lock, len(w.locks)-1)])
 }
@@ -180,8 +181,8 @@ func (w *Watch) Elected(t *elect.Term) *Term {
 	return r
 }
 
-// Over reports the end of the term. Further calls have no effect. The candidate of a loop counts as waiting from now
-// on.
+// Over reports the end of the term. Only the first call has an effect. In a loop, the candidate now counts as waiting
+// again.
 func (t *Term) Over(why Reason) {
 	t.once.Do(func() {
 		w := t.watch
@@ -204,8 +205,8 @@ func (t *Term) Over(why Reason) {
 	})
 }
 
-// gap reports how long t's locks had no holder, by Spanner's clock. The gap begins at the release, or at the last
-// heartbeat if there was no release. A withdrawn claim counts as neither.
+// gap reports how long t's locks had no holder, by Spanner's clock. A gap begins with the last holder's release, or
+// with its last heartbeat if it did not release the lock. A withdrawn claim is not a release.
 func (w *Watch) gap(t *elect.Term) {
 	for i, name := range t.Names() {
 		at := slices.IndexFunc(w.seen, func(s elect.LockView) bool { return s.Name == name })
