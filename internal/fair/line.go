@@ -17,7 +17,7 @@ type Line struct {
 	Own     table.Ticket   // the waiter's ticket; a newcomer has no ticket, hence no nonce, and comes last
 	Tickets []table.Ticket // the first tickets, or all of them
 	End     string         // the key up to which all tickets were read, or "" if there are no more
-	At      time.Time      // the time of the look, by Spanner's clock
+	At      time.Time      // the time of the poll, by Spanner's clock
 }
 
 // Has reports whether the waiter's own ticket was read.
@@ -106,9 +106,9 @@ const (
 // If the result is zero or negative, the waiter may claim the lock now.
 //
 // The head of the queue does not wait. Any other waiter at first leaves the lock to the waiters ahead of it. It waits
-// for the longest grace period among them, multiplied by log2(1 + n) if there are n of them. It does not wait for the
-// sum of their grace periods, because this would take too long if many of them had died. If not all tickets ahead were
-// read, the waiter does not know its place, so it waits for an additional random time.
+// for the longest grace period among them, multiplied by log2(1 + n) if there are n of them, and longer for a ready set.
+// It does not wait for the sum of their grace periods, because this would take too long if many of them had died. If not
+// all tickets ahead were read, the waiter does not know its place, so it waits for an additional random time.
 func (l Line) Wait(free time.Duration, random func(time.Duration) time.Duration) time.Duration {
 	before := l.Before()
 	place := l.Place()

@@ -5,8 +5,8 @@ import "time"
 // Pace contains the values that determine how long a waiter pauses between polls.
 type Pace struct {
 	Lease     time.Duration // the lease of the waiter
-	RoundTrip time.Duration // the duration of the last look
-	Locks     int           // the number of locks that it looks at
+	RoundTrip time.Duration // the duration of the last poll
+	Locks     int           // the number of locks that the waiter polls
 }
 
 // Pause returns how long the waiter pauses between polls, given its place in the queue and how long the lock has been

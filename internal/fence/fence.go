@@ -103,7 +103,7 @@ func (fs Fences) withoutDatabase(ctx context.Context, began time.Time) (answered
 	}
 	for _, f := range fs[1:] {
 		if one, other := databaseOf(fs[0]), databaseOf(f); one != other {
-			return true, time.Time{}, f.Wrap(fmt.Errorf("a commit is limited to one database, but these locks are in two: %s and %s", one, other))
+			return true, time.Time{}, f.Wrap(fmt.Errorf("a commit can write to only one database, but these locks are in two: %s and %s", one, other))
 		}
 	}
 	return false, at, nil

@@ -110,7 +110,7 @@ func decode(s string, l List) (*Plan, error) {
 	}
 	if !h.Hashes {
 		if len(p.lists) != 1 || p.lists[0] == "" {
-			return nil, errors.New("the entries have no hashes, but the members have no common list")
+			return nil, errors.New("the entries have no hashes, which is allowed only if all members have the same list")
 		}
 		p.whole = p.lists[0]
 		p.opaque = p.whole != l.digest
