@@ -33,8 +33,8 @@ const longestWindow = 5 * time.Millisecond
 // Store returns a store for locks with the given lease. It combines their heartbeats and polls with the requests of r's
 // other stores, all of which must be for the same table.
 //
-// A heartbeat waits for up to 5 ms, or lease/50 if that is shorter, so that others can join it. A poll is sent
-// immediately, unless another poll was sent less than that time ago.
+// The window is 5 ms, or lease/50 if that is shorter. A heartbeat waits for one window so that others can join it. A
+// poll is sent immediately, unless another poll was sent within the last window.
 func (r *Requests) Store(s table.Store, lease time.Duration) table.Store {
 	return &store{Store: s, requests: r, window: min(longestWindow, lease/50)}
 }

@@ -16,8 +16,8 @@ type gathering[R any] struct {
 	sent    time.Time // when requests were last sent
 }
 
-// add queues a request without blocking. The request waits for at most the window, so that others can join it. Then
-// send is called once with all queued requests, in its own goroutine.
+// add queues a request and returns immediately. When the window of one of the queued requests ends, all of them are
+// passed to send, which runs in its own goroutine.
 func (g *gathering[R]) add(r R, window time.Duration, send func([]R)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

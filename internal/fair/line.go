@@ -54,8 +54,8 @@ func (l Line) Place() int {
 	return len(l.Before())
 }
 
-// counts reports whether a ticket counts as ahead of other tickets. The ticket of a set, which waits for several locks,
-// counts only while the set is ready. This means that the set is first in all of its queues and has recently written
+// counts reports whether the waiters behind a ticket have to let it go first. The ticket of a set, which waits for
+// several locks at once, counts only while the set is ready: it is first in all of its queues, and has recently written
 // this into the ticket. If other sets counted, a lock could stay idle for a set that can't proceed, and sets could wait
 // for each other in a cycle.
 func (l Line) counts(t table.Ticket) bool { return !t.Set || l.isReady(t) }
@@ -93,22 +93,22 @@ func (l Line) Passed() (passed []table.Ticket) {
 	return passed
 }
 
-// A set renews its tickets every SetRenews, whether or not it is ready. A set whose tickets are older than setDies is
-// dead, and its tickets can be deleted. Other tickets are deleted once a waiter has waited for them in vain, but no
-// waiter waits for a set that is not ready. Only the first 32 tickets of a queue are read, so 32 tickets of dead sets
-// would hide the rest of the queue forever.
+// A set renews its tickets every SetRenews, whether or not it is ready. Waiters delete the tickets of a set that has
+// not done so for setDies. If they did not, the tickets of a dead set could stay forever, because no waiter waits for a
+// set that is not ready and then passes it. 32 such tickets would hide the rest of the queue, because only the first 32
+// tickets are read.
 const (
 	SetRenews = 20 * time.Second
 	setDies   = time.Minute
 )
 
-// Wait returns how long the waiter must still wait before it may claim the lock, given how long the lock has been free.
-// If the result is zero or negative, the waiter may claim the lock now.
+// Wait returns how much longer the waiter must wait before it may claim the lock, given how long the lock has been
+// free. If the result is zero or negative, the waiter may claim the lock now.
 //
-// The head of the queue does not wait. Any other waiter at first leaves the lock to the waiters ahead of it. It waits
-// for the longest grace period among them, multiplied by log2(1 + n) if there are n of them, and longer for a ready set.
-// It does not wait for the sum of their grace periods, because this would take too long if many of them had died. If not
-// all tickets ahead were read, the waiter does not know its place, so it waits for an additional random time.
+// The head of the queue does not wait. Any other waiter gives the n waiters ahead of it time to claim the lock:
+// log2(1+n) times the longest grace period among them, and more if one of them is a ready set. The sum of their grace
+// periods would be too long if many of them had died. If not all tickets ahead were read, the waiter does not know n,
+// so it waits for an additional random time.
 func (l Line) Wait(free time.Duration, random func(time.Duration) time.Duration) time.Duration {
 	before := l.Before()
 	place := l.Place()
@@ -145,9 +145,9 @@ func longest(before []table.Ticket) time.Duration {
 	return grace
 }
 
-// Slot chooses a free slot of a semaphore for the waiter. The argument says how long each free slot has been free, in
-// an order that must be the same for all waiters. Slot assumes that each waiter ahead of this one takes one slot. But
-// for every grace period that a slot stays free, it assumes that one of those waiters has died.
+// Slot chooses a free slot of a semaphore for the waiter. The argument free says how long each free slot has been free.
+// All waiters must pass the slots in the same order. Each waiter ahead of this one is expected to take one slot. But
+// for every grace period that a slot stays free, Slot assumes that one of those waiters has died.
 //
 // If there is a slot for the waiter, Slot returns the slot's index and the number of waiters that this waiter passes.
 // Otherwise it reports false and returns how long the waiter should pause before it polls again.

@@ -1,5 +1,5 @@
-// Package fence makes an application's commits fail unless the application's locks are still held under a given token.
-// The root package and package lock use it.
+// Package fence protects an application's commits. A protected commit fails unless the given locks are still held under
+// the given token. The root package and package lock use it.
 package fence
 
 import (
@@ -82,8 +82,8 @@ func (fs Fences) mutations() (all []*spanner.Mutation) {
 	return all
 }
 
-// withoutDatabase returns the result of Apply if no commit can or need be sent, because the fences are invalid or all
-// locks are in memory. Otherwise answered is false.
+// withoutDatabase handles the calls of Apply for which no commit is sent, because a fence is invalid or all locks are
+// in memory. It returns their result, with answered set to true. For all other calls, answered is false.
 func (fs Fences) withoutDatabase(ctx context.Context, began time.Time) (answered bool, at time.Time, err error) {
 	if len(fs) == 0 {
 		return true, at, errNoFence
@@ -152,8 +152,8 @@ func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context
 	return at, f.classify(ctx, began, err)
 }
 
-// again runs a transaction. If the emulator discards the transaction, again retries until ctx ends. If Spanner aborts
-// it, the client itself retries, so run does not return that error.
+// again runs a transaction. If the emulator discards the transaction, again retries until ctx ends. Transactions that
+// Spanner aborts are retried by the client itself.
 func again(ctx context.Context, run func() (time.Time, error)) (time.Time, error) {
 	for most := time.Millisecond; ; most = min(2*most, 100*time.Millisecond) {
 		at, err := run()
@@ -168,8 +168,8 @@ func again(ctx context.Context, run func() (time.Time, error)) (time.Time, error
 	}
 }
 
-// withoutDatabase checks only the token. If the token is zero, no request is needed to refuse the commit. If the lock
-// is in memory, there is no database to write to.
+// withoutDatabase handles a commit that is not sent to Spanner. If the token is zero, it refuses the commit. If the
+// lock is in memory, it only checks that the token is valid, because there is no database to write to.
 func (f Fence) withoutDatabase(ctx context.Context, began time.Time) (time.Time, error) {
 	switch {
 	case f.Token <= 0:
@@ -207,8 +207,8 @@ func (f Fence) classify(ctx context.Context, began time.Time, err error) error {
 	return f.fenced(ctx, began, err)
 }
 
-// fenced returns the error for a commit that the fence refused, and records the refusal in the telemetry. The argument
-// err is Spanner's error, or nil if the commit was not sent. The argument began is the time at which the commit began.
+// fenced returns the error for a commit that the fence refused, and records the refusal in the telemetry. err is
+// Spanner's error, or nil if the commit was not sent. began is the time at which the commit began.
 func (f Fence) fenced(ctx context.Context, began time.Time, err error) error {
 	refused := fmt.Errorf("token %v: %w", f.Token, ErrFenced)
 	if err != nil {

@@ -115,9 +115,9 @@ func (a *assigning) quotas(c class, kept []int) []int {
 	}
 }
 
-// split divides total partitions among some of the members, whose indexes are in the slice in. A member on trial gets
-// at most one partition, and the other members share the rest. If trial is set, all members are on trial, so none of
-// them is limited in this way.
+// split divides total partitions among some of the members, which are given by their indexes. A member on trial gets at
+// most one partition, and the other members share the rest. If trial is set, all members are on trial, so none of them
+// is limited in this way.
 func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
 	var full []int
 	for _, i := range in {
@@ -256,9 +256,9 @@ func (a *assigning) assignMany(pool, open, room []int) {
 	}
 }
 
-// assignPairs assigns entries to the members with room. It sorts all pairs of an entry and a member by slotOrder. Then
-// it goes through the pairs and assigns each entry that is still unassigned, if the member still has room. Few of the
-// pairs are needed for this, so assignPairs sorts only some of them at a time.
+// assignPairs assigns entries to the members with room. It sorts all pairs of an entry and a member by slotOrder and
+// goes through them. It assigns the entry to the member if the entry is still unassigned and the member still has room.
+// Most pairs are never needed, so assignPairs sorts only some of them at a time.
 func (a *assigning) assignPairs(pool, open, room []int) {
 	pairs := make([]pair, 0, len(pool)*len(open))
 	for _, to := range open {

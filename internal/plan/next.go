@@ -10,9 +10,9 @@ import (
 // for names that are missing from p and appear only on a member's own list. If p is nil, no member is known to own any
 // partitions.
 //
-// Next reports false if this member can't compute the plan. This happens if p has no hashes and contains the names on a
-// list that this member does not have. Another member has that list, and will publish a plan with hashes, which all
-// members can read.
+// Next reports false if this member can't compute the plan. This happens if p was published without hashes, and is
+// based on a list that this member does not have. Another member has that list, and will publish a plan with hashes,
+// which all members can read.
 func (p *Plan) Next(l List, members []Member, now time.Time) (*Plan, bool) {
 	q := counting(members)
 	switch {

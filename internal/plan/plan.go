@@ -63,9 +63,9 @@ type evicted struct {
 	Until int64  `json:"u"` // milliseconds since 1970
 }
 
-// Of returns the plan that describes which member owns each partition at present, according to the partitions' rows.
-// The first plan of a group follows from this plan. The function owner returns the slot of the member that owns
-// partition i, if there is one.
+// Of returns a plan in which each partition is assigned to the member that owns it at present. The first plan of a
+// group follows from this plan. The function owner looks up the slot of the member that owns partition i, according to
+// the partition's rows. It reports false if there is none.
 func Of(l List, members []Member, owner func(i int) (slot int, ok bool)) *Plan {
 	p := counting(members)
 	owners := slices.Repeat([]int{none}, len(l.hashes))
@@ -103,8 +103,8 @@ func counting(members []Member) *Plan {
 	return p
 }
 
-// carried returns the lists that a plan includes, which are at most maxLists. If there are more, carried leaves out the
-// lists with the fewest members, and these members are assigned nothing.
+// carried returns the lists that a plan includes. A plan includes at most maxLists lists. If there are more, carried
+// leaves out the lists with the fewest members, and these members are assigned nothing.
 func carried(members []Member) []string {
 	count := map[string]int{}
 	for _, m := range members {
@@ -156,8 +156,8 @@ func (p *Plan) Members() []Member {
 }
 
 // Same reports whether two plans have the same members and assign the same partitions to them. It ignores a former
-// owner that only one of the plans records. Such a difference only means that a former owner has been forgotten,
-// because the time for which plans remember former owners is limited.
+// owner that only one of the plans records. Such a difference only means that the other plan has already forgotten the
+// former owner, because plans remember former owners for a limited time.
 func (p *Plan) Same(q *Plan) bool {
 	if p == nil || q == nil {
 		return p == q

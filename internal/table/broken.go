@@ -10,7 +10,7 @@ import (
 //
 // This row helps a holder whose release is refused to tell whether an earlier attempt of the same release was applied.
 // Until the holder's lease expires, a candidate can claim the lock only after the holder's own release or after a
-// break. So if there was no break, the earlier attempt was applied.
+// break. So if the lock has a later token and there was no break, the earlier attempt was applied.
 
 const brokenSuffix = "!broken"
 

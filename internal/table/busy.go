@@ -14,8 +14,8 @@ import (
 
 // If a table is seldom pruned, most of its rows belong to released locks. No index separates them from the rows of held
 // locks, so Spanner has to read the whole table to list the held locks. The query in this file at least makes Spanner
-// filter out the rows of released locks, so that they are not sent to the client. The filter is only approximate, and
-// Keys.Skips then decides about each of the remaining rows.
+// filter out the rows of released locks, so that they are not sent to the client. The filter is only approximate, so
+// Keys.Skips then checks each row that the query returns.
 
 // busyQuery has no parameters and uses only functions that both dialects have. It recognizes a lease row by the
 // underscore that is the 17th character from the end of the key. Other rows can also have an underscore in this place.

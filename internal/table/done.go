@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// A lock's done row, such as "nightly!done", records the last key whose work was done under the lock. The row's token
-// is the token of the holder that did the work, the heartbeat is the time at which the key was recorded, and the writer
-// contains the key and the holder's id. Only the current holder of the lock can write the row, so a late write can't
-// replace a newer key. The row never expires, and Prune does not delete it.
+// A lock's done row, such as "nightly!done", records the key of the last work that was done under the lock. The row's
+// token is the token of the holder that did the work, the heartbeat is the time at which the key was recorded, and the
+// writer contains the key and the holder's id. Only the current holder of the lock can write the row, so a late write
+// can't replace a newer key. The row never expires, and Prune does not delete it.
 
 const doneSuffix = "!done"
 
@@ -56,7 +56,7 @@ type doneJSON struct {
 	By     string `json:"by,omitempty"`
 }
 
-// Forbids returns an error if the work of due must not run. The error is ErrDone if its key is already done, and
+// Forbids returns an error if the work for due.Key must not run. The error is ErrDone if this key is already done, and
 // ErrPassed if a larger key is done. It is ErrUnordered if only one of the two keys is a tick of a schedule. Keys are
 // compared as text, so a key such as "again" would be larger than every tick, and no tick could ever run after it.
 //
@@ -147,7 +147,7 @@ func record(name string, token Token, due Due, id string) Write {
 }
 
 // Finish is like Release, but also records that id has done the work of due. It fails with ErrSuperseded if the token
-// is no longer valid. In that case it records nothing, although an earlier attempt of the same call may have succeeded.
+// is no longer valid. In that case, this call records nothing, but an earlier attempt may have succeeded.
 func (t Table) Finish(ctx context.Context, token Token, name string, due Due, id string) error {
 	writes := append(release(LeaseRef{name, token}), record(name, token, due, id))
 	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "finish", writes))

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// The emulator runs only one transaction at a time. If a second transaction is waiting, the emulator may discard it. It
-// then returns an error with one of these texts, although Spanner would abort the transaction instead.
+// The emulator runs only one transaction at a time, and may discard another one that is waiting. Where Spanner would
+// return ABORTED, the emulator then returns an error with one of these texts.
 var droppedTexts = []string{
 	"Transaction not found",
 	"Invalid transaction ID",

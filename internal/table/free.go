@@ -12,12 +12,12 @@ import (
 // blind commit, without a transaction and without a confirmation.
 //
 // After such a release, the lock row has no heartbeat and a token F. The free row has the key name_F, which would
-// otherwise be the key of a holder's lease row. It records that the lock is free, and allows a single claim: the
-// claim's commit deletes the free row, inserts the claimant's lease row under a token that the claimant has chosen, and
-// fails if the free row no longer exists.
+// otherwise be the key of a holder's lease row. It records that the lock is free. It can be used for only one claim,
+// because the claim's commit deletes it and fails if it no longer exists. The same commit inserts the claimant's lease
+// row, under a token that the claimant has chosen.
 //
 // Every other step that changes the token F of the lock row also deletes name_F, so only one of these steps can be
-// applied. This includes ordinary claims and Prune, which delete the row of the observed token in any case.
+// applied. This includes ordinary claims and Prune, because they delete the lease row of the token that they observed.
 
 // tokenAge is how old a chosen token is when the claimant observes the lock. The token is always in the past, because
 // Spanner rejects timestamps in the future.
@@ -63,8 +63,8 @@ func (c FreeClaim) Names() []string {
 }
 
 // ClaimFree makes the claimant the holder of every lock in the claim, or of none, in one blind commit. If ClaimFree
-// returns nil, the claimant holds the locks. After an error, the claimant may hold them too, because an earlier attempt
-// of the same commit may have been applied. Outcome finds this out.
+// returns nil, the claimant holds the locks. If it returns an error, the claimant may still hold them, because an
+// earlier attempt of the same commit may have been applied. The claimant must call Outcome to find out.
 func (t Table) ClaimFree(ctx context.Context, c FreeClaim) error {
 	var writes []Write
 	for _, o := range c.seen {
@@ -173,8 +173,8 @@ func refree(h LeaseRef, lease time.Duration, since any) []Write {
 		Write{Kind: Update, Name: h.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, next.Time()}, {ColWriter, nil}}})
 }
 
-// freedSince returns the time at which a released lock became free. The argument is the row with the key of the lock
-// row's token. If that row is not a free row, freedSince returns the zero time.
+// freedSince returns the time at which a released lock became free. The argument must be the row whose key contains the
+// lock row's token. If it is not a free row, freedSince returns the zero time.
 func freedSince(row Row) time.Time {
 	if p, err := parseLeaseRecord(row.Name, row.Writer); err != nil || !p.Free {
 		return time.Time{}

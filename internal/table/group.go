@@ -84,7 +84,7 @@ func MemberOf(key string) (LeaseRef, bool) {
 // CheckPartition returns an error if a group can't have a partition with that name.
 func CheckPartition(group, partition string) error {
 	if partition == "" {
-		return fmt.Errorf("group %.64q has a partition without a name: a name must have at least one byte", group)
+		return fmt.Errorf("a partition of group %.64q has no name: every name must have at least one byte", group)
 	}
 	if i := strings.IndexFunc(partition, func(r rune) bool { return Unprintable(r) || r == '\uFFFD' }); i >= 0 {
 		return fmt.Errorf("partition %.200q of group %.64q: control characters, line separators, bidirectional marks and invalid UTF-8 are not allowed", partition, group)

@@ -6,9 +6,9 @@ import (
 )
 
 // Announce marks the named locks, which are held under token, as leaving. It does this in one blind commit that clears
-// the writer of each lock row. Announce fails with ErrSuperseded if the token is no longer valid. The commit does no
-// harm if it is applied late or more than once, because the mark stays until the end of the term anyway. Heartbeats do
-// not change the writer.
+// the writer of each lock row. Heartbeats do not change the writer, so the mark stays until the end of the term. The
+// commit does no harm if it is applied late or more than once. Announce fails with ErrSuperseded if the token is no
+// longer valid.
 func (t Table) Announce(ctx context.Context, token Token, names ...string) error {
 	var writes []Write
 	for _, name := range names {
@@ -22,7 +22,7 @@ const succeeds = "\n"
 
 // Succeed names the candidate that should take over from a leaving holder, so that the other candidates can poll less
 // often. If it is called for several candidates, the last call wins. The lock is not reserved for the successor, so any
-// candidate can claim it. A later term is not affected by the name.
+// candidate can claim it. Later terms are not affected.
 func (t Table) Succeed(ctx context.Context, id, name string, token Token) error {
 	writes := []Write{requireLease(name, token), {Kind: Update, Name: name, Set: []Cell{{ColWriter, succeeds + id}}}}
 	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "succeed", writes))
@@ -37,15 +37,15 @@ const (
 	ByPreference Request = ColHeartbeat // a candidate of higher priority wants the lock
 )
 
-// Ask records a request in the lease row of the holder whose token is given. It fails with ErrSuperseded if the token
-// is not valid. The lease row exists exactly as long as the token is valid, so a later holder never sees the request.
+// Ask records a request in the lease row of the current holder. It fails with ErrSuperseded if the holder's token is no
+// longer valid. The lease row exists exactly as long as the token is valid, so a later holder never sees the request.
 func (t Table) Ask(ctx context.Context, r Request, name string, token Token) error {
 	ask := Write{Kind: Update, Name: LeaseKey(name, token), Set: []Cell{{string(r), nil}}}
 	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "ask", []Write{ask}))
 }
 
-// Asked reports which requests the holder under token has received. It fails with ErrSuperseded if the token is not
-// valid.
+// Asked reports which requests the holder has received in its lease row. It fails with ErrSuperseded if the token is no
+// longer valid.
 func (t Table) Asked(ctx context.Context, name string, token Token) (operator, preference bool, err error) {
 	rows, _, err := t.Store.Read(ctx, "asked", Strong, Keys{Names: []string{LeaseKey(name, token)}})
 	switch {

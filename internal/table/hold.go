@@ -17,8 +17,8 @@ func (t Table) Heartbeat(ctx context.Context, token Token, names ...string) erro
 	return t.superseded(ctx, token, names, t.Store.Commit(ctx, "heartbeat", writes))
 }
 
-// Release frees every name under token, in one blind commit. It fails with ErrSuperseded if the token is no longer
-// valid, so it never ends the term of a later holder.
+// Release frees the named locks in one blind commit. It fails with ErrSuperseded if the token is no longer valid, so it
+// never ends the term of a later holder.
 func (t Table) Release(ctx context.Context, token Token, names ...string) error {
 	var writes []Write
 	for _, name := range names {

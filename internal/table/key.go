@@ -28,8 +28,8 @@ func (t Token) Time() time.Time { return time.UnixMicro(int64(t)).UTC() }
 // String returns the token as a decimal number.
 func (t Token) String() string { return strconv.FormatInt(int64(t), 10) }
 
-// MaxName is the maximum length of a lock's name, in bytes. It leaves room for two facts: Spanner's limit of 8 KiB
-// applies to the encoded key, and the key of a lease row is 17 bytes longer than the lock's name.
+// MaxName is the maximum length of a lock's name, in bytes. Spanner allows at most 8 KiB for a key after encoding, and
+// the key of a lease row is 17 bytes longer than the lock's name.
 const MaxName = 4096
 
 const tokenDigits = 16
@@ -100,7 +100,7 @@ func Join(parts ...string) string {
 // CheckTable returns an error if table can't be the name of a table.
 func CheckTable(table string) error {
 	if !identifier.MatchString(table) {
-		return fmt.Errorf("table name %q is not an identifier: use only letters, digits and _, and do not start with a digit; the name may follow a schema and a dot", table)
+		return fmt.Errorf("table name %q is not an identifier: use only letters, digits and _, and do not start with a digit; a schema and a dot may come first", table)
 	}
 	return nil
 }
@@ -131,14 +131,14 @@ func leaseKeys(name string, at time.Time) Range {
 	return Range{From: LeaseKey(name, 0), To: LeaseKey(name, TokenAt(at.Add(24*time.Hour)))}
 }
 
-// recent is the maximum age of an observation on which a claim can be based. It is also the length of the period for
-// which newLeaseKeys covers new lease rows.
+// recent is the maximum age of an observation on which a claim can be based. newLeaseKeys covers all lease rows that
+// may have been inserted within this time.
 const recent = time.Hour
 
-// newLeaseKeys returns the range of keys for the lease rows of all terms that began within an hour after then. It is
-// meant for transactions, so the range contains as few rows of other locks as possible. Another lock's name can be in
-// the range only if it consists of name, an underscore, and at least seven digits with which a timestamp in that hour
-// begins.
+// newLeaseKeys returns the range of keys for the lease rows of all terms that began in the hour after then. It is meant
+// for transactions, so the range contains as few rows of other locks as possible. Another lock's row can be in the
+// range only if that lock's name is name, an underscore, and the first seven or more digits of a timestamp in that
+// hour.
 func newLeaseKeys(name string, then time.Time) Range {
 	return Range{From: LeaseKey(name, TokenAt(then)), To: LeaseKey(name, TokenAt(then.Add(recent)))}
 }

@@ -73,8 +73,8 @@ func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, ti
 	return slices.DeleteFunc(found, func(l Listing) bool { return l.idle() }), at, nil
 }
 
-// ListWith is like List, but always includes the named locks, even if they are released or have no rows. It reads the
-// missing ones in additional requests.
+// ListWith is like List, but always includes the named locks, even if they are released or have no rows. It makes
+// additional requests for named locks that the first request did not return.
 //
 // If all is false, ListWith also includes locks that have a done row. It reports these locks as free, even if they were
 // released.
@@ -232,8 +232,8 @@ func listOne(name string, at time.Time, rows []Row) Listing {
 	return l
 }
 
-// Holders reads the held locks in the range, with their lease records, in one RPC. It ignores names for which the
-// function is returns false, because the range may contain names of unrelated locks.
+// Holders reads the held locks in the range, with their lease records, in one RPC. The range may contain the names of
+// unrelated locks. Holders ignores a name if the function is returns false for it.
 func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) ([]Observation, error) {
 	rows, at, err := t.Store.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
 	if err != nil {

@@ -42,8 +42,8 @@ func Missing(err error) bool {
 }
 
 // rowOfTable matches Spanner's text for a missing row, and tableAndRow matches the emulator's. No part of the key can
-// be mistaken for the table, because Spanner's text names the table after the key, and the emulator's text names it
-// before.
+// be mistaken for the table, because the table comes after the key in Spanner's text and before the key in the
+// emulator's.
 var (
 	rowOfTable  = regexp.MustCompile(`(?s)^Row \[(?P<key>.*)\] in table (?P<table>\S+) is missing\b`)
 	tableAndRow = regexp.MustCompile(`(?s)^Table (?P<table>\S+): Row \{String\((?P<key>.*)\)\} not found\b`)

@@ -88,8 +88,8 @@ func (t Table) Observe(ctx context.Context, names ...string) ([]Observation, err
 	return t.observe(ctx, "observe", Keys{Names: names}, names)
 }
 
-// Follow is like Observe, but also reads lease rows and free rows. For each name, since contains a token. Follow reads
-// the rows of this token and of all later tokens, up to one day after the time at.
+// Follow is like Observe, but also reads lease rows and free rows. The argument since contains one token for each name.
+// Follow reads the rows of that token and of all later tokens, up to one day after the time at.
 func (t Table) Follow(ctx context.Context, at time.Time, since []Token, names ...string) ([]Observation, error) {
 	keys := Keys{Names: names}
 	for i, name := range names {

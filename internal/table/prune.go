@@ -15,8 +15,9 @@ const pruneBatch = 200 // the number of locks in one transaction
 type Ages struct {
 	Released time.Duration // the minimum time since the release
 
-	// Expired is the minimum time since a failed holder's lease ended. For a claim that was never confirmed, it is the
-	// minimum age of the claim. If Expired is zero, the rows of failed holders are not pruned.
+	// Expired is how long ago a failed holder's lease must have ended before its rows are pruned. For a claim that was
+	// never confirmed, it is the minimum age of the claim. If Expired is zero, the rows of failed holders are not
+	// pruned.
 	Expired time.Duration
 }
 
@@ -46,8 +47,9 @@ func (a Ages) are(row Row, at time.Time) bool {
 }
 
 // end returns the observation of a lock, including all its lease rows, and reports whether the lock is old enough to be
-// pruned. It reports false if the lock has a lease row for a token other than the lock row's. The table was then
-// changed by hand, and the next claim of the lock will clean up. It also reports false if the lease row can't be read.
+// pruned. It reports false if the lock has a lease row for a token other than the lock row's. This happens only if the
+// table was changed by hand, and the next claim of the lock will clean up. It also reports false if the lease row can't
+// be read.
 func (a Ages) end(row Row, at time.Time, byName map[string]Row, leases []Row) (Observation, bool) {
 	if !a.are(row, at) {
 		return Observation{}, false

@@ -6,7 +6,7 @@ import (
 )
 
 // A GroupQuery selects the rows of a group that a member reads in one poll. All rows are read in a single snapshot,
-// because rows of two snapshots may not fit together. The head of the plan is always included.
+// because rows from different snapshots could contradict each other. The head of the plan is always included.
 type GroupQuery struct {
 	Members    bool       // all members, with their lease records
 	Body       bool       // the body of the plan
@@ -89,8 +89,8 @@ func (s GroupSnapshot) note(name string, err error) {
 	}
 }
 
-// keys returns the keys that the query reads. The argument about is the approximate current time. It only limits the
-// range of lease rows, which ends at tokens one day later.
+// keys returns the keys that the query reads. The argument about is the approximate current time. Lease rows are read
+// only if their tokens are at most one day later.
 func (q GroupQuery) keys(group string, about time.Time) Keys {
 	if q.All {
 		return Keys{All: true, Prefix: GroupPrefix(group)}

@@ -62,8 +62,8 @@ func Acknowledged(at time.Time, err error) (time.Time, error) {
 	return at, err
 }
 
-// The application's client may have default settings for requests that do not specify their own. Therefore each request
-// here specifies all of its settings.
+// An application may have configured its client with default settings for requests. Each request here specifies all of
+// its settings, so the defaults never apply.
 var (
 	noDelay = time.Duration(0)
 	prompt  = spanner.CommitOptions{MaxCommitDelay: &noDelay}
@@ -210,9 +210,9 @@ func (s Spanner) FenceStatement(dialect databasepb.DatabaseDialect, name string,
 	return spanner.Statement{SQL: sql, Params: map[string]any{"p1": LeaseKey(name, token)}}
 }
 
-// overtaken reports whether a commit failed because a row that the transaction read has changed since. Spanner does not
-// always report this as an abort. For example, if the transaction found a row missing and another one then inserted the
-// row, the error may be ALREADY_EXISTS.
+// overtaken reports whether a commit failed because a row that the transaction read has changed in the meantime.
+// Spanner does not always report this as an abort. For example, if the transaction found a row missing and another
+// transaction then inserted the row, the error may be ALREADY_EXISTS.
 func overtaken(err error) bool {
 	switch spanner.ErrCode(err) {
 	case codes.Aborted, codes.AlreadyExists:
@@ -242,7 +242,7 @@ func (r *reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
 }
 
 // readTwice repeats an aborted read, to find out the actual error. The first read in a transaction also begins the
-// transaction, and if it fails, the client reports every error as an abort. The second read finds that the transaction
+// transaction, and if it fails, the client reports every error as an abort. The second read runs in a transaction that
 // has already begun, so the client reports the actual error.
 func (r *reader) readTwice(ctx context.Context, keys Keys, directed *sppb.DirectedReadOptions) ([]Row, error) {
 	rows, err := r.read(ctx, keys, directed)

@@ -8,14 +8,14 @@ import (
 
 var (
 	// ErrMissing is the error of a commit that updates a row that does not exist, or whose table or database does not
-	// exist. Nothing of the commit was applied.
+	// exist. No part of the commit was applied.
 	ErrMissing = errors.New("row does not exist")
 
 	// ErrNotFound is the error of a commit that failed because something does not exist, if the error does not say
 	// what. It may be a row, but also a session, for example.
 	ErrNotFound = errors.New("something was not found")
 
-	// ErrExists is the error of a commit that inserts a row that already exists. Nothing of the commit was applied.
+	// ErrExists is the error of a commit that inserts a row that already exists. No part of the commit was applied.
 	ErrExists = errors.New("row already exists")
 
 	// ErrAborted is the error of a transaction that Spanner aborted because it conflicted with another transaction.

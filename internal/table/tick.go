@@ -51,9 +51,10 @@ func (t Tick) BetterOffset(now time.Time) (time.Duration, bool) {
 const quarter = 15 * time.Minute
 
 // UsualOffset returns the default offset of a Nearest tick. The key of such a tick changes halfway between the
-// beginnings of two periods. The offset keeps these changes away from the times at which timers usually fire. A key
-// changes about half a period away from full hours and midnight. If the period is at least half an hour, a key changes
-// between two quarter hours, because a full hour in any time zone is a quarter hour in every other one.
+// beginnings of two periods, and this should be far from the times at which timers usually fire. With the returned
+// offset, the key changes about half a period away from full hours and midnight. If the period is at least half an
+// hour, the key also changes between two quarter hours. This avoids full hours in all time zones, because they fall on
+// quarter hours.
 func UsualOffset(period time.Duration) time.Duration {
 	if period < 2*quarter {
 		return 0
