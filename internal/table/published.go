@@ -22,8 +22,8 @@ func planBody(group string) string { return GroupPrefix(group) + "body" + planSu
 func isPlan(key string) bool { return strings.HasSuffix(key, planSuffix) }
 
 // PublishPlan replaces the published plan. The argument seen is the token of the plan that the caller has read, or 0 if
-// there was none. The argument by is the caller's id, which becomes the writer of the head. PublishPlan fails with
-// ErrChanged if another member has published a plan in the meantime.
+// there was none, and by is the caller's id. PublishPlan fails with ErrChanged if another member has published a plan
+// in the meantime.
 func (t Table) PublishPlan(ctx context.Context, group string, seen Token, by, body string) (Token, error) {
 	at, err := t.change(ctx, "publish", Keys{Names: []string{planHead(group)}}, func(rows map[string]Row) ([]Write, error) {
 		if TokenAt(rows[planHead(group)].Token) != seen {

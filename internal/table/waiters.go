@@ -58,8 +58,8 @@ func queuedIn(rows []Row) (others []Row, q queued) {
 // of returns the tickets of a queue.
 func (q queued) of(queue string) []Ticket { return Tickets(queue, q[queuePrefix(queue)]) }
 
-// locks returns the queues of each lock. The names must be sorted, because a semaphore's queue is listed under the
-// first of its slots in names. If a lock begins with prefix and has a queue but is not in names, locks adds the lock.
+// locks returns the queues of each lock in names, which must be sorted. A semaphore's queue is listed under the first
+// of its slots in names. If a queue belongs to a lock that is not in names but begins with prefix, locks adds the lock.
 func (q queued) locks(names []string, prefix string) map[string][]string {
 	all, known := map[string][]string{}, map[string]bool{}
 	if len(q) == 0 {
