@@ -16,7 +16,7 @@ type Tick struct {
 // Check returns an error if the schedule is not valid.
 func (t Tick) Check() error {
 	if t.Period < time.Second || t.Period%time.Second != 0 || t.Offset%time.Second != 0 || t.Offset.Abs() >= t.Period {
-		return fmt.Errorf("invalid tick with a period of %v and an offset of %v: both must be whole seconds, the period must be at least one second, and the offset must be shorter than the period", t.Period, t.Offset)
+		return fmt.Errorf("invalid tick with a period of %v and an offset of %v: both must be whole seconds, the period must be at least one second, and the offset must be less than the period", t.Period, t.Offset)
 	}
 	return nil
 }
