@@ -93,10 +93,9 @@ func (l Line) Passed() (passed []table.Ticket) {
 	return passed
 }
 
-// A set renews its tickets every SetRenews, whether or not it is ready. Waiters delete the tickets of a set that has
-// not done so for setDies. If they did not, the tickets of a dead set could stay forever, because no waiter waits for a
-// set that is not ready and then passes it. 32 such tickets would hide the rest of the queue, because only the first 32
-// tickets are read.
+// A set renews its tickets every SetRenews. If a set has not renewed its tickets for setDies, it is dead, and other
+// waiters delete its tickets. Otherwise 32 tickets of dead sets would hide the rest of a queue forever, because only
+// the first 32 tickets are read.
 const (
 	SetRenews = 20 * time.Second
 	setDies   = time.Minute

@@ -82,8 +82,8 @@ func (fs Fences) mutations() (all []*spanner.Mutation) {
 	return all
 }
 
-// withoutDatabase handles the calls of Apply for which no commit is sent, because a fence is invalid or all locks are
-// in memory. It returns their result, with answered set to true. For all other calls, answered is false.
+// withoutDatabase returns the result of Apply in the cases that need no commit: a fence is invalid, or all locks are in
+// memory. In other cases, answered is false.
 func (fs Fences) withoutDatabase(ctx context.Context, began time.Time) (answered bool, at time.Time, err error) {
 	if len(fs) == 0 {
 		return true, at, errNoFence

@@ -24,8 +24,8 @@ func (t Table) Break(ctx context.Context, token Token, name string) error {
 // have found the token invalid before its lease expired. GivenBack returns true if every lock row exists with a later
 // token, and no lock was broken under this token or a later one.
 //
-// If id is not empty, GivenBack returns false for a lock that id holds now, because a candidate with an id can reclaim
-// its own lock without releasing it.
+// If id is not empty, GivenBack returns false if the candidate with this id holds one of the locks now. Such a
+// candidate can reclaim its own lock without releasing it.
 func (t Table) GivenBack(ctx context.Context, token Token, id string, names ...string) (bool, error) {
 	var keys Keys
 	for _, name := range names {

@@ -17,10 +17,10 @@ import (
 // filter out the rows of released locks, so that they are not sent to the client. The filter is only approximate, so
 // Keys.Skips then checks each row that the query returns.
 
-// busyQuery has no parameters and uses only functions that both dialects have. It recognizes a lease row by the
-// underscore that is the 17th character from the end of the key. Other rows can also have an underscore in this place.
-// The query may return some of them needlessly, which is harmless. It wrongly omits one of them only if the id in the
-// row contains the text of a free row, and no id does. The conditions are ordered so that most rows are decided early.
+// busyQuery has no parameters and uses only functions that both dialects have. It recognizes lease rows by the
+// underscore in their keys, which is the 17th character from the end. Some other rows also have an underscore there.
+// The query may return them needlessly, which is harmless. It omits such a row only if the writer contains the text of
+// a free row, and no id does. The conditions are ordered so that most rows are decided early.
 const busyQuery = `SELECT name, heartbeat, token, writer FROM {table} WHERE CASE WHEN heartbeat IS NULL
 	THEN writer IS NOT NULL OR STRPOS(name, '/member/') > 0 OR STRPOS(name, '/partition/') > 0 OR SUBSTR(name, LENGTH(name) - 16, 1) = '_'
 	ELSE writer IS NULL OR STRPOS(writer, '"free":true') = 0 OR SUBSTR(name, LENGTH(name) - 16, 1) <> '_' END`

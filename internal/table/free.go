@@ -173,8 +173,8 @@ func refree(h LeaseRef, lease time.Duration, since any) []Write {
 		Write{Kind: Update, Name: h.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, next.Time()}, {ColWriter, nil}}})
 }
 
-// freedSince returns the time at which a released lock became free. The argument must be the row whose key contains the
-// lock row's token. If it is not a free row, freedSince returns the zero time.
+// freedSince returns the time at which a released lock became free, if row is the lock's free row. Otherwise it returns
+// the zero time.
 func freedSince(row Row) time.Time {
 	if p, err := parseLeaseRecord(row.Name, row.Writer); err != nil || !p.Free {
 		return time.Time{}

@@ -135,10 +135,10 @@ func leaseKeys(name string, at time.Time) Range {
 // may have been inserted within this time.
 const recent = time.Hour
 
-// newLeaseKeys returns the range of keys for the lease rows of all terms that began in the hour after then. It is meant
-// for transactions, so the range contains as few rows of other locks as possible. Another lock's row can be in the
-// range only if that lock's name is name, an underscore, and the first seven or more digits of a timestamp in that
-// hour.
+// newLeaseKeys returns the range of keys for the lease rows of all terms that began within one hour from the time then.
+// It is meant for transactions, so the range contains as few rows of other locks as possible. Another lock's row can be
+// in the range only if that lock's name is name, an underscore, and the first seven or more digits of a timestamp in
+// that hour.
 func newLeaseKeys(name string, then time.Time) Range {
 	return Range{From: LeaseKey(name, TokenAt(then)), To: LeaseKey(name, TokenAt(then.Add(recent)))}
 }

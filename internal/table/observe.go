@@ -24,10 +24,10 @@ type Observation struct {
 	// LeaseRecord is the record in the lease row, if that row was read at the same instant.
 	LeaseRecord *LeaseRecord
 
-	// OrphanLeases contains the lock's lease rows, by token, if none of them matches the lock row. Then either there is
-	// no lock row, or the lock is held under a token that has no lease row. Both can happen only after a manual change,
-	// which the holder may not have noticed yet. OrphanFreeRows contains the free rows in the same situation. Both
-	// fields are empty if the lease rows were not read.
+	// OrphanLeases contains the lock's lease rows, by token, if none of them matches the lock row. This happens only
+	// after a manual change: either the lock row is missing, or the lock is held under a token that has no lease row.
+	// The holder may not have noticed yet. OrphanFreeRows contains the tokens of free rows that match no lock row. Both
+	// are empty if the lease rows were not read.
 	OrphanLeases   map[Token]LeaseRecord
 	OrphanFreeRows []Token
 }

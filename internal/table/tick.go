@@ -51,10 +51,11 @@ func (t Tick) BetterOffset(now time.Time) (time.Duration, bool) {
 const quarter = 15 * time.Minute
 
 // UsualOffset returns the default offset of a Nearest tick. The key of such a tick changes halfway between the
-// beginnings of two periods, and this should be far from the times at which timers usually fire. With the returned
-// offset, the key changes about half a period away from full hours and midnight. If the period is at least half an
-// hour, the key also changes between two quarter hours. This avoids full hours in all time zones, because they fall on
-// quarter hours.
+// beginnings of two periods, and this should not happen when timers usually fire, such as at full hours or at midnight.
+//
+// If the period is at least half an hour, the offset moves the change away from all quarter hours, because full hours
+// are at a quarter hour in every time zone. For shorter periods, the offset is zero, so the key changes half a period
+// away from full hours.
 func UsualOffset(period time.Duration) time.Duration {
 	if period < 2*quarter {
 		return 0
