@@ -1,9 +1,11 @@
-// Package batch lets the locks of one process share requests. Heartbeats that are sent at about the same time go into one
-// commit, and looks into one read. To the protocol nothing changes: a request may always have been slow.
+// Package batch combines requests that the locks of one process make to the same lock table. Heartbeats that are sent
+// at about the same time share one commit, and polls share one read. This delays a request by a few milliseconds at
+// most, which the protocol tolerates because any request can be slow.
 //
-//   - batch.go: which requests are shared, and with which others
-//   - commits.go: heartbeats; reads.go: looks
-//   - gathering.go: how requests are collected
+//   - batch.go: decides which requests are combined
+//   - commits.go: combines heartbeats
+//   - reads.go: combines reads
+//   - gathering.go: collects requests until they are sent
 package batch
 
 import (
@@ -28,9 +30,11 @@ type Requests struct {
 // longestWindow limits how long a request waits for others.
 const longestWindow = 5 * time.Millisecond
 
-// Store returns a store that shares its heartbeats and looks with the other stores of r, which must be stores of the same
-// table. A heartbeat waits for others for up to 5 ms, or lease/50 if that is shorter. A look that has no company is sent
-// immediately.
+// Store returns a store for locks with the given lease. It combines their heartbeats and polls with the requests of r's
+// other stores, all of which must be for the same table.
+//
+// The window is 5 ms, or lease/50 if that is shorter. A heartbeat waits for one window so that others can join it. A
+// poll is sent immediately, unless another poll is in progress or polls were combined within the last window.
 func (r *Requests) Store(s table.Store, lease time.Duration) table.Store {
 	return &store{Store: s, requests: r, window: min(longestWindow, lease/50)}
 }

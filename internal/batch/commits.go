@@ -35,8 +35,9 @@ func commitAll(all []*commit) {
 	sent.Wait()
 }
 
-// commitTogether sends heartbeats in one commit. One lock that was superseded makes the commit fail for all, so the halves
-// are then sent separately, until it is found.
+// commitTogether sends heartbeats in one commit. If one of the locks has been superseded, the whole commit fails. In
+// that case, commitTogether splits the heartbeats into halves and retries each half, until only the heartbeats of
+// superseded locks fail.
 func commitTogether(all []*commit) {
 	var writes []table.Write
 	var contexts []context.Context

@@ -18,8 +18,8 @@ type gathering[R any] struct {
 	busy    int       // how often requests have been sent and not been answered yet
 }
 
-// add adds a request, which waits for others for at most the window. It does not block. All requests are then passed to
-// send, in a goroutine of its own.
+// add queues a request and returns immediately. When the window of one of the queued requests ends, all of them are
+// passed to send, which runs in its own goroutine.
 func (g *gathering[R]) add(r R, window time.Duration, send func([]R)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -71,8 +71,8 @@ func (g *gathering[R]) send(all []R, send func([]R)) {
 	}()
 }
 
-// together returns a context that ends once all of the given ones have ended: until then the request is useful to one of
-// its callers.
+// together returns a context that ends once all of the given contexts have ended. Until then, at least one caller is
+// still waiting for the reply.
 func together(all []context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(all[0]))
 	var left atomic.Int64

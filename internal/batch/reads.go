@@ -10,7 +10,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// read is one candidate's look.
+// read is one candidate's request.
 type read struct {
 	ctx   context.Context
 	store table.Store
@@ -25,10 +25,10 @@ type read struct {
 	answered chan struct{}
 }
 
-// maxKeys limits a read: a look must not wait for thousands of others' rows.
+// maxKeys limits the size of a combined read, so that no candidate waits for thousands of rows of other candidates.
 const maxKeys = 1000
 
-// readAll sends looks in as few reads as their number and bounds allow.
+// readAll combines the requests into as few reads as their number and bounds allow.
 func readAll(all []*read) {
 	var sent sync.WaitGroup
 	for _, bound := range []table.Bound{table.Present, table.Strong} {
@@ -53,7 +53,8 @@ func readAll(all []*read) {
 	sent.Wait()
 }
 
-// readTogether answers looks from one snapshot. If a limit cuts it off, each look is repeated alone.
+// readTogether answers all requests from one snapshot. If the limit cuts off some rows, it sends each request
+// separately.
 func readTogether(all []*read) {
 	merged := merge(all)
 	contexts := make([]context.Context, len(all))
@@ -84,7 +85,7 @@ func readEach(all []*read) {
 	sent.Wait()
 }
 
-// merge returns the keys of all looks. If each has a limit, the merged read has their sum, and otherwise none.
+// merge returns the keys of all requests. The limit is the sum of their limits, or none if one of them has no limit.
 func merge(all []*read) table.Keys {
 	var keys table.Keys
 	names, ranges, limited := map[string]bool{}, map[table.Range]bool{}, true
@@ -110,7 +111,7 @@ func merge(all []*read) table.Keys {
 	return keys
 }
 
-// reply answers a look with its own rows, of those in the order of their keys.
+// reply answers a request with the rows that it asked for. The rows must be sorted by key.
 func (r *read) reply(rows []table.Row, at time.Time, err error) {
 	defer close(r.answered)
 	if r.at, r.err = at, err; err != nil {

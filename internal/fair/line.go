@@ -1,8 +1,8 @@
-// Package fair decides when a waiter may try to claim a lock. Waiters are served in the order of their tickets in the
-// table, and can pass other waiters that are dead or slow. All functions are pure. docs/locks.md explains why this is
-// sufficient, and package lock acts on the decisions.
+// Package fair decides when a waiter may try to claim a lock. Waiters take turns in the order of their tickets in the
+// table, but a waiter can pass others that are dead or slow. All functions are pure, and package lock acts on their
+// results. The chapter on queues in docs/locks.md explains the rules.
 //
-// line.go decides whose turn it is, and pace.go decides how often a waiter looks.
+// line.go decides which waiter is next, and pace.go decides how often a waiter polls.
 package fair
 
 import (
@@ -12,12 +12,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Line is a queue as one look found it, from the point of view of one of its waiters or of a newcomer.
+// Line is a queue as one poll found it, from the point of view of one of its waiters or of a newcomer.
 type Line struct {
 	Own     table.Ticket   // the waiter's ticket; a newcomer has no ticket, hence no nonce, and comes last
 	Tickets []table.Ticket // the first tickets, or all of them
 	End     string         // the key up to which all tickets were read, or "" if there are no more
-	At      time.Time      // the time of the look, by Spanner's clock
+	At      time.Time      // the time of the poll, by Spanner's clock
 }
 
 // Has reports whether the waiter's own ticket was read.
@@ -45,8 +45,8 @@ func (l Line) Before() (before []table.Ticket) {
 	return before
 }
 
-// Place returns the number of waiters whose turn comes first, or MostTickets if some of the tickets before the waiter's
-// own may not have been read.
+// Place returns the number of waiters ahead of this one. It returns MostTickets if some of the tickets ahead may not
+// have been read.
 func (l Line) Place() int {
 	if l.Beyond() {
 		return table.MostTickets
@@ -54,9 +54,10 @@ func (l Line) Place() int {
 	return len(l.Before())
 }
 
-// counts reports whether other waiters wait for a ticket. A set's ticket counts only if the set is first in all its
-// queues and has recently recorded this in the ticket. Otherwise a lock could be idle because of a set that can't
-// continue, and sets could wait for each other in a cycle.
+// counts reports whether the waiters behind a ticket have to let it go first. The ticket of a set, which waits for
+// several locks at once, counts only while the set is ready: it is first in all of its queues, and has recently written
+// this into the ticket. If other sets counted, a lock could stay idle for a set that can't proceed, and sets could wait
+// for each other in a cycle.
 func (l Line) counts(t table.Ticket) bool { return !t.Set || l.isReady(t) }
 
 func (l Line) isReady(t table.Ticket) bool { return t.Ready && l.readyFor(t) > 0 }
@@ -64,8 +65,8 @@ func (l Line) isReady(t table.Ticket) bool { return t.Ready && l.readyFor(t) > 0
 // readyFor returns the remaining time for which no other waiter may pass the ticket of a set.
 func (l Line) readyFor(t table.Ticket) time.Duration { return t.Beat.Add(4 * t.Grace).Sub(l.At) }
 
-// first reports whether the turn of a ticket comes before the waiter's own. If two waiters want to do work for
-// different keys, the smaller key is first, because its work could no longer run after that of the larger key.
+// first reports whether ticket t is ahead of the waiter's own ticket. If the two waiters want to do work for different
+// keys, the smaller key goes first, because its work must not run after the larger key is done.
 func (l Line) first(t table.Ticket) bool {
 	switch {
 	case l.Own.Key != "" && t.Key != "" && table.Comparable(l.Own.Key, t.Key) && l.Own.Key != t.Key:
@@ -76,8 +77,8 @@ func (l Line) first(t table.Ticket) bool {
 	return t.Compare(l.Own) < 0
 }
 
-// Passed returns the tickets that the waiter's claim deletes once the waiter does not have to wait any longer. They are
-// the tickets before its own, except those of sets, and the tickets of all sets that have died.
+// Passed returns the tickets that the waiter deletes when it claims the lock: the tickets ahead of it, except the
+// tickets of sets, and the tickets of all dead sets, wherever they are in the queue.
 func (l Line) Passed() (passed []table.Ticket) {
 	for _, t := range l.Before() {
 		if !t.Set {
@@ -92,18 +93,21 @@ func (l Line) Passed() (passed []table.Ticket) {
 	return passed
 }
 
-// A set renews its tickets, whether it is ready or not. If a set dies before it is ready, no waiter waits for it, so no
-// waiter passes its tickets either. They must expire, because 32 such tickets would hide the rest of the queue forever.
+// A set renews its tickets every SetRenews. If a set has not renewed its tickets for setDies, it is dead, and other
+// waiters delete its tickets. Otherwise 32 tickets of dead sets would hide the rest of a queue forever, because only
+// the first 32 tickets are read.
 const (
 	SetRenews = 20 * time.Second
 	setDies   = time.Minute
 )
 
-// Wait returns how long the waiter must still leave a lock to the waiters before it, given how long the lock has been
-// free. If the result is not positive, the waiter can claim the lock. The head of the queue does not wait. Any other
-// waiter waits for the longest grace of those before it, multiplied by a factor that grows with their number. The wait
-// is far less than the sum of their graces, because if many waiters have died, the remaining ones must not wait for
-// each of them. A waiter beyond the tickets that were read does not know its place, so it also waits for a random time.
+// Wait returns how much longer the waiter must wait before it may claim the lock, given how long the lock has been
+// free. If the result is zero or negative, the waiter may claim the lock now.
+//
+// The head of the queue does not wait. Any other waiter gives the n waiters ahead of it time to claim the lock:
+// log2(1+n) times the longest grace period among them, and more if one of them is a ready set. The sum of their grace
+// periods would be too long if many of them had died. If not all tickets ahead were read, the waiter does not know n,
+// so it waits for an additional random time.
 func (l Line) Wait(free time.Duration, random func(time.Duration) time.Duration) time.Duration {
 	before := l.Before()
 	place := l.Place()
@@ -123,9 +127,10 @@ func (l Line) Wait(free time.Duration, random func(time.Duration) time.Duration)
 	return wait
 }
 
-// longestFor returns how long a free lock is left to a ready set. The time increases with the time that the set has
-// already waited, because the set may be waiting for another lock whose holder keeps it for long. It is limited to one
-// minute. That holder may be waiting for the free lock, and without a limit both could wait forever.
+// longestFor returns how long other waiters leave a free lock to a ready set. The set may still have to wait for
+// another of its locks, whose holder may keep it for a long time. So the result grows with the time that the set has
+// already waited, up to one minute. Without this limit, there could be a deadlock, because the holder of the other lock
+// may itself be waiting for the free lock.
 func (l Line) longestFor(t table.Ticket) time.Duration {
 	return min(max(l.At.Sub(t.Time.Time())/16, table.MaxGrace), time.Minute)
 }
@@ -139,11 +144,12 @@ func longest(before []table.Ticket) time.Duration {
 	return grace
 }
 
-// Slot chooses a free slot of a semaphore for the waiter. The argument contains how long each free slot has been free,
-// in an order on which all waiters agree. Each waiter before this one is expected to take one slot. For every grace
-// period that a slot has remained free, one of those waiters is considered dead. Slot returns the slot that the waiter
-// can claim, and the number of waiters before it that it passes. If the waiter has to wait, Slot reports false and
-// returns the time until its next look.
+// Slot chooses a free slot of a semaphore for the waiter. The argument free says how long each free slot has been free.
+// All waiters must pass the slots in the same order. Each waiter ahead of this one is expected to take one slot. But
+// for every grace period that a slot stays free, Slot assumes that one of those waiters has died.
+//
+// If there is a slot for the waiter, Slot returns the slot's index and the number of waiters that this waiter passes.
+// Otherwise it reports false and returns how long the waiter should pause before it polls again.
 func (l Line) Slot(free []time.Duration) (slot, passed int, wait time.Duration, ok bool) {
 	if len(free) == 0 {
 		return 0, 0, 0, false

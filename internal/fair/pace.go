@@ -2,17 +2,17 @@ package fair
 
 import "time"
 
-// Pace contains the values that determine how long a waiter pauses between looks.
+// Pace contains the values that determine how long a waiter pauses between polls.
 type Pace struct {
 	Lease     time.Duration // the lease of the waiter
-	RoundTrip time.Duration // the duration of the last look
-	Locks     int           // the number of locks that it looks at
+	RoundTrip time.Duration // the duration of the last poll
+	Locks     int           // the number of locks that the waiter polls
 }
 
-// Pause returns the time between the looks of a waiter, given its place in the queue and how long the lock has been
-// held. The first waiter notices a release within a sixteenth of the time for which the lock was held. Other waiters
-// only need to notice when they become first. Looks at many locks are less frequent, because each of them reads as many
-// rows.
+// Pause returns how long the waiter pauses between polls, given its place in the queue and how long the lock has been
+// held. The first waiter pauses for 1/16 of the time that the lock has been held, within limits. Waiters further back
+// pause longer, because they only need to notice when they become first. A waiter for many locks polls less often,
+// because each poll reads the rows of all these locks.
 func (p Pace) Pause(place int, held time.Duration) time.Duration {
 	head := min(max(held/16, 2*time.Millisecond, time.Duration(p.Locks)*100*time.Microsecond), p.longest())
 	if place == 0 {
@@ -22,8 +22,8 @@ func (p Pace) Pause(place int, held time.Duration) time.Duration {
 	return min(behind, max(min(p.Lease/10, time.Second), head))
 }
 
-// Grace returns how long later waiters should leave a free lock to this waiter, which may be about to look or may
-// already have sent its claim.
+// Grace returns how long later waiters should leave a free lock to this waiter. It is long enough for the waiter to
+// poll, notice that the lock is free, and claim it.
 func (p Pace) Grace() time.Duration { return 2*p.longest() + 3*p.RoundTrip }
 
 // longest returns the longest pause of the first waiter in a queue.

@@ -1,5 +1,5 @@
-// Package fence makes an application's commits succeed only while locks are held under a token. It is shared by the
-// elector and package lock.
+// Package fence protects an application's commits. A protected commit fails unless the given locks are still held under
+// the given token. The root package and package lock use it.
 package fence
 
 import (
@@ -38,8 +38,8 @@ type Fence struct {
 	About telemetry.Scope
 }
 
-// Mutations returns mutations that change nothing, but make their commit fail unless every lock is held under the
-// token.
+// Mutations returns one mutation per lock. The mutations do not change any data. They only make their commit fail
+// unless every lock is held under the token.
 func (f Fence) Mutations() []*spanner.Mutation {
 	ms := make([]*spanner.Mutation, len(f.Names))
 	for i, name := range f.Names {
@@ -48,8 +48,8 @@ func (f Fence) Mutations() []*spanner.Mutation {
 	return ms
 }
 
-// Statement returns an SQL statement that updates one row if the fence's only lock is held under the token, and
-// otherwise none.
+// Statement returns an SQL statement for a fence with a single lock. The statement updates one row if the lock is held
+// under the token. Otherwise it updates no row.
 func (f Fence) Statement(dialect databasepb.DatabaseDialect) spanner.Statement {
 	return f.Table.FenceStatement(dialect, f.Names[0], f.Token)
 }
@@ -82,8 +82,8 @@ func (fs Fences) mutations() (all []*spanner.Mutation) {
 	return all
 }
 
-// withoutDatabase returns the result of Apply if the database can't be used or does not have to be. Otherwise, answered
-// is false.
+// withoutDatabase returns the result of Apply in the cases that need no commit: a fence is invalid, or all locks are in
+// memory. In other cases, answered is false.
 func (fs Fences) withoutDatabase(ctx context.Context, began time.Time) (answered bool, at time.Time, err error) {
 	if len(fs) == 0 {
 		return true, at, errNoFence
@@ -103,7 +103,7 @@ func (fs Fences) withoutDatabase(ctx context.Context, began time.Time) (answered
 	}
 	for _, f := range fs[1:] {
 		if one, other := databaseOf(fs[0]), databaseOf(f); one != other {
-			return true, time.Time{}, f.Wrap(fmt.Errorf("a commit is limited to one database, but these locks are in two: %s and %s", one, other))
+			return true, time.Time{}, f.Wrap(fmt.Errorf("a commit can write to only one database, but these locks are in two: %s and %s", one, other))
 		}
 	}
 	return false, at, nil
@@ -127,7 +127,7 @@ func (fs Fences) classify(ctx context.Context, began time.Time, err error) error
 }
 
 // ReadWriteTransaction is like Client.ReadWriteTransaction, but the transaction is serializable and protected by the
-// fence. It returns an error of fn unchanged.
+// fence. If fn fails, ReadWriteTransaction returns fn's error unchanged.
 func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	began := time.Now()
 	if f.Token <= 0 || f.Table.DB == nil {
@@ -152,8 +152,8 @@ func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context
 	return at, f.classify(ctx, began, err)
 }
 
-// again runs a transaction, and repeats it until ctx ends if the emulator has discarded it. The client does the same
-// for transactions that Spanner has aborted.
+// again runs a transaction. If the emulator discards the transaction, again retries until ctx ends. Transactions that
+// Spanner aborts are retried by the client itself.
 func again(ctx context.Context, run func() (time.Time, error)) (time.Time, error) {
 	for most := time.Millisecond; ; most = min(2*most, 100*time.Millisecond) {
 		at, err := run()
@@ -168,8 +168,8 @@ func again(ctx context.Context, run func() (time.Time, error)) (time.Time, error
 	}
 }
 
-// withoutDatabase checks only the token. The zero token needs no request, and a table in memory accepts no writes of an
-// application.
+// withoutDatabase handles a commit that is not sent to Spanner. If the token is zero, it refuses the commit. If the
+// lock is in memory, it only checks that the token is valid, because there is no database to write to.
 func (f Fence) withoutDatabase(ctx context.Context, began time.Time) (time.Time, error) {
 	switch {
 	case f.Token <= 0:
@@ -187,8 +187,9 @@ func (f Fence) withoutDatabase(ctx context.Context, began time.Time) (time.Time,
 	return time.Now(), nil
 }
 
-// classify determines why a commit was refused. The cause can be the fence, the rows of a newer holder or the caller's
-// own rows, and only the lease rows show whether it was the fence.
+// classify finds out why a commit was refused. The commit may have failed because of the fence, but also because of the
+// rows that the application wrote, and Spanner's error can look the same in both cases. So classify reads the lease
+// rows to check whether the token is still valid.
 func (f Fence) classify(ctx context.Context, began time.Time, err error) error {
 	if !refusal(err) {
 		return err
@@ -206,8 +207,8 @@ func (f Fence) classify(ctx context.Context, began time.Time, err error) error {
 	return f.fenced(ctx, began, err)
 }
 
-// fenced returns the error of a fenced commit that began at the given time. The commit was refused with err, or was not
-// sent if err is nil.
+// fenced returns the error for a commit that the fence refused, and records the refusal in the telemetry. err is
+// Spanner's error, or nil if the commit was not sent. began is the time at which the commit began.
 func (f Fence) fenced(ctx context.Context, began time.Time, err error) error {
 	refused := fmt.Errorf("token %v: %w", f.Token, ErrFenced)
 	if err != nil {

@@ -132,7 +132,7 @@ func TestACommitUnderNoLockOrInTwoDatabasesIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	defer other.Close()
 	_, err = fence.Fences{behind(db, "a"), behind(other, "b")}.Apply(t.Context(), write())
-	assert.ErrorContains(t, err, "a commit is limited to one database")
+	assert.ErrorContains(t, err, "a commit can write to only one database")
 	assert.Empty(t, s.commits)
 }
 

@@ -22,8 +22,8 @@ type class struct {
 	trial    bool // all eligible members are on trial
 }
 
-// classes returns the classes in the order in which they are assigned. Entries that only a few members can have come
-// first, so that the assignment of the other entries can even out the load.
+// classes returns the classes in the order in which they are assigned. Classes with the fewest eligible members come
+// first. The classes that follow can then balance the load, because more members are eligible for them.
 func (a *assigning) classes() []class {
 	by := map[uint16]*class{}
 	var last uint16
@@ -77,8 +77,8 @@ func (a *assigning) assign(c class) {
 	}
 }
 
-// keep returns the number of entries of the class that each member has. Entries whose owner is not eligible become
-// unassigned.
+// keep returns how many entries of the class each member keeps. If the owner of an entry is not eligible for the class,
+// keep makes the entry unassigned.
 func (a *assigning) keep(c class) []int {
 	eligible := make([]bool, len(a.members))
 	for _, i := range c.eligible {
@@ -96,9 +96,9 @@ func (a *assigning) keep(c class) []int {
 	return kept
 }
 
-// quotas returns the number of partitions that each member gets from this class and the classes before it. A member
-// that already has more than its quota gets nothing from this class. The other quotas are then computed without that
-// member and its partitions.
+// quotas returns how many partitions each member may own in total, counting this class and the classes assigned before
+// it. A member that already owns more than its quota gets nothing from this class. The quotas of the other members are
+// then computed again, without that member and its partitions.
 func (a *assigning) quotas(c class, kept []int) []int {
 	quota := make([]int, len(a.members))
 	for in := slices.Clone(c.eligible); ; {
@@ -115,8 +115,9 @@ func (a *assigning) quotas(c class, kept []int) []int {
 	}
 }
 
-// split sets the quotas of the members in the argument in, so that their sum is total. A member on trial gets one
-// partition at most, and the rest of its share goes to the other members.
+// split divides total partitions among some of the members, which are given by their indexes. A member on trial gets at
+// most one partition, and the other members share the rest. If trial is set, all members are on trial, so none of them
+// is limited in this way.
 func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
 	var full []int
 	for _, i := range in {
@@ -146,8 +147,9 @@ func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
 // share returns the whole part of a member's share of total, where sum is the sum of all weights.
 func share(total, weight, sum int) int { return int(int64(total) * int64(weight) / int64(sum)) }
 
-// level sets quotas in proportion to the weights. The remainder goes first to members that have more than the whole
-// part of their share, so that the fewest partitions move. Members on trial come last.
+// level divides total partitions in proportion to the members' weights and rounds each quota down. It then gives the
+// remaining partitions, one each, to some of the members. Members that own more than their rounded quota come first, so
+// that as few partitions as possible move. Among the others, members on trial come last.
 func (a *assigning) level(total int, in, kept, quota []int, weight func(i int) int) {
 	sum := 0
 	for _, i := range in {
@@ -184,9 +186,9 @@ func (a *assigning) level(total int, in, kept, quota []int, weight func(i int) i
 	}
 }
 
-// giveUp takes partitions from members that have more than their quotas. It first takes partitions whose former owners
-// have returned, and then partitions whose former owners are still absent. So if members return one after another, each
-// of them gets its own partitions.
+// giveUp takes partitions away from members that own more than their quotas. It starts with partitions whose former
+// owner has returned, followed by partitions whose former owner is still absent, and then all others. This way, members
+// that return one after another get their own partitions back.
 func (a *assigning) giveUp(c class, room []int) {
 	var over []int
 	for _, i := range c.entries {
@@ -254,8 +256,9 @@ func (a *assigning) assignMany(pool, open, room []int) {
 	}
 }
 
-// assignPairs assigns entries by pairs of an entry and a member. It goes through the pairs in slot order and uses each
-// pair that still fits. It sorts only some of the pairs at a time, because most of the pairs come too late to be used.
+// assignPairs assigns entries to the members with room. It sorts all pairs of an entry and a member by slotOrder and
+// goes through them. It assigns the entry to the member if the entry is still unassigned and the member still has room.
+// Most pairs are never needed, so assignPairs sorts only some of them at a time.
 func (a *assigning) assignPairs(pool, open, room []int) {
 	pairs := make([]pair, 0, len(pool)*len(open))
 	for _, to := range open {

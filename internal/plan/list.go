@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// version is the version of the hash function and of the algorithm of Next. It is part of the digest, because members
-// that would compute different plans from the same names must have different lists.
+// version is the version of the hash function and of the algorithm of Next. It is part of a list's digest, because two
+// versions could compute different plans from the same names. Each version therefore needs its own digest.
 const version = "2"
 
 // List is a list of partitions. Members with the same list compute the same digest, regardless of the order of the

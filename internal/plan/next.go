@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// Next returns the plan that follows p for these members. All members compute the same plan, whatever list they have,
-// except for names that only their own list adds. A nil p means that no member is known to have any partitions.
+// Next returns the plan that follows p for these members. Members with different lists compute the same plan, except
+// for names that are missing from p and appear only on a member's own list. If p is nil, no member is known to own any
+// partitions.
 //
-// Next reports false if this member can't compute the plan. In that case, p has no hashes because its entries are the
-// names of a different list, and one of the members has that list. That member will publish a plan that all members can
-// read.
+// Next reports false if this member can't compute the plan. This happens if p was published without hashes, and is
+// based on a list that this member does not have. Another member has that list, and will publish a plan with hashes,
+// which all members can read.
 func (p *Plan) Next(l List, members []Member, now time.Time) (*Plan, bool) {
 	q := counting(members)
 	switch {
@@ -31,8 +32,7 @@ func (p *Plan) Next(l List, members []Member, now time.Time) (*Plan, bool) {
 	return q, true
 }
 
-// follow fills q with the entries of p and the names in the list. It records the owner and the former owner of each
-// entry.
+// follow gives q the entries of p and the names in the list. For each entry, it records the owner and the former owner.
 func (q *Plan) follow(p *Plan, l List, now time.Time) *assigning {
 	s := q.succeed(p, l.digest, now)
 	a := &assigning{Plan: q, load: make([]int, len(q.members))}
@@ -104,8 +104,9 @@ func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
 	for _, m := range p.members {
 		h := heir{int32(q.index(m.Slot)), none}
 		if h.member == none || q.members[h.member].ID != m.ID {
-			// A different member has the slot and inherits the slot's partitions. It does not inherit them if it has
-			// partitions of its own, because it has returned or moved from another slot.
+			// The slot now belongs to a different member, which inherits the slot's partitions. But if that member has
+			// returned after an eviction or has moved from another slot, it has partitions of its own and inherits
+			// none.
 			if h.member != none && was[q.members[h.member].ID] {
 				h.member = none
 			}
@@ -120,9 +121,9 @@ func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
 	return s
 }
 
-// of returns the entry with which the next plan begins. It also returns the evicted member that had the entry, if that
-// member has returned. An entry remembers only one former owner. If several of its owners were evicted, this is the
-// first of them.
+// of returns the entry that follows e in the next plan. If the former owner of e is a member again, of also returns the
+// index of that member. An entry can record only one former owner. If several owners were evicted one after another, it
+// records the first of them.
 func (s succession) of(e entry) (next entry, home int32) {
 	next, home = entry{hash: e.hash, owner: none, former: none}, none
 	for i, bit := range s.lists {

@@ -1,13 +1,17 @@
-// Package plan computes the assignment of a group's partitions to its members, and encodes it in the form that members
-// publish.
+// Package plan decides which member of a group should own which partitions, and encodes this plan as text that members
+// can publish.
 //
-// If a plan were a pure function of names and slots, gaps in the slots would move many partitions that could stay where
-// they are. Each plan therefore follows from the previous one: every member keeps its partitions up to its quota, and
-// the rest are assigned in a fixed order. This moves the fewest partitions, provided that all members start from the
-// same plan. So one member publishes the new plan, and until then all members compute the same one.
+// A plan is not just a function of the partitions' names and the members' slots. If it were, every change of the slots
+// would also move many partitions that could stay where they are. Instead, each plan follows from the previous one.
+// Every member keeps its partitions up to its quota, and the remaining partitions are assigned in a fixed order. This
+// moves as few partitions as possible.
 //
-// Members may have different lists of partitions. A plan contains the union of these lists. Each member adds the names
-// in its own list, and copies the hashes of other names from the previous plan.
+// All members must start from the same plan, so one of them publishes each new plan. Until it is published, all members
+// compute the same next plan from the published one.
+//
+// Members may have different lists of partitions. A plan contains every partition that is on any of the lists. The
+// member that computes the plan knows the names on its own list, and copies the hashes of other names from the previous
+// plan.
 package plan
 
 import (
@@ -59,8 +63,9 @@ type evicted struct {
 	Until int64  `json:"u"` // milliseconds since 1970
 }
 
-// Of returns the plan that the rows of partitions show. The first plan of a group follows from it. The function owner
-// returns the slot of the member that has the partition with index i, if there is one.
+// Of returns a plan in which each partition is assigned to the member that owns it at present. The first plan of a
+// group follows from this plan. The function owner looks up the slot of the member that owns partition i, according to
+// the partition's rows. It reports false if there is none.
 func Of(l List, members []Member, owner func(i int) (slot int, ok bool)) *Plan {
 	p := counting(members)
 	owners := slices.Repeat([]int{none}, len(l.hashes))
@@ -98,8 +103,8 @@ func counting(members []Member) *Plan {
 	return p
 }
 
-// carried returns the lists whose names a plan contains. If there are too many lists, it leaves out those with the
-// fewest members, and these members are assigned nothing.
+// carried returns the lists that a plan includes. A plan includes at most maxLists lists. If there are more, carried
+// leaves out the lists with the fewest members, and these members are assigned nothing.
 func carried(members []Member) []string {
 	count := map[string]int{}
 	for _, m := range members {
@@ -150,9 +155,9 @@ func (p *Plan) Members() []Member {
 	return slices.Clone(p.members)
 }
 
-// Same reports whether two plans have the same members and assign the same partitions to them. It ignores former owners
-// that only one of the plans has: if the members are the same, the time for which they were remembered has simply
-// expired.
+// Same reports whether two plans have the same members and assign the same partitions to them. It ignores a former
+// owner that only one of the plans records. Such a difference only means that the other plan has already forgotten the
+// former owner, because plans remember former owners for a limited time.
 func (p *Plan) Same(q *Plan) bool {
 	if p == nil || q == nil {
 		return p == q

@@ -23,13 +23,13 @@ var ErrNewer = errors.New("plan: written by a newer version")
 // The text of a plan has three lines: the version, a header in JSON, and the entries in base64. An entry consists of
 // these fields:
 //
-//	hash     8 bytes, ascending   only if the header says so
-//	lists    a bit for each       only with a hash
+//	hash     8 bytes, ascending   only if the header's h is true
+//	lists    one bit per list     only if the header's h is true
 //	owner    index + 1, or 0
-//	former   index + 1, or 0      only if the header has evicted members
+//	former   index + 1, or 0      only if the header lists evicted members
 //
-// All numbers except the hash are varints. Entries have no hashes if all members have the same list and the entries are
-// exactly its names, because a member with that list knows the hashes.
+// All numbers except the hash are varints. If all members have the same list, and the plan contains exactly the names
+// on that list, the hashes are omitted, because these members can compute them.
 type header struct {
 	Lists   []string       `json:"l,omitempty"`
 	Members []headerMember `json:"m,omitempty"`
@@ -74,8 +74,9 @@ func (p *Plan) Encode() string {
 	return fmt.Sprintf("%d\n%s\n%s", format, head, base64.RawStdEncoding.EncodeToString(body))
 }
 
-// Decode parses the text of a plan. If the text has no hashes and belongs to a list other than l, the plan has its
-// members but not their partitions. If this build does not support the version of the plan, the error is ErrNewer.
+// Decode parses the text of a plan for a member whose list is l. If the text has no hashes and belongs to a different
+// list, Decode returns a plan with the members but without their partitions. If the plan's version is newer than this
+// build supports, Decode returns ErrNewer.
 func Decode(s string, l List) (*Plan, error) {
 	p, err := decode(s, l)
 	if err != nil && !errors.Is(err, ErrNewer) {
@@ -109,7 +110,7 @@ func decode(s string, l List) (*Plan, error) {
 	}
 	if !h.Hashes {
 		if len(p.lists) != 1 || p.lists[0] == "" {
-			return nil, errors.New("the entries have no hashes, but the members have no common list")
+			return nil, errors.New("the entries have no hashes, which is allowed only if all members have the same list")
 		}
 		p.whole = p.lists[0]
 		p.opaque = p.whole != l.digest

@@ -5,11 +5,12 @@ import (
 	"strings"
 )
 
-// When an operator takes a lock away from its holder, Break also writes a row next to the lock row, such as
-// "nightly!broken". The row's token is the last token that was taken away, and its heartbeat is the time of the break.
-// With this row, a holder whose release is refused can tell whether an earlier attempt of that release was applied:
-// until the holder's lease expires, a candidate can claim the lock only after the holder's own release or after a
-// break.
+// An operator can take a lock away from its holder with Break. Break also writes a row next to the lock row, such as
+// "nightly!broken". The row's token is the token that the holder has lost, and its heartbeat is the time of the break.
+//
+// This row helps a holder whose release is refused to tell whether an earlier attempt of the same release was applied.
+// Until the holder's lease expires, a candidate can claim the lock only after the holder's own release or after a
+// break. So if the lock has a later token and there was no break, the earlier attempt was applied.
 
 const brokenSuffix = "!broken"
 
@@ -19,10 +20,12 @@ func (t Table) Break(ctx context.Context, token Token, name string) error {
 	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "break", writes))
 }
 
-// GivenBack reports whether the holder of the names under token has released them. The caller must have found the token
-// invalid before its lease expired. GivenBack returns true if every lock row exists with a later token, and no lock was
-// broken under this token or a later one. A candidate whose id is not empty can reclaim its own lock without a release,
-// so a lock that id now holds does not count as released.
+// GivenBack reports whether the caller itself has released the named locks, which it held under token. The caller must
+// have found the token invalid before its lease expired. GivenBack returns true if every lock row exists with a later
+// token, and no lock was broken under this token or a later one.
+//
+// If id is not empty, GivenBack returns false if the candidate with this id holds one of the locks now. Such a
+// candidate can reclaim its own lock without releasing it.
 func (t Table) GivenBack(ctx context.Context, token Token, id string, names ...string) (bool, error) {
 	var keys Keys
 	for _, name := range names {
@@ -43,8 +46,8 @@ func (t Table) GivenBack(ctx context.Context, token Token, id string, names ...s
 	return true, nil
 }
 
-// beside returns the lock to which an auxiliary row belongs. Such a row records either the key that was done last under
-// the lock or that the lock was broken. beside reports false for any other row.
+// beside returns the lock to which an auxiliary row belongs, such as "nightly" for the row "nightly!done" or
+// "nightly!broken". It reports false for any other row.
 func beside(key string) (lock string, ok bool) {
 	for _, suffix := range []string{doneSuffix, brokenSuffix} {
 		if lock, ok = strings.CutSuffix(key, suffix); ok {

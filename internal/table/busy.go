@@ -12,15 +12,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// In a table that is seldom pruned, most locks are released. No index separates them from the held locks, so Spanner
-// reads all rows to list the held ones. A query at least avoids transferring the others, because Spanner itself filters
-// out the rows of released locks. The query is only a first filter: Keys.Skips decides which of the remaining rows are
-// listed.
+// If a table is seldom pruned, most of its rows belong to released locks. No index separates them from the rows of held
+// locks, so Spanner has to read the whole table to list the held locks. The query in this file at least makes Spanner
+// filter out the rows of released locks, so that they are not sent to the client. The filter is only approximate, so
+// Keys.Skips then checks each row that the query returns.
 
-// busyQuery has no parameters and uses only functions that both dialects have. In a lease row's key, the 17th character
-// from the end is an underscore. The query may keep too many of the other rows with such a key, which is harmless. It
-// drops such a row only if the id in it contains the text of a free row, and no id does. The conditions are ordered so
-// that most rows are decided early.
+// busyQuery has no parameters and uses only functions that both dialects have. It recognizes lease rows by the
+// underscore in their keys, which is the 17th character from the end. Some other rows also have an underscore there.
+// The query may return them needlessly, which is harmless. It omits such a row only if the writer contains the text of
+// a free row, and no id does. The conditions are ordered so that most rows are decided early.
 const busyQuery = `SELECT name, heartbeat, token, writer FROM {table} WHERE CASE WHEN heartbeat IS NULL
 	THEN writer IS NOT NULL OR STRPOS(name, '/member/') > 0 OR STRPOS(name, '/partition/') > 0 OR SUBSTR(name, LENGTH(name) - 16, 1) = '_'
 	ELSE writer IS NULL OR STRPOS(writer, '"free":true') = 0 OR SUBSTR(name, LENGTH(name) - 16, 1) <> '_' END`
@@ -43,8 +43,8 @@ func (s Spanner) busy(ctx context.Context, step string, bound spanner.TimestampB
 }
 
 // refusedQuery reports whether a query failed for a reason that might not affect a read by key. For example, the
-// table's name may be a reserved word in SQL. A missing table counts as such a reason, because the error of a read is
-// clearer.
+// table's name may be a reserved word in SQL. refusedQuery also returns true if the table is missing. The read then
+// fails too, but its error is clearer.
 func refusedQuery(err error) bool {
 	return slices.Contains([]codes.Code{codes.InvalidArgument, codes.FailedPrecondition, codes.NotFound, codes.PermissionDenied, codes.Unimplemented}, spanner.ErrCode(err))
 }

@@ -15,14 +15,15 @@ var ErrChanged = errors.New("the lock changed since it was observed")
 // ErrSuperseded means that a token is no longer valid and will never be valid again.
 var ErrSuperseded = errors.New("the token was superseded or released")
 
-// Claim makes id the claimant of every observed lock, or of none. It fails with ErrChanged if a row differs from its
-// observation, because the observation then no longer proves that the lease expired. The token is the claim's commit
-// timestamp, so the claimant learns it only from the reply. The claimant holds nothing until it has confirmed the
-// claim.
+// Claim makes id the claimant of every observed lock, or of none of them. It fails with ErrChanged if one of the locks
+// has changed since it was observed, because its lease may not have expired after all.
 //
-// If Spanner aborts the claim, Claim fails with ErrChanged too. Another candidate is claiming the same lock, and the
-// next look will show the result. If a hundred candidates all retried their aborted claims, they would keep the first
-// of them from confirming.
+// The token is the claim's commit timestamp, so the claimant learns the token only from the reply. The claimant does
+// not hold the locks until it has confirmed the claim.
+//
+// If Spanner aborts the transaction, another candidate is claiming the same lock. Claim then fails with ErrChanged
+// instead of retrying. If a hundred candidates all retried, they would keep the first of them from confirming its
+// claim. Their next polls will show which of them has claimed the lock.
 func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token, error) {
 	at, err := t.change(ctx, "claim", claimed(seen), func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
@@ -49,8 +50,8 @@ func changed(err error) error {
 	return err
 }
 
-// claimed returns the keys of the rows that decide a claim: the lock rows and, for each lock without a lock row, the
-// lease rows of all terms that may have begun since the observation.
+// claimed returns the keys that a claim has to read before its commit: the lock rows and, for each lock without a lock
+// row, the lease rows of all terms that may have begun since the observation.
 func claimed(seen []Observation) Keys {
 	var keys Keys
 	for _, o := range seen {
@@ -63,7 +64,7 @@ func claimed(seen []Observation) Keys {
 }
 
 // claim returns the writes that claim one lock. They insert or update the lock row, and delete the lease row of the
-// superseded token and the orphan leases that the candidate has waited for.
+// superseded token. They also delete the lock's orphan leases, whose expiry the candidate has waited for.
 func claim(id string, o Observation, rows map[string]Row) ([]Write, error) {
 	if !unchanged(o, rows) {
 		return nil, ErrChanged
@@ -76,8 +77,8 @@ func claim(id string, o Observation, rows map[string]Row) ([]Write, error) {
 	return append(writes, drop(o)...), nil
 }
 
-// unchanged reports whether a lock is still as observed. If it had no lock row, there must still be none, and the
-// observation must include every lease row of the lock.
+// unchanged reports whether a lock is still in the state that was observed. A lock that had no lock row must still have
+// none, and must not have any lease row that the observation does not include.
 func unchanged(o Observation, rows map[string]Row) bool {
 	row, exists := rows[o.Name]
 	if exists != o.Exists || TokenAt(row.Token) != o.Token || !row.Heartbeat.Equal(o.Heartbeat) {
@@ -108,9 +109,10 @@ func drop(o Observation) (writes []Write) {
 	return writes
 }
 
-// Confirm makes the claimant under token the holder of the names, and writes the lease record into each lease row. It
-// fails with ErrSuperseded if a lock row is no longer the bare claim, and with ErrAborted if the transaction was
-// aborted and nothing was applied. After any other error, a heartbeat shows whether the confirmation was applied.
+// Confirm makes the claimant the holder of the named locks, which it has claimed under token. It inserts a lease row
+// with the lease record for each lock. Confirm fails with ErrSuperseded if the claim of one of the locks is no longer
+// there, or is already confirmed. It fails with ErrAborted if the transaction was aborted and nothing was written.
+// After any other error, the claimant can send a heartbeat to find out whether the confirmation was applied.
 func (t Table) Confirm(ctx context.Context, token Token, p LeaseRecord, names ...string) error {
 	_, err := t.change(ctx, "confirm", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
@@ -133,10 +135,11 @@ func confirm(row Row, token Token, p LeaseRecord) []Write {
 	}
 }
 
-// Withdraw frees the names that are under token. It is for a claimant that can't confirm its claim, or does not know
-// whether it has confirmed it. Withdraw leaves the claimant's id in the row because, unlike a release, a withdrawal
-// does not mean that the previous holder gave the lock back. It fails with ErrSuperseded if none of the names is under
-// the token any longer.
+// Withdraw frees the named locks that are still claimed or held under token. It fails with ErrSuperseded if there are
+// none. A claimant calls it if it can't confirm its claim, or does not know whether it has confirmed it.
+//
+// Unlike Release, Withdraw leaves the claimant's id in the row, because a withdrawal does not mean that the previous
+// holder gave the lock back.
 func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error {
 	_, err := t.change(ctx, "withdraw", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
@@ -154,9 +157,9 @@ func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error
 	return err
 }
 
-// Disown frees those of the observed locks that are still bare claims by id under the observed token. It is for a
-// candidate whose claim was applied, but that never received the reply. Like Withdraw, it leaves the id in the row. It
-// fails with ErrChanged if there is no such lock.
+// Disown frees the observed locks that id has claimed but not confirmed, if they are still under the observed token. A
+// candidate calls it after its claim was applied but the reply was lost. Like Withdraw, Disown leaves the id in the
+// row. It fails with ErrChanged if there is no such lock.
 func (t Table) Disown(ctx context.Context, id string, seen ...Observation) error {
 	_, err := t.change(ctx, "withdraw", claimed(seen), func(rows map[string]Row) ([]Write, error) {
 		var writes []Write

@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// A lock's done row, such as "nightly!done", records the key that was done last under the lock. The row's token is the
-// token under which the work was done, its heartbeat is the time at which it was recorded, and its writer contains the
-// key and the holder's id. Only the lock's holder writes the row, so the recorded key only grows. The row never
-// expires, and Prune does not delete it.
+// A lock's done row, such as "nightly!done", records the key of the last work that was done under the lock. The row's
+// token is the token of the holder that did the work, the heartbeat is the time at which the key was recorded, and the
+// writer contains the key and the holder's id. Only the current holder of the lock can write the row, so a late write
+// can't replace a newer key. The row never expires, and Prune does not delete it.
 
 const doneSuffix = "!done"
 
@@ -30,8 +30,8 @@ var (
 	// ErrDone means that a key has already been done.
 	ErrDone = errors.New("the key is already done")
 
-	// ErrPassed means that a larger key has been done. The smaller key must not run any more, and it is not known
-	// whether it ran.
+	// ErrPassed means that the work for a larger key is already done. The work for the smaller key must not run any
+	// more. It is not known whether it ran before.
 	ErrPassed = errors.New("a larger key is already done")
 )
 
@@ -56,25 +56,25 @@ type doneJSON struct {
 	By     string `json:"by,omitempty"`
 }
 
-// Forbids returns an error if a key must not run: ErrDone, ErrPassed or ErrUnordered. It returns ErrUnordered if only
-// one of the two keys is a tick, because a key such as "again" would sort after every tick, and no tick would ever run
-// again.
+// Forbids returns an error if the work for due.Key must not run. The error is ErrDone if this key is already done, and
+// ErrPassed if a larger key is done. It is ErrUnordered if only one of the two keys is a tick of a schedule. Keys are
+// compared as text, so a key such as "again" would be larger than every tick, and no tick could ever run after it.
 //
-// The last tick that was done can be ahead of the current time by up to half its period. If the schedule's period has
-// changed since, ticks of the new period would otherwise have to wait until that time. So Forbids allows a smaller key
-// if it is a tick of a different period and was not yet due when the last tick was recorded.
+// There is one exception: a smaller tick is allowed if the schedule's period has changed. The last tick that was done
+// can be up to half a period in the future, and ticks of the new period should not have to wait until then. So Forbids
+// allows a smaller tick if it has a different period and was not yet due when the last tick was recorded.
 func (d Done) Forbids(due Due) error {
 	switch {
 	case d.Key == "":
 		return nil
 	case !Comparable(d.Key, due.Key):
-		return fmt.Errorf("key %q can't be compared with %q, which was done last, because %w; use a different lock name", due.Key, d.Key, ErrUnordered)
+		return fmt.Errorf("key %q can't be compared with %q, the last key that was done, because %w; use a different lock name", due.Key, d.Key, ErrUnordered)
 	case due.Key == d.Key:
 		return ErrDone
 	case due.Key > d.Key, d.OtherPeriod(due) && d.At.Before(timeOf(due.Key)):
 		return nil
 	}
-	return fmt.Errorf("key %q will not run, and it is not known whether it ran before: %w: %q", due.Key, ErrPassed, d.Key)
+	return fmt.Errorf("key %q will not run, and may never have run: %w: %q", due.Key, ErrPassed, d.Key)
 }
 
 // OtherPeriod reports whether the key that was done last belongs to a schedule with a different period.
@@ -127,7 +127,7 @@ func decodeDone(row Row) (Done, error) {
 	}
 	period, unreadable := time.ParseDuration(j.Period)
 	if err != nil || unreadable != nil || j.Key == "" {
-		return Done{}, fmt.Errorf("%w: row %q contains %q, but JSON such as {\"done\":\"42\"} was expected; correct it, or delete the row if nothing was done", ErrGarbled, row.Name, row.Writer)
+		return Done{}, fmt.Errorf("%w: row %q contains %q, but JSON such as {\"done\":\"42\"} was expected; correct the row, or delete it if no key was ever done", ErrGarbled, row.Name, row.Writer)
 	}
 	return Done{Due: Due{j.Key, period}, By: j.By, Token: TokenAt(row.Token), At: row.Heartbeat}, nil
 }
@@ -146,8 +146,8 @@ func record(name string, token Token, due Due, id string) Write {
 	return Write{Kind: Put, Name: name + doneSuffix, Set: []Cell{{ColHeartbeat, Now}, {ColToken, token.Time()}, {ColWriter, string(said)}}}
 }
 
-// Finish is like Release, but also records due as done by id. It fails with ErrSuperseded if the token is no longer
-// valid. In that case nothing is recorded, unless an earlier attempt succeeded.
+// Finish is like Release, but also records that id has done the work of due. It fails with ErrSuperseded if the token
+// is no longer valid. In that case, this call records nothing, but an earlier attempt may have succeeded.
 func (t Table) Finish(ctx context.Context, token Token, name string, due Due, id string) error {
 	writes := append(release(LeaseRef{name, token}), record(name, token, due, id))
 	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "finish", writes))

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// The emulator runs one transaction at a time. It may discard a transaction that is waiting, and then returns one of
-// these texts where Spanner would abort the transaction.
+// The emulator runs only one transaction at a time, and may discard another one that is waiting. Where Spanner would
+// return ABORTED, the emulator then returns an error with one of these texts.
 var droppedTexts = []string{
 	"Transaction not found",
 	"Invalid transaction ID",
@@ -17,10 +17,12 @@ var droppedTexts = []string{
 	"Cannot commit a transaction after it has been rolled back",
 }
 
-// Dropped reports whether err means that the emulator has discarded the request's transaction, so that none of it was
-// applied. If the client sent the request more than once, Dropped returns false: the first attempt may have committed
-// the transaction, so that the second one did not find it. The last number in a request's id is the number of the
-// attempt.
+// Dropped reports whether err means that the emulator has discarded the request's transaction without applying any of
+// it.
+//
+// Dropped returns false if the client sent the request more than once. In that case, the first attempt may have
+// committed the transaction, and the error may only mean that the second attempt no longer found it. The number of the
+// attempt is the last number in the request's id.
 func Dropped(err error) bool {
 	//lint:ignore SA1019 no other type in the client has the request id
 	var said *spanner.Error

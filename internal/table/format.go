@@ -9,8 +9,9 @@ import (
 // lock with such a row counts as held.
 var ErrNewer = errors.New("written by a newer version of spindle")
 
-// format is the version of the JSON that this program writes into rows, as the field v, and the newest version that it
-// reads. Rows without a v have version 1. A change that older programs would misread requires a larger version.
+// format is the version of the JSON in rows. This program writes it into the field v, and can read this version and all
+// earlier ones. Rows without the field have version 1. A change to the JSON needs a new version if older programs would
+// misread it.
 const format = 1
 
 // known returns ErrNewer if v, the format of the row, is newer than this program can read.

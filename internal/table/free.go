@@ -8,33 +8,37 @@ import (
 	"time"
 )
 
-// A lock that changes hands often is released with a *free row*. The lock row then has a token F and no heartbeat. A
-// second row, name_F, takes the place of a holder's lease row and records that the lock is free. This free row is the
-// right to claim the lock, and can be used only once. A claim therefore needs neither a transaction nor a confirmation:
-// one blind commit consumes the free row and inserts the lease row of a token X that the claimant has chosen.
+// A lock that changes hands often is released with a *free row*. The next holder can then claim the lock with a single
+// blind commit, without a transaction and without a confirmation.
 //
-// Every step that changes the token F of the lock row also consumes name_F, so at most one such step is applied. These
-// steps include ordinary claims and Prune, which delete the lease row of the observed token.
+// After such a release, the lock row has no heartbeat and a token F. The free row has the key name_F, which would
+// otherwise be the key of a holder's lease row. It records that the lock is free. It can be used for only one claim,
+// because the claim's commit deletes it and fails if it no longer exists. The same commit inserts the claimant's lease
+// row, under a token that the claimant has chosen.
+//
+// Every other step that changes the token F of the lock row also deletes name_F, so only one of these steps can be
+// applied. This includes ordinary claims and Prune, because they delete the lease row of the token that they observed.
 
-// tokenAge is the age of a chosen token at the time of the look on which the claim is based. The token is not newer,
-// because Spanner refuses timestamps in the future.
+// tokenAge is how old a chosen token is when the claimant observes the lock. The token is always in the past, because
+// Spanner rejects timestamps in the future.
 const tokenAge = time.Second
 
 // FreeClaim is a claim of released locks through their free rows. It claims either all of the locks or none. A
-// FreeClaim never changes, so the same commit can be sent again.
+// FreeClaim is immutable, so its commit can be sent more than once.
 type FreeClaim struct {
 	Token  Token
 	id     string
-	record LeaseRecord // has a nonce, because claimants that look at the same instant choose the same token
+	record LeaseRecord // has a nonce, because claimants that poll at the same instant choose the same token
 	seen   []Observation
 }
 
-// NewFreeClaim returns a claim of the observed locks, which must have been observed at the same instant. It reports
-// false if one of the locks can't be claimed in this way. Either the lock has no free row, or the free row's token is
-// not older than the look, which only a manual change can cause.
+// NewFreeClaim returns a claim of the observed locks, which must all have been observed at the same instant. It reports
+// false if one of them has no free row, and therefore has to be claimed in the ordinary way. It also reports false if a
+// free row's token is not older than the observation, which can happen only after a manual change.
 //
-// The claim's token is later than every earlier token of these locks and earlier than the claim's commit. If a holder's
-// token were equal to its last heartbeat, its claim would look unconfirmed.
+// The claim's token is later than all earlier tokens of these locks, but earlier than the claim's commit timestamp. It
+// must not be equal to the commit timestamp, because a lock row whose token equals its heartbeat counts as an
+// unconfirmed claim.
 func NewFreeClaim(id string, p LeaseRecord, seen ...Observation) (FreeClaim, bool) {
 	var last Token
 	for _, o := range seen {
@@ -58,8 +62,9 @@ func (c FreeClaim) Names() []string {
 	return names
 }
 
-// ClaimFree makes the claimant the holder of every lock in the claim, or of none, in one blind commit. Only success is
-// conclusive. After an error, an earlier attempt of the same claim may have been applied, which Outcome determines.
+// ClaimFree makes the claimant the holder of every lock in the claim, or of none, in one blind commit. If ClaimFree
+// returns nil, the claimant holds the locks. If it returns an error, the claimant may still hold them, because an
+// earlier attempt of the same commit may have been applied. The claimant must call Outcome to find out.
 func (t Table) ClaimFree(ctx context.Context, c FreeClaim) error {
 	var writes []Write
 	for _, o := range c.seen {
@@ -83,8 +88,8 @@ const (
 	Lost
 )
 
-// Outcome reads the outcome of a claim. The nonce in a lease row distinguishes the claimant's own row from that of
-// another claimant with the same token.
+// Outcome reads the rows of the claimed locks and returns the outcome of the claim. Another claimant may have chosen
+// the same token, so Outcome recognizes the claimant's own lease row by its nonce.
 func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 	var keys Keys
 	for _, o := range c.seen {
@@ -113,10 +118,12 @@ func (c FreeClaim) owns(lease Row) bool {
 	return err == nil && p.Nonce == c.record.Nonce && !p.Free
 }
 
-// Retract makes sure that a claim whose outcome is open will never be applied. It replaces the free row of one of the
-// locks with a free row of the next token, which records the same time of release. It fails with ErrChanged if the free
-// row no longer exists, because this claim, another claim or an earlier attempt to retract has consumed it. Outcome
-// then shows whether it was this claim.
+// Retract makes sure that a claim whose outcome is Open will never be applied. It replaces the free row of one of the
+// locks with a free row of the next token, which records the same time of release.
+//
+// Retract fails with ErrChanged if the old free row no longer exists. The row may have been deleted by this claim, by
+// another claim, or by an earlier attempt to retract. The caller must call Outcome to find out whether it was this
+// claim.
 func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 	o := c.seen[0]
 	err := t.Store.Commit(ctx, "retract", refree(LeaseRef{o.Name, o.Token}, c.record.Lease, o.Freed))
@@ -129,8 +136,8 @@ func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 	return err
 }
 
-// ReleaseFree is like Release, but leaves a free row for each name. If a row with the key of a free row already exists,
-// because of an earlier attempt or a manual change, the names are released without free rows.
+// ReleaseFree is like Release, but leaves a free row for each lock. If a row with a free row's key already exists, for
+// example after a manual change, ReleaseFree releases the locks without free rows.
 func (t Table) ReleaseFree(ctx context.Context, token Token, lease time.Duration, names ...string) error {
 	return t.releaseFree(ctx, "release", token, lease, nil, names...)
 }
@@ -156,9 +163,9 @@ func (t Table) releaseFree(ctx context.Context, step string, token Token, lease 
 	return t.superseded(ctx, token, names, t.Store.Commit(ctx, step, append(writes, done...)))
 }
 
-// refree returns the writes that replace the lease row or the free row of a token with a free row of the next token.
-// The free row's heartbeat is since, which is a time or Now. Programs that do not support free rows read it as a lease
-// record.
+// refree returns the writes that replace a token's lease row or free row with a free row of the next token. The
+// heartbeat of the new row is since, which must be a time or Now. Programs that do not support free rows take the new
+// row for an ordinary lease row.
 func refree(h LeaseRef, lease time.Duration, since any) []Write {
 	next := h.Token + 1
 	return append(consume(h.Name, h.Token),
@@ -166,8 +173,8 @@ func refree(h LeaseRef, lease time.Duration, since any) []Write {
 		Write{Kind: Update, Name: h.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, next.Time()}, {ColWriter, nil}}})
 }
 
-// freedSince returns the time at which a lock became free. The row is the one with the token of the released lock row.
-// If it is not a free row, freedSince returns the zero time.
+// freedSince returns the time at which a released lock became free, if row is the lock's free row. Otherwise it returns
+// the zero time.
 func freedSince(row Row) time.Time {
 	if p, err := parseLeaseRecord(row.Name, row.Writer); err != nil || !p.Free {
 		return time.Time{}

@@ -9,9 +9,12 @@ import (
 	"strings"
 )
 
-// A group has two kinds of locks. A member has a slot, such as "orders/member/0007", with heartbeats like any other
-// lock. A partition, such as "orders/partition/<p>", has no heartbeats and is held together with a member's slot. The
-// key of the member's lease row is in the partition's lock row, as the writer, and in the partition's lease record.
+// A group has two kinds of locks. A member's lock is its slot, such as "orders/member/0007", and has heartbeats like
+// any other lock. A partition's lock, such as "orders/partition/<p>", has no heartbeats. A member holds it only while
+// it holds its slot.
+//
+// Two places store the key of the member's lease row: the writer column of the partition's lock row, and the
+// partition's lease record.
 
 // MaxSlot is the highest slot number of a member.
 const MaxSlot = 9999
@@ -32,14 +35,14 @@ func SlotName(group string, slot int) string {
 	return fmt.Sprintf("%smember/%04d", GroupPrefix(group), slot)
 }
 
-// PartitionName returns the name of a partition's lock. Underscores in the partition are escaped, so that only the
-// lock's own lease rows have keys that begin with the name and an underscore.
+// PartitionName returns the name of a partition's lock. It escapes underscores in the partition's name. Otherwise the
+// rows of a partition such as "a_1" could be mistaken for lease rows of partition "a".
 func PartitionName(group, partition string) string {
 	return GroupPrefix(group) + "partition/" + strings.ReplaceAll(url.PathEscape(partition), "_", "%5F")
 }
 
-// A Part is a lock's role in a group. If Partition is empty, the lock is the member in Slot, and otherwise that
-// partition.
+// A Part is a lock's role in a group. If Partition is empty, the lock is a member's slot. Otherwise it is the lock of
+// that partition.
 type Part struct {
 	Group     string
 	Slot      int
@@ -81,13 +84,13 @@ func MemberOf(key string) (LeaseRef, bool) {
 // CheckPartition returns an error if a group can't have a partition with that name.
 func CheckPartition(group, partition string) error {
 	if partition == "" {
-		return fmt.Errorf("a partition of group %.64q has no name: it must have a name of at least one byte", group)
+		return fmt.Errorf("a partition of group %.64q has no name: every name must have at least one byte", group)
 	}
 	if i := strings.IndexFunc(partition, func(r rune) bool { return Unprintable(r) || r == '\uFFFD' }); i >= 0 {
 		return fmt.Errorf("partition %.200q of group %.64q: control characters, line separators, bidirectional marks and invalid UTF-8 are not allowed", partition, group)
 	}
 	if n := len(PartitionName(group, partition)); n > MaxName {
-		return fmt.Errorf("partition %.32q (%d bytes) of group %.64q: its lock's name would have %d bytes, because each /, _ and non-ASCII byte counts as three, but at most %d are allowed: shorten the partition's name", partition, len(partition), group, n, MaxName)
+		return fmt.Errorf("partition %.32q (%d bytes) of group %.64q: its lock's name would have %d bytes (each /, _ and non-ASCII byte counts as three), but at most %d are allowed: shorten the partition's name", partition, len(partition), group, n, MaxName)
 	}
 	return nil
 }

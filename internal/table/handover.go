@@ -5,9 +5,10 @@ import (
 	"fmt"
 )
 
-// Announce marks every name under token as leaving, in one blind commit that clears the writer of each lock row.
-// Heartbeats do not change the writer. Announce fails with ErrSuperseded if the token is no longer valid. It is
-// harmless if the commit is applied late or more than once, because only the end of the term removes the mark.
+// Announce marks the named locks, which are held under token, as leaving. It does this in one blind commit that clears
+// the writer of each lock row. Heartbeats do not change the writer, so the mark stays until the end of the term. The
+// commit does no harm if it is applied late or more than once. Announce fails with ErrSuperseded if the token is no
+// longer valid.
 func (t Table) Announce(ctx context.Context, token Token, names ...string) error {
 	var writes []Write
 	for _, name := range names {
@@ -19,9 +20,9 @@ func (t Table) Announce(ctx context.Context, token Token, names ...string) error
 // succeeds is the prefix of a successor's id in the writer column. No id begins with it.
 const succeeds = "\n"
 
-// Succeed names the candidate that is to follow a leaving holder, so that the other candidates do not have to look as
-// often. If several candidates are named, the last one counts. Being named does not reserve the lock. Like an
-// announcement, the name does not affect a later term.
+// Succeed names the candidate that should take over from a leaving holder, so that the other candidates can poll less
+// often. If it is called for several candidates, the last call wins. The lock is not reserved for the successor, so any
+// candidate can claim it. Later terms are not affected.
 func (t Table) Succeed(ctx context.Context, id, name string, token Token) error {
 	writes := []Write{requireLease(name, token), {Kind: Update, Name: name, Set: []Cell{{ColWriter, succeeds + id}}}}
 	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "succeed", writes))
@@ -36,16 +37,15 @@ const (
 	ByPreference Request = ColHeartbeat // a candidate of higher priority wants the lock
 )
 
-// Ask records a request in the lease row of the holder under token. That row exists exactly while the token is valid,
-// so a request never reaches a later term and leaves nothing behind. Ask fails with ErrSuperseded if the token is not
-// valid.
+// Ask records a request in the lease row of the current holder. It fails with ErrSuperseded if the holder's token is no
+// longer valid. The lease row exists exactly as long as the token is valid, so a later holder never sees the request.
 func (t Table) Ask(ctx context.Context, r Request, name string, token Token) error {
 	ask := Write{Kind: Update, Name: LeaseKey(name, token), Set: []Cell{{string(r), nil}}}
 	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "ask", []Write{ask}))
 }
 
-// Asked reports which requests the holder under token has received. It fails with ErrSuperseded if the token is not
-// valid.
+// Asked reports which requests the holder has received in its lease row. It fails with ErrSuperseded if the token is no
+// longer valid.
 func (t Table) Asked(ctx context.Context, name string, token Token) (operator, preference bool, err error) {
 	rows, _, err := t.Store.Read(ctx, "asked", Strong, Keys{Names: []string{LeaseKey(name, token)}})
 	switch {

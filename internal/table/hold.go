@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// Heartbeat extends the lease of every name under token, in one blind commit whose only condition is that the lease
-// rows exist. It fails with ErrSuperseded if one of them does not. It is harmless if the commit is applied late or more
-// than once, because it can only extend the lease of a token that is still valid.
+// Heartbeat extends the leases of the named locks in one blind commit. It fails with ErrSuperseded if one of the locks
+// has no lease row for token. The commit does no harm if it is applied late or more than once, because it can only
+// extend the lease of a token that is still valid.
 func (t Table) Heartbeat(ctx context.Context, token Token, names ...string) error {
 	var writes []Write
 	for _, name := range names {
@@ -17,8 +17,8 @@ func (t Table) Heartbeat(ctx context.Context, token Token, names ...string) erro
 	return t.superseded(ctx, token, names, t.Store.Commit(ctx, "heartbeat", writes))
 }
 
-// Release frees every name under token, in one blind commit. It fails with ErrSuperseded if the token is no longer
-// valid, so it never ends the term of a later holder.
+// Release frees the named locks in one blind commit. It fails with ErrSuperseded if the token is no longer valid, so it
+// never ends the term of a later holder.
 func (t Table) Release(ctx context.Context, token Token, names ...string) error {
 	var writes []Write
 	for _, name := range names {
@@ -31,14 +31,14 @@ func release(h LeaseRef) []Write {
 	return append(consume(h.Name, h.Token), Write{Kind: Update, Name: h.Name, Set: released})
 }
 
-// consume returns the writes that delete the lease row or the free row of a token. They make the commit fail if that
-// row does not exist.
+// consume returns the writes that delete the lease row or the free row of a token. Their commit fails if that row does
+// not exist.
 func consume(name string, token Token) []Write {
 	return []Write{requireLease(name, token), {Kind: Delete, Name: LeaseKey(name, token)}}
 }
 
-// released is the content of a lock row after a release. Its token is the time of the release, from which Prune
-// computes the lock's age. No lease row has that token.
+// released is what a release writes into the lock row. The token becomes the time of the release, so that Prune can
+// compute how long ago that was. No lease row has this token.
 var released = []Cell{{ColHeartbeat, nil}, {ColToken, Now}, {ColWriter, nil}}
 
 // Valid reports whether all names are held under token.
@@ -56,8 +56,9 @@ func requireLease(name string, token Token) Write {
 	return Write{Kind: Update, Name: LeaseKey(name, token)}
 }
 
-// superseded wraps err in ErrSuperseded if it is the error of a commit that failed because the token is no longer
-// valid. If the error itself does not show the reason, superseded reads the lease rows.
+// superseded wraps the error of a commit in ErrSuperseded if the commit failed because the token is no longer valid. If
+// the error does not say what is missing, superseded reads the lease rows to find out. It returns other errors
+// unchanged.
 func (t Table) superseded(ctx context.Context, token Token, names []string, err error) error {
 	switch {
 	case rowIsMissing(err):

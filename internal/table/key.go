@@ -28,8 +28,8 @@ func (t Token) Time() time.Time { return time.UnixMicro(int64(t)).UTC() }
 // String returns the token as a decimal number.
 func (t Token) String() string { return strconv.FormatInt(int64(t), 10) }
 
-// MaxName is the maximum length of a lock's name, in bytes. Spanner's limit of 8 KiB applies to an encoded key, and the
-// key of a lease row is 17 bytes longer than the lock's name.
+// MaxName is the maximum length of a lock's name, in bytes. Spanner allows at most 8 KiB for a key after encoding, and
+// the key of a lease row is 17 bytes longer than the lock's name.
 const MaxName = 4096
 
 const tokenDigits = 16
@@ -60,8 +60,8 @@ func Unprintable(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
-// CheckKey returns an error if name can't be the name of a lock's row. It accepts some names that CheckName rejects,
-// because rows with such names may have been written by other programs.
+// CheckKey returns an error if no lock row can have this name. It is less strict than CheckName, because the table may
+// contain rows that other programs have written.
 func CheckKey(name string) error {
 	switch {
 	case name == "":
@@ -100,13 +100,13 @@ func Join(parts ...string) string {
 // CheckTable returns an error if table can't be the name of a table.
 func CheckTable(table string) error {
 	if !identifier.MatchString(table) {
-		return fmt.Errorf("table name %q is not an identifier: use letters, digits and _, and do not begin with a digit; a schema and a dot can precede the name", table)
+		return fmt.Errorf("table name %q is not an identifier: use only letters, digits and _, and do not start with a digit; a schema and a dot may come first", table)
 	}
 	return nil
 }
 
-// apiName returns the name of a table in Spanner's API, which omits PostgreSQL's schema public. No other schema can be
-// named public in either dialect.
+// apiName returns a table's name in the form that Spanner's API expects, without PostgreSQL's default schema public. In
+// both dialects, no other schema can have this name.
 func apiName(table string) string {
 	if schema, name, ok := strings.Cut(table, "."); ok && strings.EqualFold(schema, "public") {
 		return name
@@ -114,36 +114,37 @@ func apiName(table string) string {
 	return table
 }
 
-// Canonical returns a form of a table's name that is the same for all names of that table. Spanner ignores the case of
-// table names.
+// Canonical returns the canonical form of a table's name, which is the same for all spellings of the name. Spanner
+// ignores case in table names.
 func Canonical(table string) string { return strings.ToLower(apiName(table)) }
 
-// LeaseKey returns the key of the lease row of name under token. If token is not positive, there is no lease row with
-// that key, so a fence with such a token always fails.
+// LeaseKey returns the key of the lease row that the lock has under token. If token is not positive, no lease row has
+// the returned key, so a fence with such a token always fails.
 func LeaseKey(name string, token Token) string {
 	return fmt.Sprintf("%s_%0*d", name, tokenDigits, max(token, 0))
 }
 
-// leaseKeys returns a range of keys that contains all lease rows that name can have at that time. The range also
-// contains rows of other locks, such as job_1 to job_179 if name is job. It is for snapshot reads, which do not
-// conflict with any commit.
+// leaseKeys returns a range of keys that contains all lease rows that the lock can have at the given time. The range
+// also contains rows of other locks. For example, the range for job contains job_1 to job_179. Transactions must not
+// read the range, because commits to these other rows would make them fail.
 func leaseKeys(name string, at time.Time) Range {
 	return Range{From: LeaseKey(name, 0), To: LeaseKey(name, TokenAt(at.Add(24*time.Hour)))}
 }
 
-// recent is how long after an observation a claim can be made. Until then, newLeaseKeys covers the lease rows of all
-// terms that have begun since the observation.
+// recent is the maximum age of an observation on which a claim can be based. newLeaseKeys covers all lease rows that
+// may have been inserted within this time.
 const recent = time.Hour
 
-// newLeaseKeys returns a range of keys that contains the lease rows of terms that began between then and one hour
-// later. It is for transactions, so it is narrow. It contains rows of a different lock only if that lock's name
-// consists of name, an underscore and more than six digits with which timestamps of that hour begin.
+// newLeaseKeys returns the range of keys for the lease rows of all terms that began within one hour from the time then.
+// It is meant for transactions, so the range contains as few rows of other locks as possible. Another lock's row can be
+// in the range only if that lock's name is name, an underscore, and the first seven or more digits of a timestamp in
+// that hour.
 func newLeaseKeys(name string, then time.Time) Range {
 	return Range{From: LeaseKey(name, TokenAt(then)), To: LeaseKey(name, TokenAt(then.Add(recent)))}
 }
 
-// isLeaseKey reports whether key is the key of one of name's lease rows. The ranges of leaseKeys and newLeaseKeys can
-// also contain the rows of other locks, such as name_b and name_12, and the lease rows of those locks.
+// isLeaseKey reports whether key is the key of one of the lock's own lease rows. This has to be checked because the
+// ranges of leaseKeys and newLeaseKeys can contain rows of other locks, such as name_b and name_12.
 func isLeaseKey(name, key string) bool {
 	digits, ok := strings.CutPrefix(key, name+"_")
 	return ok && len(digits) == tokenDigits && strings.Trim(digits, "0123456789") == ""

@@ -2,8 +2,8 @@ package table
 
 import "slices"
 
-// LockKind is the purpose of a lock, as far as its rows show it. An elector's lock should always be held, for example,
-// whereas a mutex is often free. The kind is for users and alerts, and the protocol does not depend on it.
+// LockKind tells what a lock is used for, if the lock's rows show it. For example, an elector's lock should always be
+// held, but a mutex is often free. The kind is shown to users and used in alerts. The protocol does not depend on it.
 type LockKind string
 
 // The kinds of locks. Programs of earlier versions do not record a lock's kind.

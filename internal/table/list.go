@@ -22,8 +22,8 @@ const (
 	Unreadable  State = "unreadable"  // its lease row has a newer format or no valid lease
 )
 
-// Listing is a lock as operators see it, including its lease row. The listing of a partition has the partition's own
-// token, but its member's heartbeat, holder and lease record.
+// Listing is a lock as operators see it, including its lease row. The listing of a partition contains the partition's
+// own token, but the heartbeat, the holder and the lease record are copied from the member that holds the partition.
 type Listing struct {
 	Observation
 	Unreadable error    // why the lease record can't be read
@@ -60,10 +60,11 @@ func (l Listing) State() State {
 // IsHeld reports whether the lock has a holder, even if it is leaving.
 func (l Listing) IsHeld() bool { return l.State() == Held || l.State() == Leaving }
 
-// List reads every lock whose name begins with prefix, at one instant, and returns the locks in the order of their
-// names. Without all, it omits released locks and locks that have only a done row. However, it does not omit locks of a
-// group, because their states depend on each other, or locks with waiters. If a row can't be read, List still returns
-// the other locks.
+// List reads all locks whose names begin with prefix at one instant, and returns them in the order of their names. If a
+// lock's rows can't be decoded, that lock's listing says so, and List still succeeds.
+//
+// If all is false, List omits locks that are released, and locks that have only a done row. But it always includes
+// locks with waiters and the locks of groups, whose states depend on each other.
 func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, time.Time, error) {
 	found, at, err := t.listAll(ctx, prefix, !all)
 	if all || err != nil {
@@ -72,9 +73,11 @@ func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, ti
 	return slices.DeleteFunc(found, func(l Listing) bool { return l.idle() }), at, nil
 }
 
-// ListWith is like List, but also returns the named locks, whatever their state. If the first read did not return a
-// named lock, ListWith then reads it by its name. Without all, it also includes locks with a done row, and reports them
-// as free even if they were released.
+// ListWith is like List, but always includes the named locks, even if they are released or have no rows. It makes
+// additional requests for named locks that the first request did not return.
+//
+// If all is false, ListWith also includes locks that have a done row. It reports these locks as free, even if they were
+// released.
 func (t Table) ListWith(ctx context.Context, prefix string, all bool, named ...string) ([]Listing, time.Time, error) {
 	found, at, err := t.listAll(ctx, prefix, !all)
 	if err != nil {
@@ -139,8 +142,8 @@ func (t Table) listAll(ctx context.Context, prefix string, busy bool) ([]Listing
 	return found, at, err
 }
 
-// adopt rereads locks that seem to have lease rows but no lock row. The read that found them may have left out their
-// lock rows, because it skips those of released locks.
+// adopt rereads locks that seem to have lease rows but no lock row. They may have a lock row after all, because the
+// first read skips the lock rows of released locks.
 func (t Table) adopt(ctx context.Context, found []Listing, at time.Time) error {
 	var orphaned []string
 	for _, l := range found {
@@ -184,8 +187,8 @@ func namesIn(rows []Row, prefix string) map[string]bool {
 	return names
 }
 
-// membersBeside returns the key range of a group's members if the prefix matches the group's partitions but not its
-// members.
+// membersBeside returns the key range of a group's members if prefix selects the group's partitions but not its
+// members. Partitions can't be listed without the rows of their members.
 func membersBeside(prefix string) (Range, bool) {
 	const partitions = "partition/"
 	group, rest, ok := strings.Cut(prefix, "/")
@@ -195,8 +198,8 @@ func membersBeside(prefix string) (Range, bool) {
 	return membersOf(group + "/"), true
 }
 
-// ListOne is like List for a single name. It takes one RPC, or more if the lock has many waiters or the local clock is
-// a day behind. If there are many waiters, the listing contains only the first ones.
+// ListOne is like List for a single lock. It takes one RPC, unless the lock has many waiters or the local clock is far
+// behind Spanner's clock. If there are many waiters, the listing contains only the first ones.
 func (t Table) ListOne(ctx context.Context, name string) (Listing, error) {
 	for about := time.Now(); ; {
 		keys := withLeases([]string{name}, about)
@@ -230,7 +233,7 @@ func listOne(name string, at time.Time, rows []Row) Listing {
 }
 
 // Holders reads the held locks in the range, with their lease records, in one RPC. The range may contain the names of
-// unrelated locks, so Holders considers only names for which the function is returns true.
+// unrelated locks. Holders ignores a name if the function is returns false for it.
 func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) ([]Observation, error) {
 	rows, at, err := t.Store.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
 	if err != nil {
@@ -307,7 +310,7 @@ func (l *Listing) follow(m Listing, with LeaseRef) {
 	}
 }
 
-// IsPart reports whether the lock belongs to a group. The name alone does not decide this, because a plain lock can
+// IsPart reports whether the lock belongs to a group. It does not rely on the name alone, because an ordinary lock can
 // have a name of the same form.
 func (l Listing) IsPart() bool {
 	_, ok := PartOf(l.Name)

@@ -7,9 +7,9 @@ import (
 )
 
 // EvictMembers ends the terms of members whose leases have expired. It releases their lock rows and deletes their lease
-// rows, so that late heartbeats fail. A single commit evicts all members whose rows are still as observed. Other
-// members are skipped, because their observations no longer prove that their leases expired. EvictMembers returns the
-// names of the freed slots, and fails with ErrChanged if there are none.
+// rows, so that their heartbeats fail if they still arrive. All members are evicted in one commit. EvictMembers skips
+// members that have changed since they were observed, because their leases may not have expired after all. It returns
+// the names of the freed slots, and fails with ErrChanged if there are none.
 func (t Table) EvictMembers(ctx context.Context, dead ...Observation) (freed []string, err error) {
 	keys := Keys{}
 	for _, o := range dead {
@@ -32,9 +32,9 @@ func (t Table) EvictMembers(ctx context.Context, dead ...Observation) (freed []s
 	return freed, changed(err)
 }
 
-// ClaimPartitions claims partitions for the member with the given lease row. It skips partitions that have changed
-// since they were observed, and fails with ErrChanged if all of them have. As with any claim, the member holds nothing
-// until it has confirmed the claim.
+// ClaimPartitions claims partitions for a member, which is identified by its lease row. It skips partitions that have
+// changed since they were observed, and fails with ErrChanged if all of them have. The member does not hold the
+// partitions until it has confirmed the claim.
 func (t Table) ClaimPartitions(ctx context.Context, member LeaseRef, seen ...Observation) (token Token, names []string, err error) {
 	at, err := t.change(ctx, "claim-partitions", claimed(seen), func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
@@ -55,10 +55,11 @@ func (t Table) ClaimPartitions(ctx context.Context, member LeaseRef, seen ...Obs
 	return TokenAt(at), names, changed(err)
 }
 
-// ConfirmPartitions confirms partitions that were claimed under the token. The commit requires the member's lease row,
-// so it fails if the member's term has ended. The transaction does not read that row, because heartbeats would then
-// wait for the transaction. ConfirmPartitions skips partitions that are no longer bare claims under the token, and
-// fails with ErrSuperseded if none remains.
+// ConfirmPartitions confirms partitions that were claimed under token, and returns their names. It skips partitions
+// whose claim is no longer there or is already confirmed, and fails with ErrSuperseded if none remains.
+//
+// The commit fails if the member's term has ended, because it requires the member's lease row. The transaction does not
+// read that row. If it did, heartbeats would have to wait for the transaction.
 func (t Table) ConfirmPartitions(ctx context.Context, member LeaseRef, p LeaseRecord, token Token, names ...string) (confirmed []string, err error) {
 	p.With = member.Key()
 	_, err = t.change(ctx, "confirm-partitions", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
@@ -87,9 +88,9 @@ func (t Table) ReleasePartitions(ctx context.Context, refs ...LeaseRef) error {
 	return t.Store.Commit(ctx, "release-partitions", writes)
 }
 
-// ReconcilePartitions frees partitions whose rows name the member, if those rows are still as observed. The member must
-// not be acting on these partitions and must have no request for them in progress. ReconcilePartitions fails with
-// ErrChanged if there is nothing to free.
+// ReconcilePartitions frees partitions whose rows name the member as their holder, if the rows have not changed since
+// they were observed. The member must not be acting on these partitions, and must not have any requests for them in
+// flight. ReconcilePartitions fails with ErrChanged if there is nothing to free.
 func (t Table) ReconcilePartitions(ctx context.Context, member LeaseRef, seen ...Observation) error {
 	_, err := t.change(ctx, "reconcile", claimed(seen), func(rows map[string]Row) ([]Write, error) {
 		var writes []Write

@@ -11,18 +11,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Spanner uses the same code for a missing row, table, database, session or transaction, and has used various texts for
-// each of them. The protocol may draw conclusions from an error only if the error shows that a row, a table, a database
-// or an instance is missing. It shows this by the type of resource that it carries or, if it carries none, by the
-// beginning of its text.
+// Spanner returns the same code for a missing row, table, database, session or transaction, and the texts of these
+// errors have changed over time. The protocol relies on such an error only if the error says that a row, a table, a
+// database or an instance is missing. If the error contains the type of the missing resource, that type decides.
+// Otherwise the beginning of the error's text decides.
 var (
 	rowMissing = regexp.MustCompile(`(?s)^(Row .* is missing\b|Table \S+: Row .* not found)`)
 	gone       = regexp.MustCompile(`^(Table|Database|Instance) not found`)
 	goneKind   = regexp.MustCompile(`\.(Table|Database|Instance)$`)
 )
 
-// Missing reports whether err means that a row, the table or the database does not exist. It returns false for a lost
-// session or transaction, and if the error does not show what is missing.
+// Missing reports whether err means that a row, the table or the database does not exist. It returns false if a session
+// or transaction was lost, or if the error does not say what is missing.
 func Missing(err error) bool {
 	var said interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &said) {
@@ -41,9 +41,9 @@ func Missing(err error) bool {
 	return false
 }
 
-// These match a missing row, with its table and its key, in the texts of Spanner and of the emulator. Whatever the key
-// contains, it can't be mistaken for the table, because the table comes after the key in one text and before it in the
-// other.
+// rowOfTable matches Spanner's text for a missing row, and tableAndRow matches the emulator's. No part of the key can
+// be mistaken for the table, because the table comes after the key in Spanner's text and before the key in the
+// emulator's.
 var (
 	rowOfTable  = regexp.MustCompile(`(?s)^Row \[(?P<key>.*)\] in table (?P<table>\S+) is missing\b`)
 	tableAndRow = regexp.MustCompile(`(?s)^Table (?P<table>\S+): Row \{String\((?P<key>.*)\)\} not found\b`)
@@ -82,8 +82,9 @@ func DatabaseMissing(err error) bool {
 	return spanner.ErrCode(err) == codes.NotFound && (strings.HasPrefix(desc, "Database not found") || strings.HasPrefix(desc, "Instance not found"))
 }
 
-// ClientClosed reports whether err comes from a client that this process has closed. It recognizes the client's own
-// error texts, some of which are only returned for calls that were in progress when the client was closed.
+// ClientClosed reports whether err comes from a client that this process has closed. The client itself creates such
+// errors, so ClientClosed compares their texts. Some of these errors are only returned by calls that were in progress
+// when the client was closed.
 func ClientClosed(err error) bool {
 	switch desc := spanner.ErrDesc(err); spanner.ErrCode(err) {
 	case codes.InvalidArgument:

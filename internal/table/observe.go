@@ -24,15 +24,17 @@ type Observation struct {
 	// LeaseRecord is the record in the lease row, if that row was read at the same instant.
 	LeaseRecord *LeaseRecord
 
-	// OrphanLeases are lease rows, by token, for which a look at the leases found no matching lock row. Either the lock
-	// row is missing, or the lock is held under a token without a lease row. Both result from a manual change, which
-	// the holder may not have noticed yet. OrphanFreeRows are free rows without a matching lock row.
+	// OrphanLeases contains the lock's lease rows, by token, if none of them matches the lock row. This happens only
+	// after a manual change: either the lock row is missing, or the lock is held under a token that has no lease row.
+	// The holder may not have noticed yet. OrphanFreeRows contains the tokens of free rows that match no lock row. Both
+	// are empty if the lease rows were not read.
 	OrphanLeases   map[Token]LeaseRecord
 	OrphanFreeRows []Token
 }
 
-// Confirmed reports whether the row is that of a holder, and not a released lock or a bare claim. A claim writes its
-// commit timestamp as both token and heartbeat, and the confirmation writes a later heartbeat.
+// Confirmed reports whether the lock has a holder. It returns false if the lock is released, or claimed but not
+// confirmed. The claim writes its commit timestamp as both token and heartbeat, and the confirmation writes a later
+// heartbeat.
 func (o Observation) Confirmed() bool {
 	return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) != o.Token
 }
@@ -40,8 +42,8 @@ func (o Observation) Confirmed() bool {
 // Bare reports whether the row is an unconfirmed claim.
 func (o Observation) Bare() bool { return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) == o.Token }
 
-// ReleasedAt returns the time at which a lock was released. If the lock has a free row that was not read, the result is
-// an earlier time.
+// ReleasedAt returns the time at which the lock was released. If the lock has a free row that was not read, ReleasedAt
+// returns an earlier time.
 func (o Observation) ReleasedAt() time.Time {
 	if !o.Freed.IsZero() {
 		return o.Freed
@@ -49,7 +51,7 @@ func (o Observation) ReleasedAt() time.Time {
 	return o.Token.Time()
 }
 
-// Since returns the time at which the lock was claimed or released. This is the time of the token, unless the claimant
+// Since returns the time at which the lock was claimed or released. The token contains this time, unless the claimant
 // chose the token itself.
 func (o Observation) Since() time.Time {
 	if o.Began.IsZero() {
@@ -64,8 +66,8 @@ func (o Observation) Leaving() bool {
 	return o.Confirmed() && (o.Writer == "" || named)
 }
 
-// Successor returns the id of the lock's successor, which is the candidate that looks often for the release of a
-// leaving holder. It reports false if there is none.
+// Successor returns the id of the candidate that should take over from a leaving holder, and reports whether there is
+// one. The successor polls often, so that it soon notices the release.
 func (o Observation) Successor() (id string, named bool) {
 	return strings.CutPrefix(o.Writer, succeeds)
 }
@@ -86,8 +88,8 @@ func (t Table) Observe(ctx context.Context, names ...string) ([]Observation, err
 	return t.observe(ctx, "observe", Keys{Names: names}, names)
 }
 
-// Follow is like Observe, but also reads lease rows and free rows. For each name, it reads the rows of the token in
-// since and of all later tokens, up to one day after at.
+// Follow is like Observe, but also reads lease rows and free rows. The argument since contains one token for each name.
+// Follow reads the rows of that token and of all later tokens, up to one day after the time at.
 func (t Table) Follow(ctx context.Context, at time.Time, since []Token, names ...string) ([]Observation, error) {
 	keys := Keys{Names: names}
 	for i, name := range names {
@@ -105,8 +107,9 @@ func (t Table) Inspect(ctx context.Context, before ...Observation) ([]Observatio
 	return t.observe(ctx, "lease-record", Keys{Names: slices.Concat(names, leases)}, names)
 }
 
-// LookAtLeases is like Observe, but also reads all lease rows, including orphan leases. The time about should be close
-// to the present, because it limits the keys that are read. If Spanner's time is much later, LookAtLeases reads again.
+// LookAtLeases is like Observe, but also reads all lease rows, including orphan leases. The argument about should be
+// close to the current time, because it limits the range of keys that are read. If Spanner's time turns out to be much
+// later, LookAtLeases repeats the read.
 func (t Table) LookAtLeases(ctx context.Context, about time.Time, names ...string) ([]Observation, error) {
 	for {
 		observed, err := t.observe(ctx, "observe", withLeases(names, about), names)
@@ -153,8 +156,8 @@ func observation(name string, at time.Time, byName map[string]Row, rows []Row) (
 	return o, err
 }
 
-// observe returns the observation of a lock that the rows of one snapshot show. The rows in leases include all lease
-// rows of the lock that were read, and may include rows of other locks.
+// observe builds a lock's observation from the rows of one snapshot. The argument leases must contain all lease rows of
+// the lock that were read. It may also contain rows of other locks.
 func observe(name string, at time.Time, byName map[string]Row, leases []Row) (Observation, error) {
 	o := lockRow(name, at, byName)
 	if o.Exists && o.Heartbeat.IsZero() {
@@ -185,8 +188,8 @@ func lockRow(name string, at time.Time, byName map[string]Row) Observation {
 	return o
 }
 
-// withLeases returns the keys of the lock rows of the names, and of all lease rows that these locks can have at that
-// time.
+// withLeases returns the keys of the named locks' rows: the lock rows, and all lease rows that the locks can have at
+// the given time.
 func withLeases(names []string, at time.Time) Keys {
 	keys := Keys{Names: names}
 	for _, name := range names {

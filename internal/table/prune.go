@@ -15,13 +15,15 @@ const pruneBatch = 200 // the number of locks in one transaction
 type Ages struct {
 	Released time.Duration // the minimum time since the release
 
-	// If Expired is not zero, the rows of failed holders are pruned too. It is the minimum time since the end of the
-	// lease or, for an unconfirmed claim, the minimum age of the claim.
+	// Expired is how long ago a failed holder's lease must have ended before its rows are pruned. For a claim that was
+	// never confirmed, it is the minimum age of the claim. If Expired is zero, the rows of failed holders are not
+	// pruned.
 	Expired time.Duration
 }
 
-// Check returns an error if the ages are too low. Neither a lease nor a lock delay is longer than MaxLease, so no
-// running candidate is still waiting because of a lock that expired that long ago.
+// Check returns an error if the ages are too low. A candidate may have to wait for a failed holder's lease and for the
+// lock delay before it can claim the lock. Both are at most MaxLease, so if Expired is at least MaxLease, no running
+// candidate is still waiting.
 func (a Ages) Check() error {
 	switch {
 	case a.Released < 0:
@@ -44,9 +46,10 @@ func (a Ages) are(row Row, at time.Time) bool {
 	return a.Expired != 0 && at.Sub(row.Heartbeat) >= a.Expired
 }
 
-// end reports whether a lock, observed with all its lease rows, is old enough. If it has a lease row other than that of
-// its token, the table was changed by hand, and the lock is left for its next claim to clean up. A lock whose lease row
-// can't be read is also left alone.
+// end returns the observation of a lock, including all its lease rows, and reports whether the lock is old enough to be
+// pruned. It reports false if the lock has a lease row for a token other than the lock row's. This happens only if the
+// table was changed by hand, and the next claim of the lock will clean up. It also reports false if the lease row can't
+// be read.
 func (a Ages) end(row Row, at time.Time, byName map[string]Row, leases []Row) (Observation, bool) {
 	if !a.are(row, at) {
 		return Observation{}, false
@@ -65,8 +68,8 @@ func (a Ages) end(row Row, at time.Time, byName map[string]Row, leases []Row) (O
 	return o, at.Sub(o.Heartbeat) >= o.LeaseRecord.Lease+a.Expired
 }
 
-// Prunable yields the locks that are old enough, in the order of their names and up to 200 at a time. It does not yield
-// members and partitions of groups, because a member's row shows whether the member's term has ended.
+// Prunable yields the locks that are old enough to be pruned, in the order of their names, in batches of up to 200. It
+// skips the locks of groups, because a member's row shows whether the member's term has ended.
 func (t Table) Prunable(ctx context.Context, ages Ages) iter.Seq2[[]Observation, error] {
 	return func(yield func([]Observation, error) bool) {
 		for last, full := "", true; full; {
@@ -92,8 +95,9 @@ func (t Table) Prunable(ctx context.Context, ages Ages) iter.Seq2[[]Observation,
 	}
 }
 
-// prunable observes the locks again, together with their lease rows. It skips a lock that was broken within the longest
-// lease, because the holder may still have to determine who released the lock.
+// prunable observes the locks again, including their lease rows, and returns those that are still old enough. It skips
+// a lock that was broken less than MaxLease ago. Its former holder may still need the "!broken" row to find out whether
+// its own release was applied.
 func (t Table) prunable(ctx context.Context, about time.Time, ages Ages, names []string) ([]Observation, error) {
 	keys := withLeases(names, about)
 	for _, name := range names {
@@ -116,9 +120,9 @@ func (t Table) prunable(ctx context.Context, about time.Time, ages Ages, names [
 	return seen, nil
 }
 
-// Prune deletes the rows of locks that are still as observed, and returns the number of deleted locks. It skips a lock,
-// without an error, if the lock has been claimed or its holder has sent a heartbeat since the observation. A claim
-// changes the token of the lock row, and a heartbeat changes the row's heartbeat.
+// Prune deletes the rows of the observed locks and returns the number of locks that it deleted. It skips a lock,
+// without an error, if the lock was claimed or received a heartbeat after it was observed. In both cases, the lock row
+// has changed.
 func (t Table) Prune(ctx context.Context, seen ...Observation) (int, error) {
 	var keys Keys
 	for _, o := range seen {

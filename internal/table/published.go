@@ -5,10 +5,12 @@ import (
 	"strings"
 )
 
-// Members of a group publish the plan in two rows. Every look reads the token of the first row, the head. A look reads
-// the second row, the body, only if that token has changed. One commit writes both rows, so that they have the same
-// token. The rows have no heartbeat, and no lock can have their names. The plan only states what is intended: a
-// partition's own rows determine which member holds it.
+// Members of a group publish their plan in two rows, the head and the body. One commit writes both rows, so both have
+// the same token. Members read the head in every poll, and read the body only if the head's token has changed. The rows
+// have no heartbeat, and no lock can have their names.
+//
+// The plan only describes which member should own each partition. Which member actually owns a partition depends on the
+// partition's own rows.
 
 const planSuffix = "!plan"
 
@@ -19,8 +21,9 @@ func planBody(group string) string { return GroupPrefix(group) + "body" + planSu
 // isPlan reports whether a row is part of a group's plan.
 func isPlan(key string) bool { return strings.HasSuffix(key, planSuffix) }
 
-// PublishPlan replaces the plan that the publisher has read under the token seen, which is 0 if there was none. The
-// publisher's id, by, becomes the writer of the head. PublishPlan fails with ErrChanged if another member was first.
+// PublishPlan replaces the published plan. The argument seen is the token of the plan that the caller has read, or 0 if
+// there was none, and by is the caller's id. PublishPlan fails with ErrChanged if another member has published a plan
+// in the meantime.
 func (t Table) PublishPlan(ctx context.Context, group string, seen Token, by, body string) (Token, error) {
 	at, err := t.change(ctx, "publish", Keys{Names: []string{planHead(group)}}, func(rows map[string]Row) ([]Write, error) {
 		if TokenAt(rows[planHead(group)].Token) != seen {
@@ -34,8 +37,8 @@ func (t Table) PublishPlan(ctx context.Context, group string, seen Token, by, bo
 	return TokenAt(at), changed(err)
 }
 
-// planIn returns the token of the plan's head and the plan's body, as the rows show them. The token is 0 if there is no
-// head, and the body is "" if no body has the head's token.
+// planIn returns the token of the plan's head and the text of the plan's body. The token is 0 if there is no head. The
+// text is empty if the body is missing or has a different token than the head.
 func planIn(group string, rows map[string]Row) (Token, string) {
 	head, body := TokenAt(rows[planHead(group)].Token), rows[planBody(group)]
 	if TokenAt(body.Token) != head {

@@ -16,8 +16,8 @@ const MaxValue = 64 << 10
 // MaxID is the maximum length of a holder's id, in bytes.
 const MaxID = 1 << 10
 
-// MaxWriter is the maximum length of the text in the writer column, in characters. It is sufficient for the plan of a
-// group whose members have six lists of 20,000 partitions each.
+// MaxWriter is the maximum length of the text in the writer column, in characters. The longest texts are plans of
+// groups. The limit is high enough for a group whose members have six different lists of 20,000 partitions each.
 const MaxWriter = 2_500_000
 
 // MaxRank is the rank of the lowest priority.
@@ -49,9 +49,9 @@ type LeaseRecord struct {
 	Trial      bool          // the member is assigned one partition at most, because it achieved nothing in its last term
 	Keep       time.Duration // how long the member's share is remembered after the member has left
 
-	// With is for partitions of a group, which have no heartbeats of their own. It is the key of the member's lease
-	// row. Lease is then the member's lease, and is written under a different JSON name. Programs that do not support
-	// groups therefore can't read it, and leave the partition taken.
+	// With is the key of the member's lease row. It is set only for partitions of a group, which have no heartbeats of
+	// their own, and Lease is then the member's lease. In this case, Lease is written under a different JSON name.
+	// Programs that do not support groups can't read such a record, so they do not try to claim the partition.
 	With string
 }
 
@@ -95,15 +95,15 @@ func (p LeaseRecord) encode() string {
 // Size returns the size of the lease record in the table, in bytes. JSON encodes some characters as six bytes.
 func (p LeaseRecord) Size() int { return len(p.encode()) }
 
-// decodeLeaseRecord returns an error if it can't read the record. If it assumed a lease that is too short, there could
-// be two holders.
+// decodeLeaseRecord decodes a lease record. If it can't read the record, it returns an error and does not assume a
+// lease, because a lease that is too short could lead to two holders.
 func decodeLeaseRecord(key, s string) (LeaseRecord, error) {
 	p, err := parseLeaseRecord(key, s)
 	switch {
 	case errors.Is(err, ErrNewer):
 		return LeaseRecord{}, err
 	case err != nil:
-		return LeaseRecord{}, fmt.Errorf("lease row %q: %w: the lock stays taken, because it is not known how long its holder may act; stop the holder, then delete the row", key, err)
+		return LeaseRecord{}, fmt.Errorf("lease row %q: %w: the lock stays taken because its holder may still be acting; stop the holder, then delete the row", key, err)
 	}
 	return p, nil
 }
@@ -121,7 +121,7 @@ func parseLeaseRecord(key, s string) (LeaseRecord, error) {
 	if j.With != "" && j.Lease == "" {
 		what, given = "for", j.For
 		if _, ok := MemberOf(j.With); !ok {
-			return LeaseRecord{}, fmt.Errorf("lease record %q names member %q, but the key of a member's lease row was expected", s, j.With)
+			return LeaseRecord{}, fmt.Errorf("lease record %q: %q is not the key of a member's lease row", s, j.With)
 		}
 	}
 	lease, err := time.ParseDuration(given)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A GroupQuery selects the rows of a group that a member's look reads. They are read in one snapshot, because no
-// conclusion may be drawn from two. The head of the plan is always read.
+// A GroupQuery selects the rows of a group that a member reads in one poll. All rows are read in a single snapshot,
+// because rows from different snapshots could contradict each other. The head of the plan is always included.
 type GroupQuery struct {
 	Members    bool       // all members, with their lease records
 	Body       bool       // the body of the plan
@@ -16,7 +16,7 @@ type GroupQuery struct {
 	All        bool       // all of the above, for every partition that has a row
 }
 
-// A GroupSnapshot is the result of a look at a group.
+// A GroupSnapshot is the result of a GroupQuery.
 type GroupSnapshot struct {
 	At          time.Time
 	Members     map[string]Observation // by the name of their slot; nil if not read
@@ -33,8 +33,8 @@ type PartitionRow struct {
 	LeasesRead bool // its lease rows were also read
 }
 
-// manyRanges is the number of partitions above which reading one range of all partitions in the group is cheaper than
-// reading one range for each.
+// manyRanges is the number of partitions above which it is cheaper to read all partitions of the group as one range
+// than to read a separate range for each partition.
 const manyRanges = 2000
 
 // LookAtGroup reads what the query asks for in one RPC.
@@ -89,8 +89,8 @@ func (s GroupSnapshot) note(name string, err error) {
 	}
 }
 
-// keys returns the keys that the query reads. The time about only limits which lease rows are read: those with tokens
-// up to a day later.
+// keys returns the keys that the query reads. The argument about is the approximate current time. Lease rows are read
+// only if their tokens are at most one day later.
 func (q GroupQuery) keys(group string, about time.Time) Keys {
 	if q.All {
 		return Keys{All: true, Prefix: GroupPrefix(group)}

@@ -17,13 +17,13 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Spanner is the Store for a table in a Spanner database. Its RPCs have tags that name the step, and high priority, so
-// that the application's own load does not starve them. Only pruning and reads of the whole table have low priority,
-// because they can be large and no lease depends on them.
+// Spanner is the Store for a table in a Spanner database. Its requests are tagged with the name of the protocol step.
+// They have high priority, so that the application's own load can't starve them. Only pruning and reads of the whole
+// table have low priority, because they can be large and no lease depends on them.
 //
-// The steps use mutations and reads by key, so that no SQL is built from a lock's name and both dialects run the same
-// code. There are two exceptions: FenceStatement, for transactions in which an application uses only SQL, and the query
-// in busy.go, which lists held locks.
+// The steps use mutations and reads by key instead of SQL. As a result, lock names never become part of SQL text, and
+// both dialects use the same code. There are two exceptions: FenceStatement, for applications that use only SQL in
+// their transactions, and the query in busy.go, which lists held locks.
 type Spanner struct {
 	DB    *spanner.Client
 	Table string
@@ -62,8 +62,8 @@ func Acknowledged(at time.Time, err error) (time.Time, error) {
 	return at, err
 }
 
-// An application's client may have default settings for RPCs that do not specify their own, so each RPC specifies all
-// of them.
+// An application may have configured its client with default settings for requests. Each request here specifies all of
+// its settings, so the defaults never apply.
 var (
 	noDelay = time.Duration(0)
 	prompt  = spanner.CommitOptions{MaxCommitDelay: &noDelay}
@@ -78,12 +78,13 @@ func readOptions(step string, keys Keys, directed *sppb.DirectedReadOptions) *sp
 		OrderBy: sppb.ReadRequest_ORDER_BY_PRIMARY_KEY, DirectedReadOptions: directed}
 }
 
-// A client's setting for directed reads can be replaced, but not removed. undirected replaces it with a setting that
-// names no replica. According to Spanner's documentation, directed reads are for read-only transactions, but it does
-// not say whether an empty setting counts as a directed read. So if a read is refused, it is repeated with the opposite
-// choice. A snapshot read is repeated without undirected. The client's own setting then selects a replica, which
-// returns the same rows. A read in a transaction is repeated with undirected, in case the client's own setting was
-// refused.
+// An application can configure its client for directed reads, which specify the replicas to read from. A single request
+// can replace this setting, but can't remove it. So undirected replaces it with a setting that names no replica.
+//
+// Spanner's documentation allows directed reads only in read-only transactions. It does not say whether a setting
+// without replicas counts as a directed read. So if a read is refused, it is repeated with the opposite setting. A
+// snapshot read is repeated without undirected. The client's own setting then applies, and any replica returns the same
+// rows. A read in a transaction is repeated with undirected, in case the client's own setting was refused.
 var (
 	undirected = &sppb.DirectedReadOptions{}
 	plain      atomic.Bool // snapshot reads with undirected are refused, so do not try again
@@ -94,9 +95,9 @@ func refusedOptions(err error) bool {
 	return code == codes.InvalidArgument || code == codes.FailedPrecondition
 }
 
-// Read implements Store. If keys.All is set, it reads in pages of one RPC each, because the client may keep a whole
-// reply in memory. The first page determines the snapshot, and the other pages are read at its timestamp, so that all
-// rows are from the same instant. Other keys are read in one RPC, however many rows they have.
+// Read implements Store. If keys.All is set, Read reads the rows in pages, because the client may keep a whole reply in
+// memory. Each page takes one RPC. All pages are read at the timestamp of the first page, so all rows are from the same
+// snapshot. If keys.All is not set, Read makes a single RPC, however many rows there are.
 func (s Spanner) Read(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error) {
 	snapshot := spanner.StrongRead()
 	if bound == Present {
@@ -194,10 +195,10 @@ func (s Spanner) Fence(name string, token Token) *spanner.Mutation {
 	return s.mutation(requireLease(name, token))
 }
 
-// FenceStatement returns the fence as an SQL statement, which updates one row if name is held under token and otherwise
-// none. DML can't name only the key, so the statement assigns the writer column to itself. No other write changes that
-// column of a lease row, because requests use the other two columns. If the table's name is not an identifier, the
-// statement is empty.
+// FenceStatement returns the fence as an SQL statement. The statement updates one row if name is held under token, and
+// no row otherwise. An UPDATE in SQL must set at least one column, so the statement sets the writer column of the lease
+// row to its current value. No other step writes that column, so there is no conflict: requests to a holder use the
+// other two columns. If the table's name is not an identifier, FenceStatement returns an empty statement.
 func (s Spanner) FenceStatement(dialect databasepb.DatabaseDialect, name string, token Token) spanner.Statement {
 	if CheckTable(s.Table) != nil {
 		return spanner.Statement{}
@@ -209,9 +210,9 @@ func (s Spanner) FenceStatement(dialect databasepb.DatabaseDialect, name string,
 	return spanner.Statement{SQL: sql, Params: map[string]any{"p1": LeaseKey(name, token)}}
 }
 
-// overtaken reports whether a commit failed because a row that it read has changed. Spanner may report such a change as
-// a row that already exists or is missing, because every transaction here inserts, updates and deletes only in
-// accordance with the rows that it read.
+// overtaken reports whether a commit failed because a row that the transaction read has changed in the meantime.
+// Spanner does not always report this as an abort. For example, if the transaction found a row missing and another
+// transaction then inserted the row, the error may be ALREADY_EXISTS.
 func overtaken(err error) bool {
 	switch spanner.ErrCode(err) {
 	case codes.Aborted, codes.AlreadyExists:
@@ -240,8 +241,9 @@ func (r *reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
 	return rows, err
 }
 
-// readTwice repeats an aborted read in a transaction that has already begun, to find out the actual error. The first
-// read begins the transaction, and if it fails, the client reports every error as an abort.
+// readTwice repeats an aborted read, to find out the actual error. The first read in a transaction also begins the
+// transaction, and if it fails, the client reports every error as an abort. The second read runs in a transaction that
+// has already begun, so the client reports the actual error.
 func (r *reader) readTwice(ctx context.Context, keys Keys, directed *sppb.DirectedReadOptions) ([]Row, error) {
 	rows, err := r.read(ctx, keys, directed)
 	if spanner.ErrCode(err) != codes.Aborted {
@@ -261,8 +263,8 @@ func (r *reader) read(ctx context.Context, keys Keys, directed *sppb.DirectedRea
 	return collect(r.txn.ReadWithOptions(ctx, apiName(r.Table), keys.set(), columns, opts))
 }
 
-// rollback rolls the transaction back for the sake of the emulator, which runs only one transaction at a time. No step
-// depends on it.
+// rollback rolls the transaction back. This is done only for the emulator, which runs one transaction at a time. The
+// protocol does not depend on it.
 func (r *reader) rollback(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

@@ -8,31 +8,33 @@ import (
 
 var (
 	// ErrMissing is the error of a commit that updates a row that does not exist, or whose table or database does not
-	// exist. Nothing of the commit was applied.
+	// exist. No part of the commit was applied.
 	ErrMissing = errors.New("row does not exist")
 
-	// ErrNotFound is the error of a commit that failed because something does not exist, if the error does not show
-	// what is missing. It does not imply that any row is missing.
+	// ErrNotFound is the error of a commit that failed because something does not exist, if the error does not say
+	// what. It may be a row, but also a session, for example.
 	ErrNotFound = errors.New("something was not found")
 
-	// ErrExists is the error of a commit that inserts a row that already exists. Nothing of the commit was applied.
+	// ErrExists is the error of a commit that inserts a row that already exists. No part of the commit was applied.
 	ErrExists = errors.New("row already exists")
 
-	// ErrAborted is the error of a transaction that Spanner aborted because another transaction was first. Nothing was
-	// written.
+	// ErrAborted is the error of a transaction that Spanner aborted because it conflicted with another transaction.
+	// Nothing was written.
 	ErrAborted = errors.New("transaction aborted")
 )
 
-// Store is the interface through which the protocol uses Spanner. It has snapshot reads that return their timestamps,
-// blind commits, and read-write transactions. The step identifies the caller in Spanner's statistics.
+// Store is the protocol's interface to Spanner. It consists of snapshot reads, blind commits, and read-write
+// transactions. The argument step is the name of a step of the protocol, which appears in Spanner's statistics.
 type Store interface {
-	// Read returns the rows that exist in one snapshot, and the timestamp of that snapshot. Every commit that the rows
-	// do not reflect has a later timestamp.
+	// Read returns the selected rows of one snapshot, and the timestamp of that snapshot. A commit that is not in the
+	// snapshot has a later timestamp.
 	Read(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error)
 
-	// Commit applies the writes in order, all or none, at least once. Whatever it returns, the writes may be applied
-	// again later. It fails with ErrMissing if an Update finds no row, with ErrExists if an Insert finds one, and with
-	// ErrNotFound if it is not known whether a missing row is the reason.
+	// Commit applies all writes in order, or none of them. It may apply them more than once. Even after Commit has
+	// returned nil or an error, the writes may be applied again.
+	//
+	// Commit fails with ErrMissing if an Update finds no row, and with ErrExists if an Insert finds one. It fails with
+	// ErrNotFound if something was not found, but the error does not say whether it was a row.
 	Commit(ctx context.Context, step string, writes []Write) error
 
 	// Transact runs fn once, in a serializable transaction, and commits the writes that fn returns, at most once. It
@@ -70,8 +72,8 @@ const (
 	// Present is the time of the read by Spanner's clock, which advances even if there are no writes.
 	Present Bound = iota
 
-	// Strong shows every commit that was acknowledged before the read began. The snapshot's timestamp can be that of
-	// the last commit, however long ago that was.
+	// Strong shows every commit that was acknowledged before the read began. The snapshot's timestamp may be old,
+	// because it can be the timestamp of the last commit.
 	Strong
 )
 
@@ -86,16 +88,17 @@ type Keys struct {
 	Ranges []Range
 	All    bool
 
-	// The following fields apply only if All is set. They select the first Limit keys that begin with Prefix and come
-	// after After. If Limit is 0, they select all of those keys, except the keys of rows for which Skips returns true.
+	// The following fields apply only if All is set. They select the keys that begin with Prefix and come after After.
+	// If Limit is not 0, they select only the first Limit of these keys. If Limit is 0, Read omits the rows for which
+	// Skips returns true.
 	Prefix string
 	After  string
 	Limit  int
 	Busy   bool
 }
 
-// Skips reports whether a row is left out because Busy is set. Busy leaves out the lock row and the free row of a
-// released lock. It does not leave out rows of a group, because the row of a former member shows whether its partitions
+// Skips reports whether Read omits the row because Busy is set. It returns true for the lock row and the free row of a
+// released lock. It returns false for rows of groups, because the row of a former member shows whether its partitions
 // are free.
 func (k Keys) Skips(row Row) bool {
 	if k.Busy && leaseLike.MatchString(row.Name) && !freedSince(row).IsZero() {

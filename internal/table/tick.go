@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// A Tick is a schedule of periods of equal length. The periods are counted from 0:00 UTC on Monday, January 1 of the
-// year 1, plus the offset. The key of a period is its beginning, so keys sort in the order of time.
+// A Tick is a schedule that divides time into periods of equal length. The first period begins at midnight UTC on
+// Monday, January 1 of the year 1, plus the offset. The key of a period is the time at which it begins, so keys sort
+// chronologically.
 type Tick struct {
 	Period, Offset time.Duration
 	Nearest        bool // use the nearest beginning, not the last one
@@ -15,7 +16,7 @@ type Tick struct {
 // Check returns an error if the schedule is not valid.
 func (t Tick) Check() error {
 	if t.Period < time.Second || t.Period%time.Second != 0 || t.Offset%time.Second != 0 || t.Offset.Abs() >= t.Period {
-		return fmt.Errorf("a tick of %v with an offset of %v: both must be whole seconds, the period must be at least one second, and the offset must be less than the period", t.Period, t.Offset)
+		return fmt.Errorf("invalid tick with a period of %v and an offset of %v: both must be whole seconds, the period must be at least one second, and the offset must be less than the period", t.Period, t.Offset)
 	}
 	return nil
 }
@@ -29,10 +30,12 @@ func (t Tick) Begin(now time.Time) time.Time {
 	return begin(t.Period).Add(t.Offset).UTC()
 }
 
-// BetterOffset is for a Nearest tick. If now is close to the time at which the key changes, a process with a slightly
-// different clock might compute a different key for the same call. In that case, BetterOffset returns an offset for
-// which now is the beginning of a period. Otherwise, it reports false. It also reports false if the period is less than
-// a minute, because calls that are so frequent are assumed not to follow a schedule.
+// BetterOffset suggests an offset for a Nearest tick if now is too close to the time at which the key changes. At such
+// a time, a process with a slightly different clock might compute a different key for the same call. With the suggested
+// offset, a period begins at about now.
+//
+// BetterOffset reports false if no better offset is needed. It also reports false if the period is less than a minute,
+// because calls that are so frequent probably do not follow a schedule.
 func (t Tick) BetterOffset(now time.Time) (time.Duration, bool) {
 	left := t.Period/2 - now.Sub(t.Begin(now)).Abs()
 	if t.Period < time.Minute || left > min(t.Period/50, 5*time.Minute) {
@@ -47,9 +50,12 @@ func (t Tick) BetterOffset(now time.Time) (time.Duration, bool) {
 
 const quarter = 15 * time.Minute
 
-// UsualOffset returns the offset of a Nearest tick if none is given. It makes periods end far from the times at which
-// timers usually fire: half a period away from full hours or days and, for periods of at least half an hour, between two
-// quarter hours, which are the same in every time zone.
+// UsualOffset returns the default offset of a Nearest tick. The key of such a tick changes halfway between the
+// beginnings of two periods, and this should not happen when timers usually fire, such as at full hours or at midnight.
+//
+// If the period is at least half an hour, the offset moves the change away from all quarter hours, because full hours
+// are at a quarter hour in every time zone. For shorter periods, the offset is zero, so the key changes half a period
+// away from full hours.
 func UsualOffset(period time.Duration) time.Duration {
 	if period < 2*quarter {
 		return 0

@@ -14,27 +14,27 @@ import (
 	"time"
 )
 
-// A waiter writes a *ticket* into the table, which is a row with the key "!wait/QUEUE/TIME/NONCE". Tickets determine
-// which process tries to claim a lock, but never which process is allowed to, because no check depends on a ticket. A
-// lost, late, repeated or forged ticket therefore costs nothing but time.
+// A waiter inserts a *ticket* into the table, which is a row with the key "!wait/QUEUE/TIME/NONCE". Tickets determine
+// which process tries to claim a lock next. They do not determine whether a claim succeeds, because no claim checks
+// them. So a lost, late, repeated or forged ticket costs only time.
 //
-// All tickets share a key range that contains no other rows. If they were next to the lock rows, the first look at
-// "job" would also read the tickets for "job_1".
+// All tickets have a common key prefix, so their key range contains no other rows. If the keys of tickets began with
+// the lock's name, the first poll of "job" would also read the tickets for "job_1".
 
 const (
 	ticketPrefix = "!wait/"
 	hashMark     = "#" // the prefix of hashed queue names, which no escaped name has
 )
 
-// MaxGrace is the longest time for which later waiters leave a free lock to an earlier one, even if its ticket asks for
-// more.
+// MaxGrace caps how long later waiters leave a free lock to an earlier waiter, whatever that waiter's ticket requests.
 const MaxGrace = 5 * time.Second
 
 // defaultGrace is the grace of a ticket that does not specify one or can't be read.
 const defaultGrace = 200 * time.Millisecond
 
-// Ticket identifies a waiter for a lock and records when it began to wait. A set's tickets have the same time and nonce
-// in the queues of all its locks, so that all processes see the same order.
+// Ticket identifies a waiter in a queue and records when it began to wait. A set waits in several queues, one for each
+// of its locks. Its tickets have the same time and nonce in all of these queues, so that every process sees the same
+// order.
 type Ticket struct {
 	Queue string // the lock's name, or the common prefix of a semaphore's slots
 	Time  Token  // when the wait began, by Spanner's clock
@@ -84,9 +84,9 @@ func (t Ticket) Delete() Write { return Write{Kind: Delete, Name: t.Row()} }
 // placeLength is the maximum length of the part of a key that follows the queue: the time and a nonce of 63 bits.
 const placeLength = len("/") + tokenDigits + len("/") + 13
 
-// queuePrefix returns the common prefix of the keys of all tickets in a queue. The queue's name is escaped so that no
-// prefix of a queue is the beginning of another queue's prefix. If the key would be too long, the name is hashed
-// instead.
+// queuePrefix returns the prefix of the keys of all tickets in a queue. It escapes the queue's name, so that the prefix
+// of one queue is never the beginning of another queue's prefix. If the key would be too long, it uses a hash of the
+// name.
 func queuePrefix(queue string) string {
 	escaped := url.PathEscape(queue)
 	if len(ticketPrefix)+len(escaped)+placeLength > MaxKey {
@@ -105,9 +105,9 @@ func Waiting(queue string, last string) Range {
 // IsTicket reports whether a key is in the range of tickets.
 func IsTicket(key string) bool { return strings.HasPrefix(key, ticketPrefix) }
 
-// Tickets returns the tickets of a queue among rows, in queue order. It skips rows whose keys do not have the form of a
-// ticket's key. A ticket that can't be read, for example after a manual change, gets the default values, so that other
-// waiters soon pass it.
+// Tickets returns the tickets of a queue, in queue order. It ignores rows whose keys are not valid ticket keys. If a
+// ticket's content can't be read, for example after a manual change, the ticket gets default values, and other waiters
+// soon pass it.
 func Tickets(queue string, rows []Row) (tickets []Ticket) {
 	prefix := queuePrefix(queue)
 	for _, row := range rows {
@@ -139,8 +139,8 @@ func ticket(queue, place string, row Row) (Ticket, bool) {
 		Key: j.Key, Slots: max(j.Slots, 0), Set: j.Set, Ready: j.Set && j.Ready, Beat: row.Heartbeat}, true
 }
 
-// queueOf returns the queue of the ticket with this key. It reports false if the key is not that of a ticket or
-// contains only a hash of the queue's name.
+// queueOf returns the queue to which a ticket's key belongs. It reports false if key is not a valid ticket key, or if
+// it contains a hash instead of the queue's name.
 func queueOf(key string) (queue string, ok bool) {
 	rest, ok := strings.CutPrefix(key, ticketPrefix)
 	if !ok {
@@ -157,9 +157,11 @@ func queueOf(key string) (queue string, ok bool) {
 // MostTickets is the maximum number of tickets that are read from a queue.
 const MostTickets = 32
 
-// ReadQueues reads keys together with the first tickets of each queue, or a few more. Each queue is given as the key
-// range of its tickets. ReadQueues takes one request unless there are many tickets. In that case it reads the queues
-// separately, because tickets do not have to be from the same snapshot.
+// ReadQueues reads keys and the first MostTickets tickets of each queue. It may return a few more tickets. A queue is
+// given as the key range of its tickets.
+//
+// ReadQueues usually makes one request. If there are many tickets, it reads the queues in separate requests. Tickets
+// need not come from the same snapshot.
 func ReadQueues(ctx context.Context, s Store, step string, bound Bound, keys Keys, queues ...Range) ([]Row, time.Time, error) {
 	all := Keys{Names: keys.Names, Ranges: slices.Concat(keys.Ranges, queues), Limit: 100 + 8*len(keys.Names) + 2*MostTickets*len(queues)}
 	rows, at, err := s.Read(ctx, step, bound, all)
@@ -183,8 +185,8 @@ func ReadQueues(ctx context.Context, s Store, step string, bound Bound, keys Key
 	return rows, at, nil
 }
 
-// readTickets reads the first tickets of each queue. It finds the few long queues by bisection. Reading each queue of a
-// large set separately would take longer than a look is allowed to take.
+// readTickets reads the first tickets of each queue. It bisects the queues to find the few that are long. If it read
+// each queue of a large set separately, the poll would time out.
 func readTickets(ctx context.Context, s Store, bound Bound, queues []Range) ([]Row, error) {
 	if len(queues) == 0 {
 		return nil, nil

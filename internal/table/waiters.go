@@ -25,8 +25,9 @@ func queuesOf(name string) []string {
 	return queues
 }
 
-// queuesBelow returns a key prefix that covers all tickets for locks whose names begin with prefix, and possibly other
-// tickets. It reports false if that key prefix is too long to exist, because the names of these queues are then hashed.
+// queuesBelow returns a key prefix for reading the tickets of all locks whose names begin with prefix. Other tickets
+// may have the same key prefix. queuesBelow reports false if prefix is so long that the names of all these queues are
+// hashed.
 func queuesBelow(prefix string) (string, bool) {
 	if i := strings.LastIndex(prefix, slotsOf); i >= 0 {
 		prefix = prefix[:i+len(slotsOf)] // the name of a semaphore's queue has no digits
@@ -35,7 +36,7 @@ func queuesBelow(prefix string) (string, bool) {
 	return ticketPrefix + escaped, len(escaped) <= MaxName
 }
 
-// queued contains the tickets that a look has read, by the prefixes of their queues.
+// queued contains the tickets that one poll has read, by the key prefixes of their queues.
 type queued map[string][]Row
 
 // queuedIn separates the tickets from the other rows.
@@ -57,9 +58,8 @@ func queuedIn(rows []Row) (others []Row, q queued) {
 // of returns the tickets of a queue.
 func (q queued) of(queue string) []Ticket { return Tickets(queue, q[queuePrefix(queue)]) }
 
-// locks assigns the queues to locks. It assigns a semaphore's queue to the first of the semaphore's slots among the
-// names, which must be sorted. If a queue belongs to a lock with the prefix that is not among the names, locks adds
-// that lock.
+// locks returns the queues of each lock in names, which must be sorted. A semaphore's queue is listed under the first
+// of its slots in names. If a queue belongs to a lock that is not in names but begins with prefix, locks adds the lock.
 func (q queued) locks(names []string, prefix string) map[string][]string {
 	all, known := map[string][]string{}, map[string]bool{}
 	if len(q) == 0 {
@@ -105,8 +105,8 @@ func (l Listing) LongestWait() time.Duration {
 	return max(l.At.Sub(l.Waiters[0].Time.Time()), 0)
 }
 
-// tickets reads the tickets for all locks with the prefix and for the named locks. The tickets may be from a different
-// snapshot than the locks, because nothing depends on a ticket.
+// tickets reads the tickets of all locks with the prefix and of the named locks. The tickets may come from a different
+// snapshot than the locks, because the protocol does not rely on tickets.
 func (t Table) tickets(ctx context.Context, prefix string, names map[string]bool) (all []Row, err error) {
 	if below, ok := queuesBelow(prefix); ok {
 		if all, _, err = t.Store.Read(ctx, "list", Present, Keys{All: true, Prefix: below}); err != nil {
@@ -128,7 +128,7 @@ func (t Table) tickets(ctx context.Context, prefix string, names map[string]bool
 	return slices.Concat(all, rows), err
 }
 
-// further reads and lists locks that a look has left out because they are not held.
+// further reads and lists locks that the first read omitted because they are not held.
 func (t Table) further(ctx context.Context, names []string, about time.Time) (all []Listing, err error) {
 	for some := range slices.Chunk(names, pruneBatch) {
 		keys := withLeases(some, about)
@@ -144,8 +144,9 @@ func (t Table) further(ctx context.Context, names []string, about time.Time) (al
 	return all, nil
 }
 
-// listQueued is like list, but includes the waiters, and adds locks of which only the waiters are known. If reading is
-// set, the look has left some rows out, and listQueued reads the rows of the added locks.
+// listQueued is like list, but also lists the waiters of each lock. It adds locks that have waiters but are not in
+// names. If reading is set, the first read has omitted some rows, so listQueued reads the rows of the locks that it
+// adds.
 func (t Table) listQueued(ctx context.Context, prefix string, names map[string]bool, at time.Time, rows []Row, q queued, reading bool) ([]Listing, error) {
 	queues := q.locks(slices.Sorted(maps.Keys(names)), prefix)
 	var others []string
@@ -171,9 +172,9 @@ func (t Table) listQueued(ctx context.Context, prefix string, names map[string]b
 	return found, nil
 }
 
-// StaleTickets yields writes for Queue, up to 200 at a time, that delete abandoned tickets. A ticket counts as
-// abandoned if it has not been written for as long as MaxLease. If its waiter is still running after all, it writes the
-// ticket again.
+// StaleTickets yields the writes that delete abandoned tickets, in batches of up to 200, which can be passed to Queue.
+// A ticket counts as abandoned if it was last written more than MaxLease ago. If its waiter is still running, the
+// waiter writes the ticket again.
 func (t Table) StaleTickets(ctx context.Context) iter.Seq2[[]Write, error] {
 	return func(yield func([]Write, error) bool) {
 		for last, full := ticketPrefix, true; full; {
