@@ -29,8 +29,8 @@ type exam struct {
 	clock      *Clock
 }
 
-// probe checks one assumption. If a check that it needs has failed, the probe does not run, because it would only fail
-// for the reason that is already reported.
+// probe checks one assumption. It does not run if a check in needs has failed, because it would then fail for the same
+// reason.
 type probe struct {
 	name  string
 	needs []string
@@ -164,8 +164,8 @@ func (e *exam) replies() Check {
 	switch {
 	case e.unanswered > 0:
 		c.Verdict, c.Found = Failed, fmt.Sprintf("%d replies to commits had no timestamp", e.unanswered)
-		c.Means = "it is not known whether such a commit was applied, so no process relies on it to become or stay the holder"
-		c.Do = "use the latest version of cloud.google.com/go/spanner; Spanner expects a second request, which older clients don't send"
+		c.Means = "the outcome of a commit without a timestamp is unknown, so a process cannot use it to acquire or keep a lock"
+		c.Do = "update cloud.google.com/go/spanner to the latest version; older versions don't send the second commit request that Spanner may ask for"
 	case e.made[checkPermissions].Verdict != OK:
 		c.Verdict, c.Found = NotChecked, "no commit was made"
 	}
@@ -174,8 +174,8 @@ func (e *exam) replies() Check {
 
 var permission = regexp.MustCompile(`\bspanner\.[a-z]+\.[A-Za-z]+`)
 
-// lacks returns the missing permissions. If Spanner's error does not name them, lacks names the permissions that the
-// step needs.
+// lacks returns the permissions that this process is missing. It takes their names from Spanner's errors. If an error
+// names no permission, lacks uses the one that the failed step needs.
 func lacks(denied []denial, needed map[string]string) []string {
 	var all []string
 	for _, d := range denied {
@@ -197,23 +197,24 @@ func (e *exam) cleanUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attempt)
 	defer cancel()
 	clean := newRecorder(ctx, e.spanner)
-	c := Check{Name: checkCleanUp, Verdict: OK, Found: "this run left no row"}
+	c := Check{Name: checkCleanUp, Verdict: OK, Found: "this run left no rows"}
 	old, err := clean.sweep(ctx, e.base)
 	switch {
 	case len(clean.denied) > 0, err != nil && table.Missing(err):
 		c.Found = "nothing was written"
 	case err != nil:
 		c.Verdict, c.Found = Warning, oneLine(err)
-		c.Means = "rows whose names begin with " + e.base + " may be left; they do not belong to any lock"
-		c.Do = "run doctor again; it deletes rows of earlier runs once they are ten minutes old"
+		c.Means = "rows whose names begin with " + e.base + " may be left in the table; no lock uses them"
+		c.Do = "run doctor again; it deletes rows left by earlier runs once they are ten minutes old"
 	case old > 0:
-		c.Found += fmt.Sprintf(", and deleted %d rows of runs that were killed", old)
+		c.Found += fmt.Sprintf(", and it deleted %d rows that earlier runs had left behind", old)
 	}
 	e.made[checkCleanUp] = c
 }
 
-// sweep deletes rows until none are left, and returns the number of rows from other runs. It deletes those only if they
-// are stale, judging their age by their tokens and Spanner's clock.
+// sweep deletes all rows of this run, and the stale rows of other runs. It returns how many rows of other runs it
+// deleted. To tell whether a row is stale, it compares the row's token with the timestamp of the read, because both are
+// times by Spanner's clock.
 func (r *recorder) sweep(ctx context.Context, base string) (old int, err error) {
 	for {
 		rows, at, err := r.Read(ctx, "doctor", table.Strong, table.Keys{Ranges: []table.Range{{From: prefix, To: prefixEnd}}})
@@ -253,7 +254,7 @@ func (e *exam) row(ctx context.Context, name string) (table.Row, error) {
 		return table.Row{}, err
 	}
 	if len(rows) != 1 {
-		return table.Row{}, broken("a strong read does not show row %q, which was committed earlier", name)
+		return table.Row{}, broken("a strong read did not return row %q, which had been committed before the read", name)
 	}
 	return rows[0], nil
 }

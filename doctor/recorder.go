@@ -16,9 +16,11 @@ import (
 // attempt is the time limit for one request.
 const attempt = 5 * time.Second
 
-// recorder is the lock table, as the protocol uses it. It records the outcomes that several checks need. Once its
-// context has ended, it starts no more requests, but it does not interrupt a request in progress, because an abandoned
-// commit could be applied after the cleanup.
+// recorder gives the probes access to the lock table. It records denied permissions and commits without a timestamp,
+// which separate checks report.
+//
+// Once its context has ended, recorder starts no more requests, but it lets a request in progress finish. If it
+// abandoned a commit, that commit could still be applied after the cleanup.
 type recorder struct {
 	table.Via
 	spanner table.Spanner

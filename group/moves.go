@@ -177,16 +177,16 @@ func (t *term) lose(lost []*entry) {
 	}
 }
 
-// release frees revoked partitions whose work has returned. It sends one batch at a time, because after each batch a
-// look may be due, or the remaining work of a leaving member may have returned. The tokens are never acted on again,
-// whether or not the table shows the release.
+// release sends one batch of releases for revoked partitions whose work has returned. It does not send all batches at
+// once, because a poll may be due after the first one, or the remaining work of a leaving member may have returned by
+// then. The member never acts on the released tokens again, even if the release fails.
 func (t *term) release() {
 	t.releases.off()
 	if t.leaving() && !t.leave.marked {
 		t.mark()
 	}
 	if t.leave.pending {
-		return // mark continues it; without the announcement, the plan would still assign the partitions to this member
+		return // mark releases them later; without the announcement, the plan would still assign the partitions to this member
 	}
 	var refs []table.LeaseRef
 	var released []*entry
@@ -222,7 +222,7 @@ func (t *term) releaseEnded(released []*entry, took time.Duration, err error) {
 		}
 		t.m.problems.Note(fmt.Errorf("release: %w", err))
 		t.progress.failed(t.m.config.Clock.Now(), fmt.Errorf("release: %w", err))
-		t.revokes.off() // revoke nothing more until the next look
+		t.revokes.off() // revoke nothing more until the next poll
 		t.soon(t.redo.Pause(t.m.config.Clock))
 		return
 	}
@@ -246,7 +246,7 @@ func (t *term) reconcileOne(ctx context.Context, c *commit) (result, error) {
 func (t *term) reconcileEnded(c *commit, _ result, err error) {
 	for _, e := range c.entries {
 		delete(t.reconciling, e)
-		e.changed = t.looks.number // a look in progress shows older rows
+		e.changed = t.looks.number // a poll in progress may read older rows
 	}
 	switch {
 	case err == nil:
@@ -265,8 +265,9 @@ func (t *term) reconcileEnded(c *commit, _ result, err error) {
 	})
 }
 
-// commitFailed handles the failure of a commit. It queues the two halves of the commit, unless another member was
-// first. A partition that failed alone becomes suspect.
+// commitFailed handles the failure of a commit. If another member changed the rows first, the partitions are dropped
+// until the next poll. Otherwise, the two halves of the commit are queued. A partition that was alone in its commit
+// becomes suspect.
 func (t *term) commitFailed(c *commit, err error, split func(*commit, time.Duration)) {
 	now, lease := t.m.config.Clock.Now(), t.m.config.Lease
 	aborted := errors.Is(err, table.ErrAborted)

@@ -22,8 +22,9 @@ func (t *term) assign(before planning) {
 	}
 }
 
-// publish publishes the plan that all members already act on, if it is this member's turn. The first plan is derived
-// from the members that currently have the partitions.
+// publish publishes the next plan if it is this member's turn. Every member computes the same plan, and acts on it even
+// before it is published. Only the first plan of a group must be published first. It is derived from the members that
+// own the partitions at present, so it requires the rows of all partitions.
 func (t *term) publish(s table.GroupSnapshot, allRead bool) {
 	p := t.planning
 	switch {

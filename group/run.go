@@ -15,8 +15,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// member is the loop of one Run. It joins the group, keeps a term until the term ends, cools down if necessary, and
-// joins again. Its state belongs to its goroutine.
+// member runs the loop of one Run. It joins the group, serves a term until the term ends, cools down if necessary, and
+// joins again. Only the goroutine of the loop may access its state.
 type member struct {
 	*Group
 	log       *slog.Logger
@@ -134,8 +134,8 @@ func (m *member) emitPartition(kind spindle.EventKind, a *assignment, reason err
 	m.emit(kind, elect.Event{Token: a.token, Partition: a.name, Err: reason})
 }
 
-// coolDown waits while this process must stay out of the group, because its terms have ended early. It looks at the
-// group once per lease duration, and ends the wait if two looks in a row show no live member.
+// coolDown keeps this process out of the group for the given pause, because its terms have ended early. It polls the
+// group once per lease duration. If two polls in a row find no live member, it returns early.
 func (m *member) coolDown(ctx context.Context, pause time.Duration) {
 	lease := m.config.Lease
 	empty := false
@@ -165,7 +165,7 @@ func (m *member) nobodyThere(ctx context.Context) (bool, error) {
 	return true, err
 }
 
-// look reads the members, for a process that is not in the group.
+// look polls the members, for a process that is not in the group.
 func (m *member) look(ctx context.Context) (s table.GroupSnapshot, err error) {
 	began := m.config.Clock.Now()
 	limited, cancel := context.WithTimeout(ctx, elect.Attempt(m.config.Lease))
@@ -250,7 +250,7 @@ func (m *member) awaitWork() error {
 			if n == 0 {
 				return nil // both happened; the work was in time
 			}
-			return fmt.Errorf("the work on %d partitions, such as %q, has not returned within a lease (%v) of being told to stop; these partitions become free when the member's lease expires", n, first, m.config.Lease)
+			return fmt.Errorf("the work on %d partitions, such as %q, did not return within one lease duration (%v) after it was told to stop; these partitions become free when the member's lease expires", n, first, m.config.Lease)
 		}
 	}
 	return nil

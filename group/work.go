@@ -55,9 +55,9 @@ func (m *member) takeReturned() []outcome {
 	return done
 }
 
-// collect handles work that has returned. If no other revoked work is still running, the revoked partitions are
-// released immediately. Otherwise they are released after lease/50, together with other partitions whose work returns
-// by then.
+// collect handles work that has returned. If all revoked work has now returned, the revoked partitions are released
+// immediately. Otherwise, they are released after lease/50, so that work that returns by then is included in the same
+// commit.
 func (t *term) collect() {
 	clock := t.m.config.Clock
 	for _, o := range t.m.takeReturned() {
