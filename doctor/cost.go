@@ -57,8 +57,7 @@ const (
 )
 
 // Cost is the number of requests that one lock makes in 30 days with a given lease, if the holder stays the same. It
-// contains no prices, because Spanner charges for provisioned capacity rather than for requests, and the price of a
-// request therefore depends on the instance.
+// contains no prices, because Spanner charges for provisioned capacity and not for requests.
 type Cost struct {
 	Lease   time.Duration `json:"lease_ns"`
 	Commits int64         `json:"commits_a_month"` // by the holder

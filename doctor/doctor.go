@@ -79,7 +79,7 @@ const limit = time.Minute
 // [Report.Err].
 //
 // Run deletes its rows before it returns, even if ctx has ended. If the process is killed, a few rows whose names begin
-// with spindle-doctor/ remain in the table. No lock uses them, and the next run deletes them once they are ten minutes
+// with spindle-doctor/ remain in the table. No lock uses them, and later runs delete them once they are ten minutes
 // old according to Spanner's clock.
 func Run(ctx context.Context, db *spanner.Client, tableName string) (Report, error) {
 	if db == nil {

@@ -29,8 +29,8 @@ type exam struct {
 	clock      *Clock
 }
 
-// probe checks one assumption. It does not run if a check in needs has failed, because it would then fail for the same
-// reason.
+// probe checks one assumption. It does not run if a check listed in needs has failed, because it would then fail for
+// the same reason.
 type probe struct {
 	name  string
 	needs []string

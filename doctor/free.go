@@ -12,9 +12,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// freeRows tests locks as package lock uses them. It acquires a lock, releases it in a way that leaves a free row, and
-// acquires it again with a commit that consumes the free row. It sends that commit twice, to imitate a duplicated
-// request.
+// freeRows checks the way in which package lock hands a released lock to the next holder. It acquires a lock, releases
+// it so that a free row remains, and claims it again in a commit that consumes the free row. It sends that commit
+// twice, to imitate a duplicated request.
 func (e *exam) freeRows(ctx context.Context) (string, error) {
 	name := e.base + "/free"
 	first, err := e.elect(ctx, "first", name)

@@ -222,8 +222,7 @@ func (e *exam) lateRelease(ctx context.Context) (string, error) {
 }
 
 // optimistic changes a row that an open transaction has read, and checks that this commit does not have to wait for the
-// transaction. It makes up to five attempts, because the emulator lets only one in five such commits through without
-// waiting.
+// transaction. It makes up to five attempts, because on the emulator, only one in five such commits does not wait.
 func (e *exam) optimistic(ctx context.Context) (string, error) {
 	name := e.base + "/optimistic"
 	if err := e.write(ctx, table.Insert, name, ""); err != nil {
@@ -235,7 +234,7 @@ func (e *exam) optimistic(ctx context.Context) (string, error) {
 		case err != nil:
 			return "", err
 		case !waited:
-			return fmt.Sprintf("a commit did not have to wait for an optimistic transaction that had read the same row (%v), and the transaction was aborted", round(took)), nil
+			return fmt.Sprintf("a commit took %v although an optimistic transaction had read the same row, and the transaction was aborted", round(took)), nil
 		case n == 5:
 			return "", &finding{Warning, fmt.Sprintf("a commit waited %v for a transaction that had only read", round(took)),
 				"if a candidate dies during a claim, other heartbeats and claims wait for ten seconds, until Spanner aborts the candidate's transaction",
@@ -244,9 +243,9 @@ func (e *exam) optimistic(ctx context.Context) (string, error) {
 	}
 }
 
-// overtake starts a transaction that reads a row, commits a change to that row in the meantime, and then commits the
-// transaction. It returns how long the change took, and whether it was blocked by the transaction. It returns an error
-// if the transaction commits although the row has changed.
+// overtake starts a transaction that reads a row. Before the transaction commits, overtake changes the row in a
+// separate commit. It returns how long that commit took, and whether it had to wait for the transaction. It returns an
+// error if the transaction commits even though the row has changed.
 func (e *exam) overtake(ctx context.Context, name string) (took time.Duration, waited bool, err error) {
 	var overtaken error
 	_, err = e.Transact(ctx, "doctor-optimistic", func(ctx context.Context, r table.Reader) ([]table.Write, error) {

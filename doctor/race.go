@@ -63,7 +63,7 @@ func raced(landed, refused int) (string, error) {
 	if landed == 0 {
 		return "", fmt.Errorf("%w: no fenced commit succeeded before its token was superseded", errNotTheQuestion)
 	}
-	return fmt.Sprintf("fenced commits ran concurrently with %d claims; %d of them were committed before the claim, and %d were refused after it", rounds, landed, refused), nil
+	return fmt.Sprintf("%d claims ran concurrently with fenced commits; %d fenced commits succeeded before their token was superseded, and %d were refused after that", rounds, landed, refused), nil
 }
 
 // fencedWriter is a holder that keeps writing under its token.

@@ -66,8 +66,8 @@ func (e *exam) present(ctx context.Context) (string, error) {
 }
 
 // advances judges reads with an exact staleness of zero, which locks use to detect an expired lease. The on parameter
-// is how far the timestamps of these reads advanced during a period without writes. The worst parameter is the largest
-// amount by which a read lagged behind an earlier commit.
+// is how far the timestamps of these reads advanced while nothing was written. The worst parameter is how far a read
+// lagged behind an earlier commit in the worst case.
 func advances(on, worst time.Duration) (string, error) {
 	found := fmt.Sprintf("read timestamps advanced by %[2]v during %[1]v without writes", idle, round(on))
 	switch {
@@ -126,9 +126,9 @@ const (
 	longestComparison = 20 * time.Second
 )
 
-// clockRate measures how fast this machine's clock runs compared with Spanner's. It samples both clocks twice, with a
-// pause in between that is long enough to make up for the uncertainty of the round trips. If the result is still too
-// uncertain, clockRate pauses again and takes a third sample.
+// clockRate measures how fast this machine's clock runs compared with Spanner's. It samples both clocks twice. The
+// pause between the samples is long enough that the round trips add little uncertainty to the result. If the result is
+// still too uncertain, clockRate pauses again and takes a third sample.
 func (e *exam) clockRate(ctx context.Context) (string, error) {
 	first, err := e.instant(ctx)
 	if err != nil {

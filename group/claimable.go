@@ -13,7 +13,7 @@ import (
 // that member releases the partition or loses its term.
 const never = time.Duration(math.MaxInt64)
 
-// history is what a member remembers about a partition from one look to the next. Times are by Spanner's clock.
+// history is what a member remembers about a partition from one poll to the next. Times are by Spanner's clock.
 type history struct {
 	assumed time.Duration // the lease of the last known holder; 0: none
 	absent  time.Time     // when the partition was first seen to have no row

@@ -83,8 +83,8 @@ func (x *executor) add(c *commit) {
 	x.queue = slices.Insert(x.queue, i, c)
 }
 
-// dispatch starts queued commits until all lanes are busy. Before it starts a commit, it drops the entries that no
-// longer have to be claimed or reconciled, for which keep returns false.
+// dispatch starts queued commits until all lanes are busy. Before it starts a commit, it calls keep for each entry, and
+// drops the entries that no longer have to be claimed or reconciled.
 func (x *executor) dispatch(keep func(c *commit, e *entry) bool) {
 	for x.under < x.width() {
 		i := slices.IndexFunc(x.queue, func(c *commit) bool { return c.ready.wait(x.clock) == 0 })

@@ -59,7 +59,7 @@ func (f *fitness) coolDown(e ending) time.Duration {
 // recovered ends the trial.
 func (f *fitness) recovered() { f.trial, f.pause = false, 0 }
 
-// progress records for how long a member has had partitions to claim or release without any success.
+// progress records for how long a member has tried to claim or release partitions without success.
 type progress struct {
 	since elect.Instant // the first failure since the last success; zero: none
 	alone map[*entry]bool
@@ -67,8 +67,8 @@ type progress struct {
 }
 
 // failed records a failure to claim or release partitions, including a failure because Spanner aborted every attempt.
-// The alone parameter lists partitions that failed by themselves. If several partitions did, sick reports that the
-// problem is probably this member.
+// The alone parameter lists partitions that failed by themselves. If that has happened to at least two partitions, sick
+// reports that the problem is probably this member.
 func (p *progress) failed(now elect.Instant, err error, alone ...*entry) {
 	if p.since == (elect.Instant{}) {
 		p.since, p.alone = now, map[*entry]bool{}

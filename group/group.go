@@ -135,14 +135,14 @@ func (p Partitions) check(c *options.Config, group string) []string {
 }
 
 // Has reports whether this member currently owns the partition, and returns its token. If the member does not own the
-// partition, the token is zero. Has returns false from the instant at which the partition is revoked. It is a local
-// check, and needs no RPC, mutex or allocation.
+// partition, the token is zero. Has returns false as soon as the partition is revoked. It is a local check, and needs
+// no RPC, mutex or allocation.
 //
 // The answer may be out of date by the time the program acts on it. Fence every write that must not be committed after
 // the next owner's writes.
 //
-// The group does not know what a program does after Has has returned, so it can move the partition while the program
-// still works on it. If it should wait for the work to finish, use WithWork.
+// The group does not wait for a program that only calls Has, so a partition may move while the program still works on
+// it. To make the group wait until the work has finished, use WithWork.
 func (g *Group) Has(partition string) (bool, spindle.Token) {
 	e := g.byName[partition]
 	if e == nil {
@@ -168,21 +168,21 @@ func (g *Group) Held() []Partition {
 
 // Run joins the group, and keeps this process in the group until ctx ends. It works in the background and returns
 // immediately. It returns nil, spindle.ErrRunning, or an error that describes an invalid argument of New or Run. If it
-// returns an error, it has started nothing. The member does not stop when Spanner cannot be reached or when it loses
-// all its partitions. It keeps trying until ctx ends.
+// returns an error, nothing was started. The member does not stop when Spanner cannot be reached or when it loses all
+// its partitions. It keeps trying until ctx ends.
 //
 // When ctx ends, the contexts of all work are canceled. With WithHandover, they are canceled a third of a lease later.
 // The member continues to send heartbeats until all work has returned, for at most one lease duration, or two with
 // WithHandover. Then it releases everything in one commit.
 //
-// If done is given, Run sends it one value after the member has stopped. The value is nil, or an error if not
-// everything could be released. In the latter case, the partitions become free when the member's lease expires. After
-// the value has been sent, no goroutine is left, the Spanner client may be closed, and Run may be called again. There
-// is one exception: if work or an observer still has not returned, its goroutine continues, and Run returns ErrRunning
-// until it has returned.
+// If done is given, it receives one value after the member has stopped. The value is nil, or an error if not everything
+// could be released. In the latter case, the partitions become free when the member's lease expires. After the value
+// has been sent, no goroutine is left, the Spanner client may be closed, and Run may be called again. The only
+// exception is work or an observer that still has not returned. Its goroutine continues, and until it ends, Run returns
+// ErrRunning.
 //
-// The done channel should have a buffer of one. If the channel is unbuffered, Run waits for one lease duration for a
-// receiver. After that, it drops the value and logs an error.
+// The done channel should have a buffer of one. If the channel is unbuffered, the value is offered for one lease
+// duration. If no goroutine has received it by then, it is dropped and an error is logged.
 //
 // A new member gets no partitions during its first lease duration, unless the whole group is new. A process that
 // crashes each time it starts therefore takes no partitions from the other members.

@@ -15,7 +15,7 @@ import (
 type standing struct {
 	mu       sync.Mutex
 	trouble  *trouble      // the one that has lasted longest; nil: none
-	balanced bool          // this process is a member, and has exactly the partitions that it should have
+	balanced bool          // this process is a member, and owns exactly the partitions that it should own
 	changed  chan struct{} // closed when balanced changes
 }
 
@@ -74,7 +74,7 @@ func (m *member) trouble(t *term) (worst *trouble) {
 	return worst
 }
 
-// balanced reports whether the member has exactly the partitions that it should have.
+// balanced reports whether the member owns exactly the partitions that it should own.
 func (t *term) balanced() bool {
 	if !t.planning.planned() || !t.planning.counts() || !t.planning.differs.IsZero() || t.leaving() {
 		return false

@@ -135,7 +135,7 @@ func TestAPartitionThatALockHasIsWaitedFor(t *testing.T) {
 		c.sleep(3 * lease)
 		assert.Equal(t, []string{"0", "2"}, names(a.Held()))
 		assert.Equal(t, 1, strings.Count(a.log.String(), "an ordinary lock has the same name as a partition"), "said once")
-		assert.Regexp(t, `level=WARN msg="a plain lock has .* partition=1 lock=orders/partition/1 holder=plain token=\d+ partitions=1\n`, a.log.String())
+		assert.Regexp(t, `level=WARN msg="an ordinary lock has .* partition=1 lock=orders/partition/1 holder=plain token=\d+ partitions=1\n`, a.log.String())
 		has, _ := l.HasLock()
 		assert.True(t, has)
 		stop()

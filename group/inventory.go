@@ -226,8 +226,8 @@ func (v *inventory) holds() (n int) {
 	return n
 }
 
-// assignment is one period during which this member owns a partition. It begins when a claim is confirmed, and ends
-// when the partition is released. All of it is under one token. The loop owns every field that is not marked otherwise.
+// assignment is one period during which this member owns a partition under one token. It begins when a claim is
+// confirmed, and ends when the partition is released. The loop owns every field that is not marked otherwise.
 type assignment struct {
 	*entry
 	in    *term

@@ -84,8 +84,8 @@ func (m *member) slots(s table.GroupSnapshot, c *contest) (names []string) {
 	return names
 }
 
-// mayAct reports whether the slot in row o belongs to another member whose lease row was deleted by hand. The member
-// may not have noticed, so it may act until its lease expires.
+// mayAct reports whether o is the row of another member that may still be acting although its lease row was deleted by
+// hand. Such a member may not notice the deletion until its lease expires.
 func (m *member) mayAct(o table.Observation) bool {
 	leases := m.leases[table.LeaseRef{Name: o.Name, Token: o.Token}]
 	return o.Confirmed() && o.LeaseRecord == nil && o.Writer != m.config.ID && o.At.Sub(o.Heartbeat) < leases

@@ -34,8 +34,8 @@ type looks struct {
 	lease time.Duration
 
 	// last is when the last successful poll of the member's own partitions was sent. A member whose polls fail must
-	// stop, even if its heartbeats are acknowledged. If an operator deleted its rows and other members claimed its
-	// partitions, it would not notice.
+	// stop, even if its heartbeats are acknowledged. Otherwise, it would not notice if an operator deleted its rows and
+	// other members claimed its partitions.
 	last         atomic.Pointer[elect.Instant]
 	readDeadline *time.Timer
 
@@ -195,10 +195,12 @@ func (t *term) window() []*entry {
 	return append(first, rest[from:min(from+n, len(rest))]...)
 }
 
-// poll returns the pause before the next poll of the group. The pause is a third of the shortest lease in the group. It
-// is shorter if another member's lease expires earlier, or if this member begins to count earlier. From then on, the
-// other members leave this member's share to it, and no member works on the share until this member has polled the
-// group too. Very short leases of other members do not make this member poll more than ten times per lease of its own.
+// poll returns the pause before the next poll of the group. Normally, this is a third of the shortest lease in the
+// group. The pause is shorter if another member's lease expires before then, or if this member starts to count before
+// then. When this member starts to count, the other members release its share of the partitions. No member works on
+// that share until this member polls the group and claims it.
+//
+// If another member's lease is very short, this member still polls at most ten times per lease of its own.
 func (t *term) poll(s table.GroupSnapshot) time.Duration {
 	clock, lease := t.m.config.Clock, t.m.config.Lease
 	shortest := lease

@@ -23,9 +23,9 @@ import (
 // A fenced write can fail with spindle.ErrFenced before ctx is canceled. The work should then wait until ctx is
 // canceled before it returns.
 //
-// While the member keeps its term, a partition moves only after its work has returned. If the work does not return,
-// this is logged, and only its own partition cannot move. The partition is released without the work if Run's ctx ends
-// or if LetGo is called.
+// While the member keeps its term, a partition moves only after its work has returned. Work that does not return is
+// logged, and does not prevent other partitions from moving. The group stops waiting for it when Run's ctx has ended or
+// when LetGo is called.
 //
 // If the member loses its term because it cannot reach Spanner for one lease duration, other members get its partitions
 // one lease duration later, even if the old work has not returned. From then on, Spanner refuses the fenced writes of

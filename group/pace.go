@@ -16,9 +16,9 @@ func (t *term) revokeMore() {
 	t.revokeAll(d.revoke)
 }
 
-// revokeAll revokes one batch of partitions. A batch that has to move is limited to half the number of partitions that
-// one commit can release, because each partition is without work until the whole batch has moved. After a full batch,
-// the next one follows when the first has been released, or after lease/50 if some work does not return.
+// revokeAll revokes one batch of partitions. A batch has at most half as many partitions as one commit could release. A
+// larger batch would take longer, and each of its partitions is without work until the whole batch has moved. After a
+// full batch, the next one follows once this one has been released, or after lease/50 if some work does not return.
 func (t *term) revokeAll(move []*entry) {
 	for _, e := range move {
 		switch {

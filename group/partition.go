@@ -13,7 +13,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/fence"
 )
 
-// The causes with which the context of a partition's work is canceled, in addition to those of a lock.
+// Besides the causes that a lock has, the context of a partition's work can be canceled with one of these causes.
 var (
 	ErrMoved  = errors.New("the partition is moving to another member")
 	ErrPaused = errors.New("the program has paused the partition") // see Group.Pause
@@ -55,7 +55,7 @@ func (p Partition) FenceStatement(dialect databasepb.DatabaseDialect) spanner.St
 
 // Apply is like spanner.Client.Apply, but it adds the fence to ms and makes the transaction serializable. A program can
 // use it to write a checkpoint and check the fence in the same commit. Apply returns the same errors as
-// spindle.Lock.Apply, so errors.Is(err, spindle.ErrFenced) is true exactly if the token is no longer valid.
+// spindle.Lock.Apply, so errors.Is(err, spindle.ErrFenced) is true if and only if the token is no longer valid.
 func (p Partition) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	return p.fence.Apply(ctx, ms, opts...)
 }

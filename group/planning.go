@@ -140,10 +140,10 @@ func (p planning) evicted(slots []string) planning {
 	return p.follow()
 }
 
-// waitFor returns how long the group must still wait for more members. A group waits if it is new, or if all members in
-// its plan have left. It waits until no member has joined for the initial delay, but at most for one lease duration if
-// the delay is not longer. If it did not wait, the first member would start work on partitions that soon move to other
-// members.
+// waitFor returns how much longer the group must wait for more members. A group waits if it is new, or if all members
+// in its plan have left. It waits until no member has joined for the initial delay. In total, it waits for at most the
+// initial delay or one lease duration, whichever is longer. If it did not wait, the first member would start work on
+// partitions that soon move to other members.
 func (p planning) waitFor(s table.GroupSnapshot) time.Duration {
 	for _, m := range p.members {
 		if slices.ContainsFunc(p.known.Members(), func(k plan.Member) bool { return k.Slot == m.Slot && k.Token == m.Token }) {
@@ -206,8 +206,8 @@ func (p planning) base(s table.GroupSnapshot, lockOf func(i int) string) *plan.P
 	})
 }
 
-// turn decides whether this member should publish the next plan now. The members try it one after another, in the order
-// of their slots. If there is no plan yet, the member must first read all partitions.
+// turn decides whether this member should publish the next plan now. The members take turns, in the order of their
+// slots. If there is no plan yet, the member must read all partitions before it can publish the first one.
 func (p planning) turn() planning {
 	p.toPublish = !p.differs.IsZero() && p.turnIn() == 0
 	p.rows = p.known == nil && p.toPublish

@@ -22,9 +22,10 @@ func (t *term) assign(before planning) {
 	}
 }
 
-// publish publishes the next plan if it is this member's turn. Every member computes the same plan, and acts on it even
-// before it is published. Only the first plan of a group must be published first. It is derived from the members that
-// own the partitions at present, so it requires the rows of all partitions.
+// publish publishes the next plan if it is this member's turn. Every member computes the same plan, and usually acts on
+// it before it is published. The first plan of a group is different, because no member acts on it until it is
+// published. It is derived from the members that own the partitions at present, so publish needs a poll that has read
+// all partitions.
 func (t *term) publish(s table.GroupSnapshot, allRead bool) {
 	p := t.planning
 	switch {
