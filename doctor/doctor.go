@@ -67,7 +67,7 @@ func (r Report) Err() error {
 	return fmt.Errorf("doctor: %d of %d checks failed on table %s: %w", len(failed), len(r.Checks), r.Table, errors.Join(failed...))
 }
 
-// limit is the longest that a run can take, however slow the database is. The final cleanup is not included.
+// limit is the time limit for a run, not including the final cleanup.
 const limit = time.Minute
 
 // Run checks a database and its lock table. It needs the same permissions as a process that competes for a lock. If it

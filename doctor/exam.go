@@ -62,7 +62,7 @@ func newExam(ctx context.Context, db *spanner.Client, tableName string) *exam {
 	return &exam{recorder: r, table: table.Table{Store: r}, base: prefix + uuid.NewString(), made: map[string]Check{}}
 }
 
-// run makes every check that is possible. Its error is the reason why the others are missing.
+// run makes as many checks as possible. If some are missing, it returns the reason.
 func (e *exam) run(ctx context.Context) error {
 	if err := e.reach(ctx); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (e *exam) run(ctx context.Context) error {
 
 var schemaMissing = regexp.MustCompile(`^(Table|Column) not found`)
 
-// reach returns an error if no check at all can be made.
+// reach returns an error if the database cannot be reached, so that no check can be made.
 func (e *exam) reach(ctx context.Context) error {
 	_, _, err := e.Read(ctx, "doctor", table.Strong, table.Keys{Names: []string{e.base}})
 	switch code := spanner.ErrCode(err); {
@@ -113,7 +113,7 @@ func (e *exam) check(ctx context.Context, p probe) Check {
 	return Check{Name: p.name, Verdict: Failed, Found: oneLine(err), Means: p.means, Do: p.do}
 }
 
-// missing returns the first unmet need of a probe, or "".
+// missing returns the first check that the probe needs and that is not ok, or "".
 func (e *exam) missing(p probe) string {
 	for _, need := range p.needs {
 		if need == checkReplies && e.unanswered > 0 || need == checkPermissions && len(e.denied) > 0 {
@@ -158,7 +158,7 @@ func (e *exam) checks() []Check {
 	return all
 }
 
-// replies returns the check of the replies to all of the run's commits.
+// replies checks that the replies to all commits of this run had a timestamp.
 func (e *exam) replies() Check {
 	c := Check{Name: checkReplies, Verdict: OK, Found: "every reply to a commit had a timestamp"}
 	switch {

@@ -146,7 +146,7 @@ func (e *exam) timestamps(ctx context.Context) (string, error) {
 	return fmt.Sprintf("the timestamps of %d consecutive commits increased, were in whole microseconds, and matched the stored values", n), nil
 }
 
-// follows checks a commit's timestamp, both as returned and as stored, against the timestamp of the previous commit.
+// follows checks that the timestamp returned by a commit is later than the previous one and equal to the stored one.
 func follows(last, at, stored time.Time) error {
 	switch {
 	case !stored.Equal(at):
@@ -195,10 +195,10 @@ func (e *exam) keyOnlyUpdate(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// never is a token that no holder ever has.
+// never is a token that no holder is ever given.
 const never table.Token = 1
 
-// lateRelease sends a release for a term that has ended, as if a duplicate arrived late.
+// lateRelease sends a release for a term that has ended, to imitate a duplicate that arrives late.
 func (e *exam) lateRelease(ctx context.Context) (string, error) {
 	name := e.base + "/release"
 	if err := e.write(ctx, table.Insert, name, "other holder"); err != nil {

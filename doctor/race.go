@@ -58,7 +58,7 @@ func landedBefore(next, last, token table.Token) error {
 	return nil
 }
 
-// raced judges the numbers of fenced commits that succeeded and that were refused.
+// raced judges how many fenced commits succeeded and how many were refused.
 func raced(landed, refused int) (string, error) {
 	if landed == 0 {
 		return "", fmt.Errorf("%w: no fenced commit succeeded before its token was superseded", errNotTheQuestion)

@@ -170,7 +170,7 @@ func (c Clock) judge() (string, error) {
 		return "", &finding{Warning, "this machine's clock runs faster than Spanner's: " + found,
 			"a holder gives up its lock earlier than necessary, but two processes never hold the lock at the same time", "fix this machine's clock"}
 	case !c.isKnown():
-		return "", &finding{Note, "the round trips are too slow to measure the clock: " + found, "it is not known whether this machine's clock runs 1 % slow", "run doctor again on a machine closer to the database"}
+		return "", &finding{Note, "the round trips are too slow to measure the clock: " + found, "it is not known whether this machine's clock runs more than 1 % slow", "run doctor again on a machine closer to the database"}
 	}
 	return found + ", which is within the limit", nil
 }
@@ -181,7 +181,7 @@ type sample struct {
 	at             time.Time
 }
 
-// instant returns the sample with the shortest round trip out of a few.
+// instant takes a few samples and returns the one with the shortest round trip.
 func (e *exam) instant(ctx context.Context) (best sample, err error) {
 	for i := range 5 {
 		s := sample{sent: time.Now()}
@@ -196,7 +196,7 @@ func (e *exam) instant(ctx context.Context) (best sample, err error) {
 	return best, nil
 }
 
-// drift returns how much more time has elapsed by Spanner's clock than by this machine's, as a fraction of the latter.
+// drift returns how much faster Spanner's clock ran than this machine's, as a fraction of this machine's elapsed time.
 func drift(first, last sample) Clock {
 	passed := float64(last.at.Sub(first.at))
 	longest, shortest := last.received.Sub(first.sent), last.sent.Sub(first.received)
@@ -213,7 +213,7 @@ const (
 	enough    = 5
 )
 
-// measure measures the round trips of each kind of request, one after the other.
+// measure measures the round trips of each kind of request.
 func (e *exam) measure(ctx context.Context) (string, error) {
 	name := e.base + "/round-trips"
 	if err := e.write(ctx, table.Insert, name, ""); err != nil {

@@ -31,7 +31,7 @@ type recorder struct {
 	unanswered int // the number of replies to commits that had no timestamp
 }
 
-// denial is Spanner's error for a step that is not permitted.
+// denial records that Spanner did not permit a step.
 type denial struct{ step, message string }
 
 func newRecorder(ctx context.Context, s table.Spanner) *recorder {

@@ -16,8 +16,8 @@ const never = time.Duration(math.MaxInt64)
 // history is what a member remembers about a partition from one poll to the next. Times are by Spanner's clock.
 type history struct {
 	assumed time.Duration // the lease of the last known holder; 0: none
-	absent  time.Time     // when the partition was first seen to have no row
-	plain   table.Token   // of the last plain lock that was logged for having the partition's name
+	absent  time.Time     // when the partition was first seen without a row
+	plain   table.Token   // the token of the last plain lock that was logged because it had the partition's name
 }
 
 // learn records what a snapshot shows about a partition. The lease parameter is the lease of the partition's current
@@ -37,10 +37,10 @@ func (h *history) learn(o table.PartitionRow, lease time.Duration) {
 // judge determines when a partition can be claimed, from one snapshot of the group and the partition's history.
 type judge struct {
 	snapshot table.GroupSnapshot
-	own      table.LeaseRef                   // the member on whose behalf it judges
-	lease    time.Duration                    // of that member
+	own      table.LeaseRef                   // the judging member
+	lease    time.Duration                    // the lease of the judging member
 	missing  map[table.LeaseRef]time.Time     // when the rows of these members were first missing
-	leases   map[table.LeaseRef]time.Duration // of all members seen, for use if their rows vanish
+	leases   map[table.LeaseRef]time.Duration // the leases of all members seen so far, in case their rows vanish
 }
 
 // claimableIn returns how long after the snapshot the partition o can be claimed. The caller must have passed o to

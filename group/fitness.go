@@ -36,8 +36,8 @@ const (
 // could not be reached, the member is not to blame, so there is no wait. After every other short term, the wait is
 // twice as long as the previous wait, up to a limit.
 //
-// If the member was useless, the limit is higher, and the next term is a trial, in which the plan assigns the member at
-// most one partition.
+// If the member was useless, the limit is higher, and the next term is a trial. During a trial, the plan assigns the
+// member at most one partition.
 func (f *fitness) coolDown(e ending) time.Duration {
 	useless := e.useless || e.ill
 	silent := e.silence >= f.lease*6/10

@@ -173,7 +173,7 @@ func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool
 	return s, true
 }
 
-// among returns the number of free slots from which choose picks one at random. It starts at 1, and doubles each time
-// another member claims the chosen slot first. There is no other reason to try more slots, because a slot that was used
-// once stays in the table forever.
+// among returns the number of free slots from which choose picks one at random. It starts at 1 to keep slot numbers
+// low, because a slot that was used once stays in the table forever. It doubles each time another member claims the
+// chosen slot first.
 func (c *contest) among() int { return 1 << min(c.lost, 8) }

@@ -184,7 +184,7 @@ func (t *term) wanted() (wanted []*entry) {
 // also returns all of them if every partition in the last window could be claimed, which happens when a group starts.
 //
 // Otherwise it returns the first partitions by name, because they are released first, and a section of the rest. Each
-// poll reads the next section, because the first partitions can be taken for a long time if their work hangs.
+// poll reads the next section, because the first partitions may stay unavailable for a long time if work on them hangs.
 func (t *term) window() []*entry {
 	wanted, n := t.wanted(), 2*t.m.config.Batch
 	if len(wanted) <= 2*n || t.looks.open {

@@ -15,7 +15,7 @@ import (
 
 // This file has the requests that claim, release and reconcile partitions, and the handling of their replies.
 
-// claim queues claims of partitions that are free, many to a commit. Each suspect partition gets its own commit.
+// claim queues claims of free partitions, in batches. Each suspect partition is claimed in its own commit.
 func (t *term) claim(rows []table.Observation) {
 	var together []table.Observation
 	for _, o := range rows {
@@ -60,14 +60,14 @@ func (t *term) stillWanted(c *commit, e *entry) bool {
 		return true
 	}
 	if e.target && !e.paused && t.acts() && !t.leaving() && e.busy == nil {
-		e.doubted = true // the client may retry internally, so a refusal can follow an attempt that was applied
+		e.doubted = true // the client may retry internally, so a commit can be refused because an earlier attempt was applied
 		return true
 	}
 	e.leftOut(t.looks.number)
 	return false
 }
 
-// claimOne sends a claim and its confirmation. It runs outside the loop.
+// claimOne claims and confirms the partitions of one commit. It does not run in the loop.
 func (t *term) claimOne(ctx context.Context, c *commit) (r result, err error) {
 	var names []string
 	clock, lease := t.m.config.Clock, t.m.config.Lease
@@ -177,9 +177,9 @@ func (t *term) lose(lost []*entry) {
 	}
 }
 
-// release sends one batch of releases for revoked partitions whose work has returned. It does not send all batches at
-// once, because a poll may be due after the first one, or the remaining work of a leaving member may have returned by
-// then. The member never acts on the released tokens again, even if the release fails.
+// release sends one batch of releases for revoked partitions whose work has returned. It sends only one batch at a
+// time, so that the loop can do something else in between, such as a poll that is due. The member never acts on the
+// released tokens again, even if the release fails.
 func (t *term) release() {
 	t.releases.off()
 	if t.leaving() && !t.leave.marked {

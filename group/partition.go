@@ -39,7 +39,7 @@ func (p Partition) Token() spindle.Token { return spindle.Token(p.fence.Token) }
 // another member has claimed it. See spindle.Lock.Fence.
 func (p Partition) Fence() *spanner.Mutation {
 	if p.fence.Names == nil {
-		return p.fence.Table.Fence(p.name, 0) // the fence of no partition, which every commit fails
+		return p.fence.Table.Fence(p.name, 0) // a fence that no partition can satisfy, so every commit fails
 	}
 	return p.fence.Mutations()[0]
 }

@@ -126,7 +126,7 @@ func (p planning) counted(s table.GroupSnapshot) (members []plan.Member) {
 	return members
 }
 
-// is reports whether m is this member.
+// is reports whether m describes this member.
 func (p planning) is(m plan.Member) bool { return m.Slot == p.slot && m.Token == int64(p.token) }
 
 // evicted returns the planning without the members in the given slots, which were evicted.
@@ -193,7 +193,7 @@ func (p planning) begin(s table.GroupSnapshot) planning {
 	return p
 }
 
-// base returns the plan that corresponds to the rows of all partitions.
+// base returns a plan that assigns each partition to its current owner, according to the rows of all partitions.
 func (p planning) base(s table.GroupSnapshot, lockOf func(i int) string) *plan.Plan {
 	return plan.Of(p.list, p.members, func(i int) (slot int, ok bool) {
 		with, is := table.MemberOf(s.Partitions[lockOf(i)].Writer)
@@ -267,5 +267,5 @@ func isMember(o table.Observation) bool {
 	return o.Confirmed() && o.LeaseRecord != nil && o.LeaseRecord.ListDigest != ""
 }
 
-// since returns when a member joined. This is its token, or the token of the term that it reclaimed.
+// since returns when a member joined, as the token of its term or of the earlier term that it reclaimed.
 func since(o table.Observation) table.Token { return cmp.Or(o.LeaseRecord.Since, o.Token) }

@@ -42,7 +42,7 @@ func (t *term) publish(s table.GroupSnapshot, allRead bool) {
 	}
 }
 
-// sendPlan replaces the most recently read plan.
+// sendPlan replaces the published plan, unless it has changed since the last poll.
 func (t *term) sendPlan(next *plan.Plan) {
 	t.publishing = true
 	var head table.Token

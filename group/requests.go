@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// requested holds the program's requests about partitions. Any goroutine can write it, and the loop reads it.
+// requested holds the program's calls to Pause, Resume and LetGo until the loop handles them.
 type requested struct {
 	mu      sync.Mutex
 	changed bool
@@ -79,7 +79,7 @@ func (m *member) takeRequests() bool {
 	return true
 }
 
-// handleRequests carries out the program's requests.
+// handleRequests carries out the program's calls to Pause, Resume and LetGo.
 func (t *term) handleRequests() {
 	if !t.m.takeRequests() {
 		return

@@ -81,7 +81,7 @@ func (t *term) conclude(s table.GroupSnapshot) {
 		return
 	}
 	if len(d.claim)+len(d.reconcile)+len(t.exec.queue) == 0 && t.exec.under == 0 && !t.owes() {
-		t.succeeded() // no failed step is still needed
+		t.succeeded() // no step that failed has to be tried again
 	}
 	t.reconcile(d.reconcile)
 	t.claim(d.claim)
@@ -99,7 +99,7 @@ func (t *term) conclude(s table.GroupSnapshot) {
 	}
 }
 
-// owes reports whether a partition that failed must still be claimed or freed.
+// owes reports whether any partition still has to be claimed or freed after a failure.
 func (t *term) owes() bool {
 	return slices.ContainsFunc(t.m.inventory.all, func(e *entry) bool {
 		return e.suspect.since != (elect.Instant{}) && (e.target || e.state != free)

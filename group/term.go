@@ -33,12 +33,12 @@ type term struct {
 	pending
 }
 
-// pending is what is due, waiting or in progress.
+// pending holds the steps that are scheduled or in progress.
 type pending struct {
 	revokes     alarm           // when to revoke the next batch; off: immediately
 	releases    alarm           // when to send the next release
 	redo        elect.Backoff   // the pause before the poll that follows a failed commit
-	reconciling map[*entry]bool // a commit to reconcile it is queued or in progress
+	reconciling map[*entry]bool // partitions for which a reconciliation is queued or in progress
 	idle        []*assignment   // assignments whose work returned early and will begin again
 	evicting    bool
 	publishing  bool
@@ -97,7 +97,7 @@ func (t *term) run(ctx context.Context) (ending, error) {
 			return t.end(reason), nil
 		case <-t.over(ctx):
 			if ctx.Err() != nil {
-				continue // both ended; the stop takes precedence
+				continue // ctx has ended too; the stop takes precedence
 			}
 			if reason := context.Cause(t.lease.Context()); errors.Is(reason, errReadDeadline) && t.lease.Held() {
 				t.giveUp(reason)
@@ -151,7 +151,7 @@ func (t *term) notify(e elect.TermEvent) {
 	}
 }
 
-// lastBeat stops the heartbeats. It can take as long as a heartbeat that hangs.
+// lastBeat stops the heartbeats. If a heartbeat is in progress, it waits until that heartbeat returns.
 func (t *term) lastBeat() error {
 	t.m.report(nil)
 	return t.lease.Stop()
@@ -218,7 +218,7 @@ func (t *term) checkFitness() {
 	}
 }
 
-// over returns a channel that is closed when the term ends by itself. If the term is being given up already, over
+// over returns a channel that is closed when the member loses its term. If the term is being given up already, over
 // returns nil.
 func (t *term) over(ctx context.Context) <-chan struct{} {
 	if t.leaving() || ctx.Err() != nil {
