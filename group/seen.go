@@ -81,7 +81,7 @@ func (t *term) conclude(s table.GroupSnapshot) {
 		return
 	}
 	if len(d.claim)+len(d.reconcile)+len(t.exec.queue) == 0 && t.exec.under == 0 && !t.owes() {
-		t.succeeded() // no step that failed has to be tried again
+		t.succeeded() // no failed step has to be retried
 	}
 	t.reconcile(d.reconcile)
 	t.claim(d.claim)
