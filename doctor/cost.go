@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// RoundTrip summarizes how long N requests of one kind took. The requests were sent one after the other.
+// RoundTrip summarizes how long N requests of one kind took. The requests were sent one after another.
 type RoundTrip struct {
 	P50 time.Duration `json:"p50_ns"`
 	P99 time.Duration `json:"p99_ns"`
@@ -33,13 +33,15 @@ type RoundTrips struct {
 	Transaction RoundTrip `json:"transaction"` // a claim or a confirmation, which is a read and a commit
 }
 
-// Lease returns the shortest lease that the measured round trips allow. It is ten times as long as an election, which
-// is an observation, a claim and a confirmation, each as slow as the slowest one measured.
+// Lease returns the shortest lease that the measured round trips allow, which is ten times the duration of an election.
+// An election consists of an observation, a claim and a confirmation. Lease assumes that each of them is as slow as the
+// slowest one measured.
 //
-// With this lease, a takeover lasts at most a tenth longer than the lease itself. A heartbeat is sent every third of
-// the lease and is less work than an election. It can take six times as long as the slowest one measured, and still
-// leave time for another attempt. The result accounts only for the database. A lease must also be longer than any pause
-// of the process that it should survive, and longer than a failover of the database, which takes seconds.
+// With this lease, a takeover takes at most 10 % longer than the lease itself. A heartbeat, which is sent every third
+// of the lease, may take six times as long as the slowest one measured, and still leave time for a retry.
+//
+// The result takes only the database into account. Also make the lease longer than any pause that the process should
+// survive, and longer than a failover of the database, which takes seconds.
 func (r RoundTrips) Lease() time.Duration {
 	const step = 100 * time.Millisecond // the shortest lease that locks accept
 	election := r.Read.P99 + 2*r.Transaction.P99
@@ -54,17 +56,16 @@ const (
 	month         = 30 * 24 * time.Hour
 )
 
-// Cost is the number of requests that one lock costs at a given lease in 30 days, if its holder does not change.
-// Spanner charges for provisioned capacity and not for requests. What a request costs depends on the instance, so the
-// report contains no prices.
+// Cost is the number of requests that one lock makes in 30 days with a given lease, if the holder stays the same. It
+// contains no prices, because Spanner charges for provisioned capacity and not for requests.
 type Cost struct {
 	Lease   time.Duration `json:"lease_ns"`
 	Commits int64         `json:"commits_a_month"` // by the holder
 	Reads   int64         `json:"reads_a_month"`   // by each waiting candidate
 }
 
-// Price returns the monthly price of the lock with one candidate in addition to the holder, given your price for a
-// million commits and for a million reads.
+// Price returns the monthly price of a lock that has a holder and one waiting candidate. The arguments are the caller's
+// own prices for a million commits and for a million reads.
 func (c Cost) Price(millionCommits, millionReads float64) float64 {
 	return float64(c.Commits)/1e6*millionCommits + float64(c.Reads)/1e6*millionReads
 }

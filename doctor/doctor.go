@@ -1,10 +1,10 @@
-// Package doctor checks whether a Cloud Spanner database behaves as locks assume. It runs against the database that a
-// program will use, with the program's permissions.
+// Package doctor checks whether a Cloud Spanner database behaves the way locks require. Run it against the database
+// that your program will use, and with the program's permissions.
 //
-// [Run] performs the steps of the protocol on its own rows, under a unique name, and checks the results. It takes a few
-// seconds and a few hundred small reads and commits. It does not touch any other rows.
+// [Run] performs the steps of the lock protocol on temporary rows and checks the results. It takes a few seconds, and
+// makes a few hundred small reads and commits. It never touches the rows of a lock.
 //
-// docs/spanner.md lists the assumptions and the check for each of them.
+// docs/spanner.md lists what locks require of Spanner, and which check verifies each requirement.
 package doctor
 
 import (
@@ -67,19 +67,20 @@ func (r Report) Err() error {
 	return fmt.Errorf("doctor: %d of %d checks failed on table %s: %w", len(failed), len(r.Checks), r.Table, errors.Join(failed...))
 }
 
-// limit is the longest that a run can take, however slow the database is. The final cleanup is not included.
+// limit is the time limit for a run, not including the final cleanup.
 const limit = time.Minute
 
-// Run examines a database's lock table. It stops after a minute or when ctx ends. It needs the permissions of a
-// candidate for a lock. It verifies the table's schema only if it has permission to query it.
+// Run checks a database and its lock table. It needs the same permissions as a process that competes for a lock. If it
+// also has permission to read the table's schema, it verifies the schema. Run stops after a minute or when ctx ends.
 //
-// If checks are missing from the report, the error gives the reason: an invalid argument, a database that cannot be
-// reached or stops responding, or the end of ctx. The report still contains the results of the other checks. Run does
-// not return an error for a failed check. See [Report.Err].
+// Run returns an error if some checks could not be made, for example because an argument is invalid, because the
+// database cannot be reached or stops responding, or because ctx ends. The report still contains the results of the
+// other checks. A failed check does not make Run return an error. To find out whether a check has failed, call
+// [Report.Err].
 //
-// Run deletes its rows before it returns, even if ctx has ended in the meantime. A process that is killed leaves a few
-// rows behind whose names begin with spindle-doctor/. They do not belong to any lock. A later run deletes them once
-// they are ten minutes old by Spanner's clock.
+// Run deletes its rows before it returns, even if ctx has ended. If the process is killed, a few rows whose names begin
+// with spindle-doctor/ remain in the table. No lock uses them, and later runs delete them once they are ten minutes
+// old according to Spanner's clock.
 func Run(ctx context.Context, db *spanner.Client, tableName string) (Report, error) {
 	if db == nil {
 		return Report{}, errors.New("doctor: the Spanner client is nil; create one with spanner.NewClient")

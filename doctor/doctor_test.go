@@ -339,7 +339,7 @@ var broken = []struct {
 			}
 			return err
 		}}
-	}, "key-only update", doctor.Warning, "does not show that a row is missing"},
+	}, "key-only update", doctor.Warning, "does not indicate that a row is missing"},
 	{"an update of what the same commit deletes is left out", func() *liar {
 		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
 			ms := r.GetMutations()
@@ -365,7 +365,7 @@ var broken = []struct {
 			}
 			return err
 		}}
-	}, "optimistic", doctor.Failed, "although a row that it had read was changed"},
+	}, "optimistic", doctor.Failed, "although a row that it had read had changed"},
 	{"optimistic transactions are refused", func() *liar {
 		return &liar{read: func(r *sppb.ReadRequest) error {
 			if r.GetTransaction().GetSingleUse() == nil {
@@ -389,7 +389,7 @@ var broken = []struct {
 			}
 			return do()
 		}}
-	}, "cycle", doctor.Failed, "the heartbeat of a superseded holder"},
+	}, "cycle", doctor.Failed, "a superseded holder's heartbeat"},
 	{"a claim does not need its free row", func() *liar {
 		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
 			if tag(r) == "spindle-claim" && r.GetSingleUseTransaction() != nil {
@@ -397,7 +397,7 @@ var broken = []struct {
 			}
 			return do()
 		}}
-	}, "free rows", doctor.Failed, "a claim whose free row is missing returned: <nil>"},
+	}, "free rows", doctor.Failed, "claiming with a missing free row should have failed with NOT_FOUND, but got: <nil>"},
 	{"times that have passed are refused", func() *liar {
 		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
 			if tag(r) == "spindle-claim" && slices.ContainsFunc(r.Mutations, isKeyOnly) {
@@ -421,11 +421,11 @@ var broken = []struct {
 			}
 			return nil
 		}}
-	}, "many keys", doctor.Failed, "shows 15 of 20 rows"},
+	}, "many keys", doctor.Failed, "returned 15 of 20 rows"},
 	{"reads at the present don't advance", func() *liar { return &liar{time: frozen(isPresent)} }, "present", doctor.Failed, "advanced by only 0s"},
 	{"reads at the present are of the past", func() *liar { return &liar{time: shifted(isPresent, -3*time.Second)} }, "present", doctor.Warning, "behind"},
 	{"strong reads don't advance", asIfIdle, "strong", doctor.Note, "advanced by only 0s"},
-	{"strong reads are of the past", func() *liar { return &liar{time: shifted(isStrong, -time.Minute)} }, "strong", doctor.Failed, "before a commit that was acknowledged"},
+	{"strong reads are of the past", func() *liar { return &liar{time: shifted(isStrong, -time.Minute)} }, "strong", doctor.Failed, "earlier than a commit that was acknowledged"},
 	{"the clock is too slow", func() *liar { return &liar{time: clock(0.95)} }, "clock", doctor.Failed, "slow"},
 	{"a ticket is lost", func() *liar {
 		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
@@ -434,7 +434,7 @@ var broken = []struct {
 			}
 			return do()
 		}}
-	}, "queue", doctor.Warning, "ticket 3 of a queue belongs to"},
+	}, "queue", doctor.Warning, "position 3 of the queue has the wrong ticket"},
 	{"rows can't be deleted at the end", func() *liar {
 		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
 			if tag(r) == "spindle-doctor" && slices.ContainsFunc(r.GetMutations(), func(m *sppb.Mutation) bool { return m.GetDelete() != nil }) {

@@ -29,8 +29,8 @@ type exam struct {
 	clock      *Clock
 }
 
-// probe checks one assumption. If a check that it needs has failed, the probe does not run, because it would only fail
-// for the reason that is already reported.
+// probe checks one assumption. It does not run if a check listed in needs has failed, because it would then fail for
+// the same reason.
 type probe struct {
 	name  string
 	needs []string
@@ -62,7 +62,7 @@ func newExam(ctx context.Context, db *spanner.Client, tableName string) *exam {
 	return &exam{recorder: r, table: table.Table{Store: r}, base: prefix + uuid.NewString(), made: map[string]Check{}}
 }
 
-// run makes every check that is possible. Its error is the reason why the others are missing.
+// run makes as many checks as possible. If some are missing, it returns the reason.
 func (e *exam) run(ctx context.Context) error {
 	if err := e.reach(ctx); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (e *exam) run(ctx context.Context) error {
 
 var schemaMissing = regexp.MustCompile(`^(Table|Column) not found`)
 
-// reach returns an error if no check at all can be made.
+// reach returns an error if the database cannot be reached, so that no check can be made.
 func (e *exam) reach(ctx context.Context) error {
 	_, _, err := e.Read(ctx, "doctor", table.Strong, table.Keys{Names: []string{e.base}})
 	switch code := spanner.ErrCode(err); {
@@ -113,7 +113,7 @@ func (e *exam) check(ctx context.Context, p probe) Check {
 	return Check{Name: p.name, Verdict: Failed, Found: oneLine(err), Means: p.means, Do: p.do}
 }
 
-// missing returns the first unmet need of a probe, or "".
+// missing returns the first check that the probe needs and that is not ok, or "".
 func (e *exam) missing(p probe) string {
 	for _, need := range p.needs {
 		if need == checkReplies && e.unanswered > 0 || need == checkPermissions && len(e.denied) > 0 {
@@ -158,14 +158,14 @@ func (e *exam) checks() []Check {
 	return all
 }
 
-// replies returns the check of the replies to all of the run's commits.
+// replies checks that the replies to all commits of this run had a timestamp.
 func (e *exam) replies() Check {
 	c := Check{Name: checkReplies, Verdict: OK, Found: "every reply to a commit had a timestamp"}
 	switch {
 	case e.unanswered > 0:
 		c.Verdict, c.Found = Failed, fmt.Sprintf("%d replies to commits had no timestamp", e.unanswered)
-		c.Means = "it is not known whether such a commit was applied, so no process relies on it to become or stay the holder"
-		c.Do = "use the latest version of cloud.google.com/go/spanner; Spanner expects a second request, which older clients don't send"
+		c.Means = "the outcome of a commit without a timestamp is unknown, so a process cannot use it to acquire or keep a lock"
+		c.Do = "update cloud.google.com/go/spanner to the latest version; older versions don't send the second commit request that Spanner may ask for"
 	case e.made[checkPermissions].Verdict != OK:
 		c.Verdict, c.Found = NotChecked, "no commit was made"
 	}
@@ -174,8 +174,8 @@ func (e *exam) replies() Check {
 
 var permission = regexp.MustCompile(`\bspanner\.[a-z]+\.[A-Za-z]+`)
 
-// lacks returns the missing permissions. If Spanner's error does not name them, lacks names the permissions that the
-// step needs.
+// lacks returns the permissions that this process is missing. It takes their names from Spanner's errors. If an error
+// names no permission, lacks uses the one that the failed step needs.
 func lacks(denied []denial, needed map[string]string) []string {
 	var all []string
 	for _, d := range denied {
@@ -197,23 +197,24 @@ func (e *exam) cleanUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attempt)
 	defer cancel()
 	clean := newRecorder(ctx, e.spanner)
-	c := Check{Name: checkCleanUp, Verdict: OK, Found: "this run left no row"}
+	c := Check{Name: checkCleanUp, Verdict: OK, Found: "this run left no rows"}
 	old, err := clean.sweep(ctx, e.base)
 	switch {
 	case len(clean.denied) > 0, err != nil && table.Missing(err):
 		c.Found = "nothing was written"
 	case err != nil:
 		c.Verdict, c.Found = Warning, oneLine(err)
-		c.Means = "rows whose names begin with " + e.base + " may be left; they do not belong to any lock"
-		c.Do = "run doctor again; it deletes rows of earlier runs once they are ten minutes old"
+		c.Means = "rows whose names begin with " + e.base + " may be left in the table; no lock uses them"
+		c.Do = "run doctor again; it deletes rows left by earlier runs once they are ten minutes old"
 	case old > 0:
-		c.Found += fmt.Sprintf(", and deleted %d rows of runs that were killed", old)
+		c.Found += fmt.Sprintf(", and it deleted %d rows that earlier runs had left behind", old)
 	}
 	e.made[checkCleanUp] = c
 }
 
-// sweep deletes rows until none are left, and returns the number of rows from other runs. It deletes those only if they
-// are stale, judging their age by their tokens and Spanner's clock.
+// sweep deletes all rows of this run, and the stale rows of other runs. It returns how many rows of other runs it
+// deleted. To tell whether a row is stale, it compares the row's token with the timestamp of the read, because both are
+// times by Spanner's clock.
 func (r *recorder) sweep(ctx context.Context, base string) (old int, err error) {
 	for {
 		rows, at, err := r.Read(ctx, "doctor", table.Strong, table.Keys{Ranges: []table.Range{{From: prefix, To: prefixEnd}}})
@@ -253,7 +254,7 @@ func (e *exam) row(ctx context.Context, name string) (table.Row, error) {
 		return table.Row{}, err
 	}
 	if len(rows) != 1 {
-		return table.Row{}, broken("a strong read does not show row %q, which was committed earlier", name)
+		return table.Row{}, broken("a strong read did not return row %q, which had been committed before the read", name)
 	}
 	return rows[0], nil
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// freeRows acquires a lock the way package lock does. It releases the lock with a free row, and then claims it by that
-// row. It sends the claim twice, to imitate a duplicated request.
+// freeRows checks the way in which package lock hands a released lock to the next holder. It acquires a lock, releases
+// it so that a free row remains, and claims it again in a commit that consumes the free row. It sends that commit
+// twice, to imitate a duplicated request.
 func (e *exam) freeRows(ctx context.Context) (string, error) {
 	name := e.base + "/free"
 	first, err := e.elect(ctx, "first", name)
@@ -29,32 +30,32 @@ func (e *exam) freeRows(ctx context.Context) (string, error) {
 	}
 	switch err := e.table.ClaimFree(ctx, claim); {
 	case spanner.ErrCode(err) == codes.FailedPrecondition:
-		return "", &finding{Warning, "a timestamp in the past is refused: " + oneLine(err), "locks from package lock are safe, but take twice as many requests",
-			"report this text"}
+		return "", &finding{Warning, "a timestamp in the past is refused: " + oneLine(err), "locks from package lock are safe, but acquiring one takes twice as many requests",
+			"report this output"}
 	case err != nil && !isGone(err): // the row may be missing because the claim was applied
 		return "", fmt.Errorf("claim: %w", err)
 	}
 	if err := e.table.ClaimFree(ctx, claim); !isGone(err) {
-		return "", broken("a claim whose free row is missing returned: %v", err)
+		return "", broken("claiming with a missing free row should have failed with NOT_FOUND, but got: %v", err)
 	}
 	switch outcome, err := e.table.Outcome(ctx, claim); {
 	case err != nil:
 		return "", err
 	case outcome != table.Won:
-		return "", broken("a claim that was applied can't be found by its nonce")
+		return "", broken("a claim was applied, but a read of the lock did not find the claim's nonce")
 	}
 	row, err := e.row(ctx, name)
 	if err != nil {
 		return "", err
 	}
 	if table.TokenAt(row.Token) != claim.Token || !row.Token.Before(row.Heartbeat) {
-		return "", broken("a holder's heartbeat, %v, is not later than its token, %v, which should be %v", row.Heartbeat, row.Token, claim.Token.Time())
+		return "", broken("after a claim, the lock row has heartbeat %v and token %v; want token %v and a later heartbeat", row.Heartbeat, row.Token, claim.Token.Time())
 	}
-	return "a released lock is claimed exactly once, in one commit", e.table.ReleaseFree(ctx, claim.Token, time.Minute, name)
+	return "a released lock was claimed in one commit, and a duplicate of that commit was refused", e.table.ReleaseFree(ctx, claim.Token, time.Minute, name)
 }
 
-// freeClaim returns the claim of a lock that was released with a free row. It tries for a few seconds, because a
-// slightly stale read does not show the release.
+// freeClaim returns a claim for a lock that was released with a free row. Reads can be slightly stale and miss the
+// release at first, so freeClaim retries for up to five seconds.
 func (e *exam) freeClaim(ctx context.Context, name string) (table.FreeClaim, error) {
 	for start := time.Now(); ; e.pause(ctx, 100*time.Millisecond) {
 		seen, err := e.table.LookAtLeases(ctx, time.Now(), name)
@@ -65,8 +66,8 @@ func (e *exam) freeClaim(ctx context.Context, name string) (table.FreeClaim, err
 			return claim, nil
 		}
 		if time.Since(start) > 5*time.Second || ctx.Err() != nil {
-			return table.FreeClaim{}, &finding{NotChecked, "no read shows a release within five seconds",
-				"locks from package lock are safe, but take twice as many requests", "report this text"}
+			return table.FreeClaim{}, &finding{NotChecked, "a release was still not visible to reads after five seconds",
+				"locks from package lock are safe, but acquiring one takes twice as many requests", "report this output"}
 		}
 	}
 }

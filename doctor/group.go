@@ -11,9 +11,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// group claims and confirms partitions the way members do, one while the member's term lasts and one after the term has
-// ended. The second confirmation must fail, because it requires the member's lease row, although its transaction does
-// not read that row.
+// group claims and confirms two partitions for a member, the way a group does. It confirms the first partition while
+// the member is in the group, and the second one after the member has left. The second confirmation must fail because
+// the member's lease row is missing, even though its transaction does not read that row.
 func (e *exam) group(ctx context.Context) (string, error) {
 	name, first, second := e.base+"/group/member", e.base+"/group/first", e.base+"/group/second"
 	token, err := e.elect(ctx, "member", name)
@@ -54,7 +54,7 @@ func (e *exam) group(ctx context.Context) (string, error) {
 	if err := e.table.ReleasePartitions(ctx, table.LeaseRef{Name: first, Token: taken}); err != nil {
 		return "", fmt.Errorf("release: %w", err)
 	}
-	return "a partition is confirmed only while its member is in the group", nil
+	return "a partition was confirmed while its member was in the group, but not after the member had left", nil
 }
 
 // claimPartition claims a partition.
@@ -90,8 +90,8 @@ const (
 	everyNth   = 50 // every nth of the names and ranges exists
 )
 
-// manyKeys reads rows the way members do, by keys and by ranges in one snapshot. Most of the keys and ranges have no
-// row.
+// manyKeys reads many keys and key ranges in one snapshot, as the members of a group do. Most of these keys and ranges
+// match no row.
 func (e *exam) manyKeys(ctx context.Context) (string, error) {
 	var keys table.Keys
 	var writes []table.Write
@@ -122,7 +122,7 @@ func (e *exam) manyKeys(ctx context.Context) (string, error) {
 		found[row.Name] = there[row.Name]
 	}
 	if len(found) != len(there) || len(rows) != len(there) {
-		return "", broken("a read of %d keys and %d ranges shows %d of %d rows", manyNames, manyRanges, len(found), len(there))
+		return "", broken("a read of %d keys and %d ranges returned %d of %d rows", manyNames, manyRanges, len(found), len(there))
 	}
 	return fmt.Sprintf("%d keys and %d ranges in one read (%v)", manyNames, manyRanges, round(took)), nil
 }

@@ -40,8 +40,8 @@ const (
 var (
 	allowed    = []string{checkTable, checkPermissions, checkReplies}
 	timed      = append(slices.Clip(allowed), checkTimestamps)
-	tellTeam   = "don't use locks on this database, and report this text, because the behavior contradicts Spanner's documentation"
-	unfenced   = "writes of a superseded holder may be committed during its successor's term"
+	tellTeam   = "don't use locks on this database, and report this output, because Spanner does not behave as documented"
+	unfenced   = "a superseded holder's writes may be committed during its successor's term"
 	anOutlaw   = "two processes may hold a lock at the same time"
 	noExpiry   = "the lease of a dead holder never expires; locks are safe, but no other process takes over"
 	slowOnly   = "locks are safe, but slower than they should be"
@@ -60,12 +60,12 @@ var probes = []probe{
 	{name: checkCycle, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic), run: (*exam).cycle, means: "locks don't work here", do: tellTeam},
 	{name: checkPresent, needs: timed, run: (*exam).present, means: noExpiry, do: tellTeam},
 	{name: checkFree, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic, checkPresent), run: (*exam).freeRows, means: anOutlaw, do: tellTeam},
-	{name: checkQueue, needs: append(slices.Clip(allowed), checkPresent), run: (*exam).queue, means: "locks are safe, but processes that wait for a lock from package lock get it in no particular order", do: tellTeam},
-	{name: checkStrong, needs: timed, run: (*exam).strong, means: "a read can't show reliably whether a token is valid, so a superseded holder may continue until the fence refuses its writes", do: tellTeam},
-	{name: checkClock, needs: []string{checkTable, checkPermissions, checkPresent}, run: (*exam).clockRate, means: "if a holder's clock is too slow, its HasLock may still be true when a different process already has the lock; the fence is not affected", do: "fix this machine's clock; check its time source and, for a virtual machine, the host"},
-	{name: checkKeys, needs: allowed, run: (*exam).manyKeys, means: "a member may not see its whole group; don't use groups, but locks are not affected", do: tellTeam},
-	{name: checkGroup, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic), run: (*exam).group, means: "two members of a group may have the same partition until the fence refuses the writes of one of them", do: tellTeam},
-	{name: checkRoundTrips, needs: append(slices.Clip(allowed), checkOptimistic), run: (*exam).measure, means: "it is not known how short a lease can be on this database", do: "run doctor again"},
+	{name: checkQueue, needs: append(slices.Clip(allowed), checkPresent), run: (*exam).queue, means: "locks are safe, but processes that wait for a lock from package lock may acquire it in any order", do: tellTeam},
+	{name: checkStrong, needs: timed, run: (*exam).strong, means: "a superseded holder may not notice that its token is invalid, and may continue until the fence refuses its writes", do: tellTeam},
+	{name: checkClock, needs: []string{checkTable, checkPermissions, checkPresent}, run: (*exam).clockRate, means: "if the clock of a lock's holder runs too slow, its HasLock may still return true after another process has acquired the lock; fenced writes are not affected", do: "fix this machine's clock; check its time source, and if this is a virtual machine, check the host as well"},
+	{name: checkKeys, needs: allowed, run: (*exam).manyKeys, means: "a member may not see all members and partitions of its group, so don't use groups; locks are not affected", do: tellTeam},
+	{name: checkGroup, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic), run: (*exam).group, means: "two members of a group may work on the same partition until the fence refuses the writes of one of them", do: tellTeam},
+	{name: checkRoundTrips, needs: append(slices.Clip(allowed), checkOptimistic), run: (*exam).measure, means: "the shortest lease that this database allows could not be determined", do: "run doctor again"},
 }
 
 func (e *exam) schema(ctx context.Context) (string, error) {
@@ -77,10 +77,10 @@ func (e *exam) schema(ctx context.Context) (string, error) {
 	case errors.As(err, &wrong):
 		return "", broken("%s", strings.Join(wrong.Problems, "; "))
 	case isDenied(err):
-		return "", &finding{NotChecked, "permission to read the schema is missing: " + oneLine(err), "nothing for locks, because a candidate does not need this permission",
+		return "", &finding{NotChecked, "this process is not allowed to read the schema: " + oneLine(err), "locks are not affected, because a candidate does not need this permission",
 			"grant roles/spanner.databaseReader, or ask a user with that role to run spindle init"}
 	}
-	return "the table has the schema of a lock table", err
+	return "the table's schema is correct", err
 }
 
 // permissions performs each kind of step that a candidate performs, and checks only whether it is allowed.
@@ -143,16 +143,16 @@ func (e *exam) timestamps(ctx context.Context) (string, error) {
 		}
 		last = at
 	}
-	return fmt.Sprintf("%d consecutive commits had increasing timestamps in whole microseconds, and stored the same values that they returned", n), nil
+	return fmt.Sprintf("the timestamps of %d consecutive commits increased, were in whole microseconds, and matched the stored values", n), nil
 }
 
-// follows checks a commit's timestamp, both as returned and as stored, against the timestamp of the previous commit.
+// follows checks that the timestamp returned by a commit is later than the previous one and equal to the stored one.
 func follows(last, at, stored time.Time) error {
 	switch {
 	case !stored.Equal(at):
-		return broken("a commit returned %v but stored %v", at.UTC(), stored.UTC())
+		return broken("a commit returned the timestamp %v but stored %v", at.UTC(), stored.UTC())
 	case at.Nanosecond()%1000 != 0:
-		return broken("a commit has the timestamp %v, which is not in whole microseconds", at.UTC())
+		return broken("the timestamp of a commit, %v, is not in whole microseconds", at.UTC())
 	case !at.After(last):
 		return broken("a commit after %v has the timestamp %v", last.UTC(), at.UTC())
 	}
@@ -189,16 +189,16 @@ func (e *exam) keyOnlyUpdate(ctx context.Context) (string, error) {
 	case errors.Is(err, table.ErrMissing):
 		return "a key-only update changes nothing if the row exists, and fails the whole commit if the row is missing", unchanged("a refused commit")
 	case spanner.ErrCode(err) == codes.NotFound:
-		return "", &finding{Warning, "the error does not show that a row is missing: " + oneLine(err), slowOnly + ", because a superseded holder must read its lease row to be sure",
-			"report this text"}
+		return "", &finding{Warning, "Spanner's error does not indicate that a row is missing: " + oneLine(err), slowOnly + ", because a holder has to read its lease row to find out whether it was superseded",
+			"report this output"}
 	}
 	return "", err
 }
 
-// never is a token that no holder ever has.
+// never is a token that no holder is ever given.
 const never table.Token = 1
 
-// lateRelease sends a release for a term that has ended, as if a duplicate arrived late.
+// lateRelease sends a release for a term that has ended, to imitate a duplicate that arrives late.
 func (e *exam) lateRelease(ctx context.Context) (string, error) {
 	name := e.base + "/release"
 	if err := e.write(ctx, table.Insert, name, "other holder"); err != nil {
@@ -210,7 +210,7 @@ func (e *exam) lateRelease(ctx context.Context) (string, error) {
 	}
 	switch err := e.table.Release(ctx, never, name); {
 	case err == nil:
-		return "", broken("the release of a lease row that does not exist was committed")
+		return "", broken("a release was committed although its lease row does not exist")
 	case !errors.Is(err, table.ErrSuperseded):
 		return "", err
 	}
@@ -218,11 +218,11 @@ func (e *exam) lateRelease(ctx context.Context) (string, error) {
 	if err == nil && after != before {
 		err = broken("a refused release changed the lock row")
 	}
-	return "a release without its lease row fails and changes nothing", err
+	return "a release fails and changes nothing if its lease row is missing", err
 }
 
-// optimistic commits a change between the read and the commit of a transaction, and checks whether the change has to
-// wait. It makes several attempts, because the emulator lets only one in five such commits overtake the transaction.
+// optimistic changes a row that an open transaction has read, and checks that this commit does not have to wait for the
+// transaction. It makes up to five attempts, because on the emulator, only one in five such commits does not wait.
 func (e *exam) optimistic(ctx context.Context) (string, error) {
 	name := e.base + "/optimistic"
 	if err := e.write(ctx, table.Insert, name, ""); err != nil {
@@ -234,17 +234,18 @@ func (e *exam) optimistic(ctx context.Context) (string, error) {
 		case err != nil:
 			return "", err
 		case !waited:
-			return fmt.Sprintf("optimistic transactions are accepted; an overtaken one is aborted, and does not block the other commit (%v)", round(took)), nil
+			return fmt.Sprintf("a commit took %v although an optimistic transaction had read the same row, and the transaction was aborted", round(took)), nil
 		case n == 5:
 			return "", &finding{Warning, fmt.Sprintf("a commit waited %v for a transaction that had only read", round(took)),
-				"if a candidate dies during a claim, heartbeats and claims wait until Spanner aborts its transaction after ten seconds",
-				"use leases of 30 s or more, and report this text"}
+				"if a candidate dies during a claim, other heartbeats and claims wait for ten seconds, until Spanner aborts the candidate's transaction",
+				"use leases of 30 s or longer, and report this output"}
 		}
 	}
 }
 
-// overtake changes a row between a transaction's read of that row and its commit. It returns an error if the
-// transaction commits anyway. If the change has to wait, overtake reports that it waited.
+// overtake starts a transaction that reads a row. Before the transaction commits, overtake changes the row in a
+// separate commit. It returns how long that commit took, and whether it had to wait for the transaction. It returns an
+// error if the transaction commits even though the row has changed.
 func (e *exam) overtake(ctx context.Context, name string) (took time.Duration, waited bool, err error) {
 	var overtaken error
 	_, err = e.Transact(ctx, "doctor-optimistic", func(ctx context.Context, r table.Reader) ([]table.Write, error) {
@@ -264,7 +265,7 @@ func (e *exam) overtake(ctx context.Context, name string) (took time.Duration, w
 	case overtaken != nil:
 		return took, false, overtaken
 	case err == nil:
-		return took, false, broken("a transaction was committed although a row that it had read was changed")
+		return took, false, broken("a transaction was committed although a row that it had read had changed")
 	case !errors.Is(err, table.ErrAborted):
 		return took, false, err
 	}
@@ -293,7 +294,7 @@ func (e *exam) cycle(ctx context.Context) (string, error) {
 	}
 	for step, err := range map[string]error{"heartbeat": e.table.Heartbeat(ctx, first, name), "release": e.table.Release(ctx, first, name)} {
 		if !errors.Is(err, table.ErrSuperseded) {
-			return "", broken("the %s of a superseded holder returned: %v", step, err)
+			return "", broken("a superseded holder's %s should have failed with ErrSuperseded, but got: %v", step, err)
 		}
 	}
 	switch valid, err := e.table.Valid(ctx, second, name); {
@@ -347,8 +348,8 @@ func (e *exam) claim(ctx context.Context, id, name string) (token table.Token, e
 	return token, err
 }
 
-// again retries a step while other transactions interfere with it. This happens on the emulator, which runs one
-// transaction at a time, and aborts or forgets the others.
+// again retries a step that failed because of a concurrent transaction. This happens on the emulator, which runs only
+// one transaction at a time, and aborts or loses the others.
 func again(try func() error) (err error) {
 	for range 20 {
 		if err = try(); !overrun(err) {

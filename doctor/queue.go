@@ -8,8 +8,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// queue writes tickets as waiters do, more than one look reads, and then reads them in one read with a limit. The read
-// must return the first rows of all the requested ranges, in key order.
+// queue inserts tickets, as waiting processes do, and reads them back with a row limit that is smaller than the number
+// of tickets. The read must return the first tickets, in key order.
 func (e *exam) queue(ctx context.Context) (string, error) {
 	name := e.base + "/queue"
 	var put, remove []table.Write
@@ -29,21 +29,21 @@ func (e *exam) queue(ctx context.Context) (string, error) {
 	}
 	for i, t := range found[:min(len(found), table.MostTickets)] {
 		if t.Time != table.Token(i+1) || t.ID != e.base {
-			return "", outOfOrder("ticket %d of a queue belongs to %q, at %d", i+1, t.ID, t.Time)
+			return "", outOfOrder("position %d of the queue has the wrong ticket, with ID %q and time %d", i+1, t.ID, t.Time)
 		}
 	}
 	if len(found) < table.MostTickets {
-		return "", outOfOrder("a read with a limit returns %[2]d of %[1]d tickets", len(put), len(found))
+		return "", outOfOrder("a read with a row limit returned only %[2]d tickets, although the queue has %[1]d", len(put), len(found))
 	}
-	return "waiters are seen in the order in which they arrived", nil
+	return "reads return waiting processes in the order in which they arrived", nil
 }
 
 func outOfOrder(format string, args ...any) error {
-	return &finding{Warning, fmt.Sprintf(format, args...), "locks are safe, but processes that wait for a lock from package lock get it in no particular order", "report this text"}
+	return &finding{Warning, fmt.Sprintf(format, args...), "locks are safe, but processes that wait for a lock from package lock may acquire it in any order", "report this output"}
 }
 
-// tickets reads the queue until it finds tickets. It tries for a few seconds, because a slightly stale read does not
-// show the new tickets.
+// tickets reads the queue until it finds tickets. Reads can be slightly stale and miss the new tickets at first, so it
+// retries for up to five seconds.
 func (e *exam) tickets(ctx context.Context, name string) ([]table.Ticket, error) {
 	for start := time.Now(); ; e.pause(ctx, 100*time.Millisecond) {
 		rows, _, err := e.table.Store.Read(ctx, "queue", table.Present, table.Keys{Ranges: []table.Range{table.Waiting(name, "")}, Limit: table.MostTickets})

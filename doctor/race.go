@@ -16,8 +16,8 @@ const (
 	lead   = 30 * time.Millisecond // time for the fenced commits to start before the claim
 )
 
-// race runs fenced commits concurrently with a claim that supersedes their token, several times. Each commit must
-// either have an earlier timestamp than the claim or be refused.
+// race runs fenced commits while a claim supersedes their token, and repeats this several times. Each fenced commit
+// must either have an earlier timestamp than the claim or be refused.
 func (e *exam) race(ctx context.Context) (string, error) {
 	var landed, refused int
 	for i := range rounds {
@@ -58,12 +58,12 @@ func landedBefore(next, last, token table.Token) error {
 	return nil
 }
 
-// raced judges the numbers of fenced commits that succeeded and that were refused.
+// raced judges how many fenced commits succeeded and how many were refused.
 func raced(landed, refused int) (string, error) {
 	if landed == 0 {
 		return "", fmt.Errorf("%w: no fenced commit succeeded before its token was superseded", errNotTheQuestion)
 	}
-	return fmt.Sprintf("%d claims raced fenced commits; %d commits succeeded before their token was superseded, and %d were refused after that", rounds, landed, refused), nil
+	return fmt.Sprintf("%d claims ran concurrently with fenced commits; %d fenced commits succeeded before their token was superseded, and %d were refused after that", rounds, landed, refused), nil
 }
 
 // fencedWriter is a holder that keeps writing under its token.

@@ -25,8 +25,8 @@ func (e *exam) advance(ctx context.Context, bound table.Bound) (time.Duration, e
 	return second.Sub(first), err
 }
 
-// shown commits and reads, and returns how far the read's timestamp lags behind the commit's. It returns an error if
-// the read has a later timestamp but does not show the commit.
+// shown commits a row and then reads it. If the read has an earlier timestamp than the commit, shown returns the
+// difference. Otherwise, the read must return the row. If it does not, shown returns an error.
 func (e *exam) shown(ctx context.Context, bound table.Bound) (behind time.Duration, err error) {
 	name := e.base + "/shown"
 	at, err := e.apply(ctx, "doctor", true, spanner.InsertOrUpdate(e.spanner.Table, []string{table.ColName, table.ColToken}, []any{name, spanner.CommitTimestamp}))
@@ -40,8 +40,8 @@ func (e *exam) shown(ctx context.Context, bound table.Bound) (behind time.Durati
 	case of.Before(at):
 		return at.Sub(of), nil
 	case len(rows) != 1 || !rows[0].Token.Equal(at):
-		return 0, &finding{verdict: Failed, found: fmt.Sprintf("a read at timestamp %v does not show a commit at %v", of.UTC(), at.UTC()),
-			means: anOutlaw + ", because a candidate may not see the holder's last heartbeat"}
+		return 0, &finding{verdict: Failed, found: fmt.Sprintf("a read with timestamp %v did not return a row committed at %v", of.UTC(), at.UTC()),
+			means: anOutlaw + ", because a candidate may miss the holder's latest heartbeat"}
 	}
 	return 0, nil
 }
@@ -65,20 +65,21 @@ func (e *exam) present(ctx context.Context) (string, error) {
 	return advances(on, worst)
 }
 
-// advances judges reads at the present. The parameter on is how far their timestamp advanced without writes, and worst
-// is the furthest that it lagged behind an earlier commit.
+// advances judges reads with an exact staleness of zero, which locks use to detect an expired lease. The on parameter
+// is how far the timestamps of these reads advanced while nothing was written. The worst parameter is how far a read
+// lagged behind an earlier commit in the worst case.
 func advances(on, worst time.Duration) (string, error) {
-	found := fmt.Sprintf("the timestamp of reads advanced by %[2]v in %[1]v without writes", idle, round(on))
+	found := fmt.Sprintf("read timestamps advanced by %[2]v during %[1]v without writes", idle, round(on))
 	switch {
 	case on < idle/2:
-		return "", broken("the timestamp of reads at the present advanced by only %[2]v in %[1]v without writes", idle, round(on))
+		return "", broken("read timestamps advanced by only %[2]v during %[1]v without writes", idle, round(on))
 	case worst > time.Second:
-		return "", &finding{Warning, fmt.Sprintf("reads at the present are up to %v behind earlier commits", round(worst)),
-			slowOnly + ", because each takeover takes that much longer", "report this text"}
+		return "", &finding{Warning, fmt.Sprintf("reads lagged up to %v behind earlier commits", round(worst)),
+			slowOnly + ", because each takeover takes that much longer", "report this output"}
 	case worst > 0:
-		return found + fmt.Sprintf("; reads were up to %v behind earlier commits, which only delays a takeover", round(worst)), nil
+		return found + fmt.Sprintf("; reads lagged up to %v behind earlier commits, which only makes takeovers slower", round(worst)), nil
 	}
-	return found + ", and reads show earlier commits", nil
+	return found + ", and reads returned earlier commits", nil
 }
 
 func (e *exam) strong(ctx context.Context) (string, error) {
@@ -102,12 +103,12 @@ func (e *exam) strong(ctx context.Context) (string, error) {
 func isStrong(on, worst time.Duration) (string, error) {
 	switch {
 	case worst > 0:
-		return "", broken("the timestamp of a strong read is %v before a commit that was acknowledged before the read began", round(worst))
+		return "", broken("the timestamp of a strong read is %v earlier than a commit that was acknowledged before the read began", round(worst))
 	case on < idle/2:
-		return "", &finding{Note, fmt.Sprintf("strong reads show earlier commits, but their timestamp advanced by only %[2]v in %[1]v without writes", idle, round(on)),
-			"nothing for locks, which use reads at the present to detect an expired lease", "nothing"}
+		return "", &finding{Note, fmt.Sprintf("strong reads returned earlier commits, but their timestamps advanced by only %[2]v during %[1]v without writes", idle, round(on)),
+			"locks are not affected, because they do not use strong reads to detect an expired lease", "nothing"}
 	}
-	return fmt.Sprintf("strong reads show earlier commits, and their timestamp advanced by %[2]v in %[1]v without writes", idle, round(on)), nil
+	return fmt.Sprintf("strong reads returned earlier commits, and their timestamps advanced by %[2]v during %[1]v without writes", idle, round(on)), nil
 }
 
 // Clock is a comparison of this machine's clock with Spanner's during the run.
@@ -125,8 +126,9 @@ const (
 	longestComparison = 20 * time.Second
 )
 
-// clockRate compares the clocks at two instants that are far enough apart to make the uncertainty from the round trips
-// small. If the result is still uncertain, it compares the clocks again later.
+// clockRate measures how fast this machine's clock runs compared with Spanner's. It samples both clocks twice. The
+// pause between the samples is long enough that the round trips add little uncertainty to the result. If the result is
+// still too uncertain, clockRate pauses again and takes a third sample.
 func (e *exam) clockRate(ctx context.Context) (string, error) {
 	first, err := e.instant(ctx)
 	if err != nil {
@@ -153,8 +155,8 @@ func (e *exam) compare(ctx context.Context, first sample, pause time.Duration) (
 	return drift(first, last), nil
 }
 
-// isKnown reports whether the drift is known well enough for a verdict: the clock certainly runs too slow, certainly
-// runs too fast, or certainly does not run too slow.
+// isKnown reports whether the measurement is precise enough to tell that the clock runs too slow, that it runs too
+// fast, or that it does not run too slow.
 func (c Clock) isKnown() bool {
 	return c.Drift-c.Within > maxDrift || c.Drift+c.Within < -maxDrift || c.Within <= maxDrift && c.Drift+c.Within <= maxDrift
 }
@@ -166,9 +168,9 @@ func (c Clock) judge() (string, error) {
 		return "", broken("this machine's clock runs slower than Spanner's: %s", found)
 	case c.Drift+c.Within < -maxDrift:
 		return "", &finding{Warning, "this machine's clock runs faster than Spanner's: " + found,
-			"a holder gives up its lock too early, but two processes never hold it at the same time", "fix this machine's clock"}
+			"a holder gives up its lock earlier than necessary, but two processes never hold the lock at the same time", "fix this machine's clock"}
 	case !c.isKnown():
-		return "", &finding{Note, "the round trips are too slow to measure the clock: " + found, "it is not known whether this machine's clock runs 1 % slow", "run doctor again on a machine closer to the database"}
+		return "", &finding{Note, "the round trips are too slow to measure the clock: " + found, "it is not known whether this machine's clock runs more than 1 % slow", "run doctor again on a machine closer to the database"}
 	}
 	return found + ", which is within the limit", nil
 }
@@ -179,7 +181,7 @@ type sample struct {
 	at             time.Time
 }
 
-// instant returns the sample with the shortest round trip out of a few.
+// instant takes a few samples and returns the one with the shortest round trip.
 func (e *exam) instant(ctx context.Context) (best sample, err error) {
 	for i := range 5 {
 		s := sample{sent: time.Now()}
@@ -194,7 +196,7 @@ func (e *exam) instant(ctx context.Context) (best sample, err error) {
 	return best, nil
 }
 
-// drift returns how much more time has elapsed by Spanner's clock than by this machine's, as a fraction of the latter.
+// drift returns how much faster Spanner's clock ran than this machine's, as a fraction of this machine's elapsed time.
 func drift(first, last sample) Clock {
 	passed := float64(last.at.Sub(first.at))
 	longest, shortest := last.received.Sub(first.sent), last.sent.Sub(first.received)
@@ -211,7 +213,7 @@ const (
 	enough    = 5
 )
 
-// measure measures the round trips of each kind of request, one after the other.
+// measure measures the round trips of each kind of request.
 func (e *exam) measure(ctx context.Context) (string, error) {
 	name := e.base + "/round-trips"
 	if err := e.write(ctx, table.Insert, name, ""); err != nil {
@@ -241,5 +243,5 @@ func (e *exam) measure(ctx context.Context) (string, error) {
 		}
 	}
 	e.roundTrips = &RoundTrips{roundTripOf(took[0]), roundTripOf(took[1]), roundTripOf(took[2])}
-	return fmt.Sprintf("read %v; commit %v; transaction %v; the shortest possible lease is %v", e.roundTrips.Read, e.roundTrips.Commit, e.roundTrips.Transaction, e.roundTrips.Lease()), nil
+	return fmt.Sprintf("read: %v; commit: %v; transaction: %v; shortest possible lease: %v", e.roundTrips.Read, e.roundTrips.Commit, e.roundTrips.Transaction, e.roundTrips.Lease()), nil
 }

@@ -16,9 +16,11 @@ import (
 // attempt is the time limit for one request.
 const attempt = 5 * time.Second
 
-// recorder is the lock table, as the protocol uses it. It records the outcomes that several checks need. Once its
-// context has ended, it starts no more requests, but it does not interrupt a request in progress, because an abandoned
-// commit could be applied after the cleanup.
+// recorder gives the probes access to the lock table. It records denied permissions and commits without a timestamp,
+// which separate checks report.
+//
+// Once its context has ended, recorder starts no more requests, but it lets a request in progress finish. If it
+// abandoned a commit, that commit could still be applied after the cleanup.
 type recorder struct {
 	table.Via
 	spanner table.Spanner
@@ -29,7 +31,7 @@ type recorder struct {
 	unanswered int // the number of replies to commits that had no timestamp
 }
 
-// denial is Spanner's error for a step that is not permitted.
+// denial records that Spanner did not permit a step.
 type denial struct{ step, message string }
 
 func newRecorder(ctx context.Context, s table.Spanner) *recorder {

@@ -33,8 +33,7 @@ func (a *alarm) left(c elect.Clock) time.Duration {
 	return a.in - c.Now().Since(a.from)
 }
 
-// wait returns how long the work held up by the alarm must still wait. It returns 0 if the alarm is due or was never
-// set.
+// wait returns how long to wait until the alarm is due. It returns 0 if the alarm is due already or was never set.
 func (a *alarm) wait(c elect.Clock) time.Duration {
 	if !a.on {
 		return 0

@@ -9,19 +9,20 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// never is the wait for a partition held by another member. It has no known end, because the partition becomes free
-// only when that member releases it or its term ends.
+// never is the wait for a partition that another member owns. The wait has no known end, because it depends on when
+// that member releases the partition or loses its term.
 const never = time.Duration(math.MaxInt64)
 
-// history is what a member remembers about a partition from one look to the next. Times are by Spanner's clock.
+// history is what a member remembers about a partition from one poll to the next. Times are by Spanner's clock.
 type history struct {
 	assumed time.Duration // the lease of the last known holder; 0: none
-	absent  time.Time     // when the partition was first seen to have no row
-	plain   table.Token   // of the last plain lock that was logged for having the partition's name
+	absent  time.Time     // when the partition was first seen without a row
+	plain   table.Token   // the token of the last plain lock that was logged because it had the partition's name
 }
 
-// learn updates the history with an observation. It remembers the lease of the last holder, because a holder whose rows
-// are deleted may continue to act until its deadline.
+// learn records what a snapshot shows about a partition. The lease parameter is the lease of the partition's current
+// owner. The history keeps it in case the partition's rows are deleted, because the owner may then continue to act
+// until its deadline.
 func (h *history) learn(o table.PartitionRow, lease time.Duration) {
 	switch {
 	case o.Exists && o.Heartbeat.IsZero():
@@ -36,16 +37,17 @@ func (h *history) learn(o table.PartitionRow, lease time.Duration) {
 // judge determines when a partition can be claimed, from one snapshot of the group and the partition's history.
 type judge struct {
 	snapshot table.GroupSnapshot
-	own      table.LeaseRef                   // the member on whose behalf it judges
-	lease    time.Duration                    // of that member
+	own      table.LeaseRef                   // the judging member
+	lease    time.Duration                    // the lease of the judging member
 	missing  map[table.LeaseRef]time.Time     // when the rows of these members were first missing
-	leases   map[table.LeaseRef]time.Duration // of all members seen, for use if their rows vanish
+	leases   map[table.LeaseRef]time.Duration // the leases of all members seen so far, in case their rows vanish
 }
 
-// claimableIn returns how long after the snapshot a partition can be claimed. The history must already include o. The
-// judging member must neither act on the partition nor have a request for it in progress. If the lock row alone is not
-// enough to decide, claimableIn returns never and sets leases, which asks the caller to read the lease rows. It has no
-// side effects.
+// claimableIn returns how long after the snapshot the partition o can be claimed. The caller must have passed o to
+// h.learn before. The judging member must not be acting on the partition, and must have no request for it in progress.
+//
+// If the lock row is not enough to decide, claimableIn returns never and true. The caller must then read the
+// partition's lease rows, and call claimableIn again.
 func (j judge) claimableIn(o table.PartitionRow, h history) (wait time.Duration, leases bool) {
 	with, is := table.MemberOf(o.Writer)
 	switch {
@@ -71,8 +73,8 @@ func (j judge) claimableIn(o table.PartitionRow, h history) (wait time.Duration,
 	return j.freeBy(*o.LeaseRecord, o.Heartbeat), false
 }
 
-// withoutRow handles a partition that has no lock row, because it was never claimed or because the row was deleted by
-// hand. It decides by the remaining lease rows and by the history.
+// withoutRow handles a partition that has no lock row, either because it was never claimed or because the row was
+// deleted by hand. It decides from the remaining lease rows and the history.
 func (j judge) withoutRow(o table.PartitionRow, h history) (wait time.Duration, leases bool) {
 	if !o.LeasesRead {
 		return never, true
@@ -89,8 +91,8 @@ func (j judge) withoutRow(o table.PartitionRow, h history) (wait time.Duration, 
 	return wait, false
 }
 
-// freeBy returns the wait that a lease record implies. If the record belongs to a plain lock rather than a partition,
-// the lease is counted from heartbeat.
+// freeBy returns how long a partition with the lease record p remains taken. If the record names a member, this depends
+// on that member's term. Otherwise the record belongs to a plain lock, whose lease expires p.Lease after heartbeat.
 func (j judge) freeBy(p table.LeaseRecord, heartbeat time.Time) time.Duration {
 	if with, is := table.MemberOf(p.With); is {
 		return j.freeWith(with, p.Lease)
@@ -103,10 +105,13 @@ func (j judge) decided(with table.LeaseRef) bool {
 	return j.snapshot.Unreadable[with.Name] != nil || j.snapshot.Members[with.Name].Exists
 }
 
-// freeWith returns the wait for a partition that the given member has. The partition is free once the member's lock row
-// shows that its term has ended. If that row was deleted by hand, the member may not have noticed, so freeWith waits
-// from the time that the row was first missing for the longest of leases, the member's lease as last seen, and the
-// judging member's own. If leases is never, a missing row frees nothing.
+// freeWith returns the wait for a partition that the given member owns. The partition is free as soon as the member's
+// lock row shows that the member's term has ended.
+//
+// If the lock row is missing, it was deleted by hand. The member may not have noticed and may act until its lease
+// expires. Its lease is not known for certain, so freeWith assumes the longest of three leases: the one that the caller
+// passes, the last known lease of the member, and the judging member's own. The wait begins when the row was first
+// found missing. If the caller passes never, freeWith returns never for a missing row.
 func (j judge) freeWith(with table.LeaseRef, leases time.Duration) time.Duration {
 	o := j.snapshot.Members[with.Name]
 	switch since, missing := j.missing[with]; {

@@ -7,17 +7,18 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A look becomes a decision in two steps, each a pure function. The first step determines what the look shows of each
-// partition, and the second what to do about it. docs/groups.md has the decision table.
+// After each poll of the group, two pure functions decide what to do about each partition. The first one,
+// partitionView, summarizes the rows that the poll has read. The second one, decideEntry, chooses an action.
+// docs/groups.md has the decision table.
 
-// partitionView is one partition as a look shows it to this member. It is zero if the look did not read the partition.
+// partitionView summarizes what a poll has read about one partition. It is zero if the poll did not read the partition.
 type partitionView struct {
 	read       bool
-	later      bool          // skipped because too many partitions are wanted; a later look reads it
+	later      bool          // skipped, because too many partitions are wanted; a later poll reads it
 	gone       bool          // the partition is held, but its lease row is missing
 	unreadable bool          // its rows can't be read, or a newer version wrote them
 	own        bool          // rows name this member's term
-	wait       time.Duration // until it can be claimed; 0: now; never: another member has it
+	wait       time.Duration // until it can be claimed; 0: now; never: another member owns it
 	row        table.Observation
 }
 
@@ -40,20 +41,20 @@ const (
 	toClaim                   // send a claim: free, unresolved → claimed
 	toRevoke                  // cancel its work: held → revoking
 	toLose                    // like toRevoke, but without a release, because its lease row was deleted by hand
-	toReconcile               // free it in the table, then look again
+	toReconcile               // free it in the table, then poll again
 	toDoubt                   // free → unresolved
 	toClear                   // unresolved → free
 	toNote                    // record that its rows can't be read
 )
 
-// Special values for the pause before the next look at a partition. A pause of 0 means an immediate look.
+// Special values for the pause before the next poll of a partition. A pause of 0 means an immediate poll.
 const (
 	noLook  = never
-	awaited = time.Duration(-1) // another member has it; the pause grows with the time waited so far
+	awaited = time.Duration(-1) // another member owns it; the pause grows with the time waited so far
 )
 
-// decideEntry is the decision table. It returns what to do about a partition in state s, and how long to pause before
-// the next look at it. The caller replaces awaited with an actual pause.
+// decideEntry implements the decision table. It returns what to do about a partition in state s, and how long to pause
+// before the partition is polled again. If it returns awaited, the caller chooses the length of the pause.
 func decideEntry(s state, x partitionView, l local) (do action, next time.Duration) {
 	switch s {
 	case free:
@@ -118,21 +119,21 @@ func decideUnresolved(x partitionView, l local) (action, time.Duration) {
 	return toLeave, awaited
 }
 
-// facts are the inputs of a decision other than the look.
+// facts are the inputs of a decision other than the rows that the poll has read.
 type facts struct {
 	local     // the fields that are the same for all partitions
 	room  int // how many more partitions may start to move now
 	now   elect.Instant
 }
 
-// decisions are the actions that follow from one look. Without a look, they contain only partitions to revoke.
+// decisions are the actions to take after one poll. Between polls, they contain only partitions to revoke.
 type decisions struct {
 	claim, reconcile           []table.Observation // sorted by name
 	revoke, lose, doubt, clear []*entry
 	illegible, legible         []*entry
-	again                      bool          // look again immediately, before acting on this look
+	again                      bool          // poll again immediately, before taking any other action
 	next                       time.Duration // the shortest pause that a partition asks for
-	awaits                     bool          // another member has a partition that this member wants
+	awaits                     bool          // another member owns a partition that this member wants
 }
 
 // decide applies the decision table to every partition in the inventory. The see function returns the view of an entry.

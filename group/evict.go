@@ -50,7 +50,7 @@ func (t *term) evict(dead []table.Observation) {
 				}
 			}
 			before := t.planning
-			t.planning = t.planning.evicted(freed) // the next look reads their partitions
+			t.planning = t.planning.evicted(freed) // the next poll reads their partitions
 			t.assign(before)
 			t.soon(0)
 		case elect.First(err):

@@ -14,8 +14,8 @@ import (
 // lanes is the number of commits that claim or reconcile partitions at the same time.
 const lanes = 4
 
-// executor runs a term's requests beside its loop, so that one request that hangs does not hold up anything else. The
-// loop handles the outcome of each request. Outcomes that arrive after the end of the term are dropped.
+// executor runs a term's requests in separate goroutines, so that a request that hangs does not block the term's loop.
+// The loop handles the outcome of each request. If the term has ended by then, the outcome is dropped.
 type executor struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -32,11 +32,11 @@ type executor struct {
 	crowded alarm // until commits may run in parallel again, after one was aborted by a conflict
 }
 
-// commit is a set of partitions that are claimed or reconciled together. If it fails, its halves are tried separately,
-// so that one partition does not block the others.
+// commit is a set of partitions that are claimed or reconciled together. If that fails, each half of the set is tried
+// separately, so that one partition does not block the others.
 type commit struct {
 	entries []*entry
-	rows    []table.Observation // one for each entry, as the look showed it
+	rows    []table.Observation // one for each entry, as the last poll read it
 	ready   alarm               // the earliest time to start it
 	send    func(ctx context.Context, c *commit) (result, error)
 	done    func(c *commit, r result, err error)
@@ -56,7 +56,7 @@ func newExecutor(ctx context.Context, m *member) *executor {
 	return x
 }
 
-// do runs a step beside the loop, for at most limit, and then calls then in the loop.
+// do runs a step in its own goroutine, for at most limit, and then calls then in the loop.
 func (x *executor) do(limit time.Duration, step func(context.Context) error, then func(error)) {
 	x.running.Add(1)
 	go func() {
@@ -71,8 +71,8 @@ func (x *executor) do(limit time.Duration, step func(context.Context) error, the
 	}()
 }
 
-// commitLimit is the time limit for one commit. It is shorter than the limit for a look, because after a failure the
-// commit's halves are tried next.
+// commitLimit is the time limit for one commit. It is shorter than the time limit for a poll, so that there is time to
+// try the two halves of a failed commit.
 func (x *executor) commitLimit() time.Duration {
 	return min(max(x.lease/5, time.Second), x.lease/2, elect.Attempt(x.lease))
 }
@@ -83,8 +83,8 @@ func (x *executor) add(c *commit) {
 	x.queue = slices.Insert(x.queue, i, c)
 }
 
-// dispatch starts as many waiting commits as it can. The keep function reports whether an entry of a waiting commit
-// must still be claimed or reconciled. Entries for which it returns false are dropped from the commit.
+// dispatch starts queued commits until all lanes are busy. Before it starts a commit, it calls keep for each entry, and
+// drops the entries that no longer have to be claimed or reconciled.
 func (x *executor) dispatch(keep func(c *commit, e *entry) bool) {
 	for x.under < x.width() {
 		i := slices.IndexFunc(x.queue, func(c *commit) bool { return c.ready.wait(x.clock) == 0 })
@@ -148,8 +148,8 @@ func (x *executor) slow(single bool) {
 	}
 }
 
-// oneAtATime is called when Spanner has aborted a commit because of a conflict. Commits then run one after the other
-// for half a lease.
+// oneAtATime makes commits run one at a time for the next half lease. It is called when Spanner has aborted a commit
+// because of a conflict.
 func (x *executor) oneAtATime() { x.crowded.set(x.clock, x.lease/2) }
 
 // split queues the two halves of a failed commit.
@@ -174,9 +174,9 @@ func (c *commit) reduce(keep func(*entry) bool) {
 	c.entries, c.rows = entries, rows
 }
 
-// insist retries a step for at most lease/20 as long as Spanner aborts it. Aborts are expected, because other members
-// claim other partitions at the same time. Retrying is safe, because each attempt compares the rows with the
-// observation, and it is faster than a new look.
+// insist runs a step, and retries it for up to lease/20 while Spanner aborts it. Aborts are common, because other
+// members claim partitions at the same time. A retry is faster than another poll. It is also safe, because each attempt
+// checks that the rows have not changed since the last poll.
 func insist(ctx context.Context, clock elect.Clock, lease, limit time.Duration, step func(context.Context) error) error {
 	began := clock.Now()
 	for {

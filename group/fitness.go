@@ -11,8 +11,8 @@ import (
 // its share.
 var errUseless = errors.New("no partition could be claimed or released for two lease durations")
 
-// fitness judges whether this process is fit to be a member. It tracks how the last terms ended, and derives how long
-// the process must cool down.
+// fitness decides how long this process must cool down after a term before it joins the group again. The decision
+// depends on how the last terms ended.
 type fitness struct {
 	lease time.Duration
 	pause time.Duration // the length of the next cool-down
@@ -32,9 +32,12 @@ const (
 	longestUselessCoolDown = 32
 )
 
-// coolDown returns how long the process waits before it joins again. A term that ended because Spanner could not be
-// reached says nothing about the process, so there is no wait. After any other short term, the wait is twice as long as
-// the one before. After a useless term, the next term is also on trial.
+// coolDown returns how long the process must wait before it joins the group again. If the term ended because Spanner
+// could not be reached, the member is not to blame, so there is no wait. After every other short term, the wait is
+// twice as long as the previous wait, up to a limit.
+//
+// If the member was useless, the limit is higher, and the next term is a trial. During a trial, the plan assigns the
+// member at most one partition.
 func (f *fitness) coolDown(e ending) time.Duration {
 	useless := e.useless || e.ill
 	silent := e.silence >= f.lease*6/10
@@ -56,15 +59,16 @@ func (f *fitness) coolDown(e ending) time.Duration {
 // recovered ends the trial.
 func (f *fitness) recovered() { f.trial, f.pause = false, 0 }
 
-// progress records for how long a member has had partitions to claim or release without any success.
+// progress records for how long a member has tried to claim or release partitions without success.
 type progress struct {
 	since elect.Instant // the first failure since the last success; zero: none
 	alone map[*entry]bool
 	err   error
 }
 
-// failed records a failure, including one in which Spanner aborted every attempt. The partitions in alone are known to
-// have failed by themselves.
+// failed records a failure to claim or release partitions, including a failure because Spanner aborted every attempt.
+// The alone parameter lists partitions that failed by themselves. If that has happened to at least two partitions, sick
+// reports that the problem is probably this member.
 func (p *progress) failed(now elect.Instant, err error, alone ...*entry) {
 	if p.since == (elect.Instant{}) {
 		p.since, p.alone = now, map[*entry]bool{}

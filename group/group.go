@@ -18,27 +18,31 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// MaxPartitions is the maximum number of partitions in a group. For a group with thousands of partitions, keep the
-// default lease or use a longer one. When a member on a busy machine has to claim all of them, for example at startup,
-// a short lease can expire before the member is done.
+// MaxPartitions is the maximum number of partitions in a group. If a group has thousands of partitions, its lease
+// should not be shorter than the default. A member on a busy machine may have to claim every partition, for example at
+// startup, and a short lease can expire before the member has finished.
 const MaxPartitions = 20_000
 
 // Partitions is the list of a group's partitions.
 type Partitions struct{ names []string }
 
-// Named returns a list of partitions with the given names, in any order. Each name must be given only once. A name is
-// at least one byte of UTF-8, without control characters, line separators and bidirectional marks. In the name of the
-// partition's lock, "orders/partition/<name>", the partition's name is escaped as in a URL path: "eu/west" becomes
-// "eu%2Fwest", and "_" becomes "%5F". The name of the lock can have at most 4096 bytes.
+// Named returns a list of partitions with the given names. The order of the names does not matter, but each name must
+// be unique. A name must be valid UTF-8 and must not be empty. It must not contain control characters, line separators
+// or bidirectional marks.
 //
-// The list can be changed by a rolling update, and changed back. While members have different lists, each partition is
-// assigned to a member that has it in its list, and the shares are as even as the lists allow. A name must therefore
-// mean the same work in all lists.
+// Each partition is a lock with a name such as "orders/partition/17". In that name, the partition's name is escaped
+// like part of a URL path, so "eu/west" becomes "eu%2Fwest". An underscore becomes "%5F". The name of the lock can be
+// at most 4096 bytes long.
+//
+// A rolling update can change the list, and can change it back. While members have different lists, each partition is
+// assigned to a member that has the partition in its list, and the shares are as even as the lists allow. A partition's
+// name must therefore identify the same work in all lists.
 func Named(names ...string) Partitions { return Partitions{slices.Clone(names)} }
 
-// Numbered returns the partitions "0" to "n-1". If n determines which partition a key belongs to, as in hash(key) % n,
-// changing n reassigns keys. To change n safely, stop the group first. Alternatively, put n into the names of the
-// partitions, and drain the old ones before the new ones begin, as docs/recipes.md shows.
+// Numbered returns the partitions "0" to "n-1". If a program uses n to map keys to partitions, for example by hash(key)
+// % n, a different n maps most keys to a different partition. To change n safely, stop the group first. Alternatively,
+// include n in the partition names, and drain the old partitions before work on the new ones begins, as docs/recipes.md
+// shows.
 func Numbered(n int) Partitions {
 	names := make([]string, min(max(n, 0), MaxPartitions+1))
 	for i := range names {
@@ -64,31 +68,35 @@ type Group struct {
 	wake      chan struct{} // has room for one; wakes the loop
 	requested requested
 	standing  standing
-	stuck     atomic.Pointer[assignment] // the overdue work that was revoked longest ago; nil: none is overdue
+	stuck     atomic.Pointer[assignment] // of all overdue work, the work that was revoked first; nil: none is overdue
 }
 
-// New returns a member of the group with the given name. The lock table, created by ddl.Create, is in db's database.
-// New starts nothing and makes no RPC. If an argument is invalid, Run and every other method that returns an error
+// New returns a member of the group with the given name. The lock table must exist in db's database; ddl.Create creates
+// it. New starts nothing and makes no RPC. If an argument is invalid, Run and every other method that returns an error
 // reports it.
 //
-// From package spindle, New accepts WithLease, WithHeartbeat, WithID, WithValue, WithReclaim, WithHandover,
-// WithObserver, WithLogger, WithMeterProvider and WithTracerProvider. These options apply to the member. The observer
-// receives the events of the member's terms, and PartitionAssigned and PartitionRevoked for each partition. With
-// WithHandover, a member that is stopping announces this first, so that the other members are already waiting for its
-// partitions. With WithReclaim, a process that restarts with the same id and the same list gets its partitions back
-// immediately. This package adds WithWork, WithEarlyReturn, WithInitialDelay, WithWeight and WithIdentity.
+// From package spindle, New accepts the options WithLease, WithHeartbeat, WithID, WithValue, WithReclaim, WithHandover,
+// WithObserver, WithLogger, WithMeterProvider and WithTracerProvider. They apply to the member. In addition:
+//
+//   - With WithObserver, the observer also receives PartitionAssigned and PartitionRevoked for each partition.
+//   - With WithHandover, a member announces in advance that it is going to stop, so that the other members can claim
+//     its partitions as soon as they are released.
+//   - With WithReclaim, a process that restarts with the same ID and the same list gets its partitions back
+//     immediately.
+//
+// This package adds WithWork, WithEarlyReturn, WithInitialDelay, WithWeight and WithIdentity.
 //
 // The lease must be at least five times as long as a request to Spanner takes. With a shorter lease, no member gets any
-// partition.
+// partitions.
 //
-// Two Groups with the same name in one process are two members.
+// If a process creates two Groups with the same name, they are two members of that group.
 func New(db *spanner.Client, tableName, name string, partitions Partitions, opts ...spindle.Option) *Group {
 	c := options.New(opts)
 	c.Check(db, tableName)
 	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithStepDownOnReturn": c.StepDownOnReturn, "WithPoll": c.Poll > 0,
 		"WithLockDelay": c.LockDelay > 0, "WithPriority": c.Rank > 0, "WithSharedRequests": c.Shared} {
 		if given {
-			c.Refuse("%s is for spindle.New and does not apply to a group", option)
+			c.Refuse("%s is an option for spindle.New and cannot be used with a group", option)
 		}
 	}
 	c.RefuseIf(table.CheckGroup(name))
@@ -126,13 +134,15 @@ func (p Partitions) check(c *options.Config, group string) []string {
 	return slices.Compact(names)
 }
 
-// Has reports whether this member has the partition now, and under which token. If the member does not have it, the
-// token is zero. Has is a local check, without an RPC, a mutex or an allocation. It returns false from the instant the
-// partition is revoked. By the time you act on the answer, it may be out of date, so fence every write that must not
-// commit after a write by the partition's next holder.
+// Has reports whether this member currently owns the partition, and returns its token. If the member does not own the
+// partition, the token is zero. Has returns false as soon as the partition is revoked. It is a local check, and needs
+// no RPC, mutex or allocation.
 //
-// If a program only polls Has, the partition can move while the program still works on it. To make the group wait, use
-// WithWork. Otherwise fence the writes.
+// The answer may be out of date by the time the program acts on it. Fence every write that must not be committed after
+// the next owner's writes.
+//
+// The group does not wait for a program that only calls Has, so a partition may move while the program still works on
+// it. To make the group wait until the work has finished, use WithWork.
 func (g *Group) Has(partition string) (bool, spindle.Token) {
 	e := g.byName[partition]
 	if e == nil {
@@ -145,7 +155,7 @@ func (g *Group) Has(partition string) (bool, spindle.Token) {
 	return true, spindle.Token(a.token)
 }
 
-// Held returns the partitions that this member has now, by the same rule as Has, sorted by name. It makes no RPC.
+// Held returns the partitions that this member currently owns, sorted by name. Like Has, it makes no RPC.
 func (g *Group) Held() []Partition {
 	var held []Partition
 	for _, e := range g.inventory.all {
@@ -156,23 +166,26 @@ func (g *Group) Held() []Partition {
 	return held
 }
 
-// Run joins the group, and keeps this member in it in the background until ctx ends. Run returns immediately. It
-// returns nil, spindle.ErrRunning, or an error that describes an invalid argument of New or Run. If it returns an
-// error, nothing was started. The member keeps trying while Spanner cannot be reached, and after it has lost all its
-// partitions. It stops only when ctx ends.
+// Run joins the group, and keeps this process in the group until ctx ends. It works in the background and returns
+// immediately. It returns nil, spindle.ErrRunning, or an error that describes an invalid argument of New or Run. If it
+// returns an error, nothing was started. The member does not stop when Spanner cannot be reached or when it loses all
+// its partitions. It keeps trying until ctx ends.
 //
-// When ctx ends, the contexts of all work are canceled. With WithHandover, this happens a third of a lease later.
-// Heartbeats continue until all work has returned, for at most one lease duration, or two with WithHandover. Then the
-// member releases everything in one commit. If done is given, it receives one value: nil, or the reason why the release
-// failed, in which case everything is freed when the lease expires. From then on no goroutine is left, the Spanner
-// client may be closed, and Run may be called again. However, if work or an observer is still running, Run returns
-// ErrRunning until that has returned.
+// When ctx ends, the contexts of all work are canceled. With WithHandover, they are canceled a third of a lease later.
+// The member continues to send heartbeats until all work has returned, for at most one lease duration, or two with
+// WithHandover. Then it releases everything in one commit.
 //
-// The done channel should have a buffer of one. On an unbuffered channel, the value is offered for one lease duration.
-// It is then dropped, and an error is logged.
+// If done is given, it receives one value after the member has stopped. The value is nil, or an error if not everything
+// could be released. In the latter case, the partitions become free when the member's lease expires. After the value
+// has been sent, no goroutine is left, the Spanner client may be closed, and Run may be called again. The only
+// exception is work or an observer that still has not returned. Its goroutine continues, and until it ends, Run returns
+// ErrRunning.
 //
-// Unless the whole group is new, a new member gets partitions only after one lease duration. A process that crashes
-// each time it starts therefore takes no partition from the other members.
+// The done channel should have a buffer of one. If the channel is unbuffered, the value is offered for one lease
+// duration. If no goroutine has received it by then, it is dropped and an error is logged.
+//
+// A new member gets no partitions during its first lease duration, unless the whole group is new. A process that
+// crashes each time it starts therefore takes no partitions from the other members.
 func (g *Group) Run(ctx context.Context, done ...chan<- error) error {
 	if g.err != nil {
 		return g.err
@@ -185,8 +198,8 @@ func (g *Group) Run(ctx context.Context, done ...chan<- error) error {
 		func() loop.Loop { return newMember(g, log) })
 }
 
-// RunAndWait is like Run, but it blocks until the member has stopped, so it can be passed to errgroup.Group.Go. It
-// returns Run's error, or the value that done would have received.
+// RunAndWait is like Run, but it blocks until the member has stopped, so it can be used with errgroup.Group.Go. It
+// returns Run's error. If that is nil, it returns the value that Run would have sent to done.
 func (g *Group) RunAndWait(ctx context.Context) error {
 	return loop.AndWait(ctx, g.Run)
 }

@@ -15,7 +15,7 @@ import (
 type standing struct {
 	mu       sync.Mutex
 	trouble  *trouble      // the one that has lasted longest; nil: none
-	balanced bool          // this process is a member, and has exactly the partitions that it should have
+	balanced bool          // this process is a member, and owns exactly the partitions that it should own
 	changed  chan struct{} // closed when balanced changes
 }
 
@@ -74,7 +74,7 @@ func (m *member) trouble(t *term) (worst *trouble) {
 	return worst
 }
 
-// balanced reports whether the member has exactly the partitions that it should have.
+// balanced reports whether the member owns exactly the partitions that it should own.
 func (t *term) balanced() bool {
 	if !t.planning.planned() || !t.planning.counts() || !t.planning.differs.IsZero() || t.leaving() {
 		return false
@@ -88,10 +88,11 @@ func (t *term) balanced() bool {
 	return true
 }
 
-// Balanced blocks until this member has exactly the partitions that it should have. This is the case when its last look
-// shows that it is in the group, that it has claimed its whole share, and that none of its partitions is about to move.
-// Balanced returns an error if ctx ends, or if Run was not called or has ended. It ignores paused partitions, and makes
-// no RPC.
+// Balanced blocks until this member owns exactly the partitions that it should own. This is the case if this process is
+// in the group, has claimed all partitions that are assigned to it, and has none that are about to move, according to
+// its last poll of the group. Paused partitions are ignored.
+//
+// Balanced returns an error if ctx ends, if Run was not called, or if Run has ended. It makes no RPC.
 func (g *Group) Balanced(ctx context.Context) error {
 	if g.err != nil {
 		return g.err
@@ -121,18 +122,18 @@ func (g *Group) Balanced(ctx context.Context) error {
 
 var errNotRunning = errors.New("the process is not in the group, because Run was not called or has ended")
 
-// Health returns nil as long as this member works as it should. Otherwise the error describes the problem, when it
-// began, and its most recent cause. Health returns an error if one of the following has been true for three lease
-// durations, or for 10 s if that is longer:
+// Health returns nil as long as this member works properly. Otherwise, it returns an error that describes the problem,
+// when the problem began, and its most recent cause. A problem counts once it has lasted for three lease durations or
+// for 10 s, whichever is longer. The problems are:
 //
-//   - No look at the group has succeeded.
-//   - The member is not in the group, because it cannot join or because it is cooling down after a term in which it was
-//     useless.
-//   - A partition assigned to it could not be claimed or released.
-//   - Some work has not returned after its context was canceled.
+//   - No poll of the group has succeeded.
+//   - The process is not in the group. Either it cannot join, or it is cooling down because it was useless, which means
+//     that it could not claim or release any partition.
+//   - A partition that is assigned to the member could not be claimed or released.
+//   - Work has not returned after its context was canceled.
 //
-// A standby member that has no partition is therefore healthy, and a short outage of Spanner makes no member unhealthy.
-// Time during which the machine was suspended does not count. Before Run is called and after it has ended, Health
+// A member without partitions can therefore be healthy, and a short outage of Spanner does not make members unhealthy.
+// Time during which the machine was suspended does not count. Before Run is called and after Run has ended, Health
 // returns an error.
 //
 // Health is a local check and makes no RPC. It may be called from any goroutine.
@@ -156,10 +157,12 @@ func (g *Group) Health() error {
 	return g.wrap("health", err)
 }
 
-// Live is a liveness probe, which spindle.Probe(g.Live) turns into an http.Handler. It fails only for problems that a
-// restart may fix: looks at the group do not succeed, for example because the Spanner client has lost its session, or
-// work hangs. Note that a restart also moves the member's other partitions. Live ignores its argument, makes no RPC,
-// and may be called from any goroutine.
+// Live is a liveness probe. To turn it into an http.Handler, call spindle.Probe(g.Live). While Run is running, Live
+// fails only if a restart of the process may help. This is the case if polls of the group fail, for example because the
+// Spanner client has lost its session, or if work hangs. Note that a restart moves all partitions of the member, not
+// only the one whose work hangs.
+//
+// Live ignores its argument and makes no RPC. It may be called from any goroutine.
 func (g *Group) Live(*http.Request) error {
 	if g.err != nil {
 		return g.err
@@ -168,9 +171,9 @@ func (g *Group) Live(*http.Request) error {
 	if !runs {
 		return g.wrap("health", errNotRunning)
 	}
-	err := g.runs.Check(g.config.Clock, g.config.Lease, age, "no look at the group has succeeded")
+	err := g.runs.Check(g.config.Clock, g.config.Lease, age, "no poll of the group has succeeded")
 	if a := g.stuck.Load(); err == nil && a != nil {
-		what := fmt.Sprintf("the work on partition %q has ignored the cancellation of its context", a.name)
+		what := fmt.Sprintf("the work on partition %q has been ignoring the cancellation of its context", a.name)
 		err = g.runs.Check(g.config.Clock, g.config.Lease, g.config.Clock.Now().Ran(a.since), what)
 	}
 	if err != nil {
@@ -179,8 +182,8 @@ func (g *Group) Live(*http.Request) error {
 	return nil
 }
 
-// remind logs the work that keeps partitions from moving. It logs after one lease duration, and again each time the
-// wait has doubled.
+// remind logs a warning if revoked work has not returned, because its partitions cannot move until it does. The first
+// warning comes after one lease duration, and another one each time the wait has doubled.
 func (m *member) remind() {
 	var oldest *assignment
 	n, now := 0, m.config.Clock.Now()
@@ -199,6 +202,6 @@ func (m *member) remind() {
 	}
 	if waited := now.Ran(oldest.since); waited >= 2*m.reminded {
 		m.reminded = waited
-		m.log.Warn("work has not returned after its context was canceled, so its partition can't move or be claimed again", "partition", oldest.name, "waited", waited.Round(time.Millisecond), "partitions", n)
+		m.log.Warn("work has not returned after its context was canceled; until it returns, its partition can't move or be claimed again", "partition", oldest.name, "waited", waited.Round(time.Millisecond), "partitions", n)
 	}
 }

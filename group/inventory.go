@@ -14,12 +14,12 @@ import (
 type state int
 
 const (
-	free       state = iota // this member does not have it, although work under an earlier token may still run
+	free       state = iota // this member does not own it, although work under an earlier token may still be running
 	claimed                 // its claim and confirmation are queued or in progress
 	held                    // confirmed; this member acts on it
 	revoking                // no longer acted on; its work's context is canceled
 	releasing               // its work has returned, and its release is in progress
-	unresolved              // rows may name this member, which neither acts on it nor has a request for it in progress
+	unresolved              // rows may name this member, but it neither acts on the partition nor has a request in progress
 )
 
 func (s state) String() string {
@@ -34,13 +34,13 @@ type entry struct {
 	acted atomic.Pointer[assignment] // the assignment that is acted on; nil: none
 
 	state       state
-	changed     int         // the number of the last look sent before the state changed
+	changed     int         // the number of the last poll sent before the state changed
 	target      bool        // the plan assigns it to this member
 	doubted     bool        // an earlier outcome is unknown, so rows may name this member even if the claim fails
 	assigned    *assignment // for held, revoking and releasing
 	busy        *assignment // the assignment of this or an earlier term whose work has not returned
-	history     history     // what earlier looks have shown
-	leases      bool        // the next look must read its lease rows
+	history     history     // from earlier polls
+	leases      bool        // the next poll must read its lease rows
 	suspect     suspicion   // set if it can't be claimed or released
 	earlyReturn suspicion   // set if its work returned early and the option is Release
 	paused      bool        // the program has paused it
@@ -92,8 +92,8 @@ func (e *entry) clear(look int) {
 	e.become(free, look)
 }
 
-// suspicion records that a partition cannot be claimed or released. A suspect partition is tried alone, and less and
-// less often.
+// suspicion records that a partition could not be claimed or released. Such a partition is suspect. It is tried again
+// in a commit of its own, at growing intervals.
 type suspicion struct {
 	since elect.Instant // the time of the first failure; zero: no failure
 	until elect.Instant // when it may be tried again
@@ -216,7 +216,7 @@ func (v *inventory) busy() (n int, first string) {
 // anyBusy reports whether any work has not returned, in any term.
 func (v *inventory) anyBusy() bool { n, _ := v.busy(); return n > 0 }
 
-// holds returns the number of partitions that the member has, whether or not it acts on them.
+// holds returns the number of partitions that the member owns, including those that it no longer acts on.
 func (v *inventory) holds() (n int) {
 	for _, e := range v.all {
 		if e.assigned != nil {
@@ -226,8 +226,8 @@ func (v *inventory) holds() (n int) {
 	return n
 }
 
-// assignment is one period of holding a partition, from its confirmation under a token to its release. The loop owns
-// every field that is not marked otherwise.
+// assignment is one period during which this member owns a partition under one token. It begins when a claim is
+// confirmed, and ends when the partition is released. The loop owns every field that is not marked otherwise.
 type assignment struct {
 	*entry
 	in    *term
@@ -236,7 +236,7 @@ type assignment struct {
 	ctx    context.Context // ends when the assignment is revoked or the term ends
 	cancel context.CancelCauseFunc
 	since  elect.Instant // when the assignment was revoked
-	lost   bool          // its lease row is missing, so the partition is looked at again instead of being released
+	lost   bool          // its lease row is missing, so the partition is polled instead of being released
 	let    bool          // the release does not wait for the work
 
 	began elect.Instant // when the work began

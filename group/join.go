@@ -40,7 +40,7 @@ func (m *member) join(ctx context.Context) *elect.Term {
 	return nil
 }
 
-// tryJoin looks at the slots once, and tries to claim a free one.
+// tryJoin polls the slots once, and tries to claim a free one.
 func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	s, err := m.look(ctx)
 	if err != nil {
@@ -60,8 +60,8 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	return step, step.Err
 }
 
-// slots returns the slots to choose from. These are all slots up to a few above the highest one in use, except slots
-// whose members may still act.
+// slots returns the slots that this process may try to claim. These are all slots up to a few above the highest one in
+// use, except those whose members may still be acting.
 func (m *member) slots(s table.GroupSnapshot, c *contest) (names []string) {
 	own, _ := table.PartOf(m.last)
 	top := own.Slot - 1 // considered even if all rows were deleted by hand
@@ -84,8 +84,8 @@ func (m *member) slots(s table.GroupSnapshot, c *contest) (names []string) {
 	return names
 }
 
-// mayAct reports whether another member whose lease row was deleted may still act. The member may not have noticed the
-// deletion, so it may act until its lease expires.
+// mayAct reports whether o is the row of another member that may still be acting although its lease row was deleted by
+// hand. Such a member may not notice the deletion until its lease expires.
 func (m *member) mayAct(o table.Observation) bool {
 	leases := m.leases[table.LeaseRef{Name: o.Name, Token: o.Token}]
 	return o.Confirmed() && o.LeaseRecord == nil && o.Writer != m.config.ID && o.At.Sub(o.Heartbeat) < leases
@@ -97,8 +97,8 @@ type vanishing struct {
 	newest table.Token
 }
 
-// learnVanished records when slots below the highest one were first seen without a row. Spindle never removes the row
-// of a slot, so the row was deleted by hand, and the slot's member may not have noticed.
+// learnVanished records when the row of a slot was first found missing. Spindle never deletes such a row, so it was
+// deleted by hand, and the slot's member may not have noticed. The top parameter is the highest slot in use.
 func (m *member) learnVanished(s table.GroupSnapshot, top int) {
 	for slot := range top + 1 {
 		name := table.SlotName(m.name, slot)
@@ -117,8 +117,8 @@ func (m *member) learnVanished(s table.GroupSnapshot, top int) {
 	}
 }
 
-// waitsFor reports whether a slot must be left alone for now because its row has vanished. The wait is the longest
-// known lease.
+// waitsFor reports whether a slot cannot be claimed yet because its row has vanished. The slot's member may act until
+// its lease expires. That lease is unknown, so waitsFor assumes the longest known one.
 func (m *member) waitsFor(name string, at time.Time) bool {
 	v, vanished := m.vanished[name]
 	longest := m.config.Lease
@@ -128,9 +128,12 @@ func (m *member) waitsFor(name string, at time.Time) bool {
 	return vanished && at.Sub(v.since) < longest
 }
 
-// choose returns the slot to claim. With WithReclaim, this is the slot that a member with this id has. Otherwise it is
-// the slot that this process last had, or else the highest free slot below a slot in use. Gaps are filled first because
-// a member that leaves is likely to be replaced, and the member that takes its slot inherits its partitions.
+// choose returns the slot to claim. With WithReclaim, and if a member with this process's ID is still in the group, it
+// returns that member's slot. Otherwise it returns the slot that this process had last, if it is free, or else the
+// highest free slot below a slot in use.
+//
+// Gaps between slots in use are filled first, because they belonged to members that have left. A member that leaves is
+// likely to be replaced, and the replacement inherits the partitions that are assigned to the slot.
 func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool) {
 	m.candidate.LeaseRecord.Since = 0
 	top := -1
@@ -170,6 +173,7 @@ func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool
 	return s, true
 }
 
-// among returns the number of slots to choose from at random. It starts at 1, and doubles each time another member has
-// taken the chosen slot. There is no other reason to look further, because slots stay in the table forever.
+// among returns the number of free slots from which choose picks one at random. It starts at 1 to keep slot numbers
+// low, because a slot that was used once stays in the table forever. It doubles each time another member claims the
+// chosen slot first.
 func (c *contest) among() int { return 1 << min(c.lost, 8) }

@@ -9,23 +9,24 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// leave is the state of a term that is being given up, either because the caller has stopped it or because the member
-// is useless. An announcement and a plan without this member inform the other members.
+// leave is the state of a term that is being given up, either because Run's ctx has ended or because the member cannot
+// do its work. To inform the other members, the member announces that it is leaving and publishes a plan without
+// itself.
 type leave struct {
 	why       error         // nil: the term continues
 	marked    bool          // the announcement was sent
 	applied   chan struct{} // closed once the announcement of a handover is in the table
 	announced chan struct{} // closed once the announcement has ended
 	pending   bool          // releases wait for the announcement
-	limit     alarm         // when to stop waiting for work; set if the member can't look, or is useless and alone
+	limit     alarm         // when to stop waiting for work; set if the member can't poll the group, or is useless and alone
 }
 
 func stopped(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", spindle.ErrStopped, context.Cause(ctx))
 }
 
-// stop gives the term up because ctx has ended. With a handover, work continues until the other members have seen the
-// announcement.
+// stop begins to give up the term because ctx has ended. With WithHandover, it first announces that the member is
+// leaving, and work continues until the other members have had time to see the announcement.
 func (t *term) stop(ctx context.Context) {
 	t.leave.why = stopped(ctx)
 	if !t.m.config.Handover || !t.m.inventory.works(t, false) && t.m.config.Work != nil {
@@ -59,8 +60,8 @@ func (t *term) stop(ctx context.Context) {
 	}, func(error) { t.revokeTerm(context.Cause(ctx)) })
 }
 
-// giveUp gives the term up although Run continues. It revokes all work, and the member's lock is released once the work
-// has returned.
+// giveUp begins to give up the term because of a problem, although Run continues. It revokes all work. The member's
+// lock is released once all work has returned.
 func (t *term) giveUp(why error) {
 	t.leave.why = why
 	if errors.Is(why, errReadDeadline) {
@@ -70,8 +71,8 @@ func (t *term) giveUp(why error) {
 	t.m.report(t)
 }
 
-// revokeTerm revokes all of the member's partitions. If some work does not return, the other partitions are released
-// separately. They would stay assigned to this member if the other members did not know that it is leaving.
+// revokeTerm revokes all of the member's partitions. If some work does not return soon, the other partitions are
+// released without waiting for it.
 func (t *term) revokeTerm(reason error) {
 	for _, e := range t.m.inventory.all {
 		if e.state == held {
@@ -96,8 +97,8 @@ func (t *term) mark() {
 	})
 }
 
-// publishWithout publishes the plan for the group without this member. Every member sees the new plan at its next look,
-// regardless of the size of the group.
+// publishWithout publishes a plan that assigns no partitions to this member. The other members see the plan at their
+// next poll, even in a group so large that they rarely read each other's rows.
 func (t *term) publishWithout() {
 	if t.publishing {
 		return

@@ -11,48 +11,47 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// manyMembers is the number of members up to which each member reads the rows of all members at each look. In a larger
-// group, members read these rows less often, so the group's reads per second grow with the number of members and not
-// with its square. Every look still reads the head of the plan, so every member soon learns what the other members have
-// concluded.
+// manyMembers is the largest number of members for which every poll reads the rows of all members. If there are more,
+// each member reads these rows less often. Otherwise, the group's reads per second would grow with the square of the
+// number of members. Every poll still reads the head of the plan, so every member soon notices a new plan.
 const manyMembers = 100
 
-// errReadDeadline ends the term of a member that could not see the group in time. To the program it appears as
+// errReadDeadline ends the term of a member that could not poll the group in time. The program sees it as
 // spindle.ErrExpired.
 var errReadDeadline error = readDeadlinePassed{}
 
 type readDeadlinePassed struct{}
 
 func (readDeadlinePassed) Error() string {
-	return "no look at the group was answered in time, so this member had to stop"
+	return "no poll of the group was answered in time, so this member had to stop"
 }
 
 func (readDeadlinePassed) Is(target error) bool { return target == spindle.ErrExpired }
 
-// looks tracks when a term has looked at the group, and when it looks next.
+// looks tracks when a term has polled the group, and when it polls next.
 type looks struct {
 	clock elect.Clock
 	lease time.Duration
 
-	// last is the time just before the last acknowledged look at the member's own partitions was sent. A member that
-	// cannot look stops, even if its heartbeats are acknowledged, because it would not see that its rows were deleted
-	// by hand and that other members now have its partitions.
+	// last is when the last successful poll of the member's own partitions was sent. A member whose polls fail must
+	// stop, even if its heartbeats are acknowledged. Otherwise, it would not notice if an operator deleted its rows and
+	// other members claimed its partitions.
 	last         atomic.Pointer[elect.Instant]
 	readDeadline *time.Timer
 
-	number  int   // the number of the last look sent
-	pending bool  // a look is in progress
-	next    alarm // when to look next
+	number  int   // the number of the last poll sent
+	pending bool  // a poll is in progress
+	next    alarm // when to poll next
 	took    time.Duration
 	retry   elect.Backoff
-	skip    int           // the number of further looks that don't read the members
-	members int           // the number of members that the last look showed
+	skip    int           // how many more polls don't read the members
+	members int           // the number of members at the last poll
 	changed elect.Instant // when the plan last changed or a partition was last claimed
 	turn    int           // the position of the window among the wanted partitions
-	open    bool          // all partitions in the window of the last look could be claimed
+	open    bool          // all partitions in the window of the last poll could be claimed
 }
 
-// limit is the time from sending a look to the read deadline, at which the member stops by itself.
+// limit is the time from sending a poll to the read deadline, at which the member stops by itself.
 func (l *looks) limit() time.Duration { return elect.Limit(l.lease) }
 
 // left is the time until the read deadline. Any goroutine may call it.
@@ -60,7 +59,7 @@ func (l *looks) left() time.Duration {
 	return l.limit() - l.clock.Now().Since(*l.last.Load())
 }
 
-// extend moves the read deadline, unless it has passed. It reports whether it did.
+// extend moves the read deadline and returns true, unless the deadline has already passed.
 func (l *looks) extend(sent elect.Instant) bool {
 	if l.left() <= 0 || !l.readDeadline.Stop() {
 		return false
@@ -70,8 +69,8 @@ func (l *looks) extend(sent elect.Instant) bool {
 	return true
 }
 
-// lookLimit is the time limit for one look. It is at most two thirds of the remaining time, so that another look can
-// follow if no answer comes.
+// lookLimit is the time limit for one poll. It is at most two thirds of the time until the read deadline, so that a
+// second poll is possible if the first one gets no answer.
 func (l *looks) lookLimit() time.Duration {
 	limit := elect.Attempt(l.lease)
 	if left := l.left(); left > 0 {
@@ -80,8 +79,8 @@ func (l *looks) lookLimit() time.Duration {
 	return limit
 }
 
-// beforeRetry is the pause after a failed look. It is at most half of the remaining time, so that another look can
-// follow.
+// beforeRetry is the pause after a failed poll. It is at most half of the time until the read deadline, so that another
+// poll is possible.
 func (l *looks) beforeRetry() time.Duration {
 	pause := l.retry.Pause(l.clock)
 	if left := l.left(); left > 0 {
@@ -90,9 +89,9 @@ func (l *looks) beforeRetry() time.Duration {
 	return pause
 }
 
-// patient is the pause before the next look at a partition that another member has. It is lease/50 at first, because
-// the partition is about to be released, and grows with the time waited. It is never less than three times the duration
-// of a look, because the looks at many partitions would otherwise hold up their releases.
+// patient is the pause before the next poll of a partition that another member owns. It starts at lease/50, because the
+// partition will probably be released soon, and grows with the time waited. It is at least three times the duration of
+// a poll, because frequent polls of many partitions would slow down their release.
 func (l *looks) patient() time.Duration {
 	every, waited := max(l.lease/50, 3*l.took), l.clock.Now().Since(l.changed)
 	if waited < l.lease {
@@ -101,8 +100,8 @@ func (l *looks) patient() time.Duration {
 	return max(waited/10, every)
 }
 
-// look sends a look at the group. If the last look at the member's own partitions was recent, this one leaves them out
-// and reads only the partitions that the member waits for.
+// look sends a poll of the group. If the member's own partitions were polled recently, the poll leaves them out, and
+// reads only the partitions that the member waits for.
 func (t *term) look() {
 	l := &t.looks
 	sent := l.clock.Now()
@@ -141,7 +140,7 @@ func (t *term) lookFailed(err error) {
 	}
 }
 
-// query returns what the next look must read.
+// query returns what the next poll must read.
 func (t *term) query(whole bool) table.GroupQuery {
 	q := table.GroupQuery{Members: t.looks.skip == 0, Body: t.planning.stale || t.planning.known == nil, All: t.planning.rows}
 	if q.Body || q.All {
@@ -181,10 +180,11 @@ func (t *term) wanted() (wanted []*entry) {
 	return wanted
 }
 
-// window returns the wanted partitions that the next look reads. If there are only a few, or if everything in the last
-// window was free, as when a group starts, it returns all of them. Otherwise it returns the first ones by name, because
-// these are released first, and a section of the rest. The section advances from look to look, because work that hangs
-// can keep the first ones for a long time.
+// window returns the wanted partitions that the next poll reads. It returns all of them if there are only a few. It
+// also returns all of them if every partition in the last window could be claimed, which happens when a group starts.
+//
+// Otherwise it returns the first partitions by name, because they are released first, and a section of the rest. Each
+// poll reads the next section, because the first partitions may stay unavailable for a long time if work on them hangs.
 func (t *term) window() []*entry {
 	wanted, n := t.wanted(), 2*t.m.config.Batch
 	if len(wanted) <= 2*n || t.looks.open {
@@ -195,10 +195,12 @@ func (t *term) window() []*entry {
 	return append(first, rest[from:min(from+n, len(rest))]...)
 }
 
-// poll is the pause before the next look. It is a third of the shortest lease, but shorter if another member's lease
-// expires or this member begins to count before then. Once this member counts, the other members give it its share at
-// their next look, and no member has that share until this one looks too. Even if another member's lease is very short,
-// this member looks at most ten times per lease of its own.
+// poll returns the pause before the next poll of the group. Normally, this is a third of the shortest lease in the
+// group. The pause is shorter if another member's lease expires before then, or if this member starts to count before
+// then. When this member starts to count, the other members release its share of the partitions. No member works on
+// that share until this member polls the group and claims it.
+//
+// If another member's lease is very short, this member still polls at most ten times per lease of its own.
 func (t *term) poll(s table.GroupSnapshot) time.Duration {
 	clock, lease := t.m.config.Clock, t.m.config.Lease
 	shortest := lease
@@ -208,7 +210,8 @@ func (t *term) poll(s table.GroupSnapshot) time.Duration {
 		}
 	}
 	least := lease / 10
-	// The time of a whole look is counted from when it was sent. After a slow one, the next must still follow in time.
+	// The read deadline counts from when the last whole poll was sent. After a slow poll, the next one must still be in
+	// time.
 	whole := max(lease/3-clock.Now().Since(*t.looks.last.Load()), least)
 	pause := min(max(elect.Jitter(clock, shortest/3), least), whole)
 	if t.planning.settling > 0 {
@@ -222,7 +225,7 @@ func (t *term) poll(s table.GroupSnapshot) time.Duration {
 		pause = min(pause, max(left, elect.Jitter(clock, lease/50)))
 	}
 	if t.looks.members > manyMembers {
-		return pause // the other members' heartbeats are from an earlier look
+		return pause // the other members' heartbeats are from an earlier poll
 	}
 	for name, o := range s.Members {
 		left := t.leaseOf(o) - s.At.Sub(o.Heartbeat)

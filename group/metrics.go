@@ -14,18 +14,18 @@ import (
 type metrics struct {
 	about   metric.MeasurementOption
 	moves   metric.Int64Counter
-	members atomic.Int64 // the number of members that the last look showed
+	members atomic.Int64 // the number of members at the last poll
 	reading metric.Registration
 }
 
 func newMetrics(g *Group, s telemetry.Scope) *metrics {
 	m := &metrics{about: metric.WithAttributeSet(s.Attributes(g.name))}
 	api := s.Meter()
-	// The number of partitions is a sum, so that two members in one process are added up, and so that a view without
-	// the name attribute shows a total.
-	partitions, err := api.Int64ObservableUpDownCounter("spindle.group.partitions", metric.WithDescription("Partitions that this process has."))
+	// The number of partitions is an up-down counter, so that a backend adds up the values of two members in one
+	// process, and so that a view without the name attribute shows the total.
+	partitions, err := api.Int64ObservableUpDownCounter("spindle.group.partitions", metric.WithDescription("Partitions that this process owns."))
 	telemetry.Report(err)
-	members, err := api.Int64ObservableGauge("spindle.group.members", metric.WithDescription("Members that were present when this process last looked."))
+	members, err := api.Int64ObservableGauge("spindle.group.members", metric.WithDescription("Members that were present when this process last polled the group."))
 	telemetry.Report(err)
 	m.moves, err = api.Int64Counter("spindle.group.moves", metric.WithDescription("Partitions that this process claimed or released."))
 	telemetry.Report(err)

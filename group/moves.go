@@ -15,7 +15,7 @@ import (
 
 // This file has the requests that claim, release and reconcile partitions, and the handling of their replies.
 
-// claim queues claims of partitions that are free, many to a commit. Each suspect partition gets its own commit.
+// claim queues claims of free partitions, in batches. Each suspect partition is claimed in its own commit.
 func (t *term) claim(rows []table.Observation) {
 	var together []table.Observation
 	for _, o := range rows {
@@ -60,14 +60,14 @@ func (t *term) stillWanted(c *commit, e *entry) bool {
 		return true
 	}
 	if e.target && !e.paused && t.acts() && !t.leaving() && e.busy == nil {
-		e.doubted = true // the client may retry internally, so a refusal can follow an attempt that was applied
+		e.doubted = true // the client may retry internally, so a commit can be refused because an earlier attempt was applied
 		return true
 	}
 	e.leftOut(t.looks.number)
 	return false
 }
 
-// claimOne sends a claim and its confirmation. It runs outside the loop.
+// claimOne claims and confirms the partitions of one commit. It does not run in the loop.
 func (t *term) claimOne(ctx context.Context, c *commit) (r result, err error) {
 	var names []string
 	clock, lease := t.m.config.Clock, t.m.config.Lease
@@ -177,16 +177,16 @@ func (t *term) lose(lost []*entry) {
 	}
 }
 
-// release frees revoked partitions whose work has returned. It sends one batch at a time, because after each batch a
-// look may be due, or the remaining work of a leaving member may have returned. The tokens are never acted on again,
-// whether or not the table shows the release.
+// release sends one batch of releases for revoked partitions whose work has returned. It sends only one batch at a
+// time, so that the loop can do something else in between, such as a poll that is due. The member never acts on the
+// released tokens again, even if the release fails.
 func (t *term) release() {
 	t.releases.off()
 	if t.leaving() && !t.leave.marked {
 		t.mark()
 	}
 	if t.leave.pending {
-		return // mark continues it; without the announcement, the plan would still assign the partitions to this member
+		return // mark releases them later; without the announcement, the plan would still assign the partitions to this member
 	}
 	var refs []table.LeaseRef
 	var released []*entry
@@ -222,7 +222,7 @@ func (t *term) releaseEnded(released []*entry, took time.Duration, err error) {
 		}
 		t.m.problems.Note(fmt.Errorf("release: %w", err))
 		t.progress.failed(t.m.config.Clock.Now(), fmt.Errorf("release: %w", err))
-		t.revokes.off() // revoke nothing more until the next look
+		t.revokes.off() // revoke nothing more until the next poll
 		t.soon(t.redo.Pause(t.m.config.Clock))
 		return
 	}
@@ -246,7 +246,7 @@ func (t *term) reconcileOne(ctx context.Context, c *commit) (result, error) {
 func (t *term) reconcileEnded(c *commit, _ result, err error) {
 	for _, e := range c.entries {
 		delete(t.reconciling, e)
-		e.changed = t.looks.number // a look in progress shows older rows
+		e.changed = t.looks.number // a poll in progress may read older rows
 	}
 	switch {
 	case err == nil:
@@ -265,8 +265,9 @@ func (t *term) reconcileEnded(c *commit, _ result, err error) {
 	})
 }
 
-// commitFailed handles the failure of a commit. It queues the two halves of the commit, unless another member was
-// first. A partition that failed alone becomes suspect.
+// commitFailed handles the failure of a commit. If another member changed the rows first, the partitions are dropped
+// until the next poll. Otherwise, the two halves of the commit are queued. A partition that was alone in its commit
+// becomes suspect.
 func (t *term) commitFailed(c *commit, err error, split func(*commit, time.Duration)) {
 	now, lease := t.m.config.Clock.Now(), t.m.config.Lease
 	aborted := errors.Is(err, table.ErrAborted)

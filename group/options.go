@@ -10,22 +10,33 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// WithWork sets the function that does the work on a partition. It runs in its own goroutine for each partition that
-// this member has. Its ctx ends the instant the partition is lost or must move. context.Cause then returns ErrMoved,
-// ErrPaused, ErrLetGo, spindle.ErrSuperseded, spindle.ErrExpired, the cause of the ctx passed to Run, or an error that
-// says that this member is leaving for a while because it could not claim anything. A fenced write can fail with
-// spindle.ErrFenced before ctx ends. Do not return at that point, but wait for the end of ctx.
+// WithWork sets the function that does the work on a partition. The group calls it in a new goroutine for each
+// partition that this member owns. Its ctx is canceled as soon as the partition is lost or must move.
+// context.Cause(ctx) then returns one of these errors:
 //
-// As long as the member keeps its term, a partition moves only after its work has returned. Work that does not return
-// is logged, and keeps only its own partition from moving, until Run's ctx has ended or LetGo is called. If the member
-// loses its term because it cannot reach Spanner for one lease duration, other members get its partitions one lease
-// duration later, whether or not the work has returned. From then on, the old work's fenced writes are refused. A Group
-// begins work on a partition only after its own previous work on that partition has returned. It does not wait for the
-// work of another Group in the same process.
+//   - ErrMoved, ErrPaused or ErrLetGo.
+//   - spindle.ErrSuperseded or spindle.ErrExpired, if the member has lost the partition.
+//   - The cause of the ctx that was passed to Run, if that ctx has ended.
+//   - An error that says that this member leaves the group for a while because it could not claim or release any
+//     partition.
 //
-// If the work returns before its ctx has ended, with or without an error, it begins again under the same token, unless
-// WithEarlyReturn changes this. The first time, it begins again immediately. After that, there is a pause, which
-// doubles up to one lease duration. An error is logged. A panic in the work ends the process, as in any other
+// A fenced write can fail with spindle.ErrFenced before ctx is canceled. The work should then wait until ctx is
+// canceled before it returns.
+//
+// While the member keeps its term, a partition moves only after its work has returned. Work that does not return is
+// logged, and does not prevent other partitions from moving. The group stops waiting for it when Run's ctx has ended or
+// when LetGo is called.
+//
+// If the member loses its term because it cannot reach Spanner for one lease duration, other members get its partitions
+// one lease duration later, even if the old work has not returned. From then on, Spanner refuses the fenced writes of
+// the old work.
+//
+// A Group begins work on a partition only after its own previous work on that partition has returned. It does not wait
+// for work in other Groups of the same process.
+//
+// If the work returns before its ctx is canceled, the group logs the error, if any, and calls the function again under
+// the same token. The first time, it does so immediately. Later, it pauses first, and the pause doubles up to one lease
+// duration. WithEarlyReturn changes this behavior. If the work panics, the process crashes, as with any other
 // goroutine.
 func WithWork(work func(ctx context.Context, p Partition) error) spindle.Option {
 	return option("WithWork", func(c *options.Config) {
@@ -40,7 +51,7 @@ func WithWork(work func(ctx context.Context, p Partition) error) spindle.Option 
 	})
 }
 
-// option returns an option of this package. The constructors of other packages refuse it by its name.
+// option returns an option of this package. Constructors in other packages refuse the option by its name.
 func option(name string, apply func(*options.Config)) spindle.Option {
 	return func(c *options.Config) {
 		c.ForGroup = append(c.ForGroup, name)
@@ -52,8 +63,8 @@ func option(name string, apply func(*options.Config)) spindle.Option {
 type EarlyReturn int
 
 const (
-	// BeginAgain runs the work again under the same token, after a pause that grows if the work keeps returning early.
-	// It is the default.
+	// BeginAgain is the default. It calls the work again under the same token. If the work keeps returning early, the
+	// pause before each call grows.
 	BeginAgain EarlyReturn = EarlyReturn(options.BeginAgain)
 	// KeepIdle keeps the partition without work until it moves. It is for work that is done only once.
 	KeepIdle EarlyReturn = EarlyReturn(options.KeepIdle)
@@ -73,10 +84,12 @@ func WithEarlyReturn(do EarlyReturn) spindle.Option {
 	})
 }
 
-// WithInitialDelay sets how long the first members of a group wait for more members before they claim any partition.
-// They wait until no member has joined for d, but at most for the longer of d and one lease duration. The default for d
-// is a third of the lease. If d is 0, the first member claims everything, and later hands the other members their
-// shares. A group that has lost all its members waits in the same way when it begins again.
+// WithInitialDelay sets how long the first members of a group wait for more members before they claim any partitions.
+// They wait until no member has joined for the duration d. In total, they wait for at most d or one lease duration,
+// whichever is longer. The default for d is a third of the lease.
+//
+// If d is 0, the first member claims all partitions, and later hands over their shares to the other members. If a group
+// loses all its members, it waits in the same way when it starts again.
 func WithInitialDelay(d time.Duration) spindle.Option {
 	return option("WithInitialDelay", func(c *options.Config) {
 		if d < 0 || d > table.MaxLease {
@@ -98,10 +111,12 @@ func WithWeight(n int) spindle.Option {
 	})
 }
 
-// WithIdentity makes the group remember, for the duration d after this member has left, which partitions it had. If a
-// member with the same id joins within that time, it gets these partitions back, up to its share, and no other
-// partitions move because of it. WithIdentity requires spindle.WithID. With spindle.WithReclaim, the default is ten
-// lease durations. Otherwise the group remembers nothing by default. The maximum is seven days.
+// WithIdentity makes the group remember this member's partitions for the duration d after the member has left. If a
+// member with the same ID joins within that time, it gets these partitions back, up to its share, and no other
+// partitions have to move. WithIdentity requires spindle.WithID.
+//
+// With spindle.WithReclaim, the default is ten lease durations. Without it, the group remembers nothing by default. The
+// maximum is seven days.
 func WithIdentity(d time.Duration) spindle.Option {
 	return option("WithIdentity", func(c *options.Config) {
 		if d < 0 || d > table.MaxKeep {

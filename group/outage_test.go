@@ -210,7 +210,7 @@ func TestAMemberThatCanNotLookReleasesWhatItHas(t *testing.T) {
 		a.link.Refuse(fleet.Refusing("look", errors.New("not today")))
 		c.until(lease+lease/50, "a to leave", func() bool { return strings.Contains(a.log.String(), "msg=left") })
 		c.until(lease/2, "b to have all", spreadOver(16, b))
-		assert.Contains(t, a.log.String(), "no look at the group was answered in time")
+		assert.Contains(t, a.log.String(), "no poll of the group was answered in time")
 		a.link.Refuse(nil)
 		c.end(a, b)
 	})

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// When thousands of partitions move, they move in batches, so that each partition is without work only while its own
+// If thousands of partitions have to move, they move in batches. A partition is then without work only while its own
 // batch moves.
 
 // revokeMore revokes the next batch of partitions that must move.
@@ -16,9 +16,9 @@ func (t *term) revokeMore() {
 	t.revokeAll(d.revoke)
 }
 
-// revokeAll revokes the given partitions. Partitions that move are revoked in batches of half as many as one commit
-// could release, because each of them is without work until its whole batch has moved. If the batch is full, the next
-// one follows once these partitions were released, or after lease/50 if some work does not return.
+// revokeAll revokes one batch of partitions. A batch has at most half as many partitions as one commit could release. A
+// larger batch would take longer, and each of its partitions is without work until the whole batch has moved. After a
+// full batch, the next one follows once this one has been released, or after lease/50 if some work does not return.
 func (t *term) revokeAll(move []*entry) {
 	for _, e := range move {
 		switch {
@@ -35,8 +35,8 @@ func (t *term) revokeAll(move []*entry) {
 	}
 }
 
-// spareTime delays the next batch by twice the time that the release took, so that other members have time to claim the
-// partitions.
+// spareTime delays the next batch, so that other members have time to claim the partitions that were just released. The
+// delay is twice as long as the release took.
 func (t *term) spareTime(released time.Duration) {
 	if t.revokes.on {
 		t.revokes.set(t.m.config.Clock, 2*released)

@@ -13,16 +13,16 @@ import (
 	"github.com/spindle-lock/spindle/internal/fence"
 )
 
-// The causes with which the context of a partition's work ends, in addition to the ones that a lock has.
+// Besides the causes that a lock has, the context of a partition's work can be canceled with one of these causes.
 var (
 	ErrMoved  = errors.New("the partition is moving to another member")
 	ErrPaused = errors.New("the program has paused the partition") // see Group.Pause
 	ErrLetGo  = errors.New("the program has let the partition go") // see Group.LetGo
 )
 
-// Partition is one partition, held under one token. The group passes it to the partition's work, which can use it until
-// the context of the work ends. Its methods may be called from any goroutine. The zero Partition holds no lock, so its
-// writes are refused.
+// Partition is a partition that this member owns under one token. The group passes it to the function set by WithWork,
+// which can use it until its context is canceled. The methods of a Partition may be called from any goroutine. The zero
+// Partition owns nothing, so Spanner refuses its writes.
 type Partition struct {
 	name  string
 	fence fence.Fence
@@ -31,21 +31,21 @@ type Partition struct {
 // Name returns the partition's name, as given in the list.
 func (p Partition) Name() string { return p.name }
 
-// Token returns the fencing token under which this member has the partition. A later token of the same partition is
-// always larger.
+// Token returns the fencing token under which this member owns the partition. Each token is larger than all earlier
+// tokens of the same partition.
 func (p Partition) Token() spindle.Token { return spindle.Token(p.fence.Token) }
 
 // Fence returns a mutation that changes nothing, but makes its commit fail if this member has released the partition or
 // another member has claimed it. See spindle.Lock.Fence.
 func (p Partition) Fence() *spanner.Mutation {
 	if p.fence.Names == nil {
-		return p.fence.Table.Fence(p.name, 0) // the fence of no partition, which every commit fails
+		return p.fence.Table.Fence(p.name, 0) // a fence that no partition can satisfy, so every commit fails
 	}
 	return p.fence.Mutations()[0]
 }
 
-// FenceStatement is like spindle.Lock.FenceStatement, but for the partition. For the zero Partition it returns an empty
-// statement, which Spanner refuses.
+// FenceStatement is like spindle.Lock.FenceStatement, but for a partition. For the zero Partition, it returns an empty
+// statement, which Spanner rejects.
 func (p Partition) FenceStatement(dialect databasepb.DatabaseDialect) spanner.Statement {
 	if p.fence.Names == nil {
 		return spanner.Statement{}
@@ -53,15 +53,15 @@ func (p Partition) FenceStatement(dialect databasepb.DatabaseDialect) spanner.St
 	return p.fence.Statement(dialect)
 }
 
-// Apply is like spanner.Client.Apply, but the transaction is serializable, and the fence is added to ms. A checkpoint
-// can thus be written in the same commit as its fence. The errors are the same as for spindle.Lock.Apply:
-// errors.Is(err, spindle.ErrFenced) is true exactly if the token is no longer valid.
+// Apply is like spanner.Client.Apply, but it adds the fence to ms and makes the transaction serializable. A program can
+// use it to write a checkpoint and check the fence in the same commit. Apply returns the same errors as
+// spindle.Lock.Apply, so errors.Is(err, spindle.ErrFenced) is true if and only if the token is no longer valid.
 func (p Partition) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	return p.fence.Apply(ctx, ms, opts...)
 }
 
-// ReadWriteTransaction is like spanner.Client.ReadWriteTransaction, but the transaction is serializable, and the fence
-// is added to fn's writes. See spindle.Lock.ReadWriteTransaction.
+// ReadWriteTransaction is like spanner.Client.ReadWriteTransaction, but it adds the fence to fn's writes and makes the
+// transaction serializable. See spindle.Lock.ReadWriteTransaction.
 func (p Partition) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	return p.fence.ReadWriteTransaction(ctx, fn)
 }

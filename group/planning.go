@@ -10,22 +10,22 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// planning is a member's view of the assignments: the published plan, and the next plan for the members that are
-// present. It is never modified. Each look produces a new value.
+// planning is a member's view of which partitions are assigned to which member. It contains the published plan, and the
+// next plan for the members that are present. A planning value is never modified. Each poll produces a new one.
 type planning struct {
 	setting
 
-	at        time.Time   // the time of the last look
+	at        time.Time   // the time of the last poll
 	head      table.Token // the token of the published plan; 0: no plan
 	known     *plan.Plan  // the published plan; nil: no usable plan
 	newer     error       // set if the plan is unusable because a newer version wrote it
 	stale     bool        // the head has changed, and the body was not read yet
 	members   []plan.Member
 	next      *plan.Plan    // the next plan for these members; nil: unknown
-	settling  time.Duration // the time for which a new group still waits for members
-	differs   time.Time     // the time from which next has differed from the published plan, by Spanner's clock; zero: it does not
+	settling  time.Duration // how much longer a new group waits for members
+	differs   time.Time     // since when next has differed from the published plan, by Spanner's clock; zero: it does not differ
 	toPublish bool          // it is this member's turn to publish
-	rows      bool          // the next look must read all partitions, because there is no plan
+	rows      bool          // the next poll must read all partitions, because there is no plan
 	full      bool          // this member has passed its trial
 }
 
@@ -38,7 +38,7 @@ type setting struct {
 	token table.Token
 }
 
-// after returns the planning that follows from a look.
+// after returns the planning that follows from a poll.
 func (p planning) after(s table.GroupSnapshot, bodyRead bool) planning {
 	p.at, p.toPublish = s.At, false
 	p = p.read(s, bodyRead)
@@ -62,7 +62,7 @@ func (p planning) after(s table.GroupSnapshot, bodyRead bool) planning {
 	return p.turn()
 }
 
-// read updates the planning with the plan that a look shows.
+// read updates the planning with the plan that a poll has read.
 func (p planning) read(s table.GroupSnapshot, bodyRead bool) planning {
 	switch {
 	case s.Plan == p.head && !p.stale && (p.known != nil || p.newer != nil || s.Plan == 0):
@@ -85,10 +85,12 @@ func (p planning) read(s table.GroupSnapshot, bodyRead bool) planning {
 	return p
 }
 
-// counted returns the members that get partitions. A member counts if it is in the published plan, if its heartbeats
-// show that it has lived for one lease duration, or if all members are as young as it is. A member that crashes each
-// time it starts therefore takes nothing from the others. The age of the last heartbeat does not matter, because a
-// member is present until it is evicted.
+// counted returns the members that count, which means that they get partitions. A member counts if it is in the
+// published plan, or if its heartbeats show that it has been running for at least one lease duration. A process that
+// crashes each time it starts therefore takes nothing from the other members. When a group starts, all its members are
+// new, so all of them count.
+//
+// The age of the last heartbeat does not matter, because a member remains present until it is evicted.
 func (p planning) counted(s table.GroupSnapshot) (members []plan.Member) {
 	oldest := table.TokenAt(s.At)
 	for _, o := range s.Members {
@@ -124,7 +126,7 @@ func (p planning) counted(s table.GroupSnapshot) (members []plan.Member) {
 	return members
 }
 
-// is reports whether m is this member.
+// is reports whether m describes this member.
 func (p planning) is(m plan.Member) bool { return m.Slot == p.slot && m.Token == int64(p.token) }
 
 // evicted returns the planning without the members in the given slots, which were evicted.
@@ -138,9 +140,10 @@ func (p planning) evicted(slots []string) planning {
 	return p.follow()
 }
 
-// waitFor returns how long the group waits for more members. It waits only if it is new, or if none of its planned
-// members is present any longer. The wait lasts until no member has joined for the delay, but at most one lease
-// duration. Without the wait, the first member would start work that then moves to other members.
+// waitFor returns how much longer the group must wait for more members. A group waits if it is new, or if all members
+// in its plan have left. It waits until no member has joined for the initial delay. In total, it waits for at most the
+// initial delay or one lease duration, whichever is longer. If it did not wait, the first member would start work on
+// partitions that soon move to other members.
 func (p planning) waitFor(s table.GroupSnapshot) time.Duration {
 	for _, m := range p.members {
 		if slices.ContainsFunc(p.known.Members(), func(k plan.Member) bool { return k.Slot == m.Slot && k.Token == m.Token }) {
@@ -180,8 +183,8 @@ func (p planning) follow() planning {
 	return p
 }
 
-// begin prepares for the first plan, which is based on the members that currently have the partitions. No member claims
-// or releases anything until it is published.
+// begin prepares the first plan of a group. The plan is based on the members that own the partitions at present. Until
+// it is published, no member claims or releases anything.
 func (p planning) begin(s table.GroupSnapshot) planning {
 	p.next = nil
 	if p.differs.IsZero() {
@@ -190,7 +193,7 @@ func (p planning) begin(s table.GroupSnapshot) planning {
 	return p
 }
 
-// base returns the plan that corresponds to the rows of all partitions.
+// base returns a plan that assigns each partition to its current owner, according to the rows of all partitions.
 func (p planning) base(s table.GroupSnapshot, lockOf func(i int) string) *plan.Plan {
 	return plan.Of(p.list, p.members, func(i int) (slot int, ok bool) {
 		with, is := table.MemberOf(s.Partitions[lockOf(i)].Writer)
@@ -203,16 +206,16 @@ func (p planning) base(s table.GroupSnapshot, lockOf func(i int) string) *plan.P
 	})
 }
 
-// turn determines whether it is this member's turn to publish. The members try one after the other, in the order of
-// their slots.
+// turn decides whether this member should publish the next plan now. The members take turns, in the order of their
+// slots. If there is no plan yet, the member must read all partitions before it can publish the first one.
 func (p planning) turn() planning {
 	p.toPublish = !p.differs.IsZero() && p.turnIn() == 0
 	p.rows = p.known == nil && p.toPublish
 	return p
 }
 
-// turnIn returns the time until this member may publish. It returns the constant never if there is nothing to publish
-// or if this member does not count.
+// turnIn returns how long this member must wait before it may publish the next plan. It returns never if there is
+// nothing to publish, or if this member does not count.
 func (p planning) turnIn() time.Duration {
 	i := slices.IndexFunc(p.members, p.is)
 	if i < 0 || p.differs.IsZero() {
@@ -221,8 +224,8 @@ func (p planning) turnIn() time.Duration {
 	return max(p.differs.Add(time.Duration(i)*p.lease/10).Sub(p.at), 0)
 }
 
-// without returns the plan for the group without this member, and whether that plan is known and differs from the
-// published one.
+// without returns the next plan for the group without this member. It returns false if that plan is unknown or is the
+// same as the published plan.
 func (p planning) without() (*plan.Plan, bool) {
 	if p.known == nil {
 		return nil, false
@@ -251,18 +254,18 @@ func (p planning) targets() []int {
 // planned reports whether the assignment of partitions to members is known.
 func (p planning) planned() bool { return p.next != nil && p.known != nil }
 
-// lives reports whether the member in this row has sent a heartbeat within its lease.
+// lives reports whether row o belongs to a member that has sent a heartbeat within its lease.
 func lives(o table.Observation) bool {
 	return isMember(o) && o.At.Sub(o.Heartbeat) < o.LeaseRecord.Lease
 }
 
-// present reports whether the member in this row is present, which means that it was not evicted and has not announced
-// that it is leaving.
+// present reports whether row o belongs to a member that is present. A member is present if it was not evicted and has
+// not announced that it is leaving.
 func present(o table.Observation) bool { return isMember(o) && !o.Leaving() }
 
 func isMember(o table.Observation) bool {
 	return o.Confirmed() && o.LeaseRecord != nil && o.LeaseRecord.ListDigest != ""
 }
 
-// since returns when a member joined. This is its token, or the token of the term that it reclaimed.
+// since returns when a member joined, as the token of its term or of the earlier term that it reclaimed.
 func since(o table.Observation) table.Token { return cmp.Or(o.LeaseRecord.Since, o.Token) }

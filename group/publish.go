@@ -22,8 +22,10 @@ func (t *term) assign(before planning) {
 	}
 }
 
-// publish publishes the plan that all members already act on, if it is this member's turn. The first plan is derived
-// from the members that currently have the partitions.
+// publish publishes the next plan if it is this member's turn. Every member computes the same plan, and usually acts on
+// it before it is published. The first plan of a group is different, because no member acts on it until it is
+// published. It is derived from the members that own the partitions at present, so publish needs a poll that has read
+// all partitions.
 func (t *term) publish(s table.GroupSnapshot, allRead bool) {
 	p := t.planning
 	switch {
@@ -40,7 +42,7 @@ func (t *term) publish(s table.GroupSnapshot, allRead bool) {
 	}
 }
 
-// sendPlan replaces the most recently read plan.
+// sendPlan replaces the published plan, unless it has changed since the last poll.
 func (t *term) sendPlan(next *plan.Plan) {
 	t.publishing = true
 	var head table.Token

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// requested holds the program's requests about partitions. Any goroutine can write it, and the loop reads it.
+// requested holds the program's calls to Pause, Resume and LetGo until the loop handles them.
 type requested struct {
 	mu      sync.Mutex
 	changed bool
@@ -13,10 +13,12 @@ type requested struct {
 	let     map[string]bool // partitions whose release does not wait for the work
 }
 
-// Pause ends this member's work on a partition, and keeps it from beginning again until Resume is called. The context
-// of the work ends with ErrPaused. Once the work has returned, the partition is released. It stays assigned to this
-// member, so no member works on it. If the plan moves the partition to another member, it is not paused there. Pause
-// returns immediately. It returns an error if the partition is not in this member's list.
+// Pause ends this member's work on a partition, and prevents new work on it until Resume is called. The work's context
+// is canceled with the cause ErrPaused, and the partition is released once the work has returned. The partition stays
+// assigned to this member, so no other member works on it either. However, if the plan assigns the partition to another
+// member later, that member works on it, because a pause affects only one member.
+//
+// Pause returns immediately. It returns an error if the partition is not in this member's list.
 func (g *Group) Pause(partition string) error {
 	return g.request("pause", partition, func(r *requested) { r.paused[partition] = true })
 }
@@ -26,11 +28,15 @@ func (g *Group) Resume(partition string) error {
 	return g.request("resume", partition, func(r *requested) { delete(r.paused, partition) })
 }
 
-// LetGo releases a partition without waiting for its work to return. It is for work that hangs and whose writes are
-// fenced. The context of the work ends with ErrLetGo, unless it had already ended. If the partition must move, its next
-// member gets it immediately, so unfenced effects of the old work may overlap with the new work. If it stays assigned
-// to this member, no member works on it until the work has returned. LetGo returns immediately. It returns an error if
-// the partition is not in this member's list, and does nothing if this member does not have the partition.
+// LetGo releases a partition without waiting for its work to return. Use it if the work hangs and all its writes are
+// fenced. The work's context is canceled with the cause ErrLetGo, unless it is canceled already.
+//
+// If the partition has to move, its next owner gets it immediately. Anything that the old work does without a fence may
+// then overlap with the new work. If the partition stays assigned to this member, no member works on it until the old
+// work has returned.
+//
+// LetGo returns immediately. It does nothing if this member does not own the partition. It returns an error if the
+// partition is not in this member's list.
 func (g *Group) LetGo(partition string) error {
 	return g.request("let go", partition, func(r *requested) { r.let[partition] = true })
 }
@@ -73,7 +79,7 @@ func (m *member) takeRequests() bool {
 	return true
 }
 
-// handleRequests carries out the program's requests.
+// handleRequests carries out the program's calls to Pause, Resume and LetGo.
 func (t *term) handleRequests() {
 	if !t.m.takeRequests() {
 		return

@@ -15,8 +15,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// member is the loop of one Run. It joins the group, keeps a term until the term ends, cools down if necessary, and
-// joins again. Its state belongs to its goroutine.
+// member runs the loop of one call to Run. It joins the group, serves a term until the term ends, cools down if
+// necessary, and joins again. Only the goroutine of the loop may access its state.
 type member struct {
 	*Group
 	log       *slog.Logger
@@ -33,11 +33,11 @@ type member struct {
 	caller
 
 	last    string        // the slot that the member last had
-	out     elect.Instant // since when the process has not been in the group; zero: it is in the group
+	out     elect.Instant // when the process left the group; zero: it is in the group
 	failing error         // why it last failed to join or lost its term
 }
 
-// vanishings is the knowledge about members whose rows may vanish.
+// vanishings records what a member must know in case the rows of other members vanish.
 type vanishings struct {
 	missing  map[table.LeaseRef]time.Time     // when the rows of members that partitions name were first missing
 	leases   map[table.LeaseRef]time.Duration // the leases of members seen, until their terms are known to have ended
@@ -49,7 +49,7 @@ type caller struct {
 	returned    returned
 	observing   <-chan struct{} // closed when an overdue observer has returned; nil: none is overdue
 	gracePeriod <-chan struct{} // closed when the grace period of the work has ended
-	reminded    time.Duration   // for how long work was overdue when that was last logged
+	reminded    time.Duration   // how long work had been overdue when this was last logged
 }
 
 func newMember(g *Group, log *slog.Logger) *member {
@@ -134,8 +134,8 @@ func (m *member) emitPartition(kind spindle.EventKind, a *assignment, reason err
 	m.emit(kind, elect.Event{Token: a.token, Partition: a.name, Err: reason})
 }
 
-// coolDown waits while this process must stay out of the group, because its terms have ended early. It looks at the
-// group once per lease duration, and ends the wait if two looks in a row show no live member.
+// coolDown keeps this process out of the group for the given pause, because its terms have ended early. It polls the
+// group once per lease duration. If two polls in a row find no live member, it returns early.
 func (m *member) coolDown(ctx context.Context, pause time.Duration) {
 	lease := m.config.Lease
 	empty := false
@@ -165,7 +165,7 @@ func (m *member) nobodyThere(ctx context.Context) (bool, error) {
 	return true, err
 }
 
-// look reads the members, for a process that is not in the group.
+// look polls the members, for a process that is not in the group.
 func (m *member) look(ctx context.Context) (s table.GroupSnapshot, err error) {
 	began := m.config.Clock.Now()
 	limited, cancel := context.WithTimeout(ctx, elect.Attempt(m.config.Lease))
@@ -214,7 +214,7 @@ func (m *member) await(ctx context.Context, limit time.Duration) {
 	m.takeIn(ctx, limit, func() bool { n, _ := m.inventory.busy(); return n == 0 })
 }
 
-// sleep waits between two terms. In the meantime, work of the last term may return or keep hanging.
+// sleep waits between two terms. During the wait, it handles work of the last term that returns.
 func (m *member) sleep(ctx context.Context, d time.Duration) {
 	m.remind()
 	m.report(nil)
@@ -248,9 +248,9 @@ func (m *member) awaitWork() error {
 			m.takeReturned()
 			n, first := m.inventory.busy()
 			if n == 0 {
-				return nil // both happened; the work was in time
+				return nil // the work returned just in time
 			}
-			return fmt.Errorf("the work on %d partitions, such as %q, has not returned within a lease (%v) of being told to stop; these partitions become free when the member's lease expires", n, first, m.config.Lease)
+			return fmt.Errorf("the work on %d partitions, such as %q, did not return within one lease duration (%v) after it was told to stop; these partitions become free when the member's lease expires", n, first, m.config.Lease)
 		}
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// seen acts on a look. If the look does not show the members, or the body of a plan that has changed, seen only
-// determines which partitions are lost.
+// seen handles the result of a poll. If the poll did not read the members, or if the plan has changed and the poll did
+// not read its body, seen only checks whether this member has lost any partitions.
 func (t *term) seen(s table.GroupSnapshot, q table.GroupQuery) {
 	if s.Members != nil {
 		t.learn(s)
@@ -19,7 +19,7 @@ func (t *term) seen(s table.GroupSnapshot, q table.GroupQuery) {
 	before := t.planning
 	t.planning = t.planning.after(s, q.Body || q.All)
 	if t.planning.newer != nil {
-		t.m.problems.Note(fmt.Errorf("the group's plan: %w; partitions do not move until this program is updated", t.planning.newer))
+		t.m.problems.Note(fmt.Errorf("the group's plan can't be read: %w; partitions do not move until this program is updated", t.planning.newer))
 	}
 	t.soon(t.poll(s))
 	switch {
@@ -45,7 +45,7 @@ func (t *term) seen(s table.GroupSnapshot, q table.GroupQuery) {
 	}
 }
 
-// decision returns the actions that follow from a look.
+// decision returns the actions that follow from a poll.
 func (t *term) decision(s table.GroupSnapshot, l local) decisions {
 	j := t.judge(s)
 	window := map[*entry]bool{}
@@ -56,7 +56,7 @@ func (t *term) decision(s table.GroupSnapshot, l local) decisions {
 	return decide(t.m.inventory, func(e *entry) partitionView { return t.partitionView(j, e, window[e]) }, t.facts(l))
 }
 
-// conclude acts on a look that shows the members and the current plan.
+// conclude acts on a poll that has read the members and the current plan.
 func (t *term) conclude(s table.GroupSnapshot) {
 	wanted, window := len(t.wanted()), len(t.window())
 	d := t.decision(s, local{planned: t.planning.planned()})
@@ -81,7 +81,7 @@ func (t *term) conclude(s table.GroupSnapshot) {
 		return
 	}
 	if len(d.claim)+len(d.reconcile)+len(t.exec.queue) == 0 && t.exec.under == 0 && !t.owes() {
-		t.succeeded() // no failed step is still needed
+		t.succeeded() // no failed step has to be retried
 	}
 	t.reconcile(d.reconcile)
 	t.claim(d.claim)
@@ -99,14 +99,14 @@ func (t *term) conclude(s table.GroupSnapshot) {
 	}
 }
 
-// owes reports whether a partition that failed must still be claimed or freed.
+// owes reports whether any partition still has to be claimed or freed after a failure.
 func (t *term) owes() bool {
 	return slices.ContainsFunc(t.m.inventory.all, func(e *entry) bool {
 		return e.suspect.since != (elect.Instant{}) && (e.target || e.state != free)
 	})
 }
 
-// facts returns the inputs of a decision other than the look.
+// facts returns the inputs of a decision other than the rows that the poll has read.
 func (t *term) facts(l local) facts {
 	f := facts{now: t.m.config.Clock.Now(), local: l}
 	if t.revokes.wait(t.m.config.Clock) == 0 {
@@ -115,8 +115,8 @@ func (t *term) facts(l local) facts {
 	return f
 }
 
-// partitionView returns the partition as the look shows it. If the partition's state has changed since the look was
-// sent, it counts as not read.
+// partitionView summarizes what the last poll has read about a partition. If the partition's state has changed since
+// the poll was sent, the rows may be out of date, so the partition counts as not read.
 func (t *term) partitionView(j judge, e *entry, inWindow bool) (x partitionView) {
 	if e.state == held {
 		valid, read := j.snapshot.LeaseExists[table.LeaseRef{Name: e.lock, Token: e.assigned.token}]
@@ -179,7 +179,7 @@ func (t *term) learn(s table.GroupSnapshot) {
 		t.m.problems.Note(fmt.Errorf("%q: %w", name, err))
 	}
 	if newer > 0 {
-		t.m.problems.Note(fmt.Errorf("%d of the group's rows were %w and are left alone; update this program", newer, table.ErrNewer))
+		t.m.problems.Note(fmt.Errorf("%d of the group's rows were %w; this program ignores them until it is updated", newer, table.ErrNewer))
 	}
 }
 
@@ -196,6 +196,6 @@ func (t *term) warn(s table.GroupSnapshot) {
 		return
 	}
 	first := slices.MinFunc(plain, func(a, b table.PartitionRow) int { return cmp.Compare(a.Name, b.Name) })
-	t.m.log.Warn("a plain lock has the name of a partition, so no member works on the partition until the lock is released", "partition", t.m.inventory.byLock[first.Name].name,
+	t.m.log.Warn("an ordinary lock has the same name as a partition, so no member can work on the partition until that lock is released", "partition", t.m.inventory.byLock[first.Name].name,
 		"lock", first.Name, "holder", first.Holder(), "token", first.Token, "partitions", len(plain))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// term is one term of a member. When it ends, the member loses its partitions. One goroutine runs the term's loop and
-// owns its state, except for the fields that Has reads. Requests run beside the loop.
+// term is one term of a member. When the term ends, the member loses its partitions. A single goroutine runs the term's
+// loop and owns its state, except for the fields that Has reads. Requests to Spanner run in other goroutines.
 type term struct {
 	m       *member
 	lease   *elect.Keeper
@@ -29,16 +29,16 @@ type term struct {
 	acked    elect.Instant // just before the last acknowledged request was sent, not counting heartbeats
 	began    elect.Instant
 	trial    bool
-	worked   elect.Instant // on trial: since when the member has had a partition
+	worked   elect.Instant // on trial: since when the member has owned a partition
 	pending
 }
 
-// pending is what is due, waiting or in progress.
+// pending holds the steps that are scheduled or in progress.
 type pending struct {
 	revokes     alarm           // when to revoke the next batch; off: immediately
 	releases    alarm           // when to send the next release
-	redo        elect.Backoff   // the pause before the look that follows a failed commit
-	reconciling map[*entry]bool // a commit to reconcile it is queued or in progress
+	redo        elect.Backoff   // the pause before the poll that follows a failed commit
+	reconciling map[*entry]bool // partitions for which a reconciliation is queued or in progress
 	idle        []*assignment   // assignments whose work returned early and will begin again
 	evicting    bool
 	publishing  bool
@@ -61,7 +61,7 @@ func newTerm(ctx context.Context, m *member, lease *elect.Term) *term {
 	return t
 }
 
-// requestLimit is the time limit for a request that is neither a look nor a claim.
+// requestLimit is the time limit for a request that is neither a poll nor a claim.
 func (t *term) requestLimit() time.Duration { return elect.Attempt(t.m.config.Lease) }
 
 // acts reports whether partitions may be acted on.
@@ -69,11 +69,12 @@ func (t *term) acts() bool { return t.lease.Held() && t.lease.Context().Err() ==
 
 func (t *term) leaving() bool { return t.leave.why != nil }
 
-// soon schedules the next look in d, unless it is already due earlier.
+// soon schedules the next poll in d, unless it is already due earlier.
 func (t *term) soon(d time.Duration) { t.looks.next.sooner(t.m.config.Clock, d) }
 
-// run runs the term's loop until the term is lost, or until it has been given up and all work has returned. It returns
-// how the term ended, and an error if a stop could not be completed.
+// run runs the loop of the term. It returns when the term is lost, or when the term has been given up and all work has
+// returned. The result describes how the term ended. The error is not nil if the member was stopped but its lock could
+// not be released.
 func (t *term) run(ctx context.Context) (ending, error) {
 	t.lease.Start()
 	defer t.looks.readDeadline.Stop()
@@ -96,7 +97,7 @@ func (t *term) run(ctx context.Context) (ending, error) {
 			return t.end(reason), nil
 		case <-t.over(ctx):
 			if ctx.Err() != nil {
-				continue // both ended; the stop takes precedence
+				continue // ctx has ended too; the stop takes precedence
 			}
 			if reason := context.Cause(t.lease.Context()); errors.Is(reason, errReadDeadline) && t.lease.Held() {
 				t.giveUp(reason)
@@ -150,7 +151,7 @@ func (t *term) notify(e elect.TermEvent) {
 	}
 }
 
-// lastBeat stops the heartbeats. It can take as long as a heartbeat that hangs.
+// lastBeat stops the heartbeats. If a heartbeat is in progress, it waits until that heartbeat returns.
 func (t *term) lastBeat() error {
 	t.m.report(nil)
 	return t.lease.Stop()
@@ -193,8 +194,9 @@ func (t *term) goOn() {
 	t.m.report(t)
 }
 
-// checkFitness gives up the term if the member withholds partitions from other members although it cannot claim or
-// release them. It ends the member's trial once the member has had a partition for one lease duration.
+// checkFitness gives up the term if the member is useless, which means that it keeps partitions from other members
+// without being able to claim or release any. It also ends the member's trial once the member has owned a partition for
+// one lease duration.
 func (t *term) checkFitness() {
 	now := t.m.config.Clock.Now()
 	limit := 2 * t.m.config.Lease
@@ -216,8 +218,8 @@ func (t *term) checkFitness() {
 	}
 }
 
-// over returns a channel that is closed when the term has ended by itself. It is nil if the term is already being given
-// up.
+// over returns a channel that is closed when the member loses its term. If the term is being given up already, over
+// returns nil.
 func (t *term) over(ctx context.Context) <-chan struct{} {
 	if t.leaving() || ctx.Err() != nil {
 		return nil

@@ -36,11 +36,13 @@ type Member struct {
 	Partitions []string      // its partitions, sorted by name
 }
 
-// Members returns the members of a group, and the partitions that each member has, at one instant. It reads every row
-// of the group, which is usually two rows for each partition, including partitions that are no longer in any list. The
-// first 50,000 rows take one RPC, and each further 50,000 take one more. The RPCs are sent one after the other, and all
-// read the same snapshot. Members does not require a running Group. It returns no later than the end of ctx, and may be
-// called from any goroutine. For a group without members it returns a View without members.
+// Members returns the members of a group and the partitions of each member, all at the same instant. It reads every row
+// of the group. Usually, there are two rows for each partition, including partitions that are no longer in any list.
+// The first 50,000 rows take one RPC, and each further 50,000 rows take another. The RPCs are sent one after another,
+// and read the same snapshot.
+//
+// Members does not require a running Group. It may be called from any goroutine, and returns early if ctx ends. If the
+// group has no members, the View has none.
 func Members(ctx context.Context, db *spanner.Client, tableName, name string) (View, error) {
 	wrap := func(err error) error { return loop.Wrap("members", "group", name, tableName, err) }
 	if err := errors.Join(table.CheckTable(tableName), table.CheckGroup(name)); err != nil {

@@ -43,7 +43,7 @@ func (r *returned) take() []outcome {
 	return list
 }
 
-// takeReturned handles work that has returned, in any term.
+// takeReturned handles work that has returned, in this term or an earlier one.
 func (m *member) takeReturned() []outcome {
 	done := m.returned.take()
 	for _, o := range done {
@@ -55,9 +55,9 @@ func (m *member) takeReturned() []outcome {
 	return done
 }
 
-// collect handles work that has returned. If no other revoked work is still running, the revoked partitions are
-// released immediately. Otherwise they are released after lease/50, together with other partitions whose work returns
-// by then.
+// collect handles work that has returned. If all revoked work has now returned, the revoked partitions are released
+// immediately. Otherwise, they are released after lease/50, so that work that returns by then is included in the same
+// commit.
 func (t *term) collect() {
 	clock := t.m.config.Clock
 	for _, o := range t.m.takeReturned() {
@@ -76,7 +76,7 @@ func (t *term) collect() {
 	}
 }
 
-// returnedEarly applies the program's choice for work that returned before its context had ended.
+// returnedEarly does what WithEarlyReturn says about work that returned before its context had ended.
 func (t *term) returnedEarly(a *assignment, err error) {
 	t.saidEarly(a, err)
 	clock, lease := t.m.config.Clock, t.m.config.Lease
@@ -107,7 +107,7 @@ func (t *term) saidEarly(a *assignment, err error) {
 	log("the work on a partition returned before its context ended", "partition", a.name, "token", a.token, "err", err, "then", t.m.config.OnReturn)
 }
 
-// restarts returns the time until work that returned early must begin again.
+// restarts returns the time until the next work that returned early has to begin again.
 func (t *term) restarts() time.Duration {
 	soonest := never
 	for _, a := range t.idle {
