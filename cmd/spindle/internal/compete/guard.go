@@ -243,8 +243,8 @@ func (g *guarding) switchOff(ctx context.Context, late func(error)) error {
 	return err
 }
 
-// whenLate calls f if the deadline of ctx passes before stop is called. Once stop has returned, f is not running and
-// will not be called.
+// whenLate calls f when the deadline of ctx passes, unless stop is called first. If f is already running, stop waits
+// until f has returned.
 func whenLate(ctx context.Context, f func(error)) (stop func()) {
 	over := make(chan struct{})
 	notYet := context.AfterFunc(ctx, func() {

@@ -1,11 +1,11 @@
-// Package compete implements exec and guard, the commands that compete for a lock. It has their flags, and connects the
-// state machines in packages execcmd and guard to processes, hooks and messages.
+// Package compete implements exec and guard, the two commands that compete for a lock. It defines their flags, and it
+// connects the state machines in packages execcmd and guard to processes, hooks and messages.
 //
-//   - lockcommand.go, messages.go: the code and the messages that both commands share
+//   - lockcommand.go, messages.go: what both commands share
 //   - reports.go: reports to hooks, probes and systemd
-//   - exec.go, once.go: exec, and work that exec does once
-//   - guard.go, watchdog.go: guard, and its watchdog
-//   - alone.go, folder.go: the lock file that allows only one guard of a service on a machine
+//   - exec.go, once.go: the exec command, and its flags --every and --once
+//   - guard.go, watchdog.go: the guard command, and its watchdog
+//   - alone.go, folder.go: the lock file, which ensures that only one guard on a machine manages a service
 //   - beside.go, watchdogaction.go, detached.go: the auxiliary processes of exec and guard
 package compete
 
@@ -91,8 +91,9 @@ func asFlag(call string) string {
 	return "--" + strings.ToLower(given[1]) + " " + given[2]
 }
 
-// verify checks the table, and returns only errors that waiting can't fix. It logs any other error, because a database
-// that can't be reached now may be reachable later. From here on, messages include the time, as in a log.
+// verify checks the table. If waiting can't fix a problem, verify returns an error. It only logs any other error,
+// because a database that is down now may come back. After verify has been called, messages include the time, as in a
+// log.
 func (x *lockCommand) verify(ctx context.Context, db *spanner.Client) error {
 	terminal.Stderr.Time()
 	limited, cancel := context.WithTimeout(ctx, x.readTimeout())
@@ -120,8 +121,8 @@ func (x *lockCommand) readTimeout() time.Duration {
 	return x.Timeout
 }
 
-// These variables describe the lock to the program that runs under it. They never set a command's flags, because a
-// spindle command that the program runs would then use its parent's lock as its own.
+// These variables describe the lock to the program that runs under it. They never set a flag. Otherwise, a spindle
+// command that the program runs would use the lock that the program runs under.
 const (
 	lockVariable  = "SPINDLE_LOCK"
 	tokenVariable = "SPINDLE_TOKEN"
@@ -130,9 +131,9 @@ const (
 	reasonVariable = "SPINDLE_REASON" // only for hooks
 )
 
-// environment returns the environment for a program under the lock. It adds the lock's name, table and database, and
-// the token if there is one, to this process's environment, and removes variables that set flags which only this
-// command has.
+// environment returns this process's environment, changed for a program that runs under the lock. The lock's name,
+// table and database are added, and also the token unless it is 0. Variables that set this command's own flags are
+// removed.
 func (x *lockCommand) environment(token table.Token) []string {
 	if x.own == nil {
 		return os.Environ() // in a watchdog, whose parent has already removed the variables

@@ -95,8 +95,8 @@ func (x *execution) checkOnce() error {
 	return nil
 }
 
-// ofTomorrow reports whether a daily run at the given time, before midnight, gets the next day's key. It also returns
-// the offset with which the run would get a key of the same day.
+// ofTomorrow reports whether a daily run at the time now gets a key with the next day's date, which can happen late in
+// the day. It also returns the value of --offset that prevents this.
 func ofTomorrow(t table.Tick, now time.Time) (time.Duration, bool) {
 	now = now.UTC()
 	offset := now.Sub(now.Truncate(24 * time.Hour)).Round(time.Minute)
@@ -112,8 +112,8 @@ func (x *execution) beginOnce() {
 	}
 }
 
-// glance reads the last completed key before exec competes for the lock. If there is nothing to do, this read is exec's
-// only RPC. If the read fails, glance returns nil, because step repeats the read.
+// glance reads the last completed key before exec competes for the lock. If the work is already done, exec exits
+// without any other RPC. If the read fails, glance returns nil, because step reads the key again.
 func (x *execution) glance(ctx context.Context) error {
 	terminal.Stderr.Time()
 	ctx, cancel := context.WithTimeout(ctx, x.readTimeout())
@@ -125,7 +125,7 @@ func (x *execution) glance(ctx context.Context) error {
 	return nil
 }
 
-// choose reads the last completed key, and from it determines the key to do. If there is nothing to do, the error is an
+// choose reads the last completed key and chooses the key for CMD. If there is nothing to do, it returns an
 // *exit.Error.
 func (x *execution) choose(ctx context.Context) error {
 	last, now, err := x.last(ctx, table.Present)
@@ -167,8 +167,8 @@ func (x *execution) last(ctx context.Context, bound table.Bound) (table.Done, ti
 	return last, now, err
 }
 
-// unless returns an *exit.Error if the key is done, a larger key is done, or the key can't be compared with the last
-// one.
+// unless returns an *exit.Error if CMD must not run, because the key or a larger key is already done, or because the
+// key can't be compared with the last completed key.
 func (x *execution) unless(last table.Done, now time.Time) error {
 	err := last.Forbids(x.due())
 	switch {
@@ -200,8 +200,8 @@ func (x *execution) step(ctx context.Context) elect.Step {
 
 func (x *execution) doesOnce() bool { return x.once.named != "" || x.once.tick.Period != 0 }
 
-// Due implements execcmd.Job. It reads the last completed key while this process holds the lock, when no other process
-// can record one: the last holder could do so until its lease row was deleted.
+// Due implements execcmd.Job. It reads the last completed key again, because the last holder may have recorded a key
+// just before this process acquired the lock. While this process holds the lock, no other process can record a key.
 func (x *execution) Due(ctx context.Context) (*execcmd.End, error) {
 	last, now, err := x.last(ctx, table.Strong)
 	if err == nil {

@@ -186,8 +186,8 @@ func (r *reports) over() {
 	r.term = nil
 }
 
-// runsOn reports that a program or service that should have ended may still be running. Later calls do nothing until
-// ranOut is called.
+// runsOn reports that a program or service that should have ended may still be running. It reports this only once,
+// until ranOut is called.
 func (r *reports) runsOn(why error) {
 	r.mu.Lock()
 	before := r.stuck
@@ -205,8 +205,8 @@ func (r *reports) ranOut() {
 	r.stuck = false
 }
 
-// because returns the environment for a hook that gets a reason. It includes the last term's token, if there was a
-// term.
+// because returns the environment for a hook, with the reason why the hook runs. It includes the token of the current
+// or last term, if there was one.
 func (r *reports) because(why error) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

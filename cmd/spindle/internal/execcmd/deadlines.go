@@ -2,8 +2,8 @@ package execcmd
 
 import "time"
 
-// deadlines determines when exec signals a program to end, and when exec kills the program, so that the program has
-// exited before the lock's local deadline.
+// deadlines determines when exec signals a program to end, and when exec kills it. The program must exit before the
+// lock's local deadline.
 type deadlines struct {
 	lease, grace time.Duration
 
@@ -18,12 +18,13 @@ func (d *deadlines) margin() time.Duration { return min(d.lease/20, time.Second)
 // gracePeriod returns the time between the signal to end and SIGKILL.
 func (d *deadlines) gracePeriod() time.Duration { return min(d.grace, MostGrace(d.lease)) }
 
-// MostGrace returns the longest grace period for a lease. With it, the program is not signaled before two heartbeats in
-// a row have failed.
+// MostGrace returns the longest grace period that a lease allows. With a longer one, exec would signal the program to
+// end before two heartbeats in a row have failed.
 func MostGrace(lease time.Duration) time.Duration { return lease / 4 }
 
-// extend sets the deadline from the time for which the lock is still held, and returns the deadline. To ignore the time
-// that passes between reading two clocks, it moves the deadline forward only by more than a hundredth of the lease.
+// extend updates the deadline and returns it. The argument left is how long the lock is still held. If the deadline
+// would only move forward by up to a hundredth of the lease, extend leaves it as it is. Such a difference does not come
+// from a heartbeat, but from reading two clocks one after the other.
 func (d *deadlines) extend(now time.Time, left time.Duration) time.Time {
 	if d.final {
 		return d.until
@@ -42,8 +43,8 @@ func (d *deadlines) lose(now time.Time) {
 	}
 }
 
-// due returns late if the program must now be signaled to end. Once the program must be killed, every call returns
-// overdue. After the signal to end, later heartbeats don't postpone the kill.
+// due returns late when the program must be signaled to end, and overdue when it must be killed. It returns late at
+// most once, but continues to return overdue. After late, heartbeats no longer postpone the kill.
 func (d *deadlines) due(now time.Time) happening {
 	last := d.until.Add(-d.margin())
 	switch {

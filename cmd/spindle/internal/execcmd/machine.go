@@ -1,11 +1,12 @@
 // Package execcmd runs a program while a lock is held.
 //
-//   - machine.go: the state machine, which determines the actions for each event
-//   - exec.go: the runner, which carries out the actions
-//   - acquire.go, program.go, release.go: waiting for the lock, running the program, releasing the lock
-//   - notices.go: notices to observers
-//   - jobcontrol.go: the terminal, and stopped programs
-//   - deadlines.go: when the program must end, so that it has exited before the lock's local deadline
+//   - machine.go: the state machine, which decides what to do after each event
+//   - exec.go: the runner, which does what the state machine decides
+//   - acquire.go, program.go, release.go: the parts of the runner for acquiring the lock, running the program and
+//     releasing the lock
+//   - notices.go: callbacks for observers
+//   - jobcontrol.go: sharing a terminal with the program
+//   - deadlines.go: when to end the program, so that it exits before the lock's local deadline
 //   - signals_*.go: the signals that exec handles
 package execcmd
 
@@ -157,11 +158,13 @@ func (o outcome) code() int {
 	return Lost
 }
 
-// machine is the state machine of exec. It follows three rules. The program starts only if the lock was acquired before
-// the wait was over. Once the program has been signaled to end, it is not allowed to continue. The lock is released
-// only after all processes of the program's group have exited.
+// machine is the state machine of exec. It follows three rules:
 //
-// While the program is being started, or the lock is being released, the only possible event is the result.
+//   - If the lock is acquired only after exec's time to wait for it is over, the program does not start.
+//   - If the program has been signaled to end, it must end, even if the reason for the signal no longer exists.
+//   - The lock is released only after the program's whole process group has exited.
+//
+// While the program is being started or the lock is being released, the machine receives no event except the result.
 type machine struct {
 	once     bool // once the lock is held, exec asks again whether the program has to run
 	handover bool // exec announces a stop first

@@ -105,7 +105,7 @@ func (r *runner) due(now time.Time) event {
 	return event{}
 }
 
-// pass sends the program a signal. After a signal that ends exec, it also continues the program if it is stopped,
+// pass sends the program a signal. If the signal also ends exec and the program is stopped, pass continues the program,
 // because a stopped program can't handle the signal.
 func (r *runner) pass(s os.Signal) {
 	r.program.Signal(s)

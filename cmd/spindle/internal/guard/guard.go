@@ -13,12 +13,11 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A Service can be activated and deactivated on this machine. When ctx ends, its methods return an error. By the time
-// Activate and Check return, they have ended everything that they started. A deactivation may continue after Deactivate
-// returns.
+// A Service can be activated and deactivated on this machine. If ctx ends, its methods return an error. Activate and
+// Check then kill the commands that they run, but a deactivation may continue after Deactivate has returned.
 type Service interface {
-	// Activate makes the service active under a term. At the term's deadline, the service must be deactivated even if
-	// this process is stopped or killed.
+	// Activate makes the service active for a term. It also ensures that the service is deactivated at the term's
+	// deadline, even if this process is stopped or killed.
 	Activate(ctx context.Context, t *elect.Term) error
 	// Extended is called when the term was extended. This can happen at any time.
 	Extended()
@@ -86,15 +85,15 @@ type message struct {
 func (g *Guard) lease() time.Duration { return g.Candidate.LeaseRecord.Lease }
 
 // confirmation returns how long guard holds the lock before it activates the service, if the last holder did not
-// release the lock. The last holder's machine has nearly as much time to deactivate the service.
+// release the lock. This gives the last holder's machine time to deactivate the service.
 func (g *Guard) confirmation() time.Duration { return time.Duration(g.Confirm) * g.Renew }
 
-// deactivation returns how long this machine waits for a deactivation. The command itself gets less time; see
-// Deactivation.
+// deactivation returns how long guard waits for a deactivation to finish. It is slightly longer than the limit for the
+// --deactivate command, which Deactivation returns.
 func (g *Guard) deactivation() time.Duration { return g.confirmation() - g.confirmation()/20 }
 
-// Deactivation returns the time limit for the --deactivate command, both in guard and in its watchdog. The remaining
-// tenth of the confirmation is reserved for starting and killing the command.
+// Deactivation returns the time limit for the --deactivate command, both in guard and in its watchdog. The limit is
+// nine tenths of the confirmation. The rest is for starting and killing the command.
 func Deactivation(renew time.Duration, confirm int) time.Duration {
 	confirmation := time.Duration(confirm) * renew
 	return confirmation - confirmation/10
@@ -163,8 +162,8 @@ func (g *runner) handle(m message) []action {
 	}
 	g.retry = m.event == notDeactivated
 	actions := g.m.on(m.event)
-	// While the service changes, it has no role to check. A failed check must not give up the lock during a
-	// deactivation.
+	// While the service is being activated or deactivated, its health is not checked. In particular, a failed check
+	// must not make guard give up the lock during a deactivation.
 	switch g.m.service {
 	case active:
 		g.role.Store(Active)

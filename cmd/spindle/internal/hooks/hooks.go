@@ -1,5 +1,5 @@
 // Package hooks runs the user's commands when a lock is acquired or lost, and when a program or service fails to end.
-// Hooks run in the background, and their results have no effect.
+// Hooks run in the background. If a hook fails, this is logged but has no other effect.
 package hooks
 
 import (
@@ -35,8 +35,8 @@ type Hooks struct {
 	all     sync.WaitGroup
 }
 
-// Run starts the hook of the given kind, if there is one, and returns immediately. It calls environment before it
-// returns. If the previous hook of that kind is still running, Run does not start the hook.
+// Run starts the hook of the given kind, if there is one, and returns without waiting for it. If the previous hook of
+// the same kind is still running, Run skips the new one and logs a warning. Run calls environment before it returns.
 func (h *Hooks) Run(k Kind, environment func() []string) {
 	if h.Commands[k] == "" {
 		return
@@ -74,9 +74,8 @@ func (h *Hooks) free(k Kind) {
 func (h *Hooks) run(k Kind, env []string, limit time.Duration) {
 	late := time.NewTimer(limit)
 	defer late.Stop()
-	// The option Leaving is set because the exit of a hook must not kill processes that a program has left behind. Only
-	// the rest of the hook's own group is killed, below. Standard output is for the program, so hooks write to standard
-	// error.
+	// The option Leaving is set because this function kills the rest of the hook's group itself, below. Hooks write to
+	// standard error, because standard output belongs to the program.
 	c, err := child.Start([]string{"/bin/sh", "-c", "exec >&2\n" + h.Commands[k]}, env, child.Apart, child.Leaving)
 	if err != nil {
 		h.failed(k, err)
