@@ -38,7 +38,7 @@ func (g *guarding) alone(ctx context.Context) error {
 		}
 		elect.Sleep(ctx, elect.SystemClock{}, min(g.renew/4, 100*time.Millisecond))
 		if ctx.Err() != nil {
-			g.say("%s: ended by a signal while waiting for another guard, or its watchdog, to exit", g.name)
+			g.say("%s: stopped by a signal while waiting for another guard or its watchdog to exit", g.name)
 			return &exit.Error{} // success: there is nothing to deactivate
 		}
 	}

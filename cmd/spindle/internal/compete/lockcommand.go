@@ -55,10 +55,10 @@ type lockCommand struct {
 func (x *lockCommand) flags(f *pflag.FlagSet) {
 	x.own = f
 	f.StringVar(&x.name, "name", "", "the lock's `name`")
-	f.StringVar(&x.id, "id", "", "the holder `id` that other processes see (default: host, process id and a UUID)")
-	f.StringVar(&x.value, "value", "", "a `text` that other processes see while this process holds the lock, such as an address")
-	f.BoolVar(&x.handover, "handover", false, "announce a stop in advance, so that another process takes over immediately, and accept requests by spindle handover")
-	f.IntVar(&x.priority, "priority", table.MaxRank, "the priority, from 0 to 9; a holder with --handover yields to higher priorities")
+	f.StringVar(&x.id, "id", "", "the `id` that other processes see as the holder (default: host, process id and a UUID)")
+	f.StringVar(&x.value, "value", "", "a `text` that other processes can read while this process holds the lock, such as its address")
+	f.BoolVar(&x.handover, "handover", false, "announce in advance that this process will give up the lock, so that another one takes over immediately; also accept requests from spindle handover")
+	f.IntVar(&x.priority, "priority", table.MaxRank, "the priority, from 0 to 9; a holder with --handover gives up the lock to a candidate with a higher priority")
 	f.BoolVarP(&x.quiet, "quiet", "q", false, "report only problems")
 }
 

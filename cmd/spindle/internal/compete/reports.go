@@ -23,14 +23,15 @@ import (
 // reportsHelp returns the help for the flags of reports.
 func reportsHelp(command, ready string) string {
 	return fmt.Sprintf(`
---on-acquire, --on-lost and --on-stuck each set a hook, which is a command that
-/bin/sh runs at that event. Hooks get the variables above, including
-SPINDLE_TOKEN. The last two hooks also get SPINDLE_REASON. A hook runs in the
-background: %[1]s neither waits for its result nor acts on it. A hook that is
-still running after --hook-timeout is killed with its process group. If a hook
-fails or is killed, this is logged but has no other effect. At most one hook of
-each kind runs at a time. Before it exits, and after it has given up the lock,
-%[1]s waits for hooks that are still running. Hooks write to standard error.
+--on-acquire, --on-lost and --on-stuck each set a hook. A hook is a command that
+/bin/sh runs when the event occurs. Its environment contains the variables
+above, including SPINDLE_TOKEN. For --on-lost and --on-stuck, it also contains
+SPINDLE_REASON. Hooks write to standard error.
+
+Hooks run in the background. If a hook is still running after --hook-timeout, it
+is killed with its process group. If a hook fails or is killed, %[1]s logs this
+but does nothing else. At most one hook of each kind runs at a time. When %[1]s
+exits, it first gives up the lock and then waits for hooks that are running.
 
 --health-listen serves these paths over HTTP, without authentication:
   /livez    200 if the main loop of %[1]s answers within a second, otherwise 503

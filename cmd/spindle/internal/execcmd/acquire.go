@@ -124,9 +124,9 @@ func (r *runner) end(o outcome) End {
 			err = fmt.Errorf("%s was given up: %w", r.name(), o.err)
 			break
 		}
-		err = fmt.Errorf("%s was lost because no heartbeat was acknowledged in time, so %s had to end", r.name(), r.Program)
+		err = fmt.Errorf("%s was lost because no heartbeat was acknowledged in time, so exec ended %s", r.name(), r.Program)
 	case notRecorded:
-		err = fmt.Errorf("%s: %s SUCCEEDED, BUT ITS COMPLETION OF %s WAS NOT RECORDED, so the next exec will run it again: %w", r.name(), r.Program, r.Job.Done().Key, o.err)
+		err = fmt.Errorf("%s: %s SUCCEEDED, BUT IT WAS NOT RECORDED THAT %s IS DONE, so the next exec will run it again: %w", r.name(), r.Program, r.Job.Done().Key, o.err)
 	}
 	return End{o.code(), err}
 }

@@ -191,10 +191,10 @@ func (r *runner) receive(e event) {
 	case exited:
 		r.takeBack()
 		if n := r.program.Strays(); n > 0 {
-			r.Warn("%s left processes outside its group; number killed: %d", r.Program, n)
+			r.Warn("%s left processes outside its process group; %d killed", r.Program, n)
 		}
 		if n := r.program.Spared(); n > 0 {
-			r.Warn("%s left processes that belong to another user and can't be killed; %d are still running, without holding %s", r.Program, n, r.name())
+			r.Warn("%s left processes that can't be killed, because they belong to another user; %d still running without the lock %s", r.Program, n, r.name())
 		}
 		r.program = r.program.end()
 	}

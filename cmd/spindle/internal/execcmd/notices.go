@@ -39,7 +39,7 @@ func (r *runner) notice(e event) {
 	if p := r.program; p != nil && p != r.noticed.stuck && p.outlives(time.Now()) {
 		r.noticed.stuck = p
 		if r.Notices.Stuck != nil {
-			r.Notices.Stuck(fmt.Errorf("%s was killed, but has not exited at the deadline of %s", r.Program, r.name()))
+			r.Notices.Stuck(fmt.Errorf("%s was killed, but had not exited by the deadline of %s", r.Program, r.name()))
 		}
 	}
 }

@@ -138,7 +138,7 @@ func (r *runner) limit(after event) {
 	if after.what == lost {
 		why = fmt.Errorf("%s is lost: %w", r.name(), why)
 	}
-	r.Warn("%v; ending %s, which will be killed after %v", why, r.Program, r.program.gracePeriod())
+	r.Warn("%v; ending %s, which will be killed if it has not exited after %v", why, r.Program, r.program.gracePeriod())
 }
 
 // check asks whether the program still has to run. It retries until it gets an answer or the term ends.

@@ -302,7 +302,7 @@ func (c *checkup) before(ctx context.Context) {
 	if n := c.sick.count(role, err); n >= c.Unhealthy {
 		c.events.Put(message{event: unhealthy, term: c.term, err: err})
 	} else if n > 0 {
-		c.Warn("the health check failed, %d of %d times: %v", n, c.Unhealthy, err)
+		c.Warn("the health check failed (failure %d of %d in a row): %v", n, c.Unhealthy, err)
 	}
 }
 
@@ -327,7 +327,7 @@ func (g *Guard) check(ctx context.Context, role Role, limit time.Duration) error
 	defer cancel()
 	err := g.Service.Check(limited, role)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("killed after %v, the longest time that the lease allows: %w", limit.Round(time.Millisecond), err)
+		return fmt.Errorf("killed after %v, because the lease does not allow more time: %w", limit.Round(time.Millisecond), err)
 	}
 	return err
 }
@@ -405,7 +405,7 @@ func (g *Guard) tellHealth(err error) {
 	if err != nil {
 		g.Warn("not competing because the health check failed: %v", err)
 	} else {
-		g.Say("competing again because the health check succeeds")
+		g.Say("competing again because the health check succeeded")
 	}
 }
 

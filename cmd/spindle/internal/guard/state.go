@@ -10,7 +10,7 @@ const (
 	Deactivating State = "deactivating the service"
 	Stuck        State = "THE SERVICE COULD NOT BE DEACTIVATED, trying again"
 	Competing    State = "on standby"
-	Confirming   State = "holding the lock, and waiting until the last holder must have deactivated the service"
+	Confirming   State = "holding the lock, and waiting while the last holder deactivates the service"
 	Activating   State = "activating the service"
 	Working      State = "the service is active"
 )

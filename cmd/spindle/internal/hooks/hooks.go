@@ -42,7 +42,7 @@ func (h *Hooks) Run(k Kind, environment func() []string) {
 		return
 	}
 	if !h.take(k) {
-		h.Warn("--%s was not run again because its last run has not ended", k)
+		h.Warn("--%s was skipped because its previous run has not finished", k)
 		return
 	}
 	env, limit := environment(), h.Limit
@@ -94,7 +94,7 @@ func (h *Hooks) run(k Kind, env []string, limit time.Duration) {
 }
 
 func (h *Hooks) failed(k Kind, err error) {
-	h.Warn("--%s failed, with no effect on the lock: %s: %v", k, h.Commands[k], err)
+	h.Warn("--%s failed, which does not affect the lock: %s: %v", k, h.Commands[k], err)
 	if h.Failed != nil {
 		h.Failed(k)
 	}
@@ -111,6 +111,6 @@ func (h *Hooks) Wait(stop <-chan struct{}) {
 	case <-ended:
 	case <-stop:
 	case <-limit.C:
-		h.Warn("a hook was killed but has not exited; not waiting for it any longer")
+		h.Warn("a hook was killed but has not exited; not waiting any longer")
 	}
 }
