@@ -235,7 +235,7 @@ func Leaving(c *Child) error {
 	return nil
 }
 
-// An Option changes the way in which a child is run.
+// An Option changes how a child is run.
 type Option func(*Child) error
 
 // Whole widens what is killed when the child exits. In addition to the child's group, this includes processes that have

@@ -166,5 +166,5 @@ func marked(pid int, entries []string) bool {
 	return true
 }
 
-// rename changes the name under which ps and top show this process.
+// rename changes the name that ps and top show for this process.
 func rename(name string) { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }

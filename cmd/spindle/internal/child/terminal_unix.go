@@ -24,7 +24,7 @@ type Terminal struct {
 	own   int            // this process's group
 	lent  int            // the group that has borrowed the terminal, or 0
 	mode  *term.State    // the terminal's mode before it was lent
-	stops chan os.Signal // receives Ctrl-Z while this process has the terminal
+	stops chan os.Signal // receives Ctrl-Z while this process is in the foreground
 }
 
 // OpenTerminal opens the controlling terminal, or returns nil if there is none. It makes this process ignore SIGTTOU,

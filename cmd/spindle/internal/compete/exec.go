@@ -261,7 +261,7 @@ func (x *execution) check() error {
 	return x.reports.check()
 }
 
-// prepare looks for errors that waiting can't fix. A signal to end interrupts prepare, but Run still receives it.
+// prepare checks for errors that waiting can't fix. A signal to end interrupts prepare, but Run still receives it.
 func (x *execution) prepare(ctx context.Context, db *connect.Connection) error {
 	defer x.Audible()()
 	ctx, stop := signal.NotifyContext(ctx, execcmd.Endings()...)
@@ -302,7 +302,7 @@ func (x *execution) Try(ctx context.Context) (elect.Step, *execcmd.End) {
 		return step, &execcmd.End{Code: exit.Failed, Err: fmt.Errorf("%s is already held by the spindle process that runs this command, so the command would wait for itself", x.name)}
 	case errors.Is(step.Err, table.ErrGroup):
 		return step, &execcmd.End{Code: exit.Failed, Err: fmt.Errorf("%s was not acquired: %w; choose a different name", x.name, step.Err)}
-	case step.Term != nil, ctx.Err() != nil: // the look was interrupted
+	case step.Term != nil, ctx.Err() != nil: // the poll was interrupted
 		return step, nil
 	case x.try && errors.Is(step.Err, table.ErrNewer):
 		return step, &execcmd.End{Code: notInTime, Err: fmt.Errorf("%s was not acquired because it is held: %w", x.name, step.Err)}

@@ -49,7 +49,7 @@ type lockCommand struct {
 	key   string         // of the work to do once, or ""
 
 	wait    time.Duration // how long to wait for the lock, or 0 for no limit
-	trouble error         // why the last look failed, or nil
+	trouble error         // why the last poll failed, or nil
 }
 
 func (x *lockCommand) flags(f *pflag.FlagSet) {

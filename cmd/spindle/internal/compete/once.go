@@ -107,7 +107,7 @@ func ofTomorrow(t table.Tick, now time.Time) (time.Duration, bool) {
 	return offset, t.Period == 24*time.Hour && t.Begin(now).Day() != now.Day() && t.Begin(now).After(now)
 }
 
-// beginOnce sets the pause between failed looks, and the pause before exec repeats work that failed on another machine.
+// beginOnce sets the pause between failed polls, and the pause before exec repeats work that failed on another machine.
 func (x *execution) beginOnce() {
 	x.once.retry.Max = x.lease / 3
 	x.once.pause = repeat.Pause{Clock: x.candidate.Clock}

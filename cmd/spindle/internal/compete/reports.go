@@ -226,12 +226,12 @@ func (r *reports) does(active bool, format string, args ...any) {
 	r.unit.Status(text)
 }
 
-// waits reports the result of a look at the lock.
+// waits reports the result of a poll of the lock.
 func (r *reports) waits(step elect.Step) {
 	switch {
 	case step.Err != nil:
 		r.does(false, "on standby: can't compete for %s: %v", r.lock.name, spanner.ErrCode(step.Err))
-	case len(step.Seen) == 0: // the look was interrupted
+	case len(step.Seen) == 0: // the poll was interrupted
 	case step.Seen[0].Confirmed() && step.Seen[0].FreeIn > 0:
 		r.does(false, "on standby: %s is held by %s, token %v", r.lock.name, terminal.Show(step.Seen[0].Holder()), step.Seen[0].Token)
 	default:

@@ -55,7 +55,7 @@ func (r *runner) compete(how deed) {
 		r.Say("%s was handed over; competing again", r.name())
 	case competeLater:
 		r.tellAgain()
-		pause = max(r.lease()/3-time.Since(r.began), r.lease()/30) // so that other candidates have their turn
+		pause = max(r.lease()/3-time.Since(r.began), r.lease()/30) // so that other candidates have a chance
 	}
 	ctx := r.begin(limit)
 	go func() { r.events <- r.acquire(ctx, pause) }()
@@ -96,7 +96,7 @@ func (r *runner) acquire(ctx context.Context, pause time.Duration) event {
 			return event{what: elected, term: step.Term}
 		case end != nil:
 			return event{what: unable, end: *end}
-		case ctx.Err() == nil: // otherwise the look was interrupted
+		case ctx.Err() == nil: // otherwise the poll was interrupted
 			r.trouble = step.Err
 		}
 		pause = step.Pause

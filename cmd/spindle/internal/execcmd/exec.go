@@ -91,7 +91,7 @@ type Exec struct {
 type Patience struct {
 	Wait    time.Duration // 0 for no limit
 	Waited  time.Duration // the part of Wait that elapsed before Run
-	Trouble error         // why the last look before Run failed
+	Trouble error         // why the last poll before Run failed
 }
 
 // Signals returns a channel for the signals that exec handles or passes on to the program. After the call, these
@@ -129,7 +129,7 @@ type runner struct {
 	ctx    context.Context
 	events chan event // from the wait for the lock
 
-	trouble error     // why the last look failed
+	trouble error     // why the last poll failed
 	wait    *wait     // while exec competes, or nil
 	term    *holding  // while the lock is held, or nil
 	began   time.Time // when the last term began

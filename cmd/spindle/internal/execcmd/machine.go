@@ -61,9 +61,9 @@ const (
 	nothing     happening = iota
 	begun                 // exec has begun
 	elected               // the lock is held (term)
-	withdrawn             // exec has stopped competing and does not hold the lock (err: why the last look failed)
+	withdrawn             // exec has stopped competing and does not hold the lock (err: why the last poll failed)
 	waitOver              // exec has waited for the lock as long as it may
-	unable                // exec must end because of the result of a look or of the program's start (end)
+	unable                // exec must end because of the result of a poll or of the program's start (end)
 	done                  // the work was already done (end)
 	due                   // the work still has to be done
 	started               // the program was started
@@ -101,7 +101,7 @@ type deed int
 const (
 	compete       deed = iota // compete for the lock
 	competeAtOnce             // compete again immediately, after a handover
-	competeLater              // compete again, after other candidates have had their turn
+	competeLater              // compete again, after other candidates have had a chance to acquire it
 	withdraw                  // stop competing
 	keep                      // keep the lock by heartbeats
 	check                     // ask whether the program still has to run
@@ -136,7 +136,7 @@ type result int
 
 const (
 	told        result = iota // exec ends with End
-	tooLate                   // the lock was not acquired in time; err is why the last look failed
+	tooLate                   // the lock was not acquired in time; err is why the last poll failed
 	wasLost                   // the lock was lost before the program exited; err is the reason
 	hadToEnd                  // the program had to end because the lock was nearly lost (err is nil) or the program was unfit (err is the reason)
 	notRecorded               // the program succeeded, but this may not have been recorded; err is the reason
@@ -178,9 +178,9 @@ type machine struct {
 
 // turn is the history since exec last began to compete for the lock.
 type turn struct {
-	verdict        *event        // the event because of which the program did not run: unable, done or notStarted
+	verdict        *event        // the event that kept the program from running: unable, done or notStarted
 	tooLate        bool          // the lock was not acquired in time
-	failed         error         // why the last look failed, if it did
+	failed         error         // why the last poll failed, if it did
 	handoverSignal os.Signal     // the signal that the program gets once the candidates know the announcement
 	by             table.Request // the request to hand over the lock, or ""
 	yielded        bool          // the program was signaled to end because of the request
@@ -366,7 +366,7 @@ func (m *machine) succeeded() bool {
 	return m.once && m.turn.exited && m.turn.code == 0 && !m.turn.late && m.turn.unfit == nil
 }
 
-// conclude ends the turn. Afterwards exec either ends or competes again.
+// conclude ends the turn. Afterwards, exec either ends or competes again.
 func (m *machine) conclude() []action {
 	m.last = m.outcome()
 	if !m.again() {

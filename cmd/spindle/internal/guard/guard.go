@@ -49,7 +49,7 @@ type Guard struct {
 
 	Say  func(format string, args ...any) // logs progress
 	Warn func(format string, args ...any) // logs a problem
-	Seen func(elect.Step)                 // receives the result of each look at the lock
+	Seen func(elect.Step)                 // receives the result of each poll of the lock
 
 	Observer Observer        // or nil
 	Asks     <-chan struct{} // the loop receives from it to show that it is running; or nil
@@ -370,7 +370,7 @@ func (g *runner) compete(pause time.Duration) {
 				break
 			}
 			pause = g.Renew
-			if now := g.Candidate.Clock.Now(); !well || now.Since(checked) >= g.Renew/2 { // looks may be more frequent than checks
+			if now := g.Candidate.Clock.Now(); !well || now.Since(checked) >= g.Renew/2 { // polls may be more frequent than checks
 				checked = now
 				err := g.check(ctx, Standby, g.lease())
 				if ctx.Err() != nil {

@@ -16,7 +16,7 @@ const (
 	deactivating
 )
 
-// holding is the way in which this machine holds the lock.
+// holding is how this machine holds the lock.
 type holding int
 
 const (
@@ -52,7 +52,7 @@ const (
 	activate     action = iota // activate the service
 	deactivate                 // deactivate the service, after ending an activation in progress
 	compete                    // compete for the lock
-	competeLater               // compete for the lock after other machines have had their turn
+	competeLater               // compete for the lock after other machines have had a chance to acquire it
 	withdraw                   // stop competing
 	announce                   // announce that the lock will be given up; the service stays active until the machines know
 	wait                       // wait for the confirmation; the event confirmed follows

@@ -8,7 +8,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Styles are the styles in which states are shown.
+// Styles maps each state to the style that it is shown in.
 var Styles = map[table.State]terminal.Style{
 	table.Held: terminal.Green, table.Leaving: terminal.Amber, table.Expired: terminal.Red, table.Released: terminal.Faint, table.Unconfirmed: terminal.Amber,
 	table.Orphaned: terminal.Red, table.Unreadable: terminal.Red, table.Free: terminal.Faint, Partial: terminal.Amber,
@@ -20,7 +20,7 @@ var All = []table.State{table.Unreadable, table.Orphaned, table.Expired, Partial
 // Concern returns a state's rank, which is 0 for the worst state.
 func Concern(s table.State) int { return slices.Index(All, s) }
 
-// Partial is the state of a group in which no member has some of the partitions.
+// Partial is the state of a group if some of its partitions have no owner.
 const Partial table.State = "partial"
 
 // Help explains the states of locks.
