@@ -238,8 +238,8 @@ func Leaving(c *Child) error {
 // An Option changes how a child is run.
 type Option func(*Child) error
 
-// Whole widens what is killed when the child exits. In addition to the child's group, this includes processes that have
-// left the group, and processes that earlier children left behind. Whole has an effect only on Linux.
+// Whole kills not only the child's group when the child exits, but also processes that have left the group, and
+// processes that earlier children left behind. It has an effect only on Linux.
 func Whole(c *Child) error {
 	c.whole = true
 	return nil

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// This process may be killed or stopped after it has started a program but before it has told the watchdog. Nothing
-// would then end the program. To prevent this, the program starts behind a gate: this process starts its own
-// executable, which waits until the watchdog knows its process id, and then calls exec to become the program. If the
-// watchdog's deadline passes while the new process is waiting, the new process exits instead.
+// This process may be killed or stopped after it has started a program but before it has told the watchdog about the
+// program. Nothing would then end the program. To prevent this, the program starts behind a gate: this process starts a
+// copy of its own executable, which waits until the watchdog knows its process id, and then calls exec to become the
+// program. If the watchdog's deadline passes while the copy is waiting, the copy exits instead.
 
 // Behind is the first argument of a process that waits behind a gate. The remaining arguments are for Pass.
 const Behind = "__behind-gate"
@@ -46,8 +46,8 @@ func putBehind(c *exec.Cmd) (*gate, error) {
 }
 
 // amongInherited returns the files that a new process gets, in the order of their descriptors, which start at 3. Files
-// that this process inherited keep their descriptors, so that the program inherits them too. The given files get the
-// unused descriptors in between, and numbers contains these descriptors.
+// that this process inherited keep their descriptors, so that the program inherits them too. The given files get unused
+// descriptors, which are returned in numbers.
 func amongInherited(files ...*os.File) (all []*os.File, numbers []string) {
 	for fd := 3; len(files) > 0; fd++ {
 		f := inheritedFile(fd)

@@ -13,8 +13,8 @@ type leash struct {
 	dropped bool
 }
 
-// Watched starts a watchdog for this child alone, and ends the watchdog when the child has exited. The watchdog's
-// deadline is until, which Allow can extend. For env and args, see StartWatchdog.
+// Watched starts a watchdog for this child alone, and ends the watchdog when the child has exited. The parameter until
+// is the watchdog's deadline, which Allow can extend. For env and args, see StartWatchdog.
 func Watched(until time.Time, env []string, args ...string) Option {
 	return func(c *Child) (err error) {
 		c.leash.again = func(until time.Time) (*Watchdog, error) { return StartWatchdog(until, env, args) }

@@ -17,8 +17,8 @@ import (
 )
 
 // adopt makes this process a subreaper. When a program exits, this process becomes the parent of all processes that the
-// program leaves behind, including processes that have left the program's group, and reaps them when they exit. To stop
-// this, call callOff.
+// program leaves behind, including processes that have left the program's group. This process then reaps them when they
+// exit. To stop this, call callOff.
 func adopt() (callOff func()) {
 	if unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != nil {
 		return func() {}
@@ -79,9 +79,9 @@ func reap() (callOff func()) {
 	}
 }
 
-// endOrphans kills the orphans that this process has adopted. It returns when the only orphans left belong to other
-// users and can't be killed; left is their number. The number killed does not include processes in the program's own
-// group, which the caller has already killed.
+// endOrphans kills the orphans that this process has adopted. It returns when none are left, except orphans of other
+// users, which it can't kill. The result left is the number of these. The result killed is the number of processes that
+// were killed, not counting the program's own group, which the caller has already killed.
 func endOrphans(program int) (killed, left int) {
 	if !adopts.Load() {
 		return 0, 0

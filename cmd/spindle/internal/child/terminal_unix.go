@@ -29,7 +29,7 @@ type Terminal struct {
 
 // OpenTerminal opens the controlling terminal, or returns nil if there is none. It makes this process ignore SIGTTOU,
 // so that this process can write to the terminal while a program has borrowed it. Programs that start behind a gate
-// don't inherit this.
+// don't inherit this setting.
 func OpenTerminal() *Terminal {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -62,8 +62,8 @@ func (t *Terminal) give(group int) error {
 	return unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group)
 }
 
-// Lend moves the group to the terminal's foreground if this process's own group is there now. It reports whether the
-// group is in the foreground when Lend returns.
+// Lend puts the group in the terminal's foreground, unless a group other than this process's own is there. It reports
+// whether the group is in the foreground afterwards.
 func (t *Terminal) Lend(group int) bool {
 	switch has, err := t.foreground(); {
 	case err != nil:

@@ -32,9 +32,9 @@ type Act struct {
 
 const watchdogName = "spindle-watch"
 
-// Watch runs in the watchdog process and reads orders from standard input. It returns when it has acted because the
-// parent told it to or exited. If the parent only missed its deadline, the parent may still be running. Watch then acts
-// but keeps watching, and may act again.
+// Watch runs in the watchdog process and reads orders from standard input. If the parent tells it to act, or exits,
+// Watch acts and returns. If the parent misses its deadline, Watch acts but keeps watching, because the parent may
+// still be running. It may then act again.
 func Watch(action WatchdogAction) {
 	rename(watchdogName) // the default would be the last part of /proc/self/exe
 	orders := make(chan string)

@@ -18,9 +18,9 @@ import (
 // ErrGone is returned if a watchdog exited before its action was done, because it was killed.
 var ErrGone = errors.New("the watchdog exited before it was done")
 
-// A Watchdog is a separate process that kills a process group, and then runs an action, if this process can't do so
-// itself. It acts when its deadline passes or when its pipe is closed because this process has exited; see Watch.
-// Because it has its own session, signals to this process's group don't reach it.
+// A Watchdog is a separate process that acts when its deadline passes, when this process exits, or when Finish is
+// called. To act, it kills a process group and then runs an action; see Watch. It has its own session, so signals to
+// this process's group don't reach it.
 //
 // The methods are safe for concurrent use, except that only one call of Finish may be in progress at a time.
 type Watchdog struct {
@@ -35,8 +35,8 @@ type Watchdog struct {
 }
 
 // StartWatchdog starts this program again as a watchdog process, with the given environment and arguments. With these
-// arguments, the program must call Watch. The watchdog's deadline is until, which Allow can extend. The watchdog
-// inherits the files and keeps them open until it exits.
+// arguments, the program must call Watch. The parameter until is the watchdog's deadline, which Allow can extend. The
+// watchdog inherits the files and keeps them open until it exits.
 func StartWatchdog(until time.Time, env, args []string, files ...*os.File) (*Watchdog, error) {
 	w, err := startWatchdog(env, args, files)
 	if err != nil {
@@ -78,8 +78,8 @@ func startWatchdog(env, args []string, files []*os.File) (*Watchdog, error) {
 	return w, nil
 }
 
-// pipes opens one pipe in each direction between this process and another. This process keeps the ends to and from, and
-// the other process gets in and out.
+// pipes opens two pipes for a new process, which reads from in and writes to out. This process uses the opposite ends:
+// to sends data to the new process, and from receives data from it.
 func pipes() (in, to, from, out *os.File, err error) {
 	if in, to, err = os.Pipe(); err != nil {
 		return nil, nil, nil, nil, err

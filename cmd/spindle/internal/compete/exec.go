@@ -54,10 +54,10 @@ machine that starts it later, when CMD has finished elsewhere, runs it again.
 ` + onceHelp + `
 If no heartbeat is acknowledged for one lease duration, the lock is lost. CMD
 must exit before that, because another process may then acquire the lock. Exec
-therefore sends SIGTERM to CMD's group in time. If CMD has not exited when
---grace is over, exec sends SIGKILL. This is a twentieth of the lease before the
-lock is lost, but at most one second before. By default, --grace is a quarter of
-the lease, which is also the maximum.
+therefore sends signals to CMD's group in advance. It sends SIGKILL one second
+before the lock would be lost, or a twentieth of the lease if that is shorter.
+It sends SIGTERM before SIGKILL, earlier by --grace. By default, --grace is a
+quarter of the lease, which is also the maximum.
 
 If an operator takes the lock away with spindle release, exec ends CMD in the
 same way. In this case, however, the next holder does not wait until CMD has
@@ -70,10 +70,10 @@ so that it can handle the signal. If --stop-timeout is set, exec kills CMD if it
 has not exited within that time. If SIGHUP or SIGINT was ignored when exec
 started, for example under nohup, exec and CMD continue to ignore it.
 
-With --handover, exec does not pass on a signal to exit immediately. It first
-announces to the other candidates that it will give up the lock, and signals CMD
-a third of the lease later. Another process can then take over as soon as CMD
-has exited. If exec gets a second signal, it passes that signal on immediately.
+With --handover, exec delays a signal that ends exec. It first announces to the
+other candidates that it will give up the lock, and signals CMD a third of the
+lease later. Another process can then take over as soon as CMD has exited. If
+exec gets a second signal, it passes that signal on immediately.
 
 With --handover, exec also gives up the lock when spindle handover or a
 candidate with a higher priority requests it. Exec announces this in the same
@@ -98,10 +98,10 @@ token that is smaller than one it has already seen.
 If exec is PID 1 of a container, it reaps orphaned processes, as an init process
 does.
 ` + reportsHelp("exec", "if it holds the lock") + `
---on-lost runs when the lock is lost. It also runs when the lock is about to be
-lost, so that CMD must end. --on-stuck runs when CMD's group has been killed but
-has not exited by the time the lock is lost. CMD may then run at the same time
-as the next holder's CMD.
+--on-lost runs when the lock is lost. It also runs when exec ends CMD because
+the lock is about to be lost. --on-stuck runs when CMD's group has been killed
+but has not exited by the time the lock is lost. CMD may then run at the same
+time as the next holder's CMD.
 
 Exit codes:
   CMD's own, or 128 plus the number of the signal that killed CMD, or

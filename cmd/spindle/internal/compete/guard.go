@@ -36,10 +36,10 @@ holder released the lock, the next machine activates the service immediately.
 
 When guard starts, it first deactivates the service, because the service may
 still be active. If the --deactivate command fails, guard runs it again until it
-succeeds. Each run must be shorter than the confirmation. Guard kills the
-command after nine tenths of that time. If a deactivation has failed, guard does
-not release the lock but lets it expire, so that the next machine waits for the
-confirmation.
+succeeds. A command that runs for longer than nine tenths of the confirmation is
+killed and counts as failed. If a deactivation has failed, guard does not
+release the lock but lets it expire, so that the next machine waits for the
+confirmation before it activates the service.
 
 Guard runs --healthcheck with "active" or "standby" as an additional argument.
 On standby, guard checks the service each time before it tries to acquire the
@@ -51,7 +51,7 @@ while it is being activated or deactivated.
 
 A health check that takes too long is killed and counts as failed. On standby,
 it may take one lease duration. While the service is active, it may take half of
-the time that is left of the lease.
+the remaining lease.
 
 After SIGTERM, SIGINT or SIGHUP, guard deactivates the service, releases the
 lock and exits. A second SIGTERM or SIGINT kills guard immediately. Under nohup,
@@ -84,8 +84,8 @@ Exit codes:
   0    guard received a signal, and the service is inactive
   1    guard could not start; the message says why
   2    the command line is wrong
-  130  guard was killed by SIGINT, its second signal
-  143  guard was killed by SIGTERM, its second signal`
+  130  a second signal (SIGINT) killed guard
+  143  a second signal (SIGTERM) killed guard`
 
 // guarding is one run of guard.
 type guarding struct {

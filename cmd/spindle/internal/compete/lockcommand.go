@@ -91,9 +91,8 @@ func asFlag(call string) string {
 	return "--" + strings.ToLower(given[1]) + " " + given[2]
 }
 
-// verify checks the table. If waiting can't fix a problem, verify returns an error. It only logs any other error,
-// because a database that is down now may come back. After verify has been called, messages include the time, as in a
-// log.
+// verify checks the table. It returns an error only for problems that waiting can't fix. Other errors are only logged,
+// because a database that is down now may come back. verify also makes all later messages include the time.
 func (x *lockCommand) verify(ctx context.Context, db *spanner.Client) error {
 	terminal.Stderr.Time()
 	limited, cancel := context.WithTimeout(ctx, x.readTimeout())
@@ -121,8 +120,8 @@ func (x *lockCommand) readTimeout() time.Duration {
 	return x.Timeout
 }
 
-// These variables describe the lock to the program that runs under it. They never set a flag. Otherwise, a spindle
-// command that the program runs would use the lock that the program runs under.
+// These variables describe the lock to the program that runs under it. No flag is ever set from them. Otherwise, if the
+// program ran a spindle command, that command would use its parent's lock by mistake.
 const (
 	lockVariable  = "SPINDLE_LOCK"
 	tokenVariable = "SPINDLE_TOKEN"

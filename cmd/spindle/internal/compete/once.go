@@ -99,8 +99,8 @@ func (x *execution) checkOnce() error {
 	return nil
 }
 
-// ofTomorrow reports whether a daily run at the time now gets a key with the next day's date, which can happen late in
-// the day. It also returns the value of --offset that prevents this.
+// ofTomorrow reports whether a daily run at the given time gets a key with the next day's date. This can happen late in
+// the day. ofTomorrow also returns the value of --offset that prevents it.
 func ofTomorrow(t table.Tick, now time.Time) (time.Duration, bool) {
 	now = now.UTC()
 	offset := now.Sub(now.Truncate(24 * time.Hour)).Round(time.Minute)

@@ -41,7 +41,7 @@ func runWatchdog(args []string) (code int) {
 	terminal.Stderr.Time()
 	// A watchdog exits only when its parent tells it to or has exited. It therefore catches the signals that would kill
 	// it, including SIGPIPE, which it gets if the reader of its standard error has exited. It does not ignore these
-	// signals, because the commands that it runs would inherit that.
+	// signals, because the commands that it runs would then ignore them too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer terminal.Stderr.Detach()()
 	lock := lockCommand{Database: &connect.Database{Path: args[1], Table: args[2], Timeout: longestAttempt}, name: args[3], id: args[4]}
@@ -91,8 +91,8 @@ func (g *guarding) watchdogAction(a child.Act) {
 
 const longestAttempt = 10 * time.Second
 
-// watchdogAction kills the processes that left the program's group. If exec is only stopped, that is all, because exec
-// may continue and still hold the lock.
+// watchdogAction kills the processes that left the program's group. If exec is only stopped, watchdogAction does
+// nothing else, because exec may continue and still hold the lock.
 //
 // If exec has exited, watchdogAction waits until the whole program is gone, and then releases the lock, so that the
 // next machine does not have to wait for the lease to expire. If part of the program is still running after one lease

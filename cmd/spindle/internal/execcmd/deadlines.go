@@ -44,7 +44,7 @@ func (d *deadlines) lose(now time.Time) {
 }
 
 // due returns late when the program must be signaled to end, and overdue when it must be killed. It returns late at
-// most once, but continues to return overdue. After late, heartbeats no longer postpone the kill.
+// most once, but continues to return overdue. Once it has returned late, heartbeats no longer postpone the kill.
 func (d *deadlines) due(now time.Time) happening {
 	last := d.until.Add(-d.margin())
 	switch {

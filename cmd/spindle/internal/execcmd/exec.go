@@ -26,8 +26,8 @@ type Job interface {
 	// Jeopardy is called when a heartbeat of the term has failed, and Safe when a heartbeat is acknowledged again.
 	Jeopardy(t *elect.Term, err error)
 	Safe()
-	// Start starts the program. By the time until, the program must have exited, even if this process is stopped or
-	// killed; the program's Allow can extend that time. If trying again would not help, the error is a
+	// Start starts the program. The deadline by which the program must have exited is until, even if this process is
+	// stopped or killed. The program's Allow can extend the deadline. If trying again would not help, the error is a
 	// *child.StartError.
 	Start(t *elect.Term, until time.Time) (Program, error)
 	// Done returns the record to write when the program succeeds. If the record has no key, nothing is written.
@@ -137,8 +137,8 @@ type runner struct {
 	noticed noticed
 }
 
-// await waits for an event and returns it. If exec has also received signals, or if its time to wait for the lock is
-// over, await returns these events first, so that the program does not start after them.
+// await waits for an event and returns it. If exec has also received signals, or if it has waited for the lock as long
+// as it may, await returns these events first, so that the program does not start after them.
 func (r *runner) await() (all []event) {
 	var last event
 	select {
@@ -179,8 +179,8 @@ func got(s os.Signal) event {
 	return event{what: signaled, signal: s}
 }
 
-// receive passes an event on to the machine. If a wait, a term or a program begins or ends with the event, receive
-// first updates the runner.
+// receive passes an event on to the machine. If the event begins or ends a wait, a term or a program, receive updates
+// the runner first.
 func (r *runner) receive(e event) {
 	switch e.what {
 	case elected:

@@ -160,9 +160,9 @@ func (o outcome) code() int {
 
 // machine is the state machine of exec. It follows three rules:
 //
-//   - If the lock is acquired only after exec's time to wait for it is over, the program does not start.
-//   - If the program has been signaled to end, it must end, even if the reason for the signal no longer exists.
-//   - The lock is released only after the program's whole process group has exited.
+//   - If exec acquires the lock after its wait has ended, it does not start the program.
+//   - Once exec has signaled the program to end, it does not let the program continue.
+//   - Exec releases the lock only after the program's whole process group has exited.
 //
 // While the program is being started or the lock is being released, the machine receives no event except the result.
 type machine struct {

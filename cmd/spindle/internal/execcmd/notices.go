@@ -55,8 +55,8 @@ func (r *runner) noticeHeartbeat(e event) {
 	}
 }
 
-// noticeLoss reports that a term was lost, at most once for each term. It ignores a term that came too late, because
-// the beginning of such a term was not reported either.
+// noticeLoss reports that a term was lost, at most once for each term. It ignores a term that began after exec had
+// stopped waiting for the lock, because the beginning of such a term was not reported either.
 func (r *runner) noticeLoss(h *holding, why error) {
 	if h == nil || !h.kept || h == r.noticed.lost {
 		return

@@ -84,8 +84,8 @@ type message struct {
 
 func (g *Guard) lease() time.Duration { return g.Candidate.LeaseRecord.Lease }
 
-// confirmation returns how long guard holds the lock before it activates the service, if the last holder did not
-// release the lock. This gives the last holder's machine time to deactivate the service.
+// confirmation returns how long guard holds the lock before it activates the service. This wait is necessary if the
+// last holder did not release the lock, because its machine may still be deactivating the service.
 func (g *Guard) confirmation() time.Duration { return time.Duration(g.Confirm) * g.Renew }
 
 // deactivation returns how long guard waits for a deactivation to finish. It is slightly longer than the limit for the

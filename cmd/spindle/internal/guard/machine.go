@@ -66,7 +66,7 @@ const (
 //   - The service is active here only while this machine holds the lock and the service is inactive on all other
 //     machines.
 //   - The lock is released only when the service is known to be inactive on every machine, because the next holder
-//     activates it immediately.
+//     activates the service immediately.
 type machine struct {
 	handover   bool // guard announces a stop first if the service is active
 	service    service

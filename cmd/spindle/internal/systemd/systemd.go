@@ -145,8 +145,8 @@ func (u *Unit) pings() {
 	}
 }
 
-// oneLine escapes line breaks, so that a text sets only the status. To systemd, each line is a separate assignment, and
-// a second line could set something else.
+// oneLine escapes line breaks in a status. To systemd, each line is a separate assignment, so a second line could set
+// something else.
 func oneLine(text string) string {
 	var b strings.Builder
 	for _, r := range text {
