@@ -79,9 +79,9 @@ func reap() (callOff func()) {
 	}
 }
 
-// endOrphans kills the orphans that this process has adopted. It returns when none are left, except orphans of other
-// users, which it can't kill. The result left is the number of these. The result killed is the number of processes that
-// were killed, not counting the program's own group, which the caller has already killed.
+// endOrphans kills the orphans that this process has adopted. It can't kill orphans of other users, and returns their
+// number as left. The other result, killed, does not count processes in the program's own group, which the caller has
+// already killed.
 func endOrphans(program int) (killed, left int) {
 	if !adopts.Load() {
 		return 0, 0

@@ -22,9 +22,9 @@ func (d *deadlines) gracePeriod() time.Duration { return min(d.grace, MostGrace(
 // end before two heartbeats in a row have failed.
 func MostGrace(lease time.Duration) time.Duration { return lease / 4 }
 
-// extend updates the deadline and returns it. The argument left is how long the lock is still held. If the deadline
-// would only move forward by up to a hundredth of the lease, extend leaves it as it is. Such a difference does not come
-// from a heartbeat, but from reading two clocks one after the other.
+// extend computes the deadline from left, which is how long the lock is still held, and returns it. Because two clocks
+// are read one after the other, the result varies slightly even without a heartbeat. Therefore, extend does not move
+// the deadline forward by less than a hundredth of the lease.
 func (d *deadlines) extend(now time.Time, left time.Duration) time.Time {
 	if d.final {
 		return d.until

@@ -26,9 +26,8 @@ type Job interface {
 	// Jeopardy is called when a heartbeat of the term has failed, and Safe when a heartbeat is acknowledged again.
 	Jeopardy(t *elect.Term, err error)
 	Safe()
-	// Start starts the program. The deadline by which the program must have exited is until, even if this process is
-	// stopped or killed. The program's Allow can extend the deadline. If trying again would not help, the error is a
-	// *child.StartError.
+	// Start starts the program. The program must exit before the time until, even if this process is stopped or killed.
+	// The program's Allow can extend that time. If trying again would not help, the error is a *child.StartError.
 	Start(t *elect.Term, until time.Time) (Program, error)
 	// Done returns the record to write when the program succeeds. If the record has no key, nothing is written.
 	Done() table.Due

@@ -161,7 +161,7 @@ func (o outcome) code() int {
 // machine is the state machine of exec. It follows three rules:
 //
 //   - If exec acquires the lock after its wait has ended, it does not start the program.
-//   - Once exec has signaled the program to end, it does not let the program continue.
+//   - Once exec has signaled the program to end, the program must end, even if the reason for the signal disappears.
 //   - Exec releases the lock only after the program's whole process group has exited.
 //
 // While the program is being started or the lock is being released, the machine receives no event except the result.
