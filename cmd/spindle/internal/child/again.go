@@ -6,8 +6,8 @@ import (
 	"runtime"
 )
 
-// Detach starts a new process that runs this program with the given environment and arguments. It does not wait until
-// the new process exits. The process has its own session, so that a signal to this process's group does not reach it.
+// Detach starts this program again in a new process, with the given environment and arguments, and returns without
+// waiting for it to exit. The new process has its own session, so signals to this process's group don't reach it.
 func Detach(env []string, args ...string) error {
 	self, err := itself()
 	if err != nil {

@@ -1,17 +1,17 @@
-// Package child runs programs that must not outlive this process. Each program runs in its own process group, which is
-// killed as a whole.
+// Package child runs programs that must not outlive this process. Each program gets its own process group, so that the
+// program and its children can be killed together.
 //
-//   - child.go: a child, from its start until its group has been killed
-//   - gate.go: the gate that holds a program back until its watchdog knows the process
-//   - leash.go: the connection between a child and its watchdog
-//   - state_*.go: whether a program is running, was stopped, or has exited
-//   - terminal_*.go: which process group has the terminal
-//   - family.go, orphans_*.go: processes that a program leaves behind outside its group
-//   - again.go: starting this program again
+//   - child.go: starts a program, waits for it to exit, and kills the rest of its group
+//   - gate.go: delays a program until its watchdog is watching
+//   - leash.go: connects a child to its watchdog
+//   - state_*.go: tells whether a program is running, stopped or gone
+//   - terminal_*.go: lends the terminal to a program
+//   - family.go, orphans_*.go: find processes that a program left behind outside its group
+//   - again.go: starts this program again
 //   - watchdog.go: a process that acts if this process is killed, or stopped for too long
 //   - watch.go: the code that runs in the watchdog process
 //   - lockfile_*.go: a file that only one process on a machine can hold at a time
-//   - group_*.go, death_*.go, proc_*.go: code for each operating system
+//   - group_*.go, death_*.go, proc_*.go: code that depends on the operating system
 package child
 
 import (
@@ -58,7 +58,7 @@ func startError(name string, err error) error {
 		hint := "check that it is in PATH"
 		switch {
 		case exists(err):
-			hint = `the interpreter that its first line ("#!...") names may be missing`
+			hint = `the interpreter in the script's first line ("#!...") may be missing`
 		case strings.ContainsAny(name, " \t\n&|;<>()$`*?~'\""):
 			hint = "it is not run by a shell. Pass the program and each of its arguments separately, or use a shell: sh -c " + shellQuote(name)
 		}
@@ -95,11 +95,11 @@ type Child struct {
 	spared  int
 }
 
-// Start starts a program with this process's standard files and the given environment. As in a shell, the exit code of
-// a program that a signal ended is 128 plus the signal's number.
+// Start starts a program. The program uses this process's standard input, output and error, and the given environment.
+// If a signal kills the program, its exit code is 128 plus the signal's number, as in a shell.
 //
-// On Linux, the kernel kills the program when this process exits for any reason. With Watched, the watchdog also kills
-// the program's whole group, on any Unix.
+// On Linux, the kernel kills the program when this process exits, for whatever reason. On every Unix, the option
+// Watched adds a watchdog, which kills the program's whole group.
 func Start(args, env []string, options ...Option) (*Child, error) {
 	c := &Child{cmd: exec.Command(args[0], args[1:]...), changed: make(chan struct{}, 1), done: make(chan struct{})}
 	c.cmd.Env = env
@@ -123,8 +123,8 @@ func Start(args, env []string, options ...Option) (*Child, error) {
 	return c, nil
 }
 
-// live runs the child from start to exit. It stays on one thread, because the kernel treats the exit of the thread that
-// forked a child as the exit of the parent process.
+// live runs the child from start to exit. It stays locked to one OS thread, because Linux kills the child when the
+// thread that started it exits, even if the rest of this process is still running.
 func (c *Child) live(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -151,8 +151,8 @@ func (c *Child) live(started chan<- error) {
 	close(c.done)
 }
 
-// begin returns once the program is running and its watchdog knows the process, or once the watchdog's deadline has
-// passed.
+// begin starts the program. If the child has a watchdog, the program does not run until the watchdog knows its process
+// id, and begin returns no later than the watchdog's deadline.
 func (c *Child) begin() error {
 	dog := c.leash.dog
 	if dog == nil || c.cmd.Err != nil {
@@ -198,12 +198,12 @@ func (c *Child) Done() <-chan struct{} { return c.done }
 // Code returns the exit code, once Done is closed.
 func (c *Child) Code() int { return c.code }
 
-// Strays returns the number of processes that had left the group and were killed when the child exited. It is valid
-// once Done is closed. Such processes are found only on Linux, with the option Whole.
+// Strays returns how many processes had left the child's group and were killed separately when the child exited. Call
+// it only after Done is closed. It returns 0 without the option Whole, and on systems other than Linux.
 func (c *Child) Strays() int { return c.strays }
 
-// Spared returns the number of processes that the child left behind and that are still running because they belong to
-// other users. It is valid once Done is closed. Such processes are found only on Linux, with the option Whole.
+// Spared returns how many of the processes that the child left behind could not be killed, because they belong to other
+// users. Call it only after Done is closed. It returns 0 without the option Whole, and on systems other than Linux.
 func (c *Child) Spared() int { return c.spared }
 
 // Changed returns a channel that has a value after the program was stopped or continued.
@@ -235,11 +235,11 @@ func Leaving(c *Child) error {
 	return nil
 }
 
-// An Option changes the way in which a child is run.
+// An Option changes how a child is run.
 type Option func(*Child) error
 
-// Whole also kills processes that have left the child's group, and processes that other children left behind, when the
-// child exits. It has an effect only on Linux.
+// Whole kills not only the child's group when the child exits, but also processes that have left the group, and
+// processes that earlier children left behind. It has an effect only on Linux.
 func Whole(c *Child) error {
 	c.whole = true
 	return nil

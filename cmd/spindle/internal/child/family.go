@@ -5,9 +5,8 @@ import (
 	"sync"
 )
 
-// family contains the processes that this package has started and waits for. Any other child process that has its own
-// group is an orphan that this process has adopted, either as PID 1 or as the subreaper for processes that a program
-// left behind.
+// family lists the processes that this package has started and still waits for. Any other child with its own process
+// group is an orphan, which this process has adopted as PID 1 or as a subreaper.
 var family = struct {
 	sync.Mutex // held while a process is started, because the process looks like an orphan until it is in pids
 	pids       map[int]bool

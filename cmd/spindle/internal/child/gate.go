@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// If this process were killed or stopped between starting a program and telling the watchdog about it, no process would
-// end the program. This process therefore starts its own executable instead. The new process waits behind a gate until
-// the watchdog knows its process id, and then becomes the program. If the watchdog's deadline passes first, because
-// this process was stopped, the new process exits without becoming the program.
+// This process may be killed or stopped after it has started a program but before it has told the watchdog about the
+// program. Nothing would then end the program. To prevent this, the program starts behind a gate: this process starts a
+// copy of its own executable, which waits until the watchdog knows its process id, and then calls exec to become the
+// program. If the watchdog's deadline passes while the copy is waiting, the copy exits instead.
 
 // Behind is the first argument of a process that waits behind a gate. The remaining arguments are for Pass.
 const Behind = "__behind-gate"
@@ -45,8 +45,9 @@ func putBehind(c *exec.Cmd) (*gate, error) {
 	return g, nil
 }
 
-// amongInherited assigns descriptor numbers to files. It skips the numbers of files that this process has inherited,
-// because the program inherits those files as well. It returns both kinds of files in descriptor order, starting at 3.
+// amongInherited returns the files that a new process gets, in the order of their descriptors, which start at 3. Files
+// that this process inherited keep their descriptors, so that the program inherits them too. The given files get unused
+// descriptors, which are returned in numbers.
 func amongInherited(files ...*os.File) (all []*os.File, numbers []string) {
 	for fd := 3; len(files) > 0; fd++ {
 		f := inheritedFile(fd)
@@ -66,8 +67,8 @@ func (g *gate) started() {
 	}
 }
 
-// open lets the process behind the gate become the program, and waits for the result until the deadline at the latest.
-// It returns an error if the program can't be run.
+// open opens the gate, so that the waiting process becomes the program. It returns an error if the program can't be
+// run. If the waiting process has not answered by the deadline, open returns nil.
 func (g *gate) open(until time.Time) error {
 	_, _ = fmt.Fprintln(g.let, until.UnixNano())
 	_ = g.report.SetReadDeadline(until)
@@ -83,8 +84,9 @@ func (g *gate) close() {
 	_ = g.report.Close()
 }
 
-// Pass waits behind a gate, and then replaces this process with the program. It returns only if the parent has exited,
-// the deadline has passed, or the program can't be run. In the last case, it reports the error to the parent.
+// Pass waits behind a gate and then replaces this process with the program. It returns only on failure: if the parent
+// exits, if the deadline passes, or if the program can't be run. If the program can't be run, Pass sends the error to
+// the parent.
 func Pass(args []string) {
 	if len(args) < 5 {
 		return

@@ -25,8 +25,8 @@ func ownSession(cmd *exec.Cmd) error {
 	return nil
 }
 
-// inherited returns the file for a watchdog's replies. It sets close-on-exec on this file and on the other files that
-// the watchdog got from its parent, so that the watchdog's own child processes don't inherit them.
+// inherited returns the file that a watchdog writes its replies to. It also sets close-on-exec on every file that the
+// watchdog got from its parent, so that the commands that the watchdog runs don't inherit these files.
 func inherited() *os.File {
 	const replies = 3
 	closeOnExec(replies, 4, 5, 6, 7)
@@ -34,9 +34,9 @@ func inherited() *os.File {
 	return os.NewFile(replies, "replies")
 }
 
-// inheritedFile returns a duplicate of the file with the given number if this process inherited that file and programs
-// will inherit it, too. Otherwise it returns nil. Files that this process opened itself are close-on-exec, which
-// distinguishes them from inherited files.
+// inheritedFile returns a duplicate of the descriptor fd if this process inherited it and should pass it on to
+// programs. Otherwise, it returns nil. Inherited descriptors are recognized by the missing close-on-exec flag, because
+// Go sets the flag on every file that this process opens itself.
 func inheritedFile(fd int) *os.File {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	if err != nil || flags&unix.FD_CLOEXEC != 0 {
@@ -89,8 +89,8 @@ func goOn(p *os.Process) { _ = p.Signal(syscall.SIGCONT) } // fails if the proce
 // killGroup kills a group, even if it is stopped.
 func killGroup(group int) { signalGroup(group, syscall.SIGKILL) }
 
-// groupGone reports whether it is certain that no process of a killed group is still running. A killed group can't
-// fork.
+// groupGone reports whether every process of a killed group has exited. It returns false if it can't tell. Once true,
+// the answer stays true, because killed processes can't fork.
 func groupGone(group int) bool {
 	return errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) || onlyZombies(group)
 }

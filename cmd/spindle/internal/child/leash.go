@@ -13,8 +13,8 @@ type leash struct {
 	dropped bool
 }
 
-// Watched starts a watchdog only for this child, and dismisses it when the child has exited. The argument
-// until is the watchdog's deadline, which Allow can extend. See StartWatchdog for env and args.
+// Watched starts a watchdog for this child alone, and ends the watchdog when the child has exited. The parameter until
+// is the watchdog's deadline, which Allow can extend. For env and args, see StartWatchdog.
 func Watched(until time.Time, env []string, args ...string) Option {
 	return func(c *Child) (err error) {
 		c.leash.again = func(until time.Time) (*Watchdog, error) { return StartWatchdog(until, env, args) }
@@ -40,8 +40,8 @@ func (c *Child) Allow(until time.Time) {
 	}
 }
 
-// Unwatched returns a channel that is closed if the watchdog exits before the child does, because the watchdog was
-// killed. It returns nil unless the child was started with Watched.
+// Unwatched returns a channel that is closed when the child's watchdog exits. If the child is still running at that
+// time, something has killed the watchdog. The channel is nil if the child was not started with Watched.
 func (c *Child) Unwatched() <-chan struct{} {
 	c.leash.mu.Lock()
 	defer c.leash.mu.Unlock()
@@ -51,8 +51,8 @@ func (c *Child) Unwatched() <-chan struct{} {
 	return c.leash.dog.Gone()
 }
 
-// Rewatch starts a new watchdog, with the same deadline, for a child that was started with Watched. It returns false if
-// the child has exited.
+// Rewatch replaces the watchdog of a child that was started with Watched. The new watchdog has the same deadline as the
+// old one. Rewatch returns false if the child has exited.
 func (c *Child) Rewatch() (bool, error) {
 	l := &c.leash
 	l.mu.Lock()

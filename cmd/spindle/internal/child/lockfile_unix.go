@@ -11,8 +11,8 @@ import (
 // ErrBusy is returned if another process holds a LockFile.
 var ErrBusy = errors.New("another process on this machine holds the lock file")
 
-// A LockFile is a file that only one process on a machine can hold at a time. If File is passed to a watchdog, the two
-// processes hold the lock file together until both have exited.
+// A LockFile is a file that only one process on a machine can hold at a time. A process can share the lock file with
+// its watchdog by passing File to the watchdog. The lock file then stays locked until both processes have exited.
 type LockFile struct{ File *os.File }
 
 // NewLockFile takes the lock file at path. If another process holds it, NewLockFile immediately returns ErrBusy.

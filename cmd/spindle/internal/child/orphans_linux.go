@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adopt makes this process the parent of all processes that its programs leave behind, even outside their groups. This
-// process reaps them until callOff is called.
+// adopt makes this process a subreaper. When a program exits, this process becomes the parent of all processes that the
+// program leaves behind, including processes that have left the program's group. This process then reaps them when they
+// exit. To stop this, call callOff.
 func adopt() (callOff func()) {
 	if unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != nil {
 		return func() {}
@@ -34,8 +35,9 @@ func adopt() (callOff func()) {
 
 var adopts atomic.Bool
 
-// elders records the children that this process has before a program begins, so that endOrphans spares them. For
-// example, a script that becomes this process by exec leaves its children to it, and PID 1 adopts other orphans.
+// elders records which children this process has before it starts a program, so that endOrphans does not kill them.
+// Such children exist if a shell script started background processes and then called exec to run this program. PID 1
+// also has such children, because it adopts every orphan.
 func elders() {
 	before := map[int]string{}
 	for pid := range orphans() {
@@ -46,8 +48,8 @@ func elders() {
 	family.elders = before
 }
 
-// ReapAsInit makes this process reap orphans if it is PID 1, because no other process does. It does not kill any of
-// them.
+// ReapAsInit makes this process reap orphans if it is PID 1, because nothing else would reap them. It does not kill any
+// process.
 func ReapAsInit() {
 	if os.Getpid() == 1 {
 		_ = reap()
@@ -77,9 +79,9 @@ func reap() (callOff func()) {
 	}
 }
 
-// endOrphans kills the orphans that this process has adopted. It returns when only other users' orphans are left. It
-// returns the number of processes that it killed outside the program's group, which is already dead, and the number of
-// processes that it is not permitted to kill.
+// endOrphans kills the orphans that this process has adopted. It can't kill orphans of other users, and returns their
+// number as left. The other result, killed, does not count processes in the program's own group, which the caller has
+// already killed.
 func endOrphans(program int) (killed, left int) {
 	if !adopts.Load() {
 		return 0, 0
@@ -105,8 +107,8 @@ func endOrphans(program int) (killed, left int) {
 	}
 }
 
-// orphans returns the orphans that this process has adopted, with their groups, and reaps orphans that have exited. A
-// child in this process's own group is not an orphan: a library has started it, and waits for it.
+// orphans reaps the orphans that have exited, and returns the ids of the others with their process groups. A child in
+// this process's own group is not an orphan, because a library started it and is waiting for it.
 func orphans() map[int]int {
 	family.Lock()
 	defer family.Unlock()
@@ -127,16 +129,16 @@ func orphans() map[int]int {
 	return alive
 }
 
-// isWatchdog reports whether a process is the watchdog of another spindle process that the program ran. Such a watchdog
-// exits by itself once it has acted. Killing a guard's watchdog would leave the service active.
+// isWatchdog reports whether a process is the watchdog of another spindle command, which the program started. Such a
+// watchdog must be left alone. It exits when it is done, and killing a guard's watchdog would leave the service active.
 func isWatchdog(p procfs.Proc) bool {
 	name, _ := p.Comm()
 	return name == watchdogName
 }
 
-// KillMarked kills each process whose environment contains all of the given entries, and reports whether there were
-// any. It is for processes that left a group before the group was killed. It does not find processes that changed their
-// environment or belong to another user.
+// KillMarked kills every process whose environment contains all of the given entries, and reports whether it found any.
+// It reaches processes that left a group before the group was killed, except processes that changed their environment
+// or belong to another user.
 func KillMarked(entries ...string) (found bool) {
 	if !ours() || len(entries) == 0 {
 		return false
@@ -164,5 +166,5 @@ func marked(pid int, entries []string) bool {
 	return true
 }
 
-// rename changes the name under which ps and top show this process.
+// rename changes the name that ps and top show for this process.
 func rename(name string) { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }

@@ -32,8 +32,8 @@ func processes() iter.Seq2[procfs.Proc, procfs.ProcStat] {
 	}
 }
 
-// born returns the start time of a process, which distinguishes the process from a later one with the same id. It
-// returns "" if there is no such process, or if the start time can't be read.
+// born returns the start time of a process, which tells it apart from a later process with the same id. It returns ""
+// if there is no such process, or if the start time can't be read.
 func born(pid int) string {
 	if !ours() {
 		return ""
@@ -51,8 +51,8 @@ func born(pid int) string {
 
 func started(stat procfs.ProcStat) string { return strconv.FormatUint(stat.Starttime, 10) }
 
-// onlyZombies reports whether all processes of the group have exited, even if their parent has not waited for them yet.
-// An init process can take seconds to do so. It returns false if /proc does not show all processes.
+// onlyZombies reports whether every process of the group has exited. It counts zombies as exited, because some init
+// processes take seconds to reap them. It returns false if /proc does not show all processes.
 func onlyZombies(pgid int) bool {
 	if born(1) == "" {
 		return false // because of hidepid= (see proc(5)) or another PID namespace

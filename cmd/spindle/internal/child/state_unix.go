@@ -30,7 +30,7 @@ func (c *Child) await() {
 	}
 }
 
-// note replaces the program's recorded state, of which only the latest matters.
+// note records the program's state. Only the latest state matters.
 func (c *Child) note(stopped os.Signal) {
 	c.stopped.Store(&stopped)
 	select {

@@ -13,21 +13,23 @@ import (
 	"golang.org/x/term"
 )
 
-// A Terminal is this process's controlling terminal. A program in its own group gets the terminal when it first tries
-// to use it, because the kernel then stops the program with SIGTTIN or SIGTTOU. Until then, this process gets the
-// signals of the terminal's keys, and the other programs of a pipeline keep the terminal. Only one goroutine may call
-// the methods.
+// A Terminal is this process's controlling terminal. It must not be used by several goroutines at the same time.
+//
+// A program starts in a background process group, without the terminal. When the program first tries to use the
+// terminal, the kernel stops it with SIGTTIN or SIGTTOU, and this process lends it the terminal. Until then, keys such
+// as Ctrl-C signal this process, and if this process is part of a pipeline, the rest of the pipeline can use the
+// terminal.
 type Terminal struct {
 	file  *os.File
 	own   int            // this process's group
 	lent  int            // the group that has borrowed the terminal, or 0
 	mode  *term.State    // the terminal's mode before it was lent
-	stops chan os.Signal // receives Ctrl-Z while this process has the terminal
+	stops chan os.Signal // receives Ctrl-Z while this process is in the foreground
 }
 
-// OpenTerminal opens the controlling terminal. It returns nil if this process has none. It makes this process ignore
-// SIGTTOU, so that this process can write to the terminal while a program has it. Programs behind a gate still get
-// SIGTTOU.
+// OpenTerminal opens the controlling terminal, or returns nil if there is none. It makes this process ignore SIGTTOU,
+// so that this process can write to the terminal while a program has borrowed it. Programs that start behind a gate
+// don't inherit this setting.
 func OpenTerminal() *Terminal {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -60,8 +62,8 @@ func (t *Terminal) give(group int) error {
 	return unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group)
 }
 
-// Lend gives the terminal to the group if this process has it. It reports whether the group has the terminal
-// afterwards.
+// Lend puts the group in the terminal's foreground, unless a group other than this process's own is there. It reports
+// whether the group is in the foreground afterwards.
 func (t *Terminal) Lend(group int) bool {
 	switch has, err := t.foreground(); {
 	case err != nil:
@@ -82,8 +84,9 @@ func (t *Terminal) Lend(group int) bool {
 // Lent reports whether the terminal is lent to a group.
 func (t *Terminal) Lent() bool { return t.lent != 0 }
 
-// TakeBack undoes Lend. If the program was killed, TakeBack also restores the terminal's mode, because the program
-// could not do so. If a shell took the terminal while this process was stopped, the shell keeps it.
+// TakeBack ends the loan of the terminal. If the program was killed, it had no chance to restore the terminal's mode,
+// so TakeBack restores it. If a shell took the terminal while this process was stopped, TakeBack leaves it to the
+// shell.
 func (t *Terminal) TakeBack(killed bool) {
 	lent := t.lent
 	if t.lent = 0; lent == 0 {
@@ -99,9 +102,9 @@ func (t *Terminal) TakeBack(killed bool) {
 	}
 }
 
-// Suspend takes the terminal back and stops this process's group, as Ctrl-Z does. It returns once the group is
-// continued, and reports whether the group was stopped. The kernel does not stop an orphaned process group, because no
-// shell would continue it; see setpgid(2).
+// Suspend takes the terminal back and stops this process's group, as Ctrl-Z does. When the group is continued, Suspend
+// returns true. If the kernel refuses to stop the group, Suspend returns false. The kernel does not stop an orphaned
+// process group, because no shell is left to continue it; see setpgid(2).
 func (t *Terminal) Suspend() bool {
 	t.TakeBack(false)
 	resumed := make(chan os.Signal, 1)
@@ -131,6 +134,7 @@ const (
 	steps = 10
 )
 
-// unignoreTTOU lets a program get SIGTTOU even if this process inherited SIGTTOU as ignored. It catches the signal,
-// because the exec system call resets only caught signals to their default actions.
+// unignoreTTOU makes sure that a program does not start with SIGTTOU ignored, even if this process inherited it as
+// ignored. It installs a handler for the signal, because exec restores the default action only for signals that have a
+// handler.
 func unignoreTTOU() { signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU) }

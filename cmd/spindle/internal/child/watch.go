@@ -19,8 +19,8 @@ const (
 	Late               // the parent has missed its deadline
 )
 
-// A WatchdogAction is the action of a watchdog after it has killed the group. It returns when the action is done. After
-// Late, it may be called again.
+// A WatchdogAction is what a watchdog does after it has killed the group. It returns when it is done. If the parent was
+// only late, the watchdog may call the action again later.
 type WatchdogAction func(Act)
 
 // An Act is the argument of a WatchdogAction.
@@ -32,8 +32,9 @@ type Act struct {
 
 const watchdogName = "spindle-watch"
 
-// Watch runs in the watchdog process, and reads orders from standard input. It returns once it has acted, except after
-// Late: the parent may still be running, so Watch continues, and acts again if the parent orders it to or exits.
+// Watch runs in the watchdog process and reads orders from standard input. If the parent tells it to act, or exits,
+// Watch acts and returns. If the parent misses its deadline, Watch acts but keeps watching, because the parent may
+// still be running. It may then act again.
 func Watch(action WatchdogAction) {
 	rename(watchdogName) // the default would be the last part of /proc/self/exe
 	orders := make(chan string)

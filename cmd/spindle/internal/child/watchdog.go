@@ -18,10 +18,11 @@ import (
 // ErrGone is returned if a watchdog exited before its action was done, because it was killed.
 var ErrGone = errors.New("the watchdog exited before it was done")
 
-// A Watchdog is a process that acts when its deadline passes, or when this process exits and thereby closes the
-// watchdog's pipe. It kills a process group, and then runs its action; see Watch. It has its own session, so that a
-// signal to this process's group does not reach it. The methods can be called from any goroutine, but Finish only from
-// one goroutine at a time.
+// A Watchdog is a separate process that acts when its deadline passes, when this process exits, or when Finish is
+// called. To act, it kills a process group and then runs an action; see Watch. It has its own session, so signals to
+// this process's group don't reach it.
+//
+// The methods are safe for concurrent use, except that only one call of Finish may be in progress at a time.
 type Watchdog struct {
 	cmd    *exec.Cmd
 	pipe   *os.File
@@ -33,9 +34,9 @@ type Watchdog struct {
 	told   bool                      // Finish has sent its order
 }
 
-// StartWatchdog starts a new process that runs this program with the given environment and arguments. The arguments
-// must make the process call Watch. The argument until is the watchdog's deadline, which Allow can extend. The watchdog
-// keeps the files open until it exits.
+// StartWatchdog starts this program again as a watchdog process, with the given environment and arguments. With these
+// arguments, the program must call Watch. The parameter until is the watchdog's deadline, which Allow can extend. The
+// watchdog inherits the files and keeps them open until it exits.
 func StartWatchdog(until time.Time, env, args []string, files ...*os.File) (*Watchdog, error) {
 	w, err := startWatchdog(env, args, files)
 	if err != nil {
@@ -77,8 +78,8 @@ func startWatchdog(env, args []string, files []*os.File) (*Watchdog, error) {
 	return w, nil
 }
 
-// pipes opens two pipes to another process. This process writes to one (to) and reads from the other (from). The other
-// process has the opposite ends, in and out.
+// pipes opens two pipes for a new process, which reads from in and writes to out. This process uses the opposite ends:
+// to sends data to the new process, and from receives data from it.
 func pipes() (in, to, from, out *os.File, err error) {
 	if in, to, err = os.Pipe(); err != nil {
 		return nil, nil, nil, nil, err
@@ -107,9 +108,9 @@ func (w *Watchdog) listen(replies io.ReadCloser) {
 	}
 }
 
-// Allow sets the watchdog's deadline, which a later call can extend. The deadline is a time and not a duration, because
-// a duration would start too late if this process was stopped before the call. The watchdog also gets the deadline as a
-// wall-clock time, because it may read the order late.
+// Allow sets the watchdog's deadline. Later calls can extend it. The deadline is a time rather than a duration, because
+// a duration would start to count too late if this process was stopped before the call. Allow also sends the deadline
+// as a wall-clock time, because the watchdog may be slow to read the order.
 func (w *Watchdog) Allow(until time.Time) {
 	w.until.Store(&until)
 	_ = order(w.pipe, "allow %d %d\n", time.Until(until), until.UnixNano())
@@ -124,10 +125,9 @@ func (w *Watchdog) Gone() <-chan struct{} { return w.gone }
 // Begun returns a channel that is closed once the watchdog has begun to act or has exited.
 func (w *Watchdog) Begun() <-chan struct{} { return w.begun }
 
-// Finish makes the watchdog act immediately, and waits until the action is done and the watchdog has exited. If an
-// attempt fails, Finish returns its error, but the watchdog tries again; the next call of Finish waits for the next
-// attempt. ErrGone means that there will be no further attempt. If ctx ends, Finish stops waiting, but the watchdog
-// continues.
+// Finish tells the watchdog to act now, and waits until the action is done and the watchdog has exited. If the action
+// fails, Finish returns the error, and the watchdog tries again. Call Finish again to wait for the next attempt. If
+// Finish returns ErrGone, there will be no further attempt. If ctx ends, Finish returns, but the watchdog continues.
 func (w *Watchdog) Finish(ctx context.Context) error {
 	if !w.told {
 		w.told = order(w.pipe, "finish\n") == nil
@@ -157,8 +157,8 @@ func (w *Watchdog) dismiss() {
 	go func() { _ = w.ended() }()
 }
 
-// order writes a line, or fails immediately, so that a reader that has exited or is stopped does not block the writer.
-// A write deadline would not be enough, because it can pass before the write is attempted.
+// order writes a line to a pipe. If the reader has exited or is stopped, order returns an error instead of blocking. A
+// write deadline would not work, because it can pass before the write is attempted.
 func order(pipe *os.File, format string, args ...any) error {
 	return writeNow(pipe, fmt.Appendf(nil, format, args...))
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// alone waits until no other guard, and no watchdog of a dead guard, manages the same service on this machine. Two
-// guards manage the same service if they have the same lock, --deactivate command and working directory.
+// alone waits until no other guard on this machine manages the same service. If another guard has died, alone waits
+// until its watchdog has exited. Two guards manage the same service if they have the same lock, the same --deactivate
+// command and the same working directory.
 func (g *guarding) alone(ctx context.Context) error {
 	path, err := g.lockFilePath()
 	if err != nil {
@@ -37,7 +38,7 @@ func (g *guarding) alone(ctx context.Context) error {
 		}
 		elect.Sleep(ctx, elect.SystemClock{}, min(g.renew/4, 100*time.Millisecond))
 		if ctx.Err() != nil {
-			g.say("%s: ended by a signal while waiting for another guard, or its watchdog, to exit", g.name)
+			g.say("%s: stopped by a signal while waiting for another guard or its watchdog to exit", g.name)
 			return &exit.Error{} // success: there is nothing to deactivate
 		}
 	}

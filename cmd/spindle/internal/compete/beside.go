@@ -2,8 +2,9 @@ package compete
 
 import "github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 
-// Beside does the work of the auxiliary processes that exec and guard start: a watchdog, a watchdog's hook, or a
-// program behind a gate. It returns the process's exit code, or false if args don't belong to one of them.
+// Beside runs the auxiliary processes that exec and guard start: a watchdog, a watchdog's hook, or a program behind a
+// gate. If args belong to such a process, Beside does its work and returns its exit code. Otherwise, Beside returns
+// false.
 func Beside(args []string) (code int, is bool) {
 	if len(args) == 0 {
 		return 0, false

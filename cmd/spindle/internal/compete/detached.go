@@ -12,8 +12,8 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-// hookCommand is the first argument of a process that runs --on-stuck for a watchdog. The watchdog can't wait for the
-// hook: it must exit as soon as the service is inactive, because another guard may be waiting for that.
+// hookCommand is the first argument of the process that runs --on-stuck for a watchdog. The watchdog can't wait for the
+// hook itself. Once the service is inactive, the watchdog must exit, because another guard may be waiting for it.
 const hookCommand = "__hook"
 
 // detachHook runs --on-stuck in a separate process.

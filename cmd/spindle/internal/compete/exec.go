@@ -27,76 +27,88 @@ variables in CMD's environment:
   SPINDLE_TOKEN  the fencing token of this term; later terms have larger tokens
   SPINDLE_DB     the database
   SPINDLE_TABLE  the lock table
-In CMD, spindle status "$SPINDLE_LOCK" therefore shows this lock. Exec removes
-the variables that set its own flags, such as SPINDLE_NAME and SPINDLE_VALUE, so
-another exec in CMD must name its own lock. If it names the lock that CMD runs
-under, it fails immediately, because it would wait for itself.
+CMD can therefore run spindle status "$SPINDLE_LOCK" to see this lock. If CMD
+runs another exec, that exec needs a lock of its own. Exec fails immediately if
+it is given the lock that it runs under, because it would wait for itself.
+Variables that set exec's own flags, such as SPINDLE_NAME and SPINDLE_VALUE, are
+removed from CMD's environment.
 
-When CMD exits, exec kills the rest of CMD's process group and, on Linux, every
-process that CMD started and that has left the group. Exec can't kill another
-user's processes, such as those started with sudo, but it reports how many are
-still running. Exec then releases the lock and exits with CMD's exit code. With
---restart, it competes for the lock again instead.
+When CMD exits, exec kills the rest of CMD's process group. On Linux, it also
+kills processes that CMD started and that have left the group. It can't kill
+processes of other users, such as those started with sudo, but it reports how
+many are still running. Exec then releases the lock and exits with CMD's exit
+code. With --restart, it competes for the lock again instead.
 
 At a terminal, CMD behaves as it would without exec. It gets the terminal when
-it first reads from the terminal or changes its settings. Ctrl-Z stops both CMD
-and exec; fg and bg continue both. While exec is stopped, it sends no
-heartbeats, so the lock is lost when the lease expires, and the watchdog kills
-CMD. If CMD is stopped without a terminal and does not continue within one lease
-duration, exec ends it, releases the lock, and exits with code 76.
+it first reads from the terminal or changes the terminal's settings. Ctrl-Z
+stops both CMD and exec, and fg and bg continue both. While exec is stopped, it
+sends no heartbeats. If it does not continue in time, the lock is lost when the
+lease expires, and a watchdog kills CMD.
 
-With --try, if several machines start CMD at the same time, only one of them
-runs it. A machine that starts CMD after it has finished elsewhere runs it
-again.
+CMD can also be stopped without a terminal. If it does not continue within one
+lease duration, exec ends it, releases the lock, and exits with code 76.
+
+With --try, exec exits immediately if another process holds the lock. If several
+machines start CMD at the same time, only one of them runs it. However, a
+machine that starts it later, when CMD has finished elsewhere, runs it again.
 ` + onceHelp + `
 If no heartbeat is acknowledged for one lease duration, the lock is lost. CMD
-must not run any longer when another process acquires the lock. Exec therefore
-sends SIGTERM to CMD's group early, and SIGKILL shortly before the deadline (by
-a twentieth of the lease, but at most one second). --grace is the time between
-the two signals: by default a quarter of the lease, which is also the maximum.
-Exec does the same if the lock is taken away with spindle release, but in that
-case the next holder does not wait until CMD has exited.
+must exit before that, because another process may then acquire the lock. Exec
+therefore sends signals to CMD's group in advance. It sends SIGKILL one second
+before the lock would be lost, or a twentieth of the lease if that is shorter.
+It sends SIGTERM before SIGKILL, earlier by --grace. By default, --grace is a
+quarter of the lease, which is also the maximum.
+
+If an operator takes the lock away with spindle release, exec ends CMD in the
+same way. In this case, however, the next holder does not wait until CMD has
+exited.
 
 Exec passes signals on to CMD's group. After SIGINT, SIGTERM, SIGHUP or SIGQUIT,
-exec exits when CMD has exited, or immediately if exec is still waiting for the
-lock. If CMD is stopped, exec continues it so that it can handle the signal.
-With --stop-timeout, exec kills CMD if it has not exited within that time. If
-SIGHUP or SIGINT was ignored when exec started, for example under nohup, exec
-and CMD continue to ignore it.
+exec exits as soon as CMD has exited, or immediately if exec is still waiting
+for the lock. If CMD is stopped when such a signal arrives, exec continues it,
+so that it can handle the signal. If --stop-timeout is set, exec kills CMD if it
+has not exited within that time. If SIGHUP or SIGINT was ignored when exec
+started, for example under nohup, exec and CMD continue to ignore it.
 
-With --handover, exec first announces that it will give up the lock. It signals
-CMD a third of the lease later, so that another process can take over as soon as
-CMD has exited. If exec gets a second signal, it passes that signal on
-immediately. The same happens when spindle handover or a candidate with a higher
-priority requests the lock: CMD gets SIGTERM and, once it has exited, exec
-competes for the lock again, even without --restart.
+With --handover, exec delays a signal that ends exec. It first announces to the
+other candidates that it will give up the lock, and signals CMD a third of the
+lease later. Another process can then take over as soon as CMD has exited. If
+exec gets a second signal, it passes that signal on immediately.
+
+With --handover, exec also gives up the lock when spindle handover or a
+candidate with a higher priority requests it. Exec announces this in the same
+way, and sends SIGTERM to CMD. When CMD has exited, exec competes for the lock
+again, even without --restart.
 
 CMD does not outlive exec. If exec is killed, even with SIGKILL, a watchdog
-process immediately kills CMD's group and, on Linux, any process that left the
-group but still has SPINDLE_LOCK and SPINDLE_TOKEN in its environment. When all
-of these processes have exited, the watchdog releases the lock, so that the next
-machine does not have to wait until the lease expires. If exec is stopped, the
-watchdog kills the group at the deadline. If the watchdog is killed, exec starts
-a new one, or ends CMD if it can't.
+process immediately kills CMD's group. On Linux, it also kills processes that
+have left the group but still have SPINDLE_LOCK and SPINDLE_TOKEN in their
+environment. When all of these processes have exited, the watchdog releases the
+lock, so that the next machine does not have to wait until the lease expires. If
+exec is only stopped, the watchdog kills the group shortly before the lease
+expires. If the watchdog is killed, exec starts a new one. If that fails, exec
+ends CMD.
 
 Two cases are not covered. When a suspended machine resumes, CMD can run for an
-instant before it is killed. And if exec is killed, a process that has left
-CMD's group and changed its environment keeps running. To protect your data in
+instant before it is killed. And if exec is killed, a process keeps running if
+it has left CMD's group and changed its environment. To protect your data in
 both cases, send SPINDLE_TOKEN with each write, and have the receiver refuse any
 token that is smaller than one it has already seen.
 
-As PID 1 of a container, exec reaps orphaned processes, as an init process does.
+If exec is PID 1 of a container, it reaps orphaned processes, as an init process
+does.
 ` + reportsHelp("exec", "if it holds the lock") + `
---on-lost also runs when CMD must end because the lock is about to be lost.
---on-stuck runs when CMD's group has been killed but is still there at the
-lock's deadline. CMD may then run at the same time as the next holder's CMD.
+--on-lost runs when the lock is lost. It also runs when exec ends CMD because
+the lock is about to be lost. --on-stuck runs when CMD's group has been killed
+but has not exited by the time the lock is lost. CMD may then run at the same
+time as the next holder's CMD.
 
 Exit codes:
-  CMD's own, or 128 plus the number of the signal that ended CMD, or
+  CMD's own, or 128 plus the number of the signal that killed CMD, or
   1    spindle failed; the message says why, and whether CMD succeeded
   2    the command line is wrong
   75   another process holds the lock (--try), or held it until --wait was over
-  76   the lock was lost, and CMD was ended
+  76   the lock was lost, so exec ended CMD
   126  CMD can't be run
   127  CMD was not found`
 
@@ -156,15 +168,15 @@ func NewExec(o *connect.Database) *cobra.Command {
 	f := c.Flags()
 	f.SetInterspersed(false)
 	x.lockCommand.flags(f)
-	f.DurationVar(&x.lease, "lease", 10*time.Second, "how long a holder keeps the lock without an acknowledged heartbeat")
-	f.DurationVar(&x.grace, "grace", 0, "how long CMD may take to exit before it is killed when the lock is lost; at most a quarter of the lease")
+	f.DurationVar(&x.lease, "lease", 10*time.Second, "how long a holder keeps the lock if no heartbeat is acknowledged")
+	f.DurationVar(&x.grace, "grace", 0, "if the lock is lost, how long CMD may take to exit before it is killed; at most a quarter of the lease")
 	f.Lookup("grace").DefValue = "a quarter of the lease"
-	f.DurationVar(&x.stop, "stop-timeout", 0, "kill CMD if it has not exited this long after a signal to end (default: never)")
+	f.DurationVar(&x.stop, "stop-timeout", 0, "kill CMD if it is still running this long after a signal to exit (default: never)")
 	f.BoolVar(&x.try, "try", false, "give up immediately if another process holds the lock")
 	f.DurationVar(&x.wait, "wait", 0, "give up if the lock is not acquired within this time (default: never)")
 	f.BoolVar(&x.restart, "restart", false, "compete for the lock again whenever CMD has exited or the lock was lost")
 	x.once.flags(f)
-	x.reports.flags(f, "when CMD was killed but has not exited at the lock's deadline")
+	x.reports.flags(f, "when CMD was killed but has not exited by the time the lock is lost")
 	return c
 }
 
@@ -249,7 +261,7 @@ func (x *execution) check() error {
 	return x.reports.check()
 }
 
-// prepare looks for errors that waiting can't fix. A signal to end interrupts prepare, but Run still receives it.
+// prepare checks for errors that waiting can't fix. A signal to end interrupts prepare, but Run still receives it.
 func (x *execution) prepare(ctx context.Context, db *connect.Connection) error {
 	defer x.Audible()()
 	ctx, stop := signal.NotifyContext(ctx, execcmd.Endings()...)
@@ -290,7 +302,7 @@ func (x *execution) Try(ctx context.Context) (elect.Step, *execcmd.End) {
 		return step, &execcmd.End{Code: exit.Failed, Err: fmt.Errorf("%s is already held by the spindle process that runs this command, so the command would wait for itself", x.name)}
 	case errors.Is(step.Err, table.ErrGroup):
 		return step, &execcmd.End{Code: exit.Failed, Err: fmt.Errorf("%s was not acquired: %w; choose a different name", x.name, step.Err)}
-	case step.Term != nil, ctx.Err() != nil: // the look was interrupted
+	case step.Term != nil, ctx.Err() != nil: // the poll was interrupted
 		return step, nil
 	case x.try && errors.Is(step.Err, table.ErrNewer):
 		return step, &execcmd.End{Code: notInTime, Err: fmt.Errorf("%s was not acquired because it is held: %w", x.name, step.Err)}

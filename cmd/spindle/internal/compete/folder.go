@@ -11,9 +11,9 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-// An account is the user that this process runs as, with the directories that may hold the user's files until the next
-// boot. A directory that other users can write to is unsuitable, because another user could create the lock file first
-// and keep it.
+// An account is the user that this process runs as, and the directories in which the lock file may be created. A
+// directory is unsuitable if other users can write to it, because another user could create the lock file first and
+// never release it.
 type account struct {
 	uid     int
 	service string // $RUNTIME_DIRECTORY, which systemd creates
@@ -32,8 +32,8 @@ func thisAccount() account {
 	}
 }
 
-// folder returns a directory that no other user can write to. All of the user's processes should find the same one.
-// Root therefore ignores $XDG_RUNTIME_DIR, which services don't have.
+// folder returns a directory that no other user can write to. All guards of a user should choose the same directory.
+// Root therefore ignores $XDG_RUNTIME_DIR, which is set after a login but not for a service.
 func (a account) folder() (string, error) {
 	var why []string
 	for _, p := range a.places() {

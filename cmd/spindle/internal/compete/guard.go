@@ -22,64 +22,70 @@ import (
 
 var guardHelp = `Guard keeps a service active on the machine that holds a lock, and inactive on
 all other machines. The service can be a unit of an init system, or anything
-else that commands can start and stop. /bin/sh runs the commands, with
-SPINDLE_LOCK (the lock's name), SPINDLE_DB and SPINDLE_TABLE in their
-environment; --activate also gets SPINDLE_TOKEN. Set --renew, --failures and
---confirm to the same values on all machines.
+else that commands can start and stop. Guard runs the commands with /bin/sh. It
+sets SPINDLE_LOCK (the lock's name), SPINDLE_DB and SPINDLE_TABLE in their
+environment, and for --activate also SPINDLE_TOKEN.
 
-These three flags control the timing. Guard sends a heartbeat every --renew (R).
-The lease is --failures (F) times R: if no heartbeat is acknowledged for that
-long, the lock is lost. The confirmation is --confirm (C) times R. After the
-lease of a dead machine has expired, the next machine waits for that long before
-it activates the service, so that the dead machine's watchdog can deactivate it.
-If the lock was released, the next machine activates the service immediately.
+Three flags control the timing. Set them to the same values on all machines.
+Guard sends a heartbeat every --renew. The lease is --failures times --renew. If
+no heartbeat is acknowledged for one lease duration, the lock is lost, and
+another machine can acquire it. That machine waits for the confirmation, which
+is --confirm times --renew, before it activates the service. During this time,
+the watchdog on the previous machine can deactivate the service. If the previous
+holder released the lock, the next machine activates the service immediately.
 
-Guard starts by deactivating the service, so that its state is known. A
-deactivation must finish within the confirmation: the command is killed after
-nine tenths of that time and run again, until it succeeds. After a failed
-deactivation, guard does not release the lock but lets it expire, so that the
-next machine waits.
+When guard starts, it first deactivates the service, because the service may
+still be active. If the --deactivate command fails, guard runs it again until it
+succeeds. A command that runs for longer than nine tenths of the confirmation is
+killed and counts as failed. If a deactivation has failed, guard does not
+release the lock but lets it expire, so that the next machine waits for the
+confirmation before it activates the service.
 
 Guard runs --healthcheck with "active" or "standby" as an additional argument.
-On standby, the check runs before each look at the lock, and this machine does
-not compete for the lock while the check fails. While the service is active, the
-check runs before each heartbeat. If it fails --unhealthy times in a row, guard
-deactivates the service and releases the lock, so that another machine can
-acquire it immediately. A check that takes too long is killed and counts as
-failed. The limit is half of the remaining lease while the service is active,
-and one lease duration on standby. The check does not run while the service is
-being activated or deactivated.
+On standby, guard checks the service each time before it tries to acquire the
+lock. It does not compete for the lock while the check fails. While the service
+is active, guard checks it before each heartbeat. If the check fails --unhealthy
+times in a row, guard deactivates the service and releases the lock, so that
+another machine can acquire it immediately. Guard does not check the service
+while it is being activated or deactivated.
+
+A health check that takes too long is killed and counts as failed. On standby,
+it may take one lease duration. While the service is active, it may take half of
+the remaining lease.
 
 After SIGTERM, SIGINT or SIGHUP, guard deactivates the service, releases the
-lock and exits. A second SIGTERM or SIGINT ends guard immediately. Under nohup,
+lock and exits. A second SIGTERM or SIGINT kills guard immediately. Under nohup,
 guard ignores SIGHUP.
 
 While the service may be active, guard has a watchdog process. If guard is
 killed, even with SIGKILL, the watchdog immediately deactivates the service, and
 retries until that succeeds. If guard is stopped, the watchdog deactivates the
-service at the end of the lease. If the watchdog itself is killed, guard gives
-up the lock. Two cases are not covered: guard and its watchdog are killed at the
-same time, or the machine is suspended. An init system that kills both processes
-must deactivate the service itself, as the unit in deploy/systemd does.
+service when the lease expires. If the watchdog itself is killed, guard gives up
+the lock.
+
+Two cases are not covered: guard and its watchdog are killed at the same time,
+or the machine is suspended. An init system that kills both processes must
+deactivate the service itself, as the unit in deploy/systemd does.
 
 Only one guard on a machine manages a service. A second guard with the same
 lock, --deactivate command and working directory waits until the first guard and
-its watchdog have exited. Two deactivations therefore never run at the same
-time, and a late deactivation never follows the next activation. The guards find
+its watchdog have exited. Therefore, two deactivations never run at the same
+time, and a late deactivation never undoes the next activation. The guards find
 each other through a lock file in a directory that only their user can write to.
-Guard tries $RUNTIME_DIRECTORY; then /run/spindle for root, or $XDG_RUNTIME_DIR
-for other users; and finally a subdirectory of the temporary directory.
+Guard tries $RUNTIME_DIRECTORY first. Next, it tries /run/spindle if it runs as
+root, or else $XDG_RUNTIME_DIR. Last, it tries a subdirectory of the temporary
+directory.
 ` + reportsHelp("guard", "if the service is active here") + `
---on-stuck runs when a deactivation fails or takes too long, and does not run
+--on-stuck runs when a deactivation fails or takes too long. It does not run
 again until a deactivation has succeeded. If guard is dead or stopped, its
 watchdog runs the hook. The hook can, for example, reset the machine.
 
 Exit codes:
-  0    a signal ended guard, and the service is inactive
+  0    guard received a signal, and the service is inactive
   1    guard could not start; the message says why
   2    the command line is wrong
-  130  a second signal, SIGINT, ended guard immediately
-  143  a second signal, SIGTERM, ended guard immediately`
+  130  a second signal (SIGINT) killed guard
+  143  a second signal (SIGTERM) killed guard`
 
 // guarding is one run of guard.
 type guarding struct {
@@ -114,14 +120,14 @@ func NewGuard(o *connect.Database) *cobra.Command {
 	f := c.Flags()
 	g.lockCommand.flags(f)
 	f.StringVar(&g.activate, "activate", "", "the `command` that makes the service active")
-	f.StringVar(&g.deactivate, "deactivate", "", "the `command` that makes the service inactive; it must succeed if the service already is")
-	f.StringVar(&g.healthcheck, "healthcheck", "", "a `command` that succeeds if the service is healthy or, on standby, would be healthy if activated (default: always healthy)")
+	f.StringVar(&g.deactivate, "deactivate", "", "the `command` that makes the service inactive; it must also succeed if the service is already inactive")
+	f.StringVar(&g.healthcheck, "healthcheck", "", "a `command` that succeeds if the service is healthy or, on standby, if this machine could run it (default: always healthy)")
 	f.DurationVar(&g.renew, "renew", 3*time.Second, "the time between two heartbeats")
-	f.IntVar(&g.failures, "failures", 3, "the lease, as a multiple of --renew; the lock is lost after that time without a heartbeat")
+	f.IntVar(&g.failures, "failures", 3, "the lease, as a multiple of --renew: how long until the lock is lost if no heartbeat is acknowledged")
 	f.IntVar(&g.confirm, "confirm", 3, "the confirmation, as a multiple of --renew: how long to wait before activating the service if the last holder died")
 	f.IntVar(&g.unhealthy, "unhealthy", 1, "how many health checks in a row must fail before an active machine gives up the lock")
 	f.DurationVar(&g.activation, "activation", 90*time.Second, "how long an activation may take")
-	g.reports.flags(f, "when a deactivation fails or takes too long, and not again until one has succeeded")
+	g.reports.flags(f, "when a deactivation fails or takes too long; it does not run again until a deactivation has succeeded")
 	return c
 }
 
@@ -243,8 +249,8 @@ func (g *guarding) switchOff(ctx context.Context, late func(error)) error {
 	return err
 }
 
-// whenLate calls f if the deadline of ctx passes before stop is called. Once stop has returned, f is not running and
-// will not be called.
+// whenLate calls f when the deadline of ctx passes, unless stop is called first. If f is already running, stop waits
+// until f has returned.
 func whenLate(ctx context.Context, f func(error)) (stop func()) {
 	over := make(chan struct{})
 	notYet := context.AfterFunc(ctx, func() {
@@ -282,7 +288,7 @@ func (g *guarding) Check(ctx context.Context, role guard.Role) error {
 	if dog := g.watchdog(); dog != nil && role == guard.Active {
 		select {
 		case <-dog.Begun():
-			return errors.New("the watchdog has begun to deactivate the service, or has exited")
+			return errors.New("the watchdog is already deactivating the service, or has exited")
 		default:
 		}
 	}

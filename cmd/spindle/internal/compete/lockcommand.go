@@ -1,11 +1,11 @@
-// Package compete implements exec and guard, the commands that compete for a lock. It has their flags, and connects the
-// state machines in packages execcmd and guard to processes, hooks and messages.
+// Package compete implements exec and guard, the two commands that compete for a lock. It defines their flags, and it
+// connects the state machines in packages execcmd and guard to processes, hooks and messages.
 //
-//   - lockcommand.go, messages.go: the code and the messages that both commands share
+//   - lockcommand.go, messages.go: what both commands share
 //   - reports.go: reports to hooks, probes and systemd
-//   - exec.go, once.go: exec, and work that exec does once
-//   - guard.go, watchdog.go: guard, and its watchdog
-//   - alone.go, folder.go: the lock file that allows only one guard of a service on a machine
+//   - exec.go, once.go: the exec command, and its flags --every and --once
+//   - guard.go, watchdog.go: the guard command, and its watchdog
+//   - alone.go, folder.go: the lock file, which ensures that only one guard on a machine manages a service
 //   - beside.go, watchdogaction.go, detached.go: the auxiliary processes of exec and guard
 package compete
 
@@ -49,16 +49,16 @@ type lockCommand struct {
 	key   string         // of the work to do once, or ""
 
 	wait    time.Duration // how long to wait for the lock, or 0 for no limit
-	trouble error         // why the last look failed, or nil
+	trouble error         // why the last poll failed, or nil
 }
 
 func (x *lockCommand) flags(f *pflag.FlagSet) {
 	x.own = f
 	f.StringVar(&x.name, "name", "", "the lock's `name`")
-	f.StringVar(&x.id, "id", "", "the holder `id` that other processes see (default: host, process id and a UUID)")
-	f.StringVar(&x.value, "value", "", "a `text` that other processes see while this process holds the lock, such as an address")
-	f.BoolVar(&x.handover, "handover", false, "announce a stop in advance, so that another process takes over immediately, and accept requests by spindle handover")
-	f.IntVar(&x.priority, "priority", table.MaxRank, "the priority, from 0 to 9; a holder with --handover yields to higher priorities")
+	f.StringVar(&x.id, "id", "", "the `id` that other processes see as the holder (default: host, process id and a UUID)")
+	f.StringVar(&x.value, "value", "", "a `text` that other processes can read while this process holds the lock, such as its address")
+	f.BoolVar(&x.handover, "handover", false, "announce in advance that this process will give up the lock, so that another one takes over immediately; also accept requests from spindle handover")
+	f.IntVar(&x.priority, "priority", table.MaxRank, "the priority, from 0 to 9; a holder with --handover gives up the lock to a candidate with a higher priority")
 	f.BoolVarP(&x.quiet, "quiet", "q", false, "report only problems")
 }
 
@@ -91,8 +91,8 @@ func asFlag(call string) string {
 	return "--" + strings.ToLower(given[1]) + " " + given[2]
 }
 
-// verify checks the table, and returns only errors that waiting can't fix. It logs any other error, because a database
-// that can't be reached now may be reachable later. From here on, messages include the time, as in a log.
+// verify checks the table. It returns an error only for problems that waiting can't fix. Other errors are only logged,
+// because a database that is down now may come back. verify also makes all later messages include the time.
 func (x *lockCommand) verify(ctx context.Context, db *spanner.Client) error {
 	terminal.Stderr.Time()
 	limited, cancel := context.WithTimeout(ctx, x.readTimeout())
@@ -120,8 +120,8 @@ func (x *lockCommand) readTimeout() time.Duration {
 	return x.Timeout
 }
 
-// These variables describe the lock to the program that runs under it. They never set a command's flags, because a
-// spindle command that the program runs would then use its parent's lock as its own.
+// These variables describe the lock to the program that runs under it. No flag is ever set from them. Otherwise, if the
+// program ran a spindle command, that command would use its parent's lock by mistake.
 const (
 	lockVariable  = "SPINDLE_LOCK"
 	tokenVariable = "SPINDLE_TOKEN"
@@ -130,9 +130,9 @@ const (
 	reasonVariable = "SPINDLE_REASON" // only for hooks
 )
 
-// environment returns the environment for a program under the lock. It adds the lock's name, table and database, and
-// the token if there is one, to this process's environment, and removes variables that set flags which only this
-// command has.
+// environment returns this process's environment, changed for a program that runs under the lock. The lock's name,
+// table and database are added, and also the token unless it is 0. Variables that set this command's own flags are
+// removed.
 func (x *lockCommand) environment(token table.Token) []string {
 	if x.own == nil {
 		return os.Environ() // in a watchdog, whose parent has already removed the variables

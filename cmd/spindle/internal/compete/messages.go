@@ -41,7 +41,7 @@ func (c *lockCommand) about() []slog.Attr {
 	return about
 }
 
-// A narrator logs the results of looks at a lock. It logs each holder, and each new kind of error, once.
+// A narrator logs what polls of a lock find. It logs each holder once, and each new kind of error once.
 type narrator struct {
 	*lockCommand
 	seen    table.Token

@@ -19,28 +19,32 @@ import (
 )
 
 const onceHelp = `
-With --every or --once, you can start CMD on all machines, for example from
-cron, and one of them runs it: once a day with --every 24h, or once for a key
-with --once KEY. The other machines wait until the work is done, and then exit
-with 0 or with the code that --already sets. The work is done when CMD exits
-with 0; the commit that releases the lock records this. If CMD fails, is killed,
-or loses the lock, the next exec that is waiting or is started runs CMD. CMD
-also gets the key in SPINDLE_KEY. With --every and --offset, the key is the time
-at which the timers fire. Without --offset, the key only identifies the period,
-so a run late at night has a key with the next day's date.
+With --every or --once, you can start exec on all machines, for example from
+cron, and CMD runs on only one of them. With --every 24h, it runs once a day.
+With --once KEY, it runs once for that key. The other machines wait until the
+work is done. They then exit with 0, or with the code that --already sets.
 
-When a key is done, CMD is never run for a smaller one. Keys are compared byte
-by byte, so v9 is larger than v10. An exec with a smaller key exits as if that
-key were done, whether or not CMD ever ran for it. So don't use --once for work
-that must be done for every key.
+The work is done when CMD exits with 0. The commit that releases the lock also
+records that the work is done. If CMD fails, is killed, or loses the lock, the
+work is not done, and another exec runs CMD: one that is already waiting, or the
+next one that is started.
 
-The periods of --every follow Spanner's clock, regardless of the machines'
-clocks. They end at times when few cron jobs start: at 12:07:30 UTC with 24h,
-and at 37 minutes and 30 seconds past the hour with 1h. Machines whose cron jobs
-start at the same time therefore use the same period. If exec starts close to
-the end of a period, it warns you. In that case, set --offset to the time at
-which your cron job starts, in UTC, such as 12h. That time then lies in the
-middle of a period.
+CMD gets the key in SPINDLE_KEY. With --every and --offset, the key is the time
+at which the timers fire. Without --offset, the key only identifies the period.
+If CMD runs late at night, the key may have the next day's date.
+
+After a key is done, CMD never runs for a smaller one. An exec with a smaller
+key exits as if that key were done, even if CMD never ran for it. So don't use
+--once for work that must be done for every key. Keys are compared byte by byte,
+so v9 is larger than v10.
+
+The periods of --every follow Spanner's clock, not the machines' clocks. They
+end at times when few cron jobs start: at 12:07:30 UTC with 24h, and at 37
+minutes and 30 seconds past the hour with 1h. Cron jobs that start at the same
+time on all machines are therefore in the same period. If exec starts close to
+the end of a period, it prints a warning. You should then set --offset to the
+time at which your cron job starts, in UTC, such as 12h. The job then starts in
+the middle of a period.
 `
 
 // once is the work that exec does once for each key.
@@ -53,9 +57,9 @@ type once struct {
 }
 
 func (o *once) flags(f *pflag.FlagSet) {
-	f.DurationVar(&o.tick.Period, "every", 0, "run CMD once in each `period`, such as 24h, on one of the machines that start it")
-	f.StringVar(&o.named, "once", "", "run CMD once for this `key`, on one of the machines that start it")
-	f.DurationVar(&o.tick.Offset, "offset", 0, "the `time` at which timers start CMD, counted from 0:00 UTC (for weekly periods, from 0:00 UTC on Monday)")
+	f.DurationVar(&o.tick.Period, "every", 0, "run CMD once in each `period`, such as 24h, even if several machines start exec")
+	f.StringVar(&o.named, "once", "", "run CMD once for this `key`, even if several machines start exec")
+	f.DurationVar(&o.tick.Offset, "offset", 0, "when your timers start exec, as the `time` since 0:00 UTC (for weekly periods, since Monday 0:00 UTC)")
 	f.Lookup("offset").DefValue = "0, or 7m30s"
 	f.IntVar(&o.already, "already", 0, "exit with this `code`, such as 77, if the key or a larger one was already done")
 	flags.OnlyOnCommandLine(f, "every", "once", "offset", "already") // --every has a different meaning in other commands
@@ -76,9 +80,9 @@ func (x *execution) checkOnce() error {
 	case x.restart:
 		return exit.Misuse("--restart is for programs that run forever. With --every or --once, start exec again, for example from cron")
 	case x.handover:
-		return exit.Misuse("--handover is for programs that run forever. With --every or --once, a handover would end CMD, and another machine would start it from the beginning")
+		return exit.Misuse("--handover is for programs that run forever. With --every or --once, a handover would interrupt CMD, and another machine would run it again from the beginning")
 	case o.already < 0 || o.already == exit.Failed || o.already == exit.Misused || o.already == notInTime || o.already == lost || o.already > 125:
-		return exit.Misuse("--already %d: must be 0, or a code from 3 to 125 that exec does not use itself (%d, %d), such as 77", o.already, notInTime, lost)
+		return exit.Misuse("--already %d: must be 0, or a code from 3 to 125 such as 77, but not %d or %d, which exec itself uses", o.already, notInTime, lost)
 	case given("once"):
 		if err := table.CheckDone(o.named); err != nil {
 			return exit.Misuse("--once: %w", err)
@@ -95,15 +99,15 @@ func (x *execution) checkOnce() error {
 	return nil
 }
 
-// ofTomorrow reports whether a daily run at the given time, before midnight, gets the next day's key. It also returns
-// the offset with which the run would get a key of the same day.
+// ofTomorrow reports whether a daily run at the given time gets a key with the next day's date. This can happen late in
+// the day. ofTomorrow also returns the value of --offset that prevents it.
 func ofTomorrow(t table.Tick, now time.Time) (time.Duration, bool) {
 	now = now.UTC()
 	offset := now.Sub(now.Truncate(24 * time.Hour)).Round(time.Minute)
 	return offset, t.Period == 24*time.Hour && t.Begin(now).Day() != now.Day() && t.Begin(now).After(now)
 }
 
-// beginOnce sets the pause between failed looks, and the pause before exec repeats work that failed on another machine.
+// beginOnce sets the pause between failed polls, and the pause before exec repeats work that failed on another machine.
 func (x *execution) beginOnce() {
 	x.once.retry.Max = x.lease / 3
 	x.once.pause = repeat.Pause{Clock: x.candidate.Clock}
@@ -112,8 +116,8 @@ func (x *execution) beginOnce() {
 	}
 }
 
-// glance reads the last completed key before exec competes for the lock. If there is nothing to do, this read is exec's
-// only RPC. If the read fails, glance returns nil, because step repeats the read.
+// glance reads the last completed key before exec competes for the lock. If the work is already done, exec exits
+// without any other RPC. If the read fails, glance returns nil, because step reads the key again.
 func (x *execution) glance(ctx context.Context) error {
 	terminal.Stderr.Time()
 	ctx, cancel := context.WithTimeout(ctx, x.readTimeout())
@@ -125,7 +129,7 @@ func (x *execution) glance(ctx context.Context) error {
 	return nil
 }
 
-// choose reads the last completed key, and from it determines the key to do. If there is nothing to do, the error is an
+// choose reads the last completed key and chooses the key for CMD. If there is nothing to do, it returns an
 // *exit.Error.
 func (x *execution) choose(ctx context.Context) error {
 	last, now, err := x.last(ctx, table.Present)
@@ -136,16 +140,16 @@ func (x *execution) choose(ctx context.Context) error {
 	if t := x.once.tick; t.Period != 0 {
 		key = t.Key(now)
 		if offset, near := t.BetterOffset(now); near {
-			x.complain("%s: a period of --every %s ends at about this time, so CMD runs twice if another machine's timer fires slightly earlier or later. To prevent this, set the time at which the timers fire: --offset %s", x.name, terminal.Brief(t.Period), terminal.Brief(offset))
+			x.complain("%s: a period of --every %s is about to end or has just begun, so CMD runs twice if another machine's timer fires slightly earlier or later. To prevent this, tell exec when your timers fire: --offset %s", x.name, terminal.Brief(t.Period), terminal.Brief(offset))
 		}
 	}
 	if offset, other := ofTomorrow(x.once.tick, now); other && !x.own.Changed("offset") {
-		x.complain("%s: the key %s has tomorrow's date. To get keys with the time at which the timers fire, set that time: --offset %s", x.name, key, terminal.Brief(offset))
+		x.complain("%s: the key %s has tomorrow's date. To get the time at which your timers fire as the key, set --offset %s", x.name, key, terminal.Brief(offset))
 	}
 	x.key = key
 	x.once.pause.Asked(last, now)
 	if last.OtherPeriod(x.due()) {
-		x.say("%s: the last completed key, %s, was recorded with --every %s; it counts as done for times before it was recorded, but not for later ones", x.name, terminal.Show(last.Key), terminal.Brief(last.Period))
+		x.say("%s: the last completed key, %s, was recorded with --every %s. Keys for times before it was recorded count as done, but keys for later times do not", x.name, terminal.Show(last.Key), terminal.Brief(last.Period))
 	}
 	return x.unless(last, now)
 }
@@ -167,8 +171,8 @@ func (x *execution) last(ctx context.Context, bound table.Bound) (table.Done, ti
 	return last, now, err
 }
 
-// unless returns an *exit.Error if the key is done, a larger key is done, or the key can't be compared with the last
-// one.
+// unless returns an *exit.Error if CMD must not run, because the key or a larger key is already done, or because the
+// key can't be compared with the last completed key.
 func (x *execution) unless(last table.Done, now time.Time) error {
 	err := last.Forbids(x.due())
 	switch {
@@ -177,7 +181,7 @@ func (x *execution) unless(last table.Done, now time.Time) error {
 	case errors.Is(err, table.ErrDone):
 		x.say("%s: %s was already done, %s", x.name, x.key, describe.WhenDone(last, now))
 	case errors.Is(err, table.ErrPassed):
-		x.say("%s: %s will not be run, because the larger key %s was done %s. It is not known whether %s ever ran", x.name, x.key, terminal.Show(last.Key), describe.WhenDone(last, now), x.key)
+		x.say("%s: skipping %s because the larger key %s was done %s. It is not known whether %s ever ran", x.name, x.key, terminal.Show(last.Key), describe.WhenDone(last, now), x.key)
 	default:
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s: %w", x.name, err)}
 	}
@@ -200,8 +204,8 @@ func (x *execution) step(ctx context.Context) elect.Step {
 
 func (x *execution) doesOnce() bool { return x.once.named != "" || x.once.tick.Period != 0 }
 
-// Due implements execcmd.Job. It reads the last completed key while this process holds the lock, when no other process
-// can record one: the last holder could do so until its lease row was deleted.
+// Due implements execcmd.Job. It reads the last completed key again, because the last holder may have recorded a key
+// just before this process acquired the lock. While this process holds the lock, no other process can record a key.
 func (x *execution) Due(ctx context.Context) (*execcmd.End, error) {
 	last, now, err := x.last(ctx, table.Strong)
 	if err == nil {

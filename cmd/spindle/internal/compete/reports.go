@@ -23,14 +23,15 @@ import (
 // reportsHelp returns the help for the flags of reports.
 func reportsHelp(command, ready string) string {
 	return fmt.Sprintf(`
---on-acquire, --on-lost and --on-stuck each set a hook, which is a command that
-/bin/sh runs at that event. Hooks get the variables above, including
-SPINDLE_TOKEN. The last two hooks also get SPINDLE_REASON. A hook runs in the
-background: %[1]s neither waits for its result nor acts on it. A hook that is
-still running after --hook-timeout is killed with its process group. If a hook
-fails or is killed, this is logged but has no other effect. At most one hook of
-each kind runs at a time. Before it exits, and after it has given up the lock,
-%[1]s waits for hooks that are still running. Hooks write to standard error.
+--on-acquire, --on-lost and --on-stuck each set a hook. A hook is a command that
+/bin/sh runs when the event occurs. Its environment contains the variables
+above, including SPINDLE_TOKEN. For --on-lost and --on-stuck, it also contains
+SPINDLE_REASON. Hooks write to standard error.
+
+Hooks run in the background. If a hook is still running after --hook-timeout, it
+is killed with its process group. If a hook fails or is killed, %[1]s logs this
+but does nothing else. At most one hook of each kind runs at a time. When %[1]s
+exits, it first gives up the lock and then waits for hooks that are running.
 
 --health-listen serves these paths over HTTP, without authentication:
   /livez    200 if the main loop of %[1]s answers within a second, otherwise 503
@@ -186,8 +187,8 @@ func (r *reports) over() {
 	r.term = nil
 }
 
-// runsOn reports that a program or service that should have ended may still be running. Later calls do nothing until
-// ranOut is called.
+// runsOn reports that a program or service that should have ended may still be running. It reports this only once,
+// until ranOut is called.
 func (r *reports) runsOn(why error) {
 	r.mu.Lock()
 	before := r.stuck
@@ -205,8 +206,8 @@ func (r *reports) ranOut() {
 	r.stuck = false
 }
 
-// because returns the environment for a hook that gets a reason. It includes the last term's token, if there was a
-// term.
+// because returns the environment for a hook, with the reason why the hook runs. It includes the token of the current
+// or last term, if there was one.
 func (r *reports) because(why error) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,12 +226,12 @@ func (r *reports) does(active bool, format string, args ...any) {
 	r.unit.Status(text)
 }
 
-// waits reports the result of a look at the lock.
+// waits reports the result of a poll of the lock.
 func (r *reports) waits(step elect.Step) {
 	switch {
 	case step.Err != nil:
 		r.does(false, "on standby: can't compete for %s: %v", r.lock.name, spanner.ErrCode(step.Err))
-	case len(step.Seen) == 0: // the look was interrupted
+	case len(step.Seen) == 0: // the poll was interrupted
 	case step.Seen[0].Confirmed() && step.Seen[0].FreeIn > 0:
 		r.does(false, "on standby: %s is held by %s, token %v", r.lock.name, terminal.Show(step.Seen[0].Holder()), step.Seen[0].Token)
 	default:

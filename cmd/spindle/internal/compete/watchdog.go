@@ -10,9 +10,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// While its service may be active, a guard has a watchdog. Only the watchdog deactivates the service. It does so when
-// guard tells it to, when guard exits, or when guard misses its deadline. So two processes never deactivate the service
-// at the same time, and a deactivation continues whatever happens to guard.
+// While the service may be active, guard has a watchdog. During that time, only the watchdog deactivates the service.
+// It does so when guard tells it to, when guard exits, or when guard misses its deadline. Therefore, two processes
+// never deactivate the service at the same time, and a deactivation continues even if guard is killed.
 
 // arm starts the watchdog.
 func (g *guarding) arm(t *elect.Term) (*child.Watchdog, error) {
@@ -41,8 +41,8 @@ func (g *guarding) Extended() {
 	}
 }
 
-// until returns the time at which a term is lost unless a heartbeat extends it. If this process is stopped between the
-// two clock readings, the result is too early, which is safe.
+// until returns the time at which the term is lost if no heartbeat extends it. If this process is stopped after it has
+// read the time, the result is too early, which is safe.
 func until(t *elect.Term) time.Time {
 	now := time.Now()
 	return now.Add(t.Left())

@@ -39,9 +39,9 @@ func runWatchdog(args []string) (code int) {
 	}
 	_ = terminal.Stderr.Format.Set(os.Getenv(watchdogFormat))
 	terminal.Stderr.Time()
-	// Only its parent ends a watchdog, by an order or by exiting, so the watchdog catches these signals. It gets
-	// SIGPIPE if the reader of standard error exited together with the parent. It does not ignore the signals, because
-	// the commands that it runs would then ignore them, too.
+	// A watchdog exits only when its parent tells it to or has exited. It therefore catches the signals that would kill
+	// it, including SIGPIPE, which it gets if the reader of its standard error has exited. It does not ignore these
+	// signals, because the commands that it runs would then ignore them too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer terminal.Stderr.Detach()()
 	lock := lockCommand{Database: &connect.Database{Path: args[1], Table: args[2], Timeout: longestAttempt}, name: args[3], id: args[4]}
@@ -91,10 +91,12 @@ func (g *guarding) watchdogAction(a child.Act) {
 
 const longestAttempt = 10 * time.Second
 
-// watchdogAction kills the processes that left the program's group. If exec has exited, it then waits until no process
-// works under the token, and releases the lock, so that the next machine does not have to wait until the lease expires.
-// If this is still uncertain after one lease duration, or if the release fails, the lock expires. If exec is only
-// stopped, watchdogAction does not release the lock, because exec may continue.
+// watchdogAction kills the processes that left the program's group. If exec is only stopped, watchdogAction does
+// nothing else, because exec may continue and still hold the lock.
+//
+// If exec has exited, watchdogAction waits until the whole program is gone, and then releases the lock, so that the
+// next machine does not have to wait for the lease to expire. If part of the program is still running after one lease
+// duration, or if the release fails, watchdogAction leaves the lock to expire.
 func (x *execution) watchdogAction(a child.Act) {
 	marks := []string{lockVariable + "=" + x.name, tokenVariable + "=" + x.token.String()}
 	left := child.KillMarked(marks...)

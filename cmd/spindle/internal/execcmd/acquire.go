@@ -55,7 +55,7 @@ func (r *runner) compete(how deed) {
 		r.Say("%s was handed over; competing again", r.name())
 	case competeLater:
 		r.tellAgain()
-		pause = max(r.lease()/3-time.Since(r.began), r.lease()/30) // so that other candidates have their turn
+		pause = max(r.lease()/3-time.Since(r.began), r.lease()/30) // so that other candidates have a chance
 	}
 	ctx := r.begin(limit)
 	go func() { r.events <- r.acquire(ctx, pause) }()
@@ -96,7 +96,7 @@ func (r *runner) acquire(ctx context.Context, pause time.Duration) event {
 			return event{what: elected, term: step.Term}
 		case end != nil:
 			return event{what: unable, end: *end}
-		case ctx.Err() == nil: // otherwise the look was interrupted
+		case ctx.Err() == nil: // otherwise the poll was interrupted
 			r.trouble = step.Err
 		}
 		pause = step.Pause
@@ -124,9 +124,9 @@ func (r *runner) end(o outcome) End {
 			err = fmt.Errorf("%s was given up: %w", r.name(), o.err)
 			break
 		}
-		err = fmt.Errorf("%s was lost because no heartbeat was acknowledged in time, so %s had to end", r.name(), r.Program)
+		err = fmt.Errorf("%s was lost because no heartbeat was acknowledged in time, so exec ended %s", r.name(), r.Program)
 	case notRecorded:
-		err = fmt.Errorf("%s: %s SUCCEEDED, BUT ITS COMPLETION OF %s WAS NOT RECORDED, so the next exec will run it again: %w", r.name(), r.Program, r.Job.Done().Key, o.err)
+		err = fmt.Errorf("%s: %s SUCCEEDED, BUT IT WAS NOT RECORDED THAT %s IS DONE, so the next exec will run it again: %w", r.name(), r.Program, r.Job.Done().Key, o.err)
 	}
 	return End{o.code(), err}
 }

@@ -2,8 +2,8 @@ package execcmd
 
 import "time"
 
-// deadlines determines when exec signals a program to end, and when exec kills the program, so that the program has
-// exited before the lock's local deadline.
+// deadlines determines when exec signals a program to end, and when exec kills it. The program must exit before the
+// lock's local deadline.
 type deadlines struct {
 	lease, grace time.Duration
 
@@ -18,12 +18,13 @@ func (d *deadlines) margin() time.Duration { return min(d.lease/20, time.Second)
 // gracePeriod returns the time between the signal to end and SIGKILL.
 func (d *deadlines) gracePeriod() time.Duration { return min(d.grace, MostGrace(d.lease)) }
 
-// MostGrace returns the longest grace period for a lease. With it, the program is not signaled before two heartbeats in
-// a row have failed.
+// MostGrace returns the longest grace period that a lease allows. With a longer one, exec would signal the program to
+// end before two heartbeats in a row have failed.
 func MostGrace(lease time.Duration) time.Duration { return lease / 4 }
 
-// extend sets the deadline from the time for which the lock is still held, and returns the deadline. To ignore the time
-// that passes between reading two clocks, it moves the deadline forward only by more than a hundredth of the lease.
+// extend computes the deadline from left, which is how long the lock is still held, and returns it. Because two clocks
+// are read one after the other, the result varies slightly even without a heartbeat. Therefore, extend does not move
+// the deadline forward by less than a hundredth of the lease.
 func (d *deadlines) extend(now time.Time, left time.Duration) time.Time {
 	if d.final {
 		return d.until
@@ -42,8 +43,8 @@ func (d *deadlines) lose(now time.Time) {
 	}
 }
 
-// due returns late if the program must now be signaled to end. Once the program must be killed, every call returns
-// overdue. After the signal to end, later heartbeats don't postpone the kill.
+// due returns late when the program must be signaled to end, and overdue when it must be killed. It returns late at
+// most once, but continues to return overdue. Once it has returned late, heartbeats no longer postpone the kill.
 func (d *deadlines) due(now time.Time) happening {
 	last := d.until.Add(-d.margin())
 	switch {

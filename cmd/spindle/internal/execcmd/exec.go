@@ -13,21 +13,21 @@ import (
 
 // A Job connects an Exec to a lock and a program. Exec calls its methods one at a time.
 type Job interface {
-	// Try looks at the lock once, and claims it if possible. If Try returns an End, exec ends with it.
+	// Try polls the lock once, and claims it if possible. If Try returns an End, exec ends with it.
 	Try(ctx context.Context) (elect.Step, *End)
-	// Due reports, while the lock is held, whether the work still has to be done. A nil End means that it does. If Due
-	// returns an End, exec ends with it; an End without an error means that the work was already done. If Due returns
-	// an error, exec calls Due again.
+	// Due checks, while the lock is held, whether the program still has to run. If so, it returns nil. Otherwise, it
+	// returns the End for exec, without an error if the work was already done. If Due returns an error, exec calls it
+	// again.
 	Due(ctx context.Context) (*End, error)
-	// Begin is called when the lock is held, before the first heartbeat. Over is called once the lock is released or
-	// lost.
+	// Begin is called when the lock has been acquired, before the first heartbeat. Over is called after the lock has
+	// been released or lost.
 	Begin(t *elect.Term)
 	Over()
 	// Jeopardy is called when a heartbeat of the term has failed, and Safe when a heartbeat is acknowledged again.
 	Jeopardy(t *elect.Term, err error)
 	Safe()
-	// Start starts the program. Unless the program's Allow extends the time, the program must have exited by until,
-	// even if this process is stopped or killed. If a retry can't succeed either, the error is a *child.StartError.
+	// Start starts the program. The program must exit before the time until, even if this process is stopped or killed.
+	// The program's Allow can extend that time. If trying again would not help, the error is a *child.StartError.
 	Start(t *elect.Term, until time.Time) (Program, error)
 	// Done returns the record to write when the program succeeds. If the record has no key, nothing is written.
 	Done() table.Due
@@ -90,11 +90,11 @@ type Exec struct {
 type Patience struct {
 	Wait    time.Duration // 0 for no limit
 	Waited  time.Duration // the part of Wait that elapsed before Run
-	Trouble error         // why the last look before Run failed
+	Trouble error         // why the last poll before Run failed
 }
 
-// Signals returns a channel for the signals that exec handles or passes on to the program. These signals no longer end
-// this process.
+// Signals returns a channel for the signals that exec handles or passes on to the program. After the call, these
+// signals no longer kill this process.
 func Signals() <-chan os.Signal {
 	c := make(chan os.Signal, 16)
 	signal.Notify(c, passedOn...)
@@ -104,8 +104,8 @@ func Signals() <-chan os.Signal {
 // Endings returns the signals that end exec.
 func Endings() []os.Signal { return slices.Clone(endings) }
 
-// Run competes for the lock, and runs the program while the lock is held. It returns once all of the program's
-// processes have exited and the lock is released or lost. When ctx ends, Run stops waiting for the lock.
+// Run competes for the lock, and runs the program while it holds the lock. When Run returns, all of the program's
+// processes have exited, and the lock has been released or lost. If ctx ends, Run stops waiting for the lock.
 func (x *Exec) Run(ctx context.Context) End {
 	r := &runner{Exec: x, ctx: ctx, events: make(chan event), trouble: x.Trouble}
 	r.m = machine{once: x.Once, handover: x.Handover, restart: x.Restart}
@@ -128,7 +128,7 @@ type runner struct {
 	ctx    context.Context
 	events chan event // from the wait for the lock
 
-	trouble error     // why the last look failed
+	trouble error     // why the last poll failed
 	wait    *wait     // while exec competes, or nil
 	term    *holding  // while the lock is held, or nil
 	began   time.Time // when the last term began
@@ -136,8 +136,8 @@ type runner struct {
 	noticed noticed
 }
 
-// await waits for events. It returns signals and the end of the wait before all other events, because the program must
-// not start after them.
+// await waits for an event and returns it. If exec has also received signals, or if it has waited for the lock as long
+// as it may, await returns these events first, so that the program does not start after them.
 func (r *runner) await() (all []event) {
 	var last event
 	select {
@@ -178,8 +178,8 @@ func got(s os.Signal) event {
 	return event{what: signaled, signal: s}
 }
 
-// receive updates the runner for the beginning or end of a wait, term or program, and passes the event on to the
-// machine.
+// receive passes an event on to the machine. If the event begins or ends a wait, a term or a program, receive updates
+// the runner first.
 func (r *runner) receive(e event) {
 	switch e.what {
 	case elected:
@@ -190,10 +190,10 @@ func (r *runner) receive(e event) {
 	case exited:
 		r.takeBack()
 		if n := r.program.Strays(); n > 0 {
-			r.Warn("%s left processes outside its group; number killed: %d", r.Program, n)
+			r.Warn("%s left processes outside its process group; %d killed", r.Program, n)
 		}
 		if n := r.program.Spared(); n > 0 {
-			r.Warn("%s left processes that belong to another user and can't be killed; %d are still running, without holding %s", r.Program, n, r.name())
+			r.Warn("%s left processes that can't be killed, because they belong to another user; %d still running without the lock %s", r.Program, n, r.name())
 		}
 		r.program = r.program.end()
 	}

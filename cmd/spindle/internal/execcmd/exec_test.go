@@ -462,7 +462,7 @@ func TestWhatIsRecordedIsDoneThoughNoReplySaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end, store := run(t, finish, nil)
 		assert.Equal(t, Failed, end.Code)
-		assert.ErrorContains(t, end.Err, "SUCCEEDED, BUT ITS COMPLETION OF 1 WAS NOT RECORDED")
+		assert.ErrorContains(t, end.Err, "SUCCEEDED, BUT IT WAS NOT RECORDED THAT 1 IS DONE")
 		assert.NotContains(t, store.Rows(), "job!done")
 	})
 }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// At a terminal, the program is a background job, because it has its own process group. Exec does for the program what
-// a shell does for its jobs. It lends the terminal to the program when the program tries to use it, and it stops when
-// the program stops, so that the shell notices. Ctrl-Z, fg and bg therefore work as usual. While exec is stopped, it
-// sends no heartbeats, so the watchdog kills the program at the end of the lease.
+// At a terminal, the program is a background job, because it has its own process group. Exec treats the program as a
+// shell treats its jobs. When the program tries to use the terminal, exec lends it the terminal. When the program
+// stops, exec stops too, so that the shell notices. Therefore, Ctrl-Z, fg and bg work as usual. While exec is stopped,
+// it sends no heartbeats, so the watchdog kills the program before the lease expires.
 
 // keys returns the channel that receives Ctrl-Z.
 func (r *runner) keys() <-chan os.Signal {
@@ -46,8 +46,9 @@ func (r *runner) handleStop() {
 	}
 }
 
-// suspend stops exec until it is continued, and reports whether exec was stopped. If the program had the terminal, and
-// exec continues in the foreground, suspend gives the terminal back to the program.
+// suspend stops exec and returns true after exec has been continued. If exec could not be stopped, suspend returns
+// false. If the program had the terminal before, suspend lends it the terminal again, unless exec is continued in the
+// background.
 func (r *runner) suspend() bool {
 	had := r.Terminal.Lent()
 	r.Warn("%s is stopped; if it does not continue within %v, %s will be lost and the program killed", r.Program, r.term.Left().Round(100*time.Millisecond), r.name())
@@ -71,8 +72,9 @@ func (r *runner) takeBack() {
 	}
 }
 
-// interrupted returns the signal if a key, such as Ctrl-C, ended a program that had the terminal, or nil. Exec does not
-// get that signal, but must act on it: otherwise no key could end an exec with --restart.
+// interrupted returns the signal if a keypress such as Ctrl-C killed a program that had borrowed the terminal.
+// Otherwise, it returns nil. Exec does not receive such a signal itself, but must act on it so that a keypress can end
+// an exec with --restart.
 func (r *runner) interrupted() os.Signal {
 	if r.Terminal == nil || !r.Terminal.Lent() {
 		return nil

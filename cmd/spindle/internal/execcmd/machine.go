@@ -1,11 +1,12 @@
 // Package execcmd runs a program while a lock is held.
 //
-//   - machine.go: the state machine, which determines the actions for each event
-//   - exec.go: the runner, which carries out the actions
-//   - acquire.go, program.go, release.go: waiting for the lock, running the program, releasing the lock
-//   - notices.go: notices to observers
-//   - jobcontrol.go: the terminal, and stopped programs
-//   - deadlines.go: when the program must end, so that it has exited before the lock's local deadline
+//   - machine.go: the state machine, which decides what to do after each event
+//   - exec.go: the runner, which does what the state machine decides
+//   - acquire.go, program.go, release.go: the parts of the runner for acquiring the lock, running the program and
+//     releasing the lock
+//   - notices.go: callbacks for observers
+//   - jobcontrol.go: sharing a terminal with the program
+//   - deadlines.go: when to end the program, so that it exits before the lock's local deadline
 //   - signals_*.go: the signals that exec handles
 package execcmd
 
@@ -60,9 +61,9 @@ const (
 	nothing     happening = iota
 	begun                 // exec has begun
 	elected               // the lock is held (term)
-	withdrawn             // exec has stopped competing and does not hold the lock (err: why the last look failed)
+	withdrawn             // exec has stopped competing and does not hold the lock (err: why the last poll failed)
 	waitOver              // exec has waited for the lock as long as it may
-	unable                // exec must end because of the result of a look or of the program's start (end)
+	unable                // exec must end because of the result of a poll or of the program's start (end)
 	done                  // the work was already done (end)
 	due                   // the work still has to be done
 	started               // the program was started
@@ -100,7 +101,7 @@ type deed int
 const (
 	compete       deed = iota // compete for the lock
 	competeAtOnce             // compete again immediately, after a handover
-	competeLater              // compete again, after other candidates have had their turn
+	competeLater              // compete again, after other candidates have had a chance to acquire it
 	withdraw                  // stop competing
 	keep                      // keep the lock by heartbeats
 	check                     // ask whether the program still has to run
@@ -135,7 +136,7 @@ type result int
 
 const (
 	told        result = iota // exec ends with End
-	tooLate                   // the lock was not acquired in time; err is why the last look failed
+	tooLate                   // the lock was not acquired in time; err is why the last poll failed
 	wasLost                   // the lock was lost before the program exited; err is the reason
 	hadToEnd                  // the program had to end because the lock was nearly lost (err is nil) or the program was unfit (err is the reason)
 	notRecorded               // the program succeeded, but this may not have been recorded; err is the reason
@@ -157,11 +158,13 @@ func (o outcome) code() int {
 	return Lost
 }
 
-// machine is the state machine of exec. It follows three rules. The program starts only if the lock was acquired before
-// the wait was over. Once the program has been signaled to end, it is not allowed to continue. The lock is released
-// only after all processes of the program's group have exited.
+// machine is the state machine of exec. It follows three rules:
 //
-// While the program is being started, or the lock is being released, the only possible event is the result.
+//   - If exec acquires the lock after its wait has ended, it does not start the program.
+//   - Once exec has signaled the program to end, the program must end, even if the reason for the signal disappears.
+//   - Exec releases the lock only after the program's whole process group has exited.
+//
+// While the program is being started or the lock is being released, the machine receives no event except the result.
 type machine struct {
 	once     bool // once the lock is held, exec asks again whether the program has to run
 	handover bool // exec announces a stop first
@@ -175,9 +178,9 @@ type machine struct {
 
 // turn is the history since exec last began to compete for the lock.
 type turn struct {
-	verdict        *event        // the event because of which the program did not run: unable, done or notStarted
+	verdict        *event        // the event that kept the program from running: unable, done or notStarted
 	tooLate        bool          // the lock was not acquired in time
-	failed         error         // why the last look failed, if it did
+	failed         error         // why the last poll failed, if it did
 	handoverSignal os.Signal     // the signal that the program gets once the candidates know the announcement
 	by             table.Request // the request to hand over the lock, or ""
 	yielded        bool          // the program was signaled to end because of the request
@@ -363,7 +366,7 @@ func (m *machine) succeeded() bool {
 	return m.once && m.turn.exited && m.turn.code == 0 && !m.turn.late && m.turn.unfit == nil
 }
 
-// conclude ends the turn. Afterwards exec either ends or competes again.
+// conclude ends the turn. Afterwards, exec either ends or competes again.
 func (m *machine) conclude() []action {
 	m.last = m.outcome()
 	if !m.again() {

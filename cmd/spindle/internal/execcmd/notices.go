@@ -8,7 +8,7 @@ import (
 )
 
 // Notices are callbacks for observers. Any of them can be nil. Run calls them one at a time, and they must return
-// immediately. All other events are reported through the methods of Job.
+// immediately. Observers learn about all other events through the methods of Job.
 type Notices struct {
 	Ending func(os.Signal) // exec got a signal to end; called for each signal
 	Lost   func(why error) // the lock is lost, or the program must end because it is about to be; called once in a term
@@ -39,7 +39,7 @@ func (r *runner) notice(e event) {
 	if p := r.program; p != nil && p != r.noticed.stuck && p.outlives(time.Now()) {
 		r.noticed.stuck = p
 		if r.Notices.Stuck != nil {
-			r.Notices.Stuck(fmt.Errorf("%s was killed, but has not exited at the deadline of %s", r.Program, r.name()))
+			r.Notices.Stuck(fmt.Errorf("%s was killed, but had not exited by the deadline of %s", r.Program, r.name()))
 		}
 	}
 }
@@ -55,8 +55,8 @@ func (r *runner) noticeHeartbeat(e event) {
 	}
 }
 
-// noticeLoss reports the loss of a term once. It ignores a term that was never kept, because its beginning was not
-// reported.
+// noticeLoss reports that a term was lost, at most once for each term. It ignores a term that began after exec had
+// stopped waiting for the lock, because the beginning of such a term was not reported either.
 func (r *runner) noticeLoss(h *holding, why error) {
 	if h == nil || !h.kept || h == r.noticed.lost {
 		return
@@ -67,12 +67,12 @@ func (r *runner) noticeLoss(h *holding, why error) {
 	}
 }
 
-// outlives reports whether the program has outlived the lock. The program must still be running. It has outlived the
-// lock if exec had to kill it and the lock's deadline has passed.
+// outlives reports whether a program that is still running has outlived the lock. This is the case if exec has killed
+// the program and the lock's deadline has passed.
 func (d *deadlines) outlives(now time.Time) bool { return !d.kill.IsZero() && !now.Before(d.until) }
 
-// UntilEnding returns a channel that is closed at the next signal that ends exec. It is for work that remains after
-// Run.
+// UntilEnding returns a channel that is closed when exec receives the next signal to end. It is for work that exec does
+// after Run has returned.
 func UntilEnding(signals <-chan os.Signal) <-chan struct{} {
 	over := make(chan struct{})
 	go func() {

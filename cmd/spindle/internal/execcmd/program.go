@@ -105,7 +105,7 @@ func (r *runner) due(now time.Time) event {
 	return event{}
 }
 
-// pass sends the program a signal. After a signal that ends exec, it also continues the program if it is stopped,
+// pass sends the program a signal. If the signal also ends exec and the program is stopped, pass continues the program,
 // because a stopped program can't handle the signal.
 func (r *runner) pass(s os.Signal) {
 	r.program.Signal(s)
@@ -138,7 +138,7 @@ func (r *runner) limit(after event) {
 	if after.what == lost {
 		why = fmt.Errorf("%s is lost: %w", r.name(), why)
 	}
-	r.Warn("%v; ending %s, which will be killed after %v", why, r.Program, r.program.gracePeriod())
+	r.Warn("%v; ending %s, which will be killed if it has not exited after %v", why, r.Program, r.program.gracePeriod())
 }
 
 // check asks whether the program still has to run. It retries until it gets an answer or the term ends.

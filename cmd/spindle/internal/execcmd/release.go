@@ -64,9 +64,9 @@ func (r *runner) keep() {
 // announce announces to the other candidates that the lock will be released.
 func (r *runner) announce(s os.Signal) {
 	if r.m.turn.by != "" {
-		r.Say("asked to hand over %s; %s will get %v once the other candidates know", r.name(), r.Program, s)
+		r.Say("asked to hand over %s; %s will be signaled (%v) as soon as the other candidates have been told", r.name(), r.Program, s)
 	} else {
-		r.Say("leaving %s; %s will get %v once the other candidates know", r.name(), r.Program, s)
+		r.Say("about to give up %s; %s will be signaled (%v) as soon as the other candidates have been told", r.name(), r.Program, s)
 	}
 	r.term.Announce()
 }

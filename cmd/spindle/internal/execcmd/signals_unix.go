@@ -9,9 +9,10 @@ import (
 	"syscall"
 )
 
-// endings are the signals that end exec. passedOn are the signals that exec passes on to the program. Signals that were
-// ignored when exec started are left out, because signal.Notify would stop ignoring them: SIGHUP is ignored under
-// nohup, and SIGINT in a script's background jobs. Go can report only for these two signals whether they were ignored.
+// endings are the signals that end exec, and passedOn are the signals that exec passes on to the program. A signal that
+// was ignored when exec started is in neither list, because signal.Notify would make exec stop ignoring it. For
+// example, SIGHUP is ignored under nohup, and SIGINT in the background jobs of a script. Go can't tell whether any
+// other signals were ignored.
 var (
 	endings  = slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
 	passedOn = append([]os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}, endings...)

@@ -7,9 +7,10 @@ import (
 	"syscall"
 )
 
-// UntilEnded returns a context that is canceled at SIGTERM, SIGINT or SIGHUP. A second SIGTERM or SIGINT immediately
-// ends this process. A second SIGHUP does not, because closing a terminal can send more than one, and some init systems
-// send SIGHUP in addition to SIGTERM. If SIGHUP is ignored, as under nohup, it remains ignored.
+// UntilEnded returns a context that is canceled when this process receives SIGTERM, SIGINT or SIGHUP. A second SIGTERM
+// or SIGINT kills the process immediately. A second SIGHUP does not, because a process can receive several of them when
+// its terminal closes, and some init systems send SIGHUP along with SIGTERM. If SIGHUP was ignored when the process
+// started, as under nohup, it stays ignored.
 func UntilEnded(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -31,14 +32,14 @@ func UntilEnded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// UntilInterrupted returns a context that is canceled at SIGTERM or SIGINT. A second signal immediately ends this
-// process.
+// UntilInterrupted returns a context that is canceled when this process receives SIGTERM or SIGINT. A second signal
+// kills the process immediately.
 func UntilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }
 
-// OutliveReaders lets this process continue when the reader of its output has exited. It catches SIGPIPE instead of
-// ignoring it, because programs inherit ignored signals.
+// OutliveReaders lets this process continue after the process that reads its output has exited. It catches SIGPIPE
+// rather than ignoring it, because the programs that this process starts would inherit an ignored signal.
 func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

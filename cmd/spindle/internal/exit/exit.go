@@ -1,7 +1,7 @@
-// Package exit defines how a command ends.
+// Package exit defines how commands end.
 //
-//   - exit.go: exit codes, and errors that have one
-//   - endings.go: signals that end a command
+//   - exit.go: the exit codes, and an error type that has an exit code
+//   - endings.go: the signals that end a command
 package exit
 
 import "fmt"

@@ -14,8 +14,8 @@ import (
 // commandLineOnly marks flags that no environment variable sets.
 const commandLineOnly = "command-line-only"
 
-// OnlyOnCommandLine prevents environment variables from setting the given flags. It is for flags that would do harm if
-// such a variable were forgotten, and for flags that have a different meaning in another command.
+// OnlyOnCommandLine marks flags that can't be set by an environment variable. Some flags have a different meaning in
+// another command. Others could do harm if a variable was set and then forgotten.
 func OnlyOnCommandLine(f *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		_ = f.SetAnnotation(name, commandLineOnly, []string{}) // fails only if the flag does not exist
@@ -41,9 +41,8 @@ func NameVariables(flags *pflag.FlagSet) {
 	})
 }
 
-// Invalid replaces the error for a flag value that can't be parsed. The new error describes valid values, which the
-// errors of package strconv don't do. The function given returns the flag in the form in which the user set it, such as
-// "--lease ".
+// Invalid replaces the error for a flag value that can't be parsed. Unlike the errors of package strconv, the new error
+// says what a valid value looks like. The function given formats the flag as the user has set it, such as "--lease ".
 func Invalid(err error, given func(*pflag.Flag) string) error {
 	var bad *pflag.InvalidValueError
 	if !errors.As(err, &bad) {

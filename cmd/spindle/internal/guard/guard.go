@@ -13,12 +13,11 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A Service can be activated and deactivated on this machine. When ctx ends, its methods return an error. By the time
-// Activate and Check return, they have ended everything that they started. A deactivation may continue after Deactivate
-// returns.
+// A Service can be activated and deactivated on this machine. If ctx ends, its methods return an error. Activate and
+// Check then kill the commands that they run, but a deactivation may continue after Deactivate has returned.
 type Service interface {
-	// Activate makes the service active under a term. At the term's deadline, the service must be deactivated even if
-	// this process is stopped or killed.
+	// Activate makes the service active for a term. It also ensures that the service is deactivated at the term's
+	// deadline, even if this process is stopped or killed.
 	Activate(ctx context.Context, t *elect.Term) error
 	// Extended is called when the term was extended. This can happen at any time.
 	Extended()
@@ -50,7 +49,7 @@ type Guard struct {
 
 	Say  func(format string, args ...any) // logs progress
 	Warn func(format string, args ...any) // logs a problem
-	Seen func(elect.Step)                 // receives the result of each look at the lock
+	Seen func(elect.Step)                 // receives the result of each poll of the lock
 
 	Observer Observer        // or nil
 	Asks     <-chan struct{} // the loop receives from it to show that it is running; or nil
@@ -85,16 +84,16 @@ type message struct {
 
 func (g *Guard) lease() time.Duration { return g.Candidate.LeaseRecord.Lease }
 
-// confirmation returns how long guard holds the lock before it activates the service, if the last holder did not
-// release the lock. The last holder's machine has nearly as much time to deactivate the service.
+// confirmation returns how long guard holds the lock before it activates the service. This wait is necessary if the
+// last holder did not release the lock, because its machine may still be deactivating the service.
 func (g *Guard) confirmation() time.Duration { return time.Duration(g.Confirm) * g.Renew }
 
-// deactivation returns how long this machine waits for a deactivation. The command itself gets less time; see
-// Deactivation.
+// deactivation returns how long guard waits for a deactivation to finish. It is slightly longer than the limit for the
+// --deactivate command, which Deactivation returns.
 func (g *Guard) deactivation() time.Duration { return g.confirmation() - g.confirmation()/20 }
 
-// Deactivation returns the time limit for the --deactivate command, both in guard and in its watchdog. The remaining
-// tenth of the confirmation is reserved for starting and killing the command.
+// Deactivation returns the time limit for the --deactivate command, both in guard and in its watchdog. The limit is
+// nine tenths of the confirmation. The rest is for starting and killing the command.
 func Deactivation(renew time.Duration, confirm int) time.Duration {
 	confirmation := time.Duration(confirm) * renew
 	return confirmation - confirmation/10
@@ -163,8 +162,8 @@ func (g *runner) handle(m message) []action {
 	}
 	g.retry = m.event == notDeactivated
 	actions := g.m.on(m.event)
-	// While the service changes, it has no role to check. A failed check must not give up the lock during a
-	// deactivation.
+	// While the service is being activated or deactivated, its health is not checked. In particular, a failed check
+	// must not make guard give up the lock during a deactivation.
 	switch g.m.service {
 	case active:
 		g.role.Store(Active)
@@ -303,7 +302,7 @@ func (c *checkup) before(ctx context.Context) {
 	if n := c.sick.count(role, err); n >= c.Unhealthy {
 		c.events.Put(message{event: unhealthy, term: c.term, err: err})
 	} else if n > 0 {
-		c.Warn("the health check failed, %d of %d times: %v", n, c.Unhealthy, err)
+		c.Warn("the health check failed (failure %d of %d in a row): %v", n, c.Unhealthy, err)
 	}
 }
 
@@ -328,7 +327,7 @@ func (g *Guard) check(ctx context.Context, role Role, limit time.Duration) error
 	defer cancel()
 	err := g.Service.Check(limited, role)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("killed after %v, the longest time that the lease allows: %w", limit.Round(time.Millisecond), err)
+		return fmt.Errorf("killed after %v, because the lease does not allow more time: %w", limit.Round(time.Millisecond), err)
 	}
 	return err
 }
@@ -371,7 +370,7 @@ func (g *runner) compete(pause time.Duration) {
 				break
 			}
 			pause = g.Renew
-			if now := g.Candidate.Clock.Now(); !well || now.Since(checked) >= g.Renew/2 { // looks may be more frequent than checks
+			if now := g.Candidate.Clock.Now(); !well || now.Since(checked) >= g.Renew/2 { // polls may be more frequent than checks
 				checked = now
 				err := g.check(ctx, Standby, g.lease())
 				if ctx.Err() != nil {
@@ -406,7 +405,7 @@ func (g *Guard) tellHealth(err error) {
 	if err != nil {
 		g.Warn("not competing because the health check failed: %v", err)
 	} else {
-		g.Say("competing again because the health check succeeds")
+		g.Say("competing again because the health check succeeded")
 	}
 }
 

@@ -1,7 +1,7 @@
-// Package guard keeps a service active on the machine that holds a lock, and inactive on the others.
+// Package guard keeps a service active on the machine that holds a lock, and inactive on all other machines.
 //
-//   - machine.go: the state machine, which determines the actions for each event
-//   - guard.go: the runner, which carries out the actions
+//   - machine.go: the state machine, which decides what to do after each event
+//   - guard.go: the runner, which does what the state machine decides
 //   - state.go: the state that observers see
 package guard
 
@@ -16,7 +16,7 @@ const (
 	deactivating
 )
 
-// holding is the way in which this machine holds the lock.
+// holding is how this machine holds the lock.
 type holding int
 
 const (
@@ -52,7 +52,7 @@ const (
 	activate     action = iota // activate the service
 	deactivate                 // deactivate the service, after ending an activation in progress
 	compete                    // compete for the lock
-	competeLater               // compete for the lock after other machines have had their turn
+	competeLater               // compete for the lock after other machines have had a chance to acquire it
 	withdraw                   // stop competing
 	announce                   // announce that the lock will be given up; the service stays active until the machines know
 	wait                       // wait for the confirmation; the event confirmed follows
@@ -61,9 +61,12 @@ const (
 	end                        // end guard
 )
 
-// machine is the state machine of a guard. It follows two rules. The service is activated, and stays active, only under
-// a settled lock. The lock is released only when the service is known to be inactive everywhere, because the next
-// holder does not wait after a release.
+// machine is the state machine of a guard. It follows two rules:
+//
+//   - The service is active here only while this machine holds the lock and the service is inactive on all other
+//     machines.
+//   - The lock is released only when the service is known to be inactive on every machine, because the next holder
+//     activates the service immediately.
 type machine struct {
 	handover   bool // guard announces a stop first if the service is active
 	service    service

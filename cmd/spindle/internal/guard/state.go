@@ -10,15 +10,15 @@ const (
 	Deactivating State = "deactivating the service"
 	Stuck        State = "THE SERVICE COULD NOT BE DEACTIVATED, trying again"
 	Competing    State = "on standby"
-	Confirming   State = "holding the lock, and waiting until the last holder must have deactivated the service"
+	Confirming   State = "holding the lock, and waiting while the last holder deactivates the service"
 	Activating   State = "activating the service"
 	Working      State = "the service is active"
 )
 
 // An Observer is notified of events. The loop calls its methods one at a time, and they must return immediately.
 type Observer interface {
-	// Elected is called when the lock is held, and Over when it is no longer held. If the lock was lost rather than
-	// given up, Lost is called before Over.
+	// Elected is called when this machine has acquired the lock, and Over when it no longer holds the lock. If the lock
+	// was lost rather than given up, Lost is called before Over.
 	Elected(t *elect.Term)
 	Lost(why error)
 	Over()

@@ -1,5 +1,5 @@
 // Package hooks runs the user's commands when a lock is acquired or lost, and when a program or service fails to end.
-// Hooks run in the background, and their results have no effect.
+// Hooks run in the background. If a hook fails, this is logged but has no other effect.
 package hooks
 
 import (
@@ -35,14 +35,14 @@ type Hooks struct {
 	all     sync.WaitGroup
 }
 
-// Run starts the hook of the given kind, if there is one, and returns immediately. It calls environment before it
-// returns. If the previous hook of that kind is still running, Run does not start the hook.
+// Run starts the hook of the given kind, if there is one, and returns without waiting for it. If the previous hook of
+// the same kind is still running, Run skips the new one and logs a warning. Run calls environment before it returns.
 func (h *Hooks) Run(k Kind, environment func() []string) {
 	if h.Commands[k] == "" {
 		return
 	}
 	if !h.take(k) {
-		h.Warn("--%s was not run again because its last run has not ended", k)
+		h.Warn("--%s was skipped because its previous run has not finished", k)
 		return
 	}
 	env, limit := environment(), h.Limit
@@ -74,9 +74,8 @@ func (h *Hooks) free(k Kind) {
 func (h *Hooks) run(k Kind, env []string, limit time.Duration) {
 	late := time.NewTimer(limit)
 	defer late.Stop()
-	// The option Leaving is set because the exit of a hook must not kill processes that a program has left behind. Only
-	// the rest of the hook's own group is killed, below. Standard output is for the program, so hooks write to standard
-	// error.
+	// The option Leaving is set because this function kills the rest of the hook's group itself, below. Hooks write to
+	// standard error, because standard output belongs to the program.
 	c, err := child.Start([]string{"/bin/sh", "-c", "exec >&2\n" + h.Commands[k]}, env, child.Apart, child.Leaving)
 	if err != nil {
 		h.failed(k, err)
@@ -95,7 +94,7 @@ func (h *Hooks) run(k Kind, env []string, limit time.Duration) {
 }
 
 func (h *Hooks) failed(k Kind, err error) {
-	h.Warn("--%s failed, with no effect on the lock: %s: %v", k, h.Commands[k], err)
+	h.Warn("--%s failed, which does not affect the lock: %s: %v", k, h.Commands[k], err)
 	if h.Failed != nil {
 		h.Failed(k)
 	}
@@ -112,6 +111,6 @@ func (h *Hooks) Wait(stop <-chan struct{}) {
 	case <-ended:
 	case <-stop:
 	case <-limit.C:
-		h.Warn("a hook was killed but has not exited; not waiting for it any longer")
+		h.Warn("a hook was killed but has not exited; not waiting any longer")
 	}
 }

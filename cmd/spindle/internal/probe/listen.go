@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Serve serves HTTP on a listener until end is called. The function end returns immediately, even if a request is in
-// progress or a client does not read its response.
+// Serve serves HTTP on a listener until end is called. Calling end does not block, even if a request is in progress or
+// a client does not read its response.
 func Serve(on net.Listener, h http.Handler) (end func()) { return serve(on, h, 5*time.Second) }
 
 // serve is like Serve. The limit is the time that a client may take to send a request.

@@ -9,14 +9,14 @@ import (
 // Metrics and labels that the library also has mean the same here, so that one alert works for both.
 var (
 	descHeld       = describe("spindle_held", "1 if this process holds the lock.")
-	descToken      = describe("spindle_token", "The fencing token under which this process holds the lock.")
-	descLeft       = describe("spindle_lease_left_seconds", "How long this process still holds the lock if no heartbeat is acknowledged, or 0 if it does not hold the lock.")
+	descToken      = describe("spindle_token", "The fencing token of the term in which this process holds the lock.")
+	descLeft       = describe("spindle_lease_left_seconds", "Time until this process loses the lock if no heartbeat is acknowledged, or 0 if it does not hold the lock.")
 	descReady      = describe("spindle_ready", "1 if /readyz answers 200.")
 	descStuck      = describe("spindle_stuck", "1 if a program or service that should have ended may still be running.")
 	descBegun      = describe("spindle_terms_begun_total", "Terms of this process that began.")
-	descLost       = describe("spindle_terms_lost_total", "Terms of this process that were lost rather than released.")
-	descHeartbeats = describe("spindle_heartbeat_failures_total", "Heartbeats of this process that were not acknowledged.")
-	descHooks      = describe("spindle_hook_failures_total", "Hooks of this process that failed or were killed.", "hook")
+	descLost       = describe("spindle_terms_lost_total", "Terms in which this process lost the lock instead of releasing it.")
+	descHeartbeats = describe("spindle_heartbeat_failures_total", "Heartbeats that this process sent but that were not acknowledged.")
+	descHooks      = describe("spindle_hook_failures_total", "Hooks that failed or were killed.", "hook")
 )
 
 func describe(name, help string, labels ...string) *prometheus.Desc {

@@ -8,7 +8,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Styles are the styles in which states are shown.
+// Styles maps each state to the style that it is shown in.
 var Styles = map[table.State]terminal.Style{
 	table.Held: terminal.Green, table.Leaving: terminal.Amber, table.Expired: terminal.Red, table.Released: terminal.Faint, table.Unconfirmed: terminal.Amber,
 	table.Orphaned: terminal.Red, table.Unreadable: terminal.Red, table.Free: terminal.Faint, Partial: terminal.Amber,
@@ -20,19 +20,19 @@ var All = []table.State{table.Unreadable, table.Orphaned, table.Expired, Partial
 // Concern returns a state's rank, which is 0 for the worst state.
 func Concern(s table.State) int { return slices.Index(All, s) }
 
-// Partial is the state of a group in which no member has some of the partitions.
+// Partial is the state of a group if some of its partitions have no owner.
 const Partial table.State = "partial"
 
 // Help explains the states of locks.
 const Help = `The states of locks, by Spanner's clock:
   held         the holder's lease has not expired
   leaving      held, but the holder has announced that it will give up the lock
-  expired      the holder's lease has expired; the next candidate to look can
-               claim the lock
+  expired      the holder's lease has expired; the next candidate that polls the
+               lock can claim it
   released     the last holder released the lock
-  unconfirmed  the lock is claimed, but the claimant can't act yet
-  orphaned     the lock row was deleted, but its lease row still exists
+  unconfirmed  a candidate has claimed the lock but does not hold it yet
+  orphaned     the lock row was deleted, but the lock still has a lease row
   unreadable   the lease row does not contain a valid lease, or was written by a
                newer version of spindle, which this version can't read
-  free         the lock has no row; the table has only its last completed key,
-               or the candidates that are waiting for it`
+  free         nobody holds the lock, and it has no lock row; the table contains
+               only its last completed key, or candidates that wait for it`

@@ -12,8 +12,8 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// Variables are the environment variables with which systemd asks this process for reports. They must be removed from
-// the environment of other programs, which must not report in place of this process.
+// Variables are the environment variables that systemd sets to ask this process for reports. They must be removed from
+// the environment of the programs that this process starts, so that none of them reports in this process's place.
 var Variables = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
 
 // A Unit reports the state of this process to systemd. Its methods return immediately, even if systemd does not read
@@ -31,8 +31,8 @@ type Unit struct {
 	pending bool // status has not been sent
 }
 
-// Begin starts the reports. It returns nil if systemd did not ask for them. It sends pings to systemd's watchdog only
-// while the main loop answers by receiving from asks.
+// Begin starts the reports, or returns nil if systemd did not ask for any. The main loop must receive from asks. While
+// it does, the Unit pings systemd's watchdog.
 func Begin(asks chan<- struct{}) *Unit {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return nil
@@ -125,8 +125,8 @@ func (u *Unit) send() {
 	}
 }
 
-// pings sends systemd's watchdog a ping for each answer of the main loop. If the loop does not answer, there are no
-// pings, so systemd notices that the loop hangs.
+// pings sends a ping to systemd's watchdog each time the main loop answers. If the main loop hangs, the pings stop, so
+// systemd notices.
 func (u *Unit) pings() {
 	every := time.NewTicker(u.ping)
 	defer every.Stop()
@@ -145,8 +145,8 @@ func (u *Unit) pings() {
 	}
 }
 
-// oneLine escapes line breaks, so that a text can't set anything but the status. To systemd, each line is an
-// assignment.
+// oneLine escapes line breaks in a status. To systemd, each line is a separate assignment, so a second line could set
+// something else.
 func oneLine(text string) string {
 	var b strings.Builder
 	for _, r := range text {
