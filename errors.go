@@ -23,8 +23,7 @@ var (
 	ErrHandoverUnsupported = errors.New("the leader does not accept handover requests, because it runs without WithHandover")
 
 	// ErrFenced is returned by Apply and ReadWriteTransaction, in this package and in package lock, if the token is no
-	// longer valid because its term was superseded or released. Nothing was written, with one exception that Apply
-	// describes.
+	// longer valid because its term was superseded or released. Nothing was written, with one exception: see Apply.
 	ErrFenced = fence.ErrFenced
 
 	// ErrSuperseded reports that a term ended because another candidate claimed the lock or because the lock's row was

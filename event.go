@@ -31,9 +31,8 @@ const (
 	Leaving
 	// PartitionAssigned means that this member of a group now owns the partition Event.Partition, under Event.Token.
 	PartitionAssigned
-	// PartitionRevoked means that this member's work on the partition Event.Partition has been told to stop. Event.Err
-	// gives the reason, and is also the cause of the work's context. The partition becomes free once the work has
-	// returned.
+	// PartitionRevoked means that the context of this member's work on the partition Event.Partition has been canceled.
+	// Event.Err is the cause. The partition becomes free once the work has returned.
 	PartitionRevoked
 )
 

@@ -25,11 +25,11 @@ func (l *Lock) Fence(token Token) *spanner.Mutation {
 	return l.spanner.Fence(l.name, table.Token(token))
 }
 
-// FenceStatement is like Fence, but for transactions that contain only SQL, such as those of database/sql or of a
-// driver for another language. While token is valid, the statement updates exactly one row, without changing it.
-// Otherwise it updates no row, but the transaction can still commit. You must therefore check the row count. If it is
-// not one, roll back and return ErrFenced, which IsFenced recognizes. If your transaction can buffer mutations, use
-// Fence or ReadWriteTransaction instead. They work with DML too, and don't need this check.
+// FenceStatement is like Fence, but returns an SQL statement. It is for transactions that contain only SQL, such as
+// those of database/sql or of a driver for another language. While token is valid, the statement updates exactly one
+// row, without changing it. Otherwise it updates no row, but the transaction can still commit. You must therefore check
+// the row count. If it is not one, roll back and return ErrFenced, which IsFenced recognizes. If your transaction can
+// buffer mutations, use Fence or ReadWriteTransaction instead. They work with DML too, and don't need this check.
 //
 // The transaction must be serializable. It can run the statement at any point, but preferably at the end, because from
 // then on a release or claim of the lock has to wait until the transaction ends. Heartbeats don't wait.
@@ -85,8 +85,8 @@ type Holding interface {
 }
 
 // Apply is like Lock.Apply, but adds the fences of several locks. The locks may be in different tables of one database.
-// The mutations are applied only if all the tokens are still valid. Otherwise the error wraps ErrFenced and names one
-// of the locks that were lost. If under is empty, Apply returns an error and applies nothing.
+// The mutations are applied only if all the tokens are still valid. If one is not, the error wraps ErrFenced and names
+// its lock. If under is empty, Apply returns an error and applies nothing.
 func Apply(ctx context.Context, under []Holding, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	var fences fence.Fences
 	for i, h := range under {

@@ -32,8 +32,8 @@ type leader struct {
 	err      error          // why the stop could not be completed
 }
 
-// lead runs the term t, and returns once the term has ended and its work has returned. If Run's ctx has ended, lead
-// returns an error if the work did not return in time or the lock could not be released.
+// lead runs the term t, and returns once the term has ended and its work has returned. After Run's ctx has ended, lead
+// returns an error if the work did not return in time or if the lock could not be released.
 func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	if ctx.Err() != nil {
 		return notLost(e.release(ctx, t, context.Cause(ctx)))
@@ -159,7 +159,7 @@ func (l *leader) do(a action, e event) {
 		if l.keeper.Over().Err() != nil {
 			return // the work was right to return: the event for the loss comes after this one
 		}
-		l.log.Warn("the leader function has returned, but this process still holds the lock; no work is being done under it", "token", l.keeper.Token())
+		l.log.Warn("the leader function has returned, but its term continues without it", "token", l.keeper.Token())
 	case announce:
 		l.announce()
 	case cancelWork:

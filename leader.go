@@ -19,8 +19,8 @@ type Leader struct {
 
 // Leader reads the current leader from Spanner. It makes one RPC, or two if the leader has changed since the last call.
 // The error wraps ErrNoLeader if the lock is free, if the lease has expired by Spanner's clock, or if a candidate has
-// claimed the lock but not yet confirmed the claim. Leader works even if Run was never called. It returns when ctx
-// ends, if not earlier. It may be called from any goroutine.
+// claimed the lock but not yet confirmed the claim. Leader returns early if ctx ends. It works even if Run was never
+// called, and may be called from any goroutine.
 func (l *Lock) Leader(ctx context.Context) (Leader, error) {
 	if l.err != nil {
 		return Leader{}, l.err

@@ -43,19 +43,20 @@ func WithLease(d time.Duration) Option {
 }
 
 // WithHeartbeat sets how often a holder renews its lease. The default is a third of the lease, and the maximum is nine
-// tenths of the lease. Each interval is randomly up to 5 % shorter or longer. A heartbeat that fails is retried sooner.
+// tenths of the lease. Each interval is randomly lengthened or shortened by up to 5 %. A heartbeat that fails is
+// retried sooner.
 func WithHeartbeat(d time.Duration) Option {
 	return func(c *options.Config) { c.SetHeartbeat(d) }
 }
 
 // WithPoll sets how often a candidate polls the lock while another process holds it. The default is a third of the
 // candidate's lease or of the holder's lease, whichever is shorter. The interval must be shorter than the lease. Each
-// interval is randomly up to 10 % shorter. A candidate that polls less often than the default may miss the announcement
-// of a handover (WithHandover).
+// interval is randomly shortened by up to 10 %. A candidate that polls less often than the default may miss the
+// announcement of a handover (WithHandover).
 //
-// If the holder's lease expires before the next poll is due, the candidate polls soon after the lease has expired
-// instead. The random delay is at most 1/50 of the lease, and never more than 1 s. It prevents all candidates from
-// claiming the lock simultaneously.
+// If the holder's lease expires before the next poll is due, the candidate polls when the lease has expired, after a
+// short random delay. The delay is at most 1/50 of the lease, and never more than 1 s. It keeps candidates from all
+// claiming the lock at the same time.
 func WithPoll(d time.Duration) Option {
 	return func(c *options.Config) { c.SetPoll(d) }
 }
@@ -67,7 +68,7 @@ func WithLockDelay(d time.Duration) Option {
 	return func(c *options.Config) { c.SetLockDelay(d) }
 }
 
-// WithID sets the id under which other processes see this one. The default id is unique and readable, because it
+// WithID sets the id that identifies this process to other processes. The default id is unique and readable, because it
 // consists of the host name, the process id and a UUID. An id has 1 to 1024 bytes, and may contain the same characters
 // as a lock's name.
 func WithID(id string) Option {
@@ -96,8 +97,8 @@ func WithValue(value string) Option {
 // ends when the function must stop. context.Cause then returns the reason:
 //   - ErrSuperseded if the lock was lost to another candidate
 //   - ErrExpired if no heartbeat was acknowledged before the deadline
-//   - ErrSteppedDown if the lock is to be handed over
-//   - the cause of Run's ctx if Run's ctx has ended (with WithHandover, some time later)
+//   - ErrSteppedDown if the leader is giving up the lock because of StepDown or a handover request
+//   - the cause of Run's ctx if Run's ctx has ended; with WithHandover, the function's ctx ends some time later
 //
 // On a machine that was suspended, ctx ends at the first heartbeat after the machine resumes, whereas HasLock returns
 // false immediately.
@@ -121,18 +122,16 @@ func WithLeader(lead func(ctx context.Context, term Term)) Option {
 }
 
 // WithStepDownOnReturn makes the leader give up the lock when the leader function (WithLeader) returns. The lock is
-// released immediately, so other candidates can claim it. This Lock then competes again, with the same pause as after
-// StepDown.
+// released immediately, so other candidates can claim it. This Lock then competes again, as it does after StepDown.
 func WithStepDownOnReturn() Option {
 	return func(c *options.Config) { c.StepDownOnReturn = true }
 }
 
 // WithHandover makes a leader announce that it is about to stop, so that during a rolling update the lock is almost
-// never without a leader. When Run's ctx ends, the leader first announces this and continues to work for a third of the
-// lease and one round trip. During that time, the followers see the announcement and start to poll frequently. Then the
-// leader cancels its work's context, and releases the lock once the work has returned. If the work returns before it is
-// canceled, the leader skips the remaining wait. Run takes longer to end because of the wait, but never by more than
-// one lease.
+// never without a leader. When Run's ctx ends, the leader makes the announcement and continues to work for a third of
+// the lease and one round trip. During that time, the followers see the announcement and start to poll frequently. Then
+// the leader cancels its work's context, and releases the lock once the work has returned. If the work returns earlier,
+// the leader releases the lock without further delay. All this delays the end of Run by at most one lease.
 //
 // WithHandover also makes the leader accept handover requests from RequestHandover and from candidates with a higher
 // priority (WithPriority). A request has the same effect as a call to StepDown. To receive requests, the leader makes

@@ -46,9 +46,9 @@ func (l *Lock) known(v *view) (Leader, time.Duration, bool) {
 // ended. Seen uses local state only: it makes no RPC, takes no mutex and allocates no memory.
 //
 // The age counts from the time at which the request was sent. While Spanner can be reached, the age stays below one
-// poll interval (WithPoll) plus two round trips. If this Lock leads, it stays below one heartbeat interval, including 5
-// % of jitter, plus two round trips. If the age exceeds the leader's lease, Run has learned nothing about the lock for
-// that long, and another process may lead by now.
+// poll interval (WithPoll) plus two round trips. If this Lock leads, it stays below 1.05 heartbeat intervals plus two
+// round trips. If the age exceeds the leader's lease, Run has learned nothing about the lock for that long, and another
+// process may lead by now.
 func (l *Lock) Seen() (leader Leader, age time.Duration, ok bool) {
 	return l.known(l.view.Load())
 }

@@ -29,9 +29,9 @@ type Lock struct {
 	leader atomic.Int64         // the token of the last leader that Leader saw
 }
 
-// New returns a Lock with the given name. The lock is stored in the given table of db's database, which must have been
-// created by ddl.Create. New starts no goroutines and makes no RPC. If an argument is invalid, Run and every other
-// method that returns an error report the problem.
+// New returns a Lock with the given name. The lock is stored in the given table of db's database. Create this table
+// with ddl.Create. New starts no goroutines and makes no RPC. If an argument is invalid, Run and every other method
+// that returns an error report the problem.
 //
 // A name has 1 to 4096 bytes of UTF-8, without control characters, line separators or bidirectional marks. It must not
 // end in !done, !broken or !plan, or in an underscore followed by 16 or more digits.
@@ -76,17 +76,18 @@ func (l *Lock) HasLock() (bool, Token) {
 
 // Run competes for the lock in a background loop, and returns immediately. It returns nil, ErrRunning, or an error
 // about an invalid argument of New or Run. If it returns an error, it has started nothing. The loop continues while
-// another process holds the lock, while Spanner can't be reached, and after a loss. It ends only when ctx does.
+// another process holds the lock, while Spanner can't be reached, and after the lock has been lost. It ends only when
+// ctx does.
 //
 // When ctx ends, the leader function's context (see WithLeader) is canceled, immediately or, with WithHandover, a third
 // of a lease later. Heartbeats continue until the function has returned, but for at most one lease, or two with
 // WithHandover. Then the lock is released. Run does not wait for work that only polls HasLock, so stop such work before
 // you end ctx.
 //
-// If done is given, it receives one value at the end: nil, or the reason why the lock could not be released. In the
-// latter case, the lock expires by itself. Once done has received the value, no goroutine is left, the Spanner client
-// may be closed, and Run may be called again. There is one exception: while a leader function or an observer has not
-// returned, Run returns ErrRunning.
+// If done is given, it receives one value when the loop has ended: nil, or the reason why the lock could not be
+// released. In the latter case, the lock expires by itself. Once done has received the value, no goroutine is left, the
+// Spanner client may be closed, and Run may be called again. There is one exception: while a leader function or an
+// observer has not returned, Run returns ErrRunning.
 //
 // The done channel should have a buffer of one. If it is unbuffered and nothing receives from it for one lease, the
 // value is dropped and an error is logged.

@@ -17,8 +17,8 @@ import (
 //
 // The error wraps ErrNotLeader if this Lock does not hold the lock, ErrSuperseded or ErrExpired if the lock was lost in
 // the meantime, and ctx's error if ctx ended. Any other error means that the leader function did not return within one
-// lease after it was canceled, or that the release failed. A step-down can't be canceled: it continues even if StepDown
-// returns an error.
+// lease after its context was canceled, or that the release failed. A step-down can't be canceled: it continues even if
+// StepDown returns an error.
 //
 // If the leader function itself calls StepDown, it must pass its own ctx. StepDown then returns ctx's error as soon as
 // the work has to stop, and the function must return as well.

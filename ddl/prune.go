@@ -13,10 +13,9 @@ import (
 // A PruneOption changes what [Prune] deletes.
 type PruneOption func(*table.Ages)
 
-// Expired makes Prune also delete the rows of abandoned locks. These are locks whose lease expired longer ago than the
-// given age and that no candidate has claimed since. They also include locks with a claim that has been unconfirmed for
-// at least that long. The age must be at least 24 hours, which is the longest possible lease. One week is a good
-// choice.
+// Expired makes Prune also delete the rows of abandoned locks. A lock is abandoned if its lease expired longer ago than
+// the given age and no candidate has claimed it since, or if a claim has been unconfirmed for at least that long. The
+// age must be at least 24 hours, which is the longest possible lease. One week is a good choice.
 //
 // Prune deletes a lock row and its lease rows together, and only if no heartbeat has arrived since it read them. If the
 // holder resumes after that, its token is no longer valid, just as after a takeover. Its heartbeats, its confirmation

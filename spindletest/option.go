@@ -30,9 +30,9 @@ func WithDDL(statements ...string) Option {
 	return func(c *config) { c.statements = append(c.statements, statements...) }
 }
 
-// Private starts a separate emulator for this database, even if SPANNER_EMULATOR_HOST is set. Only a private emulator
-// can be stopped with [Database.StopEmulator]. Otherwise it is stopped after the test. The optional flags, such as
-// "--enable_fault_injection", are passed to emulator_main.
+// Private starts a separate emulator for this database, even if SPANNER_EMULATOR_HOST is set. The emulator is stopped
+// after the test. Only a private emulator can be stopped earlier, with [Database.StopEmulator]. The optional flags,
+// such as "--enable_fault_injection", are passed to emulator_main.
 func Private(flags ...string) Option {
 	return func(c *config) { c.private, c.flags = true, flags }
 }

@@ -10,8 +10,8 @@ import (
 // ctx ends when parent ends, when cancel is called, or when the spindle lock is lost while client-go leads. If the lock
 // was lost, the cause of ctx is spindle.ErrExpired or spindle.ErrSuperseded.
 //
-// Without such a ctx, an elector continues to lead for one RenewDeadline after its first failed renewal. This is
-// harmless if the lease expires, because the settings leave enough time for it. It is harmful if the process was
+// Without such a ctx, an elector continues to lead for one RenewDeadline after its renewals begin to fail. This is
+// harmless if heartbeats fail, because client-go then stops before the lease expires. It is harmful if the process was
 // suspended, or if an operator took the lock away. Call cancel when Run has returned, and create a new ctx for the next
 // Run.
 func (l *Lock) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {

@@ -20,9 +20,9 @@
 //
 //	RetryPeriod + RenewDeadline + a twentieth of the lease
 //
-// and only during the term in which the elector began to lead. The twentieth of the lease is a safety margin, because
-// timers can fire late on a busy machine. [Lock.Config] returns settings with which Update succeeds as long as
-// heartbeats succeed. [Lock.Accept] checks your own settings.
+// The twentieth of the lease is a safety margin, because timers can fire late on a busy machine. In addition, Update
+// succeeds only during the term in which the elector began to lead. [Lock.Config] returns settings with which Update
+// succeeds as long as heartbeats succeed. [Lock.Accept] checks your own settings.
 //
 // Conversely, spindle must not release its lock while client-go may still lead. This applies to a handover request
 // (spindle.WithHandover), and also when client-go gives up. The lock is released immediately only if it is certain that

@@ -38,10 +38,10 @@ type Lock struct {
 
 var _ resourcelock.Interface = (*Lock)(nil)
 
-// New returns a Lock with the given name. The spindle lock is stored in the given table of db's database, which must
-// have been created by ddl.Create. New starts no goroutines and makes no RPC. It accepts the options of spindle.New,
-// except WithLeader and WithStepDownOnReturn, which are not needed because the elector has callbacks. New returns an
-// error if an argument is invalid, or if the heartbeats are too far apart.
+// New returns a Lock with the given name. The spindle lock is stored in the given table of db's database. Create this
+// table with ddl.Create. New starts no goroutines and makes no RPC. It accepts the options of spindle.New, except
+// WithLeader and WithStepDownOnReturn, which are not needed because the elector has callbacks. New returns an error if
+// an argument is invalid, or if the heartbeats are too far apart.
 //
 // The most important setting is the lease (spindle.WithLease, 10 s by default), because after a crash there is no
 // leader until the lease has expired. The elector's settings are derived from the lease: see Config.

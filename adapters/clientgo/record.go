@@ -36,8 +36,8 @@ func (l *Lock) RecordEvent(event string) {
 // Get implements resourcelock.Interface. While the elector leads, Get returns immediately. Otherwise the spindle lock
 // competes from now on, and Get waits until one of these events:
 //   - This process may lead. Get returns a record without a holder, so that the elector acquires the lock.
-//   - Another process leads, and the elector has not been told about its term yet. Get returns a record with the
-//     leader's id, and the time of its token as AcquireTime.
+//   - Another process leads under a token that Get has not reported yet. Get returns a record with the leader's id, and
+//     the time of the token as AcquireTime.
 //   - ctx ends. Get returns the record of the current leader or, if there is none, an error.
 //
 // LeaderTransitions is the number of leaders that this Lock has seen.
