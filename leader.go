@@ -10,11 +10,11 @@ import (
 // Leader describes a term of a lock, as published by its holder.
 type Leader struct {
 	ID        string        // the holder's id
-	Value     string        // the value that it published with WithValue
+	Value     string        // the holder's value (WithValue)
 	Token     Token         // the term's fencing token
-	Heartbeat time.Time     // its last heartbeat, by Spanner's clock
-	Lease     time.Duration // the lease from its lease record
-	Leaving   bool          // whether it has announced that it will give up the lock
+	Heartbeat time.Time     // the holder's last heartbeat, by Spanner's clock
+	Lease     time.Duration // the holder's lease
+	Leaving   bool          // whether the holder has announced that it will give up the lock
 }
 
 // Leader reads the current leader from Spanner. It makes one RPC, or two if the leader has changed since the last call.

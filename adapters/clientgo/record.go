@@ -181,9 +181,9 @@ func (l *Lock) offer(t *term) error {
 	return nil
 }
 
-// fits returns an error if the elector uses settings other than those that l expects. It returns the same error from
-// then on, until Accept is called. A record contains the LeaseDuration. The RenewDeadline can be derived only from the
-// ctx of a renewal, and only in the first of several attempts.
+// fits returns an error if the elector's settings differ from those that l expects. From then on, it returns the same
+// error until Accept is called. It compares the LeaseDuration, which the record contains, and the RenewDeadline, which
+// limits ctx during a renewal. Only the first of several attempts shows the whole RenewDeadline.
 func (l *Lock) fits(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	if l.foreign != nil {
 		return l.foreign

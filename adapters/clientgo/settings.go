@@ -60,9 +60,9 @@ func (l *Lock) Config(callbacks leaderelection.LeaderCallbacks) leaderelection.L
 // what is wrong and suggests other settings. Call Accept with the elector's configuration before the elector runs. For
 // controller-runtime, copy LeaseDuration, RenewDeadline and RetryPeriod from the manager's options to c.
 //
-// An elector must use settings that were accepted, or the settings from Config. Otherwise it is rejected if its
-// LeaseDuration, in seconds, is different. It is also rejected once it leads if its RenewDeadline is too long. Its
-// RetryPeriod can't be checked.
+// The elector must use either accepted settings or the settings from Config. It is rejected if its LeaseDuration is
+// different, in whole seconds. Once it leads, it is also rejected if its RenewDeadline is too long. Its RetryPeriod
+// can't be checked.
 func (l *Lock) Accept(c leaderelection.LeaderElectionConfig) error {
 	if err := l.check(c); err != nil {
 		return l.wrap(err)

@@ -7,8 +7,8 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// candidacy is one run of the spindle lock, started when an elector tries to acquire the lock. It ends when the elector
-// stops trying. If the elector has led, it ends with the term.
+// candidacy is one run of the spindle lock. It begins when an elector tries to acquire the lock. It ends when the
+// elector stops trying or, if the elector has led, when the term ends.
 type candidacy struct {
 	ctx    context.Context
 	cancel context.CancelFunc
