@@ -12,7 +12,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/options"
 )
 
-// Settings are a Lock's settings after its options have been applied. Use them in code that has to work with the same values.
+// Settings are a Lock's settings after its options have been applied. Use them in code that has to work with the same
+// values.
 type Settings struct {
 	ID        string        // the holder's id, as other candidates see it (WithID)
 	Lease     time.Duration // WithLease

@@ -82,8 +82,8 @@ func (f *Fake) SupersedePartition(group, partition string) (release func()) {
 	return supersedePartition(f.tb, f.store, group, partition)
 }
 
-// gate is a process's connection to the table. While the gate is shut, calls wait until it opens, just as the calls of
-// a Spanner client wait while it has no connection.
+// gate is a process's connection to the table. While the gate is shut, calls wait until it opens, like the calls of a
+// Spanner client that has no connection.
 type gate struct {
 	table.Store
 

@@ -206,10 +206,10 @@ func (l *Lock) refuse(err error) error {
 	return err
 }
 
-// release releases the lock if client-go has certainly canceled the ctx of its work. That is certain if the last
+// release releases the lock only if client-go has already canceled the ctx of its work. This is certain if the last
 // successful Update was less than a RenewDeadline ago, because an elector never gives up by itself before then. An
-// elector that gives up by itself calls release before it cancels the ctx of its work. In that case, release does
-// nothing, and the term is kept for as long as Update has promised.
+// elector that gives up by itself calls release first, and cancels the ctx of its work later. In that case, release
+// does nothing, and the term is kept for as long as Update has promised.
 func (l *Lock) release(ctx context.Context) error {
 	l.mu.Lock()
 	t := l.tenure
