@@ -12,21 +12,25 @@ import (
 )
 
 // ClientOptions returns options for spanner.NewClient that make the client replace broken connections quickly. Append
-// them to your own options. The lease argument is the shortest lease of all locks that use the client; 0 means the
-// default lease. Without these options, a client takes up to two and a half minutes to give up a connection that a NAT
-// gateway or firewall has forgotten, and may wait two minutes after an outage before it reconnects. During that time, a
-// lock may have no holder.
+// them to your own options. The lease argument is the shortest lease of any lock that uses the client; 0 means the
+// default lease.
 //
-// With these options, the client closes a dead connection:
-//   - on Linux, when data that it sent has not been acknowledged for a third of the lease, or for one second if that is
-//     longer;
-//   - on other systems, or if a proxy acknowledges data for the server, when a call is waiting, nothing has been read
-//     for 10 s (or a third of the lease, if that is longer), and a ping then goes unanswered for a third of the lease.
+// Without these options, a lock can be without a holder for minutes. If a NAT gateway or a firewall silently drops a
+// connection, the client takes up to two and a half minutes to notice. After an outage, it may wait two minutes before
+// it reconnects.
 //
-// It tries to reconnect at least once every third of the lease. Nothing else about the client changes.
+// With these options, the client detects a dead connection in one of two ways:
+//   - On Linux, the client closes a connection when data that it sent has not been acknowledged for a third of the
+//     lease.
+//   - On other systems, or behind a proxy that acknowledges data itself, the client pings the server when a call is
+//     waiting and nothing has been read for 10 s, or for a third of the lease if that is longer. It closes the
+//     connection if the server does not answer within a third of the lease.
 //
-// Idle connections are not pinged. A strict server, such as the emulator, closes a connection if a call on it is silent
-// for most of a minute. Use a separate client for such calls, for example for long queries.
+// The client waits at least one second for an acknowledgment or an answer, even if the lease is very short. It tries to
+// reconnect at least once every third of the lease. Nothing else about the client changes.
+//
+// Idle connections are not pinged. A server that limits pings, such as the emulator, closes a connection if a call on
+// it is silent for most of a minute. Use a separate client for such calls, for example for long queries.
 func ClientOptions(lease time.Duration) []option.ClientOption {
 	if lease <= 0 {
 		lease = options.DefaultLease
@@ -48,9 +52,9 @@ func keepaliveWithin(d time.Duration) keepalive.ClientParameters {
 	}
 }
 
-// reconnectWithin returns parameters that retry a connection at least every d, which puts about as much load on the
-// server as a candidate's reads. MinConnectTimeout must be long enough for a handshake that loses a packet twice,
-// because no later attempt gets more time.
+// reconnectWithin returns parameters with which a client tries to reconnect at least once every d. The attempts put
+// about as much load on the server as a candidate's reads. MinConnectTimeout limits every attempt, so it must be long
+// enough for a handshake that loses two packets.
 func reconnectWithin(d time.Duration) grpc.ConnectParams {
 	return grpc.ConnectParams{
 		Backoff: backoff.Config{

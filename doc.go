@@ -1,24 +1,26 @@
 // Package spindle provides leader election and distributed locks backed by a table in Cloud Spanner.
 //
-// A [Lock] is one candidate for the lock of a given name. [Lock.Run] competes for the lock in the background and, once
-// elected, keeps it with heartbeats. [Lock.HasLock] reports whether this process holds the lock now, and returns its
-// fencing [Token], without a call to Spanner.
+// Each process creates a [Lock] with the same name. [Lock.Run] competes for the lock in the background and, once
+// elected, keeps the lock by sending heartbeats. [Lock.HasLock] reports whether this process holds the lock now, and
+// returns the fencing [Token] of its term. It makes no call to Spanner.
 //
-// At most one process holds a lock at any instant, as long as no machine's clock runs more than 1 % slow. Clocks are
-// never compared with one another: Spanner's clock alone decides when a lease has expired. Fenced writes to the same
-// database don't depend on clocks at all: [Lock.Apply], [Lock.ReadWriteTransaction] and [Lock.Fence] make a commit fail
-// once its token has been superseded.
+// At most one process holds a lock at any instant, provided that no machine's clock runs more than 1 % slow. Clocks of
+// different machines are never compared, because Spanner's clock alone decides when a lease has expired. Fenced writes
+// to the same database don't depend on clocks at all: [Lock.Apply], [Lock.ReadWriteTransaction] and [Lock.Fence] make a
+// commit fail if its token has been superseded.
 //
-// The package does not guarantee that a lock always has a holder (after a crash, it has none until the lease expires),
-// that candidates are elected in any particular order, or that work stops by itself if it neither checks HasLock nor is
-// fenced.
+// The package does not guarantee that a lock always has a holder. After a crash, the lock has none until the lease
+// expires. The package does not guarantee that candidates are elected in any particular order, either. Nor does it stop
+// work that neither checks HasLock nor fences its writes.
 //
-// Use package lock for work that takes turns, and package group for work that is split into partitions.
+// Package lock provides mutexes, semaphores and jobs that run only once. Package group divides partitions among
+// processes.
 //
 // The source files:
 //
 //   - spindle.go: the lock; options.go: its options; client.go: options for the Spanner client
-//   - run.go: the background loop; leadership.go decides the next step of a term, and lead.go carries it out
+//   - run.go: the background loop; leadership.go: the state machine of a term; lead.go: the actions of that state
+//     machine
 //   - term.go: the leader function's argument; stepdown.go and request.go: how a term is ended on request
 //   - fence.go: fenced writes
 //   - seen.go, leader.go and event.go: how a lock appears to other processes and to observers; health.go: probes

@@ -19,12 +19,11 @@ var (
 	// ErrNotLeader is returned by StepDown if this Lock does not hold the lock.
 	ErrNotLeader = errors.New("this process does not hold the lock")
 
-	// ErrHandoverUnsupported is returned by RequestHandover if the leader does not look for handover requests.
+	// ErrHandoverUnsupported is returned by RequestHandover if the leader does not accept handover requests.
 	ErrHandoverUnsupported = errors.New("the leader does not accept handover requests, because it runs without WithHandover")
 
-	// ErrFenced is returned by Apply and ReadWriteTransaction, in this package and in package lock, if the token's term
-	// has been superseded or released. Nothing was written, except possibly by an earlier attempt of the same commit:
-	// see Apply.
+	// ErrFenced is returned by Apply and ReadWriteTransaction, in this package and in package lock, if the token is no
+	// longer valid because its term was superseded or released. Nothing was written, with one exception: see Apply.
 	ErrFenced = fence.ErrFenced
 
 	// ErrSuperseded reports that a term ended because another candidate claimed the lock or because the lock's row was
@@ -34,8 +33,8 @@ var (
 	// ErrStopped reports that a term ended because Run's ctx ended. Event.Err also wraps the cause of that ctx.
 	ErrStopped = errors.New("stopped")
 
-	// ErrSteppedDown reports that a term ended because this Lock gave it up, after a call to StepDown, a handover
-	// request, or the leader function's return (WithStepDownOnReturn).
+	// ErrSteppedDown reports that this Lock ended its term voluntarily: StepDown was called, a handover was requested,
+	// or the leader function returned (WithStepDownOnReturn).
 	ErrSteppedDown = errors.New("stepped down")
 
 	// ErrExpired reports that a term ended because no heartbeat was acknowledged for a whole lease, measured by the

@@ -23,17 +23,16 @@ const (
 	Safe
 	// LeaderSeen means that another process holds the lock. Event.Leader describes that process.
 	LeaderSeen
-	// LeaderGone means that the last leader seen, Event.Leader, no longer holds the lock. If a new leader has been seen
-	// or this Lock has been elected, the next Event says so.
+	// LeaderGone means that Event.Leader, the last known leader, no longer holds the lock. If a new leader is already
+	// known, the next Event is LeaderSeen, or Elected if this Lock is the new leader.
 	LeaderGone
-	// Leaving means that the leader has announced that it will give up the lock, which it still holds. If the leader is
-	// another process, Event.Leader describes it; otherwise, the leader is this Lock.
+	// Leaving means that the leader has announced that it will soon release the lock. Until then, it still holds the
+	// lock. If the leader is another process, Event.Leader describes it. Otherwise, this Lock is the leader.
 	Leaving
-	// PartitionAssigned means that this member of a group now has the partition Event.Partition, under Event.Token.
+	// PartitionAssigned means that this member of a group now owns the partition Event.Partition, under Event.Token.
 	PartitionAssigned
-	// PartitionRevoked means that this member of a group no longer acts on the partition Event.Partition. Event.Err
-	// gives the reason, which is also the cause of the work's context. The partition is free once the work has
-	// returned.
+	// PartitionRevoked means that the context of this member's work on the partition Event.Partition has been canceled.
+	// Event.Err is the cause. The partition becomes free once the work has returned.
 	PartitionRevoked
 )
 

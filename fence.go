@@ -14,29 +14,29 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Fence returns a mutation that changes no data, but makes its commit fail unless token is valid. A token is valid from
-// the election until the lock is released or claimed by another candidate. Add the mutation to a serializable
-// transaction of your own in the lock's database, ahead of your other mutations. If the token is not valid, the whole
-// commit fails with NOT_FOUND for a row of the lock table; see IsFenced. Fence makes no RPC, and may be called from any
-// goroutine.
+// Fence returns a mutation that changes no data, but makes the commit fail if token is not valid. A token is valid from
+// the election until the lock is released or claimed by another candidate. Use the mutation in a serializable
+// transaction in the lock's database, and buffer it before your own mutations. If the token is not valid, the whole
+// commit fails with NOT_FOUND for a row of the lock table. Use IsFenced to recognize this error. Fence makes no RPC,
+// and may be called from any goroutine.
 //
-// A commit that is fenced with an old token never succeeds after a newer term has begun, regardless of any clock.
+// A commit that is fenced with an old token never succeeds after a newer term has begun, whatever any clock says.
 func (l *Lock) Fence(token Token) *spanner.Mutation {
 	return l.spanner.Fence(l.name, table.Token(token))
 }
 
-// FenceStatement is like Fence, but for transactions of your own that consist of SQL only, as with database/sql or a
-// driver for another language. It returns a statement that updates exactly one row, without changing it, while token is
-// valid, and updates no row otherwise. Check the row count that the driver returns, because nothing else does: if it is
-// not one, roll the transaction back and return ErrFenced, which IsFenced recognizes. Where you can buffer mutations,
-// use Fence or ReadWriteTransaction instead. They also allow DML, and need no such check.
+// FenceStatement is like Fence, but returns an SQL statement. It is for transactions that contain only SQL, such as
+// those of database/sql or of a driver for another language. While token is valid, the statement updates exactly one
+// row, without changing it. Otherwise it updates no row, but the transaction can still commit. You must therefore check
+// the row count. If it is not one, roll back and return ErrFenced, which IsFenced recognizes. If your transaction can
+// buffer mutations, use Fence or ReadWriteTransaction instead. They work with DML too, and don't need this check.
 //
-// The transaction must be serializable. It can run the statement at any point, but the end is best: once the
-// statement has run, a release or claim of the lock has to wait until the transaction has ended. Heartbeats don't wait.
+// The transaction must be serializable. It can run the statement at any point, but preferably at the end, because from
+// then on a release or claim of the lock has to wait until the transaction ends. Heartbeats don't wait.
 //
 // The statement has one string parameter, p1 in Params, which is written @p1 in GoogleSQL and $1 in PostgreSQL. The
-// table's name appears as it was given to New, without quotes. If an argument of New was invalid, the statement is
-// empty, and Spanner rejects it. FenceStatement makes no RPC, and may be called from any goroutine.
+// table's name appears exactly as it was passed to New, without quotes. If an argument of New was invalid, the
+// statement is empty, and Spanner rejects it. FenceStatement makes no RPC, and may be called from any goroutine.
 func (l *Lock) FenceStatement(dialect databasepb.DatabaseDialect, token Token) spanner.Statement {
 	if l.err != nil {
 		return spanner.Statement{}
@@ -44,15 +44,17 @@ func (l *Lock) FenceStatement(dialect databasepb.DatabaseDialect, token Token) s
 	return l.fence(token).Statement(dialect)
 }
 
-// Apply is like spanner.Client.Apply, but runs in a serializable transaction and adds the fence to ms. If the commit is
-// rejected, errors.Is(err, ErrFenced) is true exactly when the token is no longer valid, even if Spanner gives a
-// different reason, such as a row that a newer leader has inserted or deleted. While the token is valid, an error about
-// your own rows is returned unchanged.
+// Apply is like spanner.Client.Apply, but runs in a serializable transaction and adds the fence to ms. If Spanner
+// rejects the commit, Apply checks whether the token is still valid. If it is not, the error wraps ErrFenced, even if
+// Spanner gave another reason, such as a row that a newer leader has already inserted. If the token is still valid, an
+// error about your own rows is returned unchanged.
 //
-// After ErrFenced, none of ms was applied. (With spanner.ApplyAtLeastOnce, an earlier attempt may have been applied
-// while the token was still valid.) After any other error, such as a timeout or a reply without a timestamp, ms may
-// have been applied. With the zero token, Apply returns ErrFenced without an RPC. On a spindletest.Fake, which has no
-// database, Apply checks the token and applies nothing.
+// After ErrFenced, none of the mutations was applied. The only exception is spanner.ApplyAtLeastOnce: an earlier
+// attempt may have succeeded while the token was still valid. After any other error, such as a timeout or a reply
+// without a timestamp, the mutations may have been applied.
+//
+// With the zero token, Apply returns ErrFenced without an RPC. On a spindletest.Fake, which has no database, Apply only
+// checks the token.
 func (l *Lock) Apply(ctx context.Context, token Token, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	if l.err != nil {
 		return time.Time{}, l.err
@@ -61,9 +63,9 @@ func (l *Lock) Apply(ctx context.Context, token Token, ms []*spanner.Mutation, o
 }
 
 // ReadWriteTransaction is like spanner.Client.ReadWriteTransaction, but the transaction is serializable, and the fence
-// is added to fn's writes. It returns fn's error, or an error as described for Apply. The fence is checked at the
-// commit: fn may still read after the token has become invalid, but its writes commit only while the token is valid. On
-// a spindletest.Fake, ReadWriteTransaction checks the token and does not call fn.
+// is added to fn's writes. It returns fn's error, or the same errors as Apply. The fence is checked when the
+// transaction commits. Until then, fn can still read with a token that is no longer valid, but its writes won't be
+// committed. On a spindletest.Fake, ReadWriteTransaction only checks the token, and does not call fn.
 func (l *Lock) ReadWriteTransaction(ctx context.Context, token Token, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	if l.err != nil {
 		return time.Time{}, l.err
@@ -76,16 +78,15 @@ func (l *Lock) fence(token Token) fence.Fence {
 		Wrap: func(err error) error { return l.wrap("fence", err) }}
 }
 
-// Holding is implemented by everything that Apply can fence a commit with: Term, lock.Mutex, lock.Set, lock.Permit and
-// group.Partition.
+// Holding is implemented by the types that Apply accepts: Term, lock.Mutex, lock.Set, lock.Permit and group.Partition.
 type Holding interface {
 	// FenceIn returns the fence for Apply.
 	FenceIn(ctx context.Context) fence.Fence
 }
 
-// Apply is like Lock.Apply, but with the fences of several locks, which may be in different tables of one database. It
-// applies ms only while every lock is held under its token. If errors.Is(err, ErrFenced) is true, the error names a
-// lock whose token is no longer valid. If no lock is given, Apply returns an error and applies nothing.
+// Apply is like Lock.Apply, but adds the fences of several locks. The locks may be in different tables of one database.
+// The mutations are applied only if all the tokens are still valid. If one is not, the error wraps ErrFenced and names
+// its lock. If under is empty, Apply returns an error and applies nothing.
 func Apply(ctx context.Context, under []Holding, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	var fences fence.Fences
 	for i, h := range under {
@@ -103,14 +104,15 @@ func isNil(h Holding) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// IsFenced reports whether err, from a transaction of your own, was caused by a fence and not by one of your own rows.
-// It looks for Spanner's NOT_FOUND message about a row of lockTable, the table given to New, with a key that belongs to
-// a term. IsFenced makes no RPC. It also returns true for ErrFenced.
+// IsFenced reports whether a transaction of your own failed because of its fence, and not because of your own rows. It
+// recognizes ErrFenced, and the NOT_FOUND error that Spanner returns for a lease row in lockTable. Pass the same table
+// name as to New. IsFenced makes no RPC.
 //
-// The result is only as exact as the message. Spanner reports a single reason even if there are several: if a newer
-// holder has inserted the row that you insert, Spanner may report ALREADY_EXISTS, and IsFenced returns false. It also
-// returns false if the message does not contain the whole key; the emulator truncates keys after 1024 bytes. Apply and
-// ReadWriteTransaction are exact, because they read the lock table.
+// IsFenced sees only the error message, so it can miss a failed fence. Spanner reports a single reason even if there
+// are several. For example, if a newer holder has already inserted the row that you insert, Spanner may report
+// ALREADY_EXISTS, and IsFenced returns false. It also returns false if the message does not contain the whole key; the
+// emulator truncates keys after 1024 bytes. Apply and ReadWriteTransaction don't have this limitation, because they
+// read the lock table.
 func IsFenced(err error, lockTable string) bool {
 	return errors.Is(err, ErrFenced) || table.LeaseMissing(err, lockTable)
 }

@@ -609,7 +609,7 @@ func TestARequestThatIsNotAnsweredSaysWhy(t *testing.T) {
 		limited, cancel = context.WithTimeout(context.Background(), 2*fleet.Lease)
 		defer cancel()
 		_, err = operator.RequestHandover(limited, a.Token())
-		assert.ErrorContains(t, err, "the leader has not released the lock, and its heartbeats have stopped")
+		assert.ErrorContains(t, err, "the leader's heartbeats have stopped, but it has not released the lock")
 		b.End(a)
 	})
 }

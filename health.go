@@ -8,15 +8,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Health returns nil as long as this Lock competes for the lock or keeps it, and its last success is less than three
-// leases old, or less than 10 s if that is longer. For a follower, a success is a look at the lock, including the claim
-// if the lock was free; for a leader, it is an acknowledged heartbeat. So followers are healthy, leaders in jeopardy
-// are healthy, and a short outage of Spanner does not change that. Time during which the machine was suspended does not
-// count, and neither does a change of the wall clock.
+// Health returns nil if this Lock competes for the lock or holds it, and its last success is recent. The time limit is
+// three lease durations, or 10 s if that is longer. For a follower, success means that it polls the lock, and also
+// claims the lock if it is free. For a leader, success means that a heartbeat is acknowledged. Followers and leaders in
+// jeopardy are therefore healthy, and a short outage of Spanner makes no Lock unhealthy. Time during which the machine
+// was suspended is not counted, and changes of the wall clock don't matter.
 //
-// Otherwise, and whenever Run is not active, Health returns an error that says what is wrong and since when: Spanner
-// can't be reached, a free lock can't be claimed, or the leader function has not returned for that long after its term
-// ended or its ctx was canceled.
+// Otherwise, Health returns an error that says what is wrong and since when. Either Spanner can't be reached, or a free
+// lock can't be claimed, or the leader function has not returned within the time limit after its term ended or its ctx
+// was canceled. Health also returns an error while Run is not active.
 //
 // Health makes no RPC, and may be called from any goroutine.
 func (l *Lock) Health() error {
@@ -28,7 +28,7 @@ func (l *Lock) Health() error {
 	if !runs {
 		return l.wrap("health", errors.New("not competing for the lock, because Run was not called or has ended"))
 	}
-	what := "no look at the lock and no claim has succeeded"
+	what := "no poll or claim of the lock has succeeded"
 	if v.term != nil {
 		what, age = "no heartbeat was acknowledged", v.term.Silence()
 		if v.canceled != (elect.Instant{}) {
@@ -43,12 +43,12 @@ func (l *Lock) Health() error {
 	return nil
 }
 
-// Live is Health in the form of a liveness probe. A restart is the cure for a leader function that hangs, or for a
-// Spanner client that has lost its session. Followers are live.
+// Live returns the result of Health. Use it as a liveness probe, because a restart helps if the leader function hangs
+// or if the Spanner client has lost its session. The probe succeeds on followers, too.
 func (l *Lock) Live(*http.Request) error { return l.Health() }
 
-// Leading returns nil while HasLock returns true, and an error otherwise. It is a readiness probe for requests that
-// only the leader should receive. A prober notices a change only at its next probe.
+// Leading returns nil while HasLock returns true, and an error otherwise. Use it as a readiness probe if only the
+// leader should receive requests. After a change of leader, requests go to the old leader until the next probe.
 func (l *Lock) Leading(*http.Request) error {
 	if l.err != nil {
 		return l.err
@@ -59,8 +59,9 @@ func (l *Lock) Leading(*http.Request) error {
 	return nil
 }
 
-// Probe turns Live or Leading into an http.Handler that answers 200, or 503 with the error. With controller-runtime,
-// pass the methods themselves, because they have the signature of its healthz.Checker.
+// Probe makes an http.Handler from Live or Leading. The handler replies with status 200 if the probe succeeds, and with
+// status 503 and the error if it fails. With controller-runtime, pass Live or Leading directly, because they have the
+// signature of healthz.Checker.
 type Probe func(*http.Request) error
 
 // ServeHTTP implements http.Handler.

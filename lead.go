@@ -14,8 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// leader runs one term by carrying out the machine's actions. It belongs to the loop's goroutine; other goroutines put
-// events into its inbox.
+// leader runs one term. It passes each event to the term's state machine, and carries out the actions that the state
+// machine returns. Only the loop's goroutine uses a leader; other goroutines put events into its inbox.
 type leader struct {
 	*elector
 	ctx      context.Context // Run's
@@ -32,8 +32,8 @@ type leader struct {
 	err      error          // why the stop could not be completed
 }
 
-// lead keeps a term until the term has ended and its work has returned. It returns an error if a stop could not be
-// completed.
+// lead runs the term t, and returns once the term has ended and its work has returned. After Run's ctx has ended, lead
+// returns an error if the work did not return in time or if the lock could not be released.
 func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	if ctx.Err() != nil {
 		return notLost(e.release(ctx, t, context.Cause(ctx)))
@@ -159,7 +159,7 @@ func (l *leader) do(a action, e event) {
 		if l.keeper.Over().Err() != nil {
 			return // the work was right to return: the event for the loss comes after this one
 		}
-		l.log.Warn("the leader function has returned but its term continues, so no work is being done under the lock", "token", l.keeper.Token())
+		l.log.Warn("the leader function has returned, but its term continues without it", "token", l.keeper.Token())
 	case announce:
 		l.announce()
 	case cancelWork:
@@ -254,7 +254,7 @@ func (l *leader) lose(reason error, at elect.Instant) {
 
 var (
 	errHangs   = errors.New("the last heartbeat of the ended term has not returned")
-	errOverdue = errors.New("the leader function has not returned since its term ended, and this candidate is waiting for it")
+	errOverdue = errors.New("the leader function has not returned since its term ended; this candidate does not compete until it does")
 )
 
 // abandon stops waiting for the work.
@@ -310,5 +310,5 @@ func (l *leader) remind() {
 func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 
 func (l *leader) hung() error {
-	return fmt.Errorf("the leader function has not returned within a lease (%v) of being told to stop; the lock is still held and will be released once the function returns", l.config.Lease)
+	return fmt.Errorf("the leader function was told to stop, but has not returned within one lease duration (%v); the lock is still held, and will be released once the function returns", l.config.Lease)
 }

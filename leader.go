@@ -10,17 +10,17 @@ import (
 // Leader describes a term of a lock, as published by its holder.
 type Leader struct {
 	ID        string        // the holder's id
-	Value     string        // the value that it published with WithValue
+	Value     string        // the holder's value (WithValue)
 	Token     Token         // the term's fencing token
-	Heartbeat time.Time     // its last heartbeat, by Spanner's clock
-	Lease     time.Duration // the lease from its lease record
-	Leaving   bool          // whether it has announced that it will give up the lock
+	Heartbeat time.Time     // the holder's last heartbeat, by Spanner's clock
+	Lease     time.Duration // the holder's lease
+	Leaving   bool          // whether the holder has announced that it will give up the lock
 }
 
-// Leader reads which process holds the lock now. It makes one RPC, or two if the leader has changed since the last
-// call. The error wraps ErrNoLeader if the lock is free, if the lease has expired by Spanner's own clock, or if a
-// candidate has claimed the lock but has not confirmed the claim yet. Leader does not require Run, returns no later
-// than the end of ctx, and may be called from any goroutine.
+// Leader reads the current leader from Spanner. It makes one RPC, or two if the leader has changed since the last call.
+// The error wraps ErrNoLeader if the lock is free, if the lease has expired by Spanner's clock, or if a candidate has
+// claimed the lock but not yet confirmed the claim. Leader returns early if ctx ends. It works even if Run was never
+// called, and may be called from any goroutine.
 func (l *Lock) Leader(ctx context.Context) (Leader, error) {
 	if l.err != nil {
 		return Leader{}, l.err
@@ -35,8 +35,8 @@ func (l *Lock) Leader(ctx context.Context) (Leader, error) {
 	return leaderOf(o), nil
 }
 
-// look reads the lock row and the last known leader's lease row in one snapshot. If the lock has a new leader, it looks
-// again.
+// look reads the lock row, and the lease row of the last known leader, in one snapshot. If the lock has a new leader,
+// look reads again, this time with the new leader's lease row.
 func (l *Lock) look(ctx context.Context) (table.Observation, error) {
 	o := table.Observation{Name: l.name, Token: table.Token(l.leader.Load())}
 	for {

@@ -7,8 +7,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// leadership is the state machine of one term: it decides what to do at each event. Two rules always hold. Once the
-// work's context has been canceled, there is no way back; and the lock is released only after the work has returned.
+// leadership is the state machine of one term. It maps each event to the actions to take. Two rules always hold. Once
+// the work's context has been canceled, the term must end. The lock is released only after the work has returned.
 type leadership struct {
 	handover         bool // whether the end of Run's ctx is announced, too
 	stepDownOnReturn bool

@@ -12,15 +12,17 @@ import (
 	"github.com/spindle-lock/spindle/internal/options"
 )
 
-// Settings are a Lock's settings after its options have been applied. They are for code that has to match them.
+// Settings are a Lock's settings after its options have been applied. Use them in code that has to work with the same
+// values.
 type Settings struct {
 	ID        string        // the holder's id, as other candidates see it (WithID)
 	Lease     time.Duration // WithLease
 	Heartbeat time.Duration // the time between two heartbeats, plus or minus a twentieth (WithHeartbeat)
 }
 
-// Settings returns the values given to New, or the defaults. They do not change. Settings may be called before Run, and
-// from any goroutine. If an argument of New is invalid, which Run reports, the settings are meaningless.
+// Settings returns the settings that are in effect: the values given to New, or their defaults. They never change, so
+// Settings may be called before Run, and from any goroutine. If an argument of New is invalid (see Err), the settings
+// are meaningless.
 func (l *Lock) Settings() Settings {
 	return Settings{ID: l.config.ID, Lease: l.config.Lease, Heartbeat: l.config.Heartbeat}
 }
@@ -33,50 +35,55 @@ func WithDuration(ms int64) Option {
 	return func(c *options.Config) { c.SetDuration(ms) }
 }
 
-// WithLease sets how long the lock stays with a holder whose heartbeats have stopped. After a crash, the lock is
-// without a holder for at most that long. The default is 10 s; values from 100 ms to 24 h are allowed. Candidates with
-// different leases can share a lock, and the holder's lease is the one that counts.
+// WithLease sets how long the lock stays held after its holder has stopped sending heartbeats. For example, if the
+// holder crashes, other candidates can claim the lock once the lease has expired. The default is 10 s, and values from
+// 100 ms to 24 h are allowed. Candidates for the same lock may have different leases. The lease of the current holder
+// applies.
 func WithLease(d time.Duration) Option {
 	return func(c *options.Config) { c.SetLease(d) }
 }
 
-// WithHeartbeat sets how often a holder renews its lease. The interval varies at random by up to a twentieth. The
-// default is a third of the lease, and the maximum is nine tenths of it. A heartbeat that fails is retried sooner.
+// WithHeartbeat sets how often a holder renews its lease. The default is a third of the lease, and the maximum is nine
+// tenths of the lease. Each interval is randomly lengthened or shortened by up to 5 %. A heartbeat that fails is
+// retried sooner.
 func WithHeartbeat(d time.Duration) Option {
 	return func(c *options.Config) { c.SetHeartbeat(d) }
 }
 
-// WithPoll sets how often a candidate looks at the lock while another process holds it. Each interval is shortened at
-// random by up to a tenth. The default is a third of the candidate's own lease or of the holder's lease, whichever is
-// shorter. The interval must be shorter than the lease. A candidate that polls less often than the default may miss an
-// announcement (WithHandover).
+// WithPoll sets how often a candidate polls the lock while another process holds it. The default is a third of the
+// candidate's lease or of the holder's lease, whichever is shorter. The interval must be shorter than the lease. Each
+// interval is randomly shortened by up to 10 %. A candidate that polls less often than the default may miss the
+// announcement of a handover (WithHandover).
 //
-// If the holder's lease ends before the next poll, the candidate looks shortly after that end instead, at a random time
-// within lease/50 (1 s at most), so that candidates don't all claim the lock simultaneously.
+// If the holder's lease expires before the next poll is due, the candidate polls when the lease has expired, after a
+// short random delay. The delay is at most 1/50 of the lease, and never more than 1 s. It keeps candidates from all
+// claiming the lock at the same time.
 func WithPoll(d time.Duration) Option {
 	return func(c *options.Config) { c.SetPoll(d) }
 }
 
-// WithLockDelay makes candidates wait for d after a lease has expired before they claim the lock. It is for work whose
-// effects may arrive late and can't be fenced. A lock that was released can be claimed without this delay. The default
-// is 0, and the maximum is 24 h. Use the same delay for every candidate.
+// WithLockDelay makes candidates wait for d after a lease has expired before they claim the lock. Use it if the work
+// can have effects that arrive late and can't be fenced. A lock that was released can be claimed without this delay.
+// The default is 0, and the maximum is 24 h. Use the same delay for every candidate.
 func WithLockDelay(d time.Duration) Option {
 	return func(c *options.Config) { c.SetLockDelay(d) }
 }
 
-// WithID sets the id under which other candidates see the holder. The default is unique and readable: it consists of
-// the host, the process id and a UUID. An id is 1 to 1024 bytes of the characters that are allowed in a lock's name.
+// WithID sets the id that identifies this process to other processes. The default id is unique and readable, because it
+// consists of the host name, the process id and a UUID. An id has 1 to 1024 bytes, and may contain the same characters
+// as a lock's name.
 func WithID(id string) Option {
 	return func(c *options.Config) { c.SetID(id) }
 }
 
-// WithReclaim lets a candidate claim the lock immediately if it is held under the candidate's own id. The candidate
-// then waits neither for that lease to expire nor for a lock delay. The option is for ids that outlive the process,
-// such as the name of a pod in a StatefulSet, and requires WithID.
+// WithReclaim lets a candidate claim the lock immediately if the holder has the same id as the candidate. The candidate
+// waits neither for the holder's lease to expire nor for a lock delay. Use this option if the id survives a restart,
+// such as the name of a pod in a StatefulSet. WithReclaim requires WithID.
 //
-// By using it, you guarantee that whenever a Lock with this name and id runs, every earlier Lock with that id has
-// stopped, and so has its work. If two of them run at the same time, they keep taking the lock from each other, and
-// both hold it for up to one heartbeat interval each time. Only fenced writes are safe in that case.
+// You must guarantee that two Locks with the same name and id never run at the same time. Before a Lock runs, every
+// earlier Lock with its id must have stopped, including its work. If two of them do run at the same time, they keep
+// taking the lock from each other, and each time both hold it for up to one heartbeat interval. Only fenced writes are
+// safe in that case.
 func WithReclaim() Option {
 	return func(c *options.Config) { c.Reclaim = true }
 }
@@ -87,16 +94,20 @@ func WithValue(value string) Option {
 	return func(c *options.Config) { c.SetValue(value) }
 }
 
-// WithLeader runs lead once in each term, in its own goroutine, and passes it that Term. The ctx of lead ends when the
-// lock is lost, when the deadline passes without an acknowledged heartbeat, when the lock is to be handed over, or when
-// Run's ctx ends (with WithHandover, some time later). Use context.Cause to find out which: it returns ErrSuperseded,
-// ErrExpired, ErrSteppedDown, or the cause of Run's ctx. On a machine that was suspended, ctx ends at the first
-// heartbeat after the machine resumes, whereas HasLock returns false immediately.
+// WithLeader sets the leader function. It runs once in each term, in its own goroutine, and receives that Term. Its ctx
+// ends when the function must stop. context.Cause then returns the reason:
+//   - ErrSuperseded if the lock was lost to another candidate
+//   - ErrExpired if no heartbeat was acknowledged before the deadline
+//   - ErrSteppedDown if the leader is giving up the lock because of StepDown or a handover request
+//   - the cause of Run's ctx if Run's ctx has ended; with WithHandover, the function's ctx ends some time later
 //
-// The lock is not released until lead has returned, and this process does not claim it again before then. If lead
-// returns early, the term continues without it and a warning is logged, unless WithStepDownOnReturn is given. So don't
-// return when you get ErrFenced, but wait for ctx to end, which can take up to one more heartbeat interval. If lead
-// panics or calls os.Exit, the process ends and the lock expires.
+// On a machine that was suspended, ctx ends at the first heartbeat after the machine resumes, whereas HasLock returns
+// false immediately.
+//
+// The lock is not released until the leader function has returned, and this process does not claim the lock again
+// before then. If the function returns early, the term continues without it and a warning is logged, unless
+// WithStepDownOnReturn is given. So don't return when you get ErrFenced. Wait for ctx to end, which can take up to one
+// more heartbeat interval. If the function panics or calls os.Exit, the process ends and the lock expires.
 func WithLeader(lead func(ctx context.Context, term Term)) Option {
 	return func(c *options.Config) {
 		if lead == nil {
@@ -111,36 +122,38 @@ func WithLeader(lead func(ctx context.Context, term Term)) Option {
 	}
 }
 
-// WithStepDownOnReturn makes the leader function (WithLeader) give up the lock when it returns. The lock is released
-// immediately, so that other candidates can claim it. This process continues to compete, as after StepDown.
+// WithStepDownOnReturn makes the leader give up the lock when the leader function (WithLeader) returns. The lock is
+// released immediately, so other candidates can claim it. This Lock then competes again, as it does after StepDown.
 func WithStepDownOnReturn() Option {
 	return func(c *options.Config) { c.StepDownOnReturn = true }
 }
 
-// WithHandover makes a leader announce that it is about to stop, so that the lock is almost never without a leader
-// during a rolling update. When Run's ctx ends, the leader continues for a third of the lease and one round trip. In
-// that time, the followers see the announcement and begin to look often. Then the leader cancels its work's context,
-// and releases the lock once the work has returned. Run therefore takes that much longer to end, but no more than one
-// extra lease. If the work returns by itself in the meantime, the remaining time is skipped.
+// WithHandover makes a leader announce that it is about to stop, so that during a rolling update the lock is almost
+// never without a leader. When Run's ctx ends, the leader makes the announcement and continues to work for a third of
+// the lease and one round trip. During that time, the followers see the announcement and start to poll frequently. Then
+// the leader cancels its work's context, and releases the lock once the work has returned. If the work returns earlier,
+// the leader releases the lock without further delay. All this delays the end of Run by at most one lease.
 //
-// WithHandover also makes the leader look for handover requests (RequestHandover, WithPriority), which costs one more
-// RPC per lease. It treats a request like a call to StepDown.
+// WithHandover also makes the leader accept handover requests from RequestHandover and from candidates with a higher
+// priority (WithPriority). A request has the same effect as a call to StepDown. To receive requests, the leader makes
+// one more RPC per lease.
 func WithHandover() Option {
 	return func(c *options.Config) { c.Handover = true }
 }
 
 // WithPriority sets this candidate's priority to n, from 0 to 9. The default, 9, is the highest. Candidates yield to
-// candidates of higher priority. Give a lower priority to all candidates in a location, such as a distant region, that
-// should lead only if there is no better candidate.
+// candidates of higher priority. If a location, such as a distant region, should lead only when no better candidate is
+// available, give all its candidates a lower priority.
 //
-// A candidate asks a leader of lower priority to hand over the lock once the candidate's looks have succeeded for three
-// of its leases, counted from its own last term if it has had one. Leaders with WithHandover comply. A leader of the
-// same priority is never asked. When the lock becomes free, candidates of lower priority wait longer before they look,
-// by up to 1/50 of the last leader's lease (1 s at most).
+// A candidate asks a leader of lower priority to hand over the lock. It never asks a leader of the same priority.
+// Leaders with WithHandover comply. The candidate must first poll successfully for three lease durations. If it has led
+// before, only the time since its last term counts. When the lock becomes free, candidates of lower priority wait
+// longer before they poll. The additional wait is at most 1/50 of the last leader's lease, and never more than 1 s.
 //
-// If a leader hands the lock over and is elected again before a candidate of higher priority has held it for three
-// leases, it refuses such requests for the first 10 leases of the new term. Each time this happens again, that period
-// doubles, up to an hour, or up to 10 leases if that is longer.
+// A leader that hands over the lock may soon be elected again, because the other candidate could not keep the lock for
+// three lease durations. To keep the lock from moving back and forth, the leader then refuses such requests for the
+// first 10 leases of its new term. Each time this happens again, that period doubles, up to an hour, or up to 10 leases
+// if that is longer.
 func WithPriority(n int) Option {
 	return func(c *options.Config) { c.SetPriority(n) }
 }
@@ -157,11 +170,13 @@ func WithObserver(observe func(Event)) Option {
 	}
 }
 
-// WithSharedRequests lets locks of this process share requests if they use the same Spanner client and table and all have
-// this option. Locks with the same lease send their heartbeats at the same times, up to 500 of them in one commit, so a
-// thousand locks take six commits per lease instead of three thousand. If one of the locks has been superseded, its commit
-// is split until that lock is found. Looks that are due within 5 ms of each other share one read. A heartbeat waits for
-// others for up to 5 ms, or lease/50 if that is shorter. For a few locks, the option saves little.
+// WithSharedRequests lets locks of one process share requests. The locks must use the same Spanner client and the same
+// table, and all of them must have this option. For a few locks, the option saves little.
+//
+// Locks with the same lease send their heartbeats together, up to 500 in one commit. A thousand locks then need six
+// commits per lease instead of three thousand. A heartbeat may be delayed by up to 5 ms, or lease/50 if that is
+// shorter, so that it can join a commit. If one of the locks has been superseded, the commit fails, and is split into
+// smaller commits until that lock is found. Polls that are due within 5 ms of each other share one read.
 func WithSharedRequests() Option {
 	return func(c *options.Config) { c.Shared = true }
 }
@@ -172,32 +187,32 @@ func WithSharedRequests() Option {
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return func(c *options.Config) {
 		if p == nil {
-			c.Refuse("WithMeterProvider(nil): pass a provider, or omit the option to use the global one; noop.NewMeterProvider() measures nothing")
+			c.Refuse("WithMeterProvider(nil): pass a provider, or omit the option to use the global provider; to measure nothing, pass noop.NewMeterProvider()")
 			return
 		}
 		c.Meters = p
 	}
 }
 
-// WithTracerProvider sets the provider for the lock's spans. There is a span for each election, handover and release,
-// for each write that the fence rejected, and for every other step that fails. Looks and heartbeats that succeed have
-// no span. The default is OpenTelemetry's global provider, otel.GetTracerProvider().
+// WithTracerProvider sets the provider for the lock's spans. The lock creates a span for each election, handover and
+// release, for each write that its fence rejects, and for every other step that fails. It creates no spans for polls
+// and heartbeats that succeed. The default is OpenTelemetry's global provider, otel.GetTracerProvider().
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(c *options.Config) {
 		if p == nil {
-			c.Refuse("WithTracerProvider(nil): pass a provider, or omit the option to use the global one; noop.NewTracerProvider() traces nothing")
+			c.Refuse("WithTracerProvider(nil): pass a provider, or omit the option to use the global provider; to trace nothing, pass noop.NewTracerProvider()")
 			return
 		}
 		c.Tracers = p
 	}
 }
 
-// WithLogger sets the lock's logger. Terms, and problems that need attention, are logged at Info and above; repeated
-// steps are logged at Debug. The default is slog.Default().
+// WithLogger sets the lock's logger. The lock logs the beginning and the end of each term, and problems that need
+// attention, at level Info or above. It logs routine steps at level Debug. The default is slog.Default().
 func WithLogger(log *slog.Logger) Option {
 	return func(c *options.Config) {
 		if log == nil {
-			c.Refuse("WithLogger(nil): pass a logger; slog.New(slog.DiscardHandler) is silent")
+			c.Refuse("WithLogger(nil): pass a logger, such as slog.New(slog.DiscardHandler) to log nothing")
 			return
 		}
 		c.Log = log

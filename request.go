@@ -16,15 +16,14 @@ type Handover struct {
 	Gap      time.Duration // the longest time that the lock can have had no holder, by Spanner's clock
 }
 
-// RequestHandover asks the holder of token to step down, and returns once another term has begun. The holder accepts
-// requests if it runs with WithHandover. Because it looks for requests once per lease, RequestHandover takes up to a
-// lease and a half, plus the time until the leader's work returns. It does not require Run, and may be called from any
+// RequestHandover asks the holder of token to step down, and returns once another term has begun. Only a holder with
+// WithHandover accepts requests. Because such a holder checks for requests once per lease, RequestHandover can take one
+// and a half leases, plus the time until the leader's work returns. It works even if Run was never called, and in any
 // process.
 //
-// The error is ErrSuperseded if the token is not valid, ErrNoLeader if the token is valid but its lease has expired,
-// and ErrHandoverUnsupported if the holder does not look for requests. Any other error wraps ctx's error and says how
-// far the handover has progressed. A request can't be canceled. It applies only to the term of token, never to a later
-// one.
+// The error wraps ErrSuperseded if token is not valid, ErrNoLeader if token is valid but its lease has expired, and
+// ErrHandoverUnsupported if the holder does not accept requests. Any other error wraps ctx's error and says how far the
+// handover has progressed. A request can't be canceled. It applies only to the term of token, never to a later term.
 func (l *Lock) RequestHandover(ctx context.Context, token Token) (Handover, error) {
 	if l.err != nil {
 		return Handover{}, l.err
@@ -44,7 +43,7 @@ func (l *Lock) requestHandover(ctx context.Context, token Token) (Handover, erro
 	case Token(o.Token) != token:
 		return Handover{}, fmt.Errorf("token %v: %w", token, ErrSuperseded)
 	case !leads(o):
-		return Handover{}, fmt.Errorf("token %v has not been superseded, but its lease has expired: %w", token, ErrNoLeader)
+		return Handover{}, fmt.Errorf("token %v is still the latest one, but its lease has expired: %w", token, ErrNoLeader)
 	case !o.LeaseRecord.AcceptsHandover:
 		return Handover{}, ErrHandoverUnsupported
 	}
@@ -77,8 +76,8 @@ func (l *Lock) ask(ctx context.Context, from Leader) error {
 	})
 }
 
-// insist repeats a step until it succeeds, ctx ends, or the step fails with an error that waiting can't fix. Each
-// attempt has a time limit, because a request or its reply may get lost.
+// insist repeats step until it succeeds, ctx ends, or the step fails with a permanent error. Each attempt has a time
+// limit, because a request or its reply may get lost.
 func (l *Lock) insist(ctx context.Context, lease time.Duration, unless string, step func(context.Context) error) error {
 	for retry := (elect.Backoff{Max: lease / 10}); ; {
 		attempt, cancel := context.WithTimeout(ctx, elect.Attempt(lease))
@@ -122,14 +121,14 @@ func (f *follower) see(o table.Observation) {
 	switch {
 	case Token(o.Token) == f.From.Token && leads(o):
 		if f.held = o.At; o.Leaving() {
-			f.so = "the leader is leaving, but has not released the lock"
+			f.so = "the leader has announced that it is leaving, but has not released the lock yet"
 		}
 	case Token(o.Token) == f.From.Token && o.Confirmed():
-		f.so = "the leader has not released the lock, and its heartbeats have stopped"
+		f.so = "the leader's heartbeats have stopped, but it has not released the lock"
 	case leads(o):
 		f.To, f.Gap = leaderOf(o), max(o.Heartbeat.Sub(f.held), 0)
 	case o.Exists && o.Heartbeat.IsZero() && o.Writer == "" && !f.free: // a withdrawn claim is not a release
 		f.held, f.free = o.ReleasedAt(), true
-		f.so = "the leader has released the lock, but no candidate has taken it over"
+		f.so = "the leader has released the lock, but no candidate has taken over yet"
 	}
 }

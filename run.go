@@ -11,8 +11,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// elector is the loop of one Run. It is a candidate until it is elected, then the holder until its term ends, and then
-// a candidate again. Its state belongs to a single goroutine. Other goroutines read only the published view, and
+// elector is the loop that Run starts. It is a candidate until it is elected, then the holder until its term ends, and
+// then a candidate again. Only the loop's goroutine may use its fields. Other goroutines read the published view, and
 // exchange events with the loop.
 type elector struct {
 	*Lock
@@ -63,7 +63,7 @@ func (e *elector) Run(ctx context.Context) error {
 	return err
 }
 
-// compete looks at the lock until the lock can be claimed, and then claims it. It returns nil once ctx has ended.
+// compete polls the lock until the lock can be claimed, and then claims it. It returns nil once ctx has ended.
 func (e *elector) compete(ctx context.Context) *elect.Term {
 	for ctx.Err() == nil {
 		began := e.config.Clock.Now()
@@ -95,8 +95,8 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 	return nil
 }
 
-// notice publishes which other process leads, if any. It emits an event if there is a new leader or if the last one no
-// longer leads.
+// notice publishes which other process leads, if there is one. It emits an event if the previous leader no longer
+// leads, if there is a new leader, or if the leader has announced that it is leaving.
 func (e *elector) notice(s elect.LockView, began elect.Instant) {
 	before, o := e.view.Load().other, s.Observation
 	if s.FreeIn <= 0 || o.Token == e.last || !leads(o) {

@@ -17,7 +17,7 @@ type view struct {
 	leaving  bool               // whether the end of the term has been announced
 	canceled elect.Instant      // when the work's context was canceled, or zero
 	other    table.Observation  // another holder; without a lease record if none is known
-	looked   elect.Instant      // when the look that showed the other holder began
+	looked   elect.Instant      // when the poll that showed the other holder began
 	next     chan struct{}      // closed once there is a newer view
 }
 
@@ -41,21 +41,21 @@ func (l *Lock) known(v *view) (Leader, time.Duration, bool) {
 	return Leader{}, 0, false
 }
 
-// Seen returns the leader that Run has seen most recently, which is this Lock itself if it leads, and how long ago that
-// was. It reports false if Run knows of no leader, because the lock is free or because Run has not looked yet or has
-// ended. Heartbeat is zero if the leader is this Lock. Seen uses local state only: it makes no RPC, takes no mutex and
-// allocates no memory.
+// Seen returns the last leader that Run has seen, and how long ago that was. The leader may be this Lock, in which case
+// Heartbeat is zero. If Run knows of no leader, ok is false: the lock is free, Run has not polled it yet, or Run has
+// ended. Seen uses local state only: it makes no RPC, takes no mutex and allocates no memory.
 //
-// The age counts from the time at which the request was sent. While Spanner can be reached, it stays below one poll
-// interval (WithPoll) plus two round trips. If this Lock leads, it stays below one heartbeat interval, including its
-// jitter of a twentieth, plus two round trips. An age greater than the leader's lease means that Run has learned
-// nothing about the lock for that long, and that another process may lead by now.
+// The age counts from the time at which the request was sent. While Spanner can be reached, the age stays below one
+// poll interval (WithPoll) plus two round trips. If this Lock leads, it stays below 1.05 heartbeat intervals plus two
+// round trips. If the age exceeds the leader's lease, Run has learned nothing about the lock for that long, and another
+// process may lead by now.
 func (l *Lock) Seen() (leader Leader, age time.Duration, ok bool) {
 	return l.known(l.view.Load())
 }
 
-// Wait blocks until Seen reports a leader with an age below that leader's lease, and returns the leader, which may be
-// this Lock. Wait makes no RPC, and may be called before Run. If ctx ends first, the error wraps ctx's error.
+// Wait blocks until Seen returns a leader and an age that is less than that leader's lease. Wait returns the leader,
+// which may be this Lock. It makes no RPC, and may be called before Run. If ctx ends first, the error wraps ctx's
+// error.
 func (l *Lock) Wait(ctx context.Context) (Leader, error) {
 	var found Leader
 	err := l.wait(ctx, "no leader is known", func(v *view) bool {

@@ -12,9 +12,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Term is one term of a Lock. It is the argument of the leader function (WithLeader). Its methods may be called from
-// any goroutine, including after the term has ended, but its writes are rejected from then on. The zero Term has no
-// lock.
+// Term is one term of a Lock. The leader function receives it as an argument (WithLeader). Its methods may be called
+// from any goroutine. They may also be called after the term has ended, but its writes are then rejected. The zero Term
+// belongs to no lock.
 type Term struct{ under options.Lead }
 
 // Token returns the term's fencing token.

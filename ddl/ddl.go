@@ -84,8 +84,9 @@ func Create(ctx context.Context, database, table string, opts ...option.ClientOp
 	}
 }
 
-// inTurn waits briefly and returns true if an emulator refused a schema change because a different one is in progress.
-// Spanner itself queues such changes. The other change may have created the table.
+// inTurn reports whether to try a schema change again. An emulator refuses a schema change while another one is in
+// progress, whereas Spanner queues it. If that is the cause of err, inTurn waits briefly and returns true. The caller
+// must check first whether the other schema change has created the table.
 func inTurn(ctx context.Context, err error) bool {
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "concurrent schema change") {
 		return false

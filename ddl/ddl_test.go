@@ -240,13 +240,13 @@ func TestVerifyNamesEverythingThatIsWrong(t *testing.T) {
 			[]string{"the primary key must be (name), not (name, token)"}},
 		{"a primary key from the last name to the first", googleSQL,
 			"CREATE TABLE t (name STRING(MAX), " + rest + ") PRIMARY KEY (name DESC)",
-			[]string{"the primary key must be (name), not (name DESC), because reads of name ranges would find nothing; the order of a key can't be altered, so drop the table or use a different one"}},
+			[]string{"the primary key must be (name), not (name DESC), because reads of name ranges would find nothing; to change the order, drop and recreate the table, or use a different table"}},
 		{"no primary key", googleSQL,
 			"CREATE TABLE t (name STRING(MAX), " + rest + ") PRIMARY KEY ()",
 			[]string{"the primary key must be (name), not ()"}},
 		{"a further column that inserts would have to give", googleSQL,
 			"CREATE TABLE t (name STRING(MAX), " + rest + ", a INT64 NOT NULL) PRIMARY KEY (name)",
-			[]string{"column a must be nullable, have a default, or be dropped, because inserts omit it"}},
+			[]string{"inserts omit column a, so it must be nullable, have a default, or be dropped"}},
 
 		{"missing table", postgreSQL, "", []string{"the table is missing"}},
 		{"strings that are long enough are fine", postgreSQL,
@@ -295,7 +295,7 @@ func TestVerifyNamesEverythingThatIsWrong(t *testing.T) {
 			[]string{"the primary key must be (name), not (token, name)"}},
 		{"a further column that inserts would have to give", postgreSQL,
 			"CREATE TABLE t (name varchar PRIMARY KEY, " + pgRest + ", a bigint NOT NULL)",
-			[]string{"column a must be nullable, have a default, or be dropped, because inserts omit it"}},
+			[]string{"inserts omit column a, so it must be nullable, have a default, or be dropped"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.dialect.String()+"/"+tt.behaviour, func(t *testing.T) {

@@ -13,32 +13,34 @@ import (
 // A PruneOption changes what [Prune] deletes.
 type PruneOption func(*table.Ages)
 
-// Expired makes Prune also delete the rows of locks whose holders have died and that no candidate has claimed again.
-// These are locks whose lease ended longer ago than the given age, and unconfirmed claims of at least that age.
-// The age must be at least 24 hours, which is the longest possible lease. One week is a good choice.
+// Expired makes Prune also delete the rows of abandoned locks. A lock is abandoned if its lease expired longer ago than
+// the given age and no candidate has claimed it since, or if a claim has been unconfirmed for at least that long. The
+// age must be at least 24 hours, which is the longest possible lease. One week is a good choice.
 //
-// A lock row and its lease rows are deleted together, and only if no heartbeat has arrived since Prune read them. If
-// the holder resumes after that, its token is no longer valid, just as after a takeover, so its heartbeats, its
-// confirmation and its fenced writes fail. Prune skips a lock if its lease row cannot be read, or if its rows were
-// changed by hand.
+// Prune deletes a lock row and its lease rows together, and only if no heartbeat has arrived since it read them. If the
+// holder resumes after that, its token is no longer valid, just as after a takeover. Its heartbeats, its confirmation
+// and its fenced writes then fail. Prune skips a lock if its lease row cannot be read, or if its rows were changed by
+// hand.
 func Expired(older time.Duration) PruneOption { return func(a *table.Ages) { a.Expired = older } }
 
-// Prune deletes the rows of locks that have been released for at least the given age, by Spanner's clock, and were not
-// claimed again. It returns the number of locks that it deleted, even if it also returns an error. After an error, a
-// later call continues with the rest.
+// Prune deletes the rows of locks that were released at least the given time ago, by Spanner's clock, and have not been
+// claimed since. It returns the number of locks that it deleted, even if it also returns an error. To continue after an
+// error, call Prune again.
 //
 // Prune is safe while candidates and holders are running, and several processes can prune at the same time. It deletes
-// a row only if the lock is still released, and has not changed since Prune read its age. A lock without a row is free,
-// and its next token is still larger than its last. Prune does not delete expired locks unless the option [Expired] is
-// given. It never deletes rows of groups, rows that record the last key done under a lock (see lock.Once), or locks
-// that an operator released within the last day.
+// a row only if the lock is still released and has not changed since Prune read it. A lock without a row is free, and
+// its next token is still larger than its last.
 //
-// A good age is 24 hours, which is the longest possible lease. With a shorter age, a candidate that has seen the last
-// holder can wait one lease duration for a lock that is free. This happens if it does not look at the lock between the
-// release and the deletion of the row.
+// Prune does not delete expired locks unless the option [Expired] is given. It never deletes the rows of groups, the
+// rows in which lock.Once records the last completed key, or the rows of locks that an operator released within the
+// last day.
 //
-// Prune also deletes the tickets of processes that waited for a lock with package lock, one day after they were last
-// written. The result does not count tickets.
+// A good age is 24 hours, which is the longest possible lease. With a shorter age, a candidate may wait for one lease
+// duration although the lock is free. This happens if the candidate has seen the last holder, and does not poll the
+// lock between the release and the deletion of the row.
+//
+// Prune also deletes old tickets, which belong to processes that waited for a lock with package lock. A ticket is
+// deleted one day after it was last written. The result does not count tickets.
 //
 // Prune reads the whole table, page by page. It needs the same permissions as a candidate.
 func Prune(ctx context.Context, db *spanner.Client, name string, older time.Duration, opts ...PruneOption) (int, error) {

@@ -35,8 +35,8 @@ type index struct {
 	on   []string
 }
 
-// These queries work in both dialects. Their arguments, the names of the schema and the table, are checked identifiers
-// and are inserted into the text, because the dialects write query parameters differently.
+// These queries work in both dialects. The names of the schema and the table are inserted into the text of a query,
+// because the dialects write query parameters differently. Both names have been checked.
 const (
 	dialectQuery = `SELECT option_value FROM information_schema.database_options WHERE option_name = 'database_dialect'`
 
@@ -118,8 +118,8 @@ func (t *schema) add(p indexPart) {
 	last.on = append(last.on, p.Part)
 }
 
-// stringType returns the string type to use in a CAST. It is needed because is_unique is a BOOL in GoogleSQL, and the
-// text YES or NO in PostgreSQL.
+// stringType returns the string type for a CAST. The cast is needed because is_unique is a BOOL in GoogleSQL, but a
+// string in PostgreSQL, where it is YES or NO.
 func stringType(dialect databasepb.DatabaseDialect) string {
 	if dialect == databasepb.DatabaseDialect_POSTGRESQL {
 		return "varchar"

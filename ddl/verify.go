@@ -41,11 +41,11 @@ func (e *SchemaError) Error() string {
 //   - The table or a column is missing, or a column has the wrong type.
 //   - A string column is too short for the longest name or value of a lock.
 //   - A timestamp column does not allow commit timestamps.
-//   - A column cannot be written, or cannot be NULL although locks write NULL there.
+//   - A column is generated, or is not nullable although locks write NULL to it.
 //   - The table has a row deletion policy.
 //   - The primary key is different or in descending order.
-//   - Inserts can fail for another reason: an additional column requires a value, a unique index does not include the
-//     name, or the table has a parent table.
+//   - Inserts can fail because an additional column requires a value, because a unique index does not include the name,
+//     or because the table has a parent table.
 //
 // Additional columns are allowed if an insert can omit them. Names are compared without regard to case.
 //
@@ -82,7 +82,7 @@ func (t schema) problems(dialect databasepb.DatabaseDialect) []string {
 	problems = append(problems, t.keyProblems()...)
 	for _, c := range t.columns {
 		if !known[c.Name] && c.Required {
-			problems = append(problems, fmt.Sprintf("column %s must be nullable, have a default, or be dropped, because inserts omit it", c.Name))
+			problems = append(problems, fmt.Sprintf("inserts omit column %s, so it must be nullable, have a default, or be dropped", c.Name))
 		}
 	}
 	for _, i := range t.unique {
@@ -107,7 +107,7 @@ func (t schema) keyProblems() []string {
 	case "name":
 		return nil
 	case "name" + descending:
-		return []string{fmt.Sprintf("the primary key must be (name), not (%s), because reads of name ranges would find nothing; the order of a key can't be altered, so drop the table or use a different one", key)}
+		return []string{fmt.Sprintf("the primary key must be (name), not (%s), because reads of name ranges would find nothing; to change the order, drop and recreate the table, or use a different table", key)}
 	default:
 		return []string{fmt.Sprintf("the primary key must be (name), not (%s)", key)}
 	}
@@ -167,16 +167,16 @@ func (c column) isText() bool {
 	return strings.HasPrefix(typ, "string(") || typ == "text" || strings.HasPrefix(typ, "character varying")
 }
 
-// length returns the maximum number of characters in a text column, if there is one, as in STRING(36) and character
-// varying(36).
+// length returns the maximum number of characters in a text column, as in STRING(36) or character varying(36). If the
+// column has no maximum, bounded is false.
 func (c column) length() (n int, bounded bool) {
 	_, length, _ := strings.Cut(strings.TrimSuffix(c.Type, ")"), "(")
 	n, err := strconv.Atoi(length)
 	return n, err == nil
 }
 
-// isCommitTimestamp reports whether the column can store commit timestamps. In PostgreSQL this depends on the type
-// alone. GoogleSQL also requires an option.
+// isCommitTimestamp reports whether the column can store commit timestamps. In PostgreSQL, the type
+// SPANNER.COMMIT_TIMESTAMP is enough. In GoogleSQL, the column also needs an option.
 func (c column) isCommitTimestamp() bool {
 	typ := strings.ToLower(c.Type)
 	return typ == "spanner.commit_timestamp" || typ == "timestamp" && c.CommitTimestamp

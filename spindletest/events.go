@@ -24,8 +24,8 @@ type Events struct {
 // NewEvents returns an empty record.
 func NewEvents(tb testing.TB) *Events { return &Events{tb: tb} }
 
-// Option returns an option that records the events of one lock or of one group member. It is like spindle.WithObserver,
-// but keeps any observer that was given before it.
+// Option returns an option that records the events of one lock or of one group member. Unlike spindle.WithObserver, it
+// does not replace an observer that an earlier option has set.
 func (e *Events) Option() spindle.Option {
 	return func(c *options.Config) {
 		before := c.Observe
@@ -36,9 +36,9 @@ func (e *Events) Option() spindle.Option {
 	}
 }
 
-// Await waits for an event of the given kind and returns it. It considers only events after the one that it last
-// returned. If there is none within the given time, it fails the test. In a testing/synctest bubble, that time is the
-// bubble's, which advances while Await waits. Because Await may fail the test, call it only from the test's own
+// Await waits for an event of the given kind and returns it. It considers only events that came after the event it
+// returned last. If no such event occurs within the given time, Await fails the test. In a testing/synctest bubble, the
+// time is virtual, and advances while Await waits. Because Await may fail the test, call it only from the test's own
 // goroutine.
 func (e *Events) Await(within time.Duration, kind spindle.EventKind) spindle.Event {
 	e.tb.Helper()
@@ -63,7 +63,7 @@ func (e *Events) kinds() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.told) == 0 {
-		return "none (an observer that is given after Option replaces it)"
+		return "none (a later WithObserver option replaces the recorder)"
 	}
 	kinds := make([]string, len(e.told))
 	for i, ev := range e.told {

@@ -13,16 +13,17 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// A Fake is a lock table in memory, for unit tests. Only the table is simulated: elections, heartbeats, handovers,
-// events and probes are the real ones. The table responds instantly. Its clock is the machine's or, in a
-// testing/synctest bubble, the bubble's.
+// A Fake is a lock table in memory, for unit tests. Only the table is simulated. The code for elections, heartbeats,
+// handovers, events and probes is the same as in production. The table responds instantly. It uses the machine's clock
+// or, in a testing/synctest bubble, the bubble's clock.
 //
-// There is no database. Apply and ReadWriteTransaction of all locks, mutexes, semaphores and partitions only check the
-// token. If the token is no longer valid, they return spindle.ErrFenced; otherwise, they return a time and no error, as
-// if the commit had succeeded. They apply no mutations and don't call the function given to ReadWriteTransaction. While
-// the process is cut off, they block. In addition, group.Members rejects the nil client, the mutations of Fence and
-// Run.Done can't be committed, and behavior that is specific to Spanner is not reproduced. Tests that depend on any of
-// these must use [New].
+// A Fake has no database, so Apply and ReadWriteTransaction only check the token, for locks, mutexes, semaphores and
+// partitions alike. If the token is no longer valid, they return spindle.ErrFenced. Otherwise they return a time and no
+// error, as if the commit had succeeded, but they apply no mutations and don't call the function given to
+// ReadWriteTransaction. While the process is cut off, they block.
+//
+// Some things can't be tested with a Fake: group.Members, because it needs a Spanner client; commits with the mutations
+// of Fence and Run.Done; and behavior that is specific to Spanner. Use [New] for such tests.
 type Fake struct {
 	tb    testing.TB
 	store *memstore.Store
@@ -31,9 +32,9 @@ type Fake struct {
 	gates []*gate
 }
 
-// NewFake returns an empty table for one test. When the test has finished, every process that is still cut off is
-// mended. In a testing/synctest bubble, a minute of the bubble's time then passes, so that everything that stops with
-// the test's context has time to end.
+// NewFake returns an empty lock table for one test. When the test has finished, NewFake's cleanup reconnects every
+// process that is still cut off. In a testing/synctest bubble, the cleanup then sleeps for a minute of virtual time, so
+// that everything that uses the test's context can end.
 func NewFake(tb testing.TB) *Fake {
 	tb.Helper()
 	f := &Fake{tb: tb, store: &memstore.Store{}}
@@ -57,8 +58,8 @@ func inBubble() (virtual bool) {
 	return
 }
 
-// Process returns a separate process on the table. The id applies unless the lock's options set a different one. The
-// process has no Client, so pass nil to the constructors of its locks.
+// Process returns a new process on the table. Its locks have the given id, unless their own options set a different
+// one. The process has no Client, so pass nil to the constructors of its locks.
 func (f *Fake) Process(id string) *Process {
 	g := &gate{Store: f.store}
 	f.mu.Lock()
@@ -81,8 +82,8 @@ func (f *Fake) SupersedePartition(group, partition string) (release func()) {
 	return supersedePartition(f.tb, f.store, group, partition)
 }
 
-// gate is a process's connection to the table. While it is shut, calls wait for it to open, as calls of a Spanner
-// client without a connection do.
+// gate is a process's connection to the table. While the gate is shut, calls wait until it opens, like the calls of a
+// Spanner client that has no connection.
 type gate struct {
 	table.Store
 

@@ -15,9 +15,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/network"
 )
 
-// A Process represents one process of a service, with its own connection to the lock table, which the test can cut. To
-// test several processes in one program, create a Process for each, on a [Database] or a [Fake], and pass its Client,
-// Table and Option to the code under test. All methods may be called from any goroutine.
+// A Process represents one process of a service. It has its own connection to the lock table, and the test can cut this
+// connection. To test several processes in one program, create a Process for each of them, on a [Database] or a [Fake],
+// and pass its Client, Table and Option to the code under test. All methods may be called from any goroutine.
 type Process struct {
 	// Client is the process's connection to the database, or nil on a Fake. It is closed after the test.
 	Client *spanner.Client
@@ -30,13 +30,13 @@ type Process struct {
 }
 
 // Option returns an option that every lock, mutex, semaphore and group of this process needs, in addition to its other
-// options. It makes the locks of different Processes compete as they would in real processes, sets the id, and, on a
-// Fake, connects the locks to it.
+// options. With this option, locks of different Processes compete as they would in different operating system
+// processes. The option also sets the id and, on a Fake, connects the lock to the Fake.
 func (p *Process) Option() spindle.Option { return p.seam }
 
 // Cut cuts the process off from the table until Mend is called. In the meantime, the process's calls fail, or wait
-// until their ctx ends. Every lock that the process holds is lost within a lease by the process's own clock, with
-// spindle.ErrExpired. Once the lease has expired, other processes can claim these locks.
+// until their ctx ends. Every lock that the process holds is lost within one lease, measured by the process's own
+// clock, and the reason is spindle.ErrExpired. Once the lease has expired, other processes can claim the lock.
 func (p *Process) Cut() { p.cut() }
 
 // Mend reconnects the process after Cut.
@@ -53,9 +53,9 @@ func seam(id string, more func(*options.Config)) spindle.Option {
 	}
 }
 
-// Process returns a separate process on the database. The id applies unless the lock's options set a different one. Its
-// client has the options from spindle.ClientOptions for a lease of one second. It is closed after the test, so
-// everything that uses it must have ended by then.
+// Process returns a new process on the database. Its locks have the given id, unless their own options set a different
+// one. Its Client is created with spindle.ClientOptions for a lease of one second. The Client is closed after the test,
+// so everything that uses it must have ended by then.
 func (d *Database) Process(id string) *Process {
 	d.tb.Helper()
 	link, err := network.NewLink(d.Host)

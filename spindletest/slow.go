@@ -12,8 +12,8 @@ import (
 // millisecond.
 const slowRead = 10 * time.Millisecond
 
-// tellIfSlow logs at the end of the test if its emulator has become slow. It uses the fastest of several reads, because
-// a single read may have been delayed by a busy machine.
+// tellIfSlow logs a message at the end of the test if the emulator has become slow. It measures several reads and uses
+// the fastest, because a busy machine may delay a single read.
 func (d *Database) tellIfSlow(slow time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -26,7 +26,7 @@ func (d *Database) tellIfSlow(slow time.Duration) {
 		fastest = min(fastest, time.Since(began))
 	}
 	if fastest >= slow {
-		d.tb.Logf("spindletest: the emulator at %s takes %v for a read, compared with less than a millisecond when it was new. It gets slower with each commit, whichever database the commit is in. Restart it, or give this test its own emulator with spindletest.Private()",
+		d.tb.Logf("spindletest: the emulator at %s takes %v to read a row; a new emulator takes less than a millisecond. An emulator gets slower with each commit to any of its databases. Restart it, or give this test its own emulator with spindletest.Private()",
 			d.Host, fastest.Round(100*time.Microsecond))
 	}
 }

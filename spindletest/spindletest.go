@@ -1,6 +1,7 @@
 // Package spindletest helps to test code that uses locks. It provides a lock table in memory for unit tests, and a
-// database on the Cloud Spanner emulator for integration tests. With both, a test can simulate several processes of a
-// service by creating a [Process] for each of them, cutting a process off, and letting another process supersede it.
+// database on the Cloud Spanner emulator for integration tests. With either of them, a test can simulate several
+// processes of a service. It creates a [Process] for each, can cut a process off from the table, and can make another
+// process take over a lock.
 //
 // The code under test has to meet one requirement: it must pass the test's options on to its lock.
 //
@@ -32,15 +33,15 @@
 //		})
 //	}
 //
-// Create the fake inside the bubble, with the bubble's t. To advance the time, sleep or wait for the next event. Call
-// synctest.Wait to let everything that is already due happen first. A test that uses a network can't run in a bubble.
-// Such a test uses the fake in real time: give its locks a short lease, of 100 ms or more, and wait for events.
+// Create the fake inside the bubble, with the bubble's t. To advance the time, sleep or wait for the next event. To let
+// everything happen that is already due, call synctest.Wait. A test that uses a network can't run in a bubble. Such a
+// test can use the fake in real time, if it gives its locks a short lease, of 100 ms or more, and waits for events.
 //
 // # Integration tests
 //
-// [New] returns a database with the lock table, in real time. On it, a test can check the data that was written and the
-// behavior of Spanner itself, whereas the fake only shows whether a write would be fenced. New does not work in a
-// testing/synctest bubble, where time stands still while a goroutine waits for the network.
+// [New] returns a database with the lock table. A test can then check the data that was written, and the behavior of
+// Spanner itself. (The fake only shows whether a write would be fenced.) New does not work in a testing/synctest
+// bubble, because a bubble's time stands still while a goroutine waits for the network.
 //
 //	func TestTheOtherTakesOver(t *testing.T) {
 //		db := spindletest.New(t)
@@ -55,27 +56,27 @@
 //
 // # The emulator
 //
-// If SPANNER_EMULATOR_HOST is set, the database is on that emulator. Otherwise New starts the first emulator that it
-// finds: the path in SPINDLE_EMULATOR, emulator_main in PATH, the gcloud component cloud-spanner-emulator, or the
-// Docker image. The tests of one package share this emulator, which ends with their process, even if the process is
-// killed. Each package has its own emulator. It takes less than a tenth of a second to start, or seconds with Docker.
+// If SPANNER_EMULATOR_HOST is set, New uses that emulator. Otherwise New starts the first emulator that it finds: the
+// path in SPINDLE_EMULATOR, emulator_main in PATH, the gcloud component cloud-spanner-emulator, or the Docker image.
+// All tests of a package share one emulator. It ends when the package's test process ends, even if that process is
+// killed. An emulator takes less than a tenth of a second to start, or seconds with Docker.
 //
 // Tests can run in parallel, because each database has its own instance. Within a database, the emulator runs one
-// read-write transaction at a time and aborts all concurrent ones. If many transactions run concurrently on one client,
-// the emulator loses track of some and fails them with "Transaction not found" or "Invalid transaction ID", unlike
-// Spanner itself. Spindle retries its own commits in that case, including a lock's Apply and ReadWriteTransaction, but
+// read-write transaction at a time and aborts all concurrent ones. Unlike Spanner, the emulator also loses track of
+// some transactions if many of them run concurrently on one client. They fail with "Transaction not found" or "Invalid
+// transaction ID". Spindle then retries its own commits, including a lock's Apply and ReadWriteTransaction, but
 // transactions that a test runs directly on the client fail. To avoid this, give each concurrent writer its own client,
 // or write with spanner.ApplyAtLeastOnce.
 //
-// The emulator gets slower with each commit, whichever database the commit is in. A read takes 0.7 ms at first, and
-// 22 ms after 12,000 commits. If reads take more than 10 ms at the end of a test, the test's log reports it. Give a
-// test with thousands of commits its own emulator with [Private], so that it does not slow down later tests, and
-// restart an emulator that has been running for days.
+// The emulator gets slower with each commit to any of its databases. A read takes 0.7 ms at first, and 22 ms after
+// 12,000 commits. If reads take more than 10 ms at the end of a test, the test's log says so. If a test makes thousands
+// of commits, give it its own emulator with [Private], so that it does not slow down later tests. Restart an emulator
+// that has been running for days.
 //
-// After the cleanups, nothing that this package started is left running. The Spanner client may leave two kinds of
-// goroutines behind, which tests that use go.uber.org/goleak must ignore. One is a worker that OpenCensus starts with
-// the process. The other serves a connection to a metadata server, which stays idle for a minute: unless
-// SPANNER_EMULATOR_HOST is set, the client asks that server for the region once in each process.
+// After the cleanups, nothing that this package started is left running. However, the Spanner client may leave two
+// kinds of goroutines behind, which tests that use go.uber.org/goleak must ignore. One is a worker of OpenCensus, which
+// starts with the process. The other serves an idle connection to a metadata server for a minute. The client asks that
+// server for the region once in each process, unless SPANNER_EMULATOR_HOST is set.
 //
 //	goleak.VerifyTestMain(m,
 //		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
@@ -100,8 +101,8 @@ import (
 // lockTable is the name of the lock table in every database.
 const lockTable = "locktable"
 
-// setupTimeout limits New, and must be long enough to pull the emulator's image. cleanupTimeout limits the cleanup
-// after a test.
+// setupTimeout is the time limit of New, and must be long enough to pull the emulator's image. cleanupTimeout is the
+// time limit of the cleanup after a test.
 const (
 	setupTimeout   = 6 * time.Minute
 	cleanupTimeout = 10 * time.Second
@@ -130,8 +131,8 @@ type Database struct {
 // New returns a new database with the lock table. When the test and its subtests have finished, the client is closed
 // and the database is dropped.
 //
-// The first emulator of a run takes about half a second to start, or longer if its image has to be pulled; creating a
-// database takes milliseconds. If no emulator is found, the test is not skipped: it fails with an error that explains
+// The first emulator of a test run takes about half a second to start, or longer if its image has to be pulled. Creating
+// a database takes milliseconds. If no emulator is found, the test is not skipped. It fails with an error that explains
 // how to install one.
 func New(tb testing.TB, opts ...Option) *Database {
 	tb.Helper()
@@ -202,20 +203,20 @@ func (d *Database) connect(tb testing.TB) {
 	})
 }
 
-// ClientOptions returns options that connect further clients of this process to the emulator, regardless of environment
-// variables.
+// ClientOptions returns options for additional Spanner clients in this process. With these options, a client connects
+// to the emulator, regardless of environment variables.
 func (d *Database) ClientOptions() []option.ClientOption {
 	return d.emulator.ClientOptions()
 }
 
-// Env returns environment variables for a child process. With them, the child's Spanner clients connect to the
-// emulator.
+// Env returns environment variables for a child process. They make the child's Spanner clients connect to the emulator.
 func (d *Database) Env() []string {
 	return []string{"SPANNER_EMULATOR_HOST=" + d.Host}
 }
 
-// StopEmulator kills the emulator with all its data, and returns when it has ended. If the database was not created
-// with [Private], StopEmulator fails the test instead, because other tests may be using the emulator.
+// StopEmulator kills the emulator, which deletes all its data, and returns once the emulator has exited. If the
+// database was not created with [Private], StopEmulator fails the test instead, because other tests may be using the
+// emulator.
 func (d *Database) StopEmulator(tb testing.TB) {
 	tb.Helper()
 	if !d.private {

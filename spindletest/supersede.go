@@ -15,17 +15,18 @@ import (
 // another is the id of the superseding process.
 const another = "another process"
 
-// Supersede makes another process the holder of the lock, as if the present holder, if there is one, had been silent
-// for a lease. When it returns, the earlier holder's writes are fenced, and that holder's next heartbeat fails with
-// spindle.ErrSuperseded. Supersede also works for mutexes, by their names, and for the slots of a semaphore, which are
-// named name/slot/0000 and so on. For a partition of a group, use [Database.SupersedePartition]. The members of a group
-// can't be superseded.
+// Supersede makes another process the holder of the lock. If the lock is held, the holder is treated as if it had sent
+// no heartbeats for a whole lease. When Supersede returns, the previous holder's writes are fenced, and its next
+// heartbeat fails with spindle.ErrSuperseded.
 //
-// The new holder has the id "another process" and sends no heartbeats. It keeps the lock for as long as the earlier
-// holder's lease, or for the default lease if there was no holder. Call release to give the lock back earlier. Once
-// that time has passed, release does nothing.
+// The name can also be the name of a mutex, or of a slot of a semaphore, such as name/slot/0000. For a partition of a
+// group, use [Database.SupersedePartition]. The members of a group can't be superseded.
 //
-// Supersede blocks for up to ten seconds, and fails the test if it does not succeed.
+// The new holder has the id "another process" and sends no heartbeats. Its lease is as long as the previous holder's
+// lease, or the default lease if there was no holder. To release the lock before the lease expires, call release. After
+// the lease has expired, release does nothing.
+//
+// If Supersede does not succeed within ten seconds, it fails the test.
 func (d *Database) Supersede(name string) (release func()) {
 	d.tb.Helper()
 	return supersede(d.tb, table.Spanner{DB: d.Client, Table: d.Table}, name)

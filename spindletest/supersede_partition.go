@@ -11,15 +11,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// SupersedePartition makes another process the holder of a group's partition, even if a member has the partition. When
-// it returns, that member's writes under the partition's token are fenced. At the member's next look, the context of
-// its work on the partition is canceled, with spindle.ErrSuperseded as the cause.
+// SupersedePartition makes another process the holder of a group's partition, even if a member owns the partition. When
+// SupersedePartition returns, the member's writes with the partition's token are fenced. The member notices this at its
+// next poll, and cancels the context of its work on the partition, with spindle.ErrSuperseded as the cause.
 //
-// The new holder has the id "another process" and sends no heartbeats. It does not join the group; it holds only the
-// partition's lock, and the members log a warning about this. It keeps the lock for the length of the member's lease,
-// or until release is called. A member then claims the partition again, and release has no effect any longer.
+// The new holder has the id "another process" and sends no heartbeats. It holds only the partition's lock and does not
+// join the group, so the members log a warning. It holds the lock for as long as the member's lease, or until release
+// is called. Then a member claims the partition again, and release no longer has any effect.
 //
-// SupersedePartition blocks for up to ten seconds, and fails the test if it does not succeed.
+// If SupersedePartition does not succeed within ten seconds, it fails the test.
 func (d *Database) SupersedePartition(group, partition string) (release func()) {
 	d.tb.Helper()
 	return supersedePartition(d.tb, table.Spanner{DB: d.Client, Table: d.Table}, group, partition)
@@ -51,8 +51,8 @@ func supersedePartition(tb testing.TB, store table.Store, group, partition strin
 	}
 }
 
-// claimPartition retries until its claim succeeds, because the members change the row as well, and because the emulator
-// may be busy.
+// claimPartition retries until its claim succeeds. A claim can fail because a member has changed the row in the
+// meantime, or because the emulator is busy.
 func claimPartition(ctx context.Context, t table.Table, group, name string) (table.LeaseRef, error) {
 	clock := elect.SystemClock{}
 	retry := elect.Backoff{Max: 100 * time.Millisecond}

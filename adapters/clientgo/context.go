@@ -6,12 +6,14 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Context returns a ctx for an elector's Run, or for the Start of a controller-runtime manager. It ends when its parent
-// ends, when cancel is called, or when client-go's term is lost; in the last case, its cause is spindle.ErrExpired or
-// spindle.ErrSuperseded. Without such a ctx, an elector that notices the loss of its lock still leads for a
-// RenewDeadline. This is harmless if the lease has expired, because the settings allow for it. It is harmful if the
-// process was suspended, or if an operator took the lock away. Call cancel when Run has returned, and create a new ctx
-// for the next Run.
+// Context returns a ctx to pass to an elector's Run method, or to the Start method of a controller-runtime manager. The
+// ctx ends when parent ends, when cancel is called, or when the spindle lock is lost while client-go leads. If the lock
+// was lost, the cause of ctx is spindle.ErrExpired or spindle.ErrSuperseded.
+//
+// Without such a ctx, an elector continues to lead for one RenewDeadline after its renewals begin to fail. This is
+// harmless if heartbeats fail, because client-go then stops before the lease expires. It is harmful if the process was
+// suspended, or if an operator took the lock away. Call cancel when Run has returned, and create a new ctx for the next
+// Run.
 func (l *Lock) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, end := context.WithCancelCause(parent)
 	key := &end
@@ -29,15 +31,15 @@ func (l *Lock) Context(parent context.Context) (ctx context.Context, cancel cont
 // tokenKey is the key for the token in the ctx of OnStartedLeading.
 type tokenKey struct{}
 
-// TokenOf returns the fencing token from the ctx that Config passes to OnStartedLeading. For any other ctx it returns
-// zero, and every write under the zero token is rejected.
+// TokenOf returns the fencing token that is stored in the ctx of OnStartedLeading (see Config). For any other ctx it
+// returns the zero Token, and every write with the zero Token is rejected.
 func TokenOf(ctx context.Context) spindle.Token {
 	token, _ := ctx.Value(tokenKey{}).(spindle.Token)
 	return token
 }
 
-// guarded returns an OnStartedLeading function whose ctx ends with the spindle lock. The lock in turn waits for that
-// function.
+// guarded returns an OnStartedLeading function that calls started with a ctx of its own. This ctx ends when the spindle
+// lock is lost. The spindle lock is not released until started has returned.
 func (l *Lock) guarded(started func(context.Context)) func(context.Context) {
 	return func(ctx context.Context) {
 		ctx, cancel := l.Context(ctx)

@@ -1,5 +1,5 @@
-// Package clientgo makes the leader election of client-go and controller-runtime use a lock in Spanner instead of a Lease
-// in one Kubernetes cluster. Controllers can therefore run in several clusters, with one of them active.
+// Package clientgo lets client-go's and controller-runtime's leader election use a lock in Spanner instead of a Lease
+// in a Kubernetes cluster. A controller can then run in several clusters and be active in only one of them.
 //
 //	lock, err := clientgo.New(db, "locktable", "my-controller")
 //	...
@@ -13,24 +13,27 @@
 // # Why two processes never lead at the same time
 //
 // Spindle decides which process leads. Package spindle explains why two processes never hold its lock at the same time.
-// However, client-go has timers of its own. After a successful Update, client-go waits for a RetryPeriod and calls Update
-// again. If Update keeps failing, client-go continues to lead for a RenewDeadline. Therefore, Update succeeds only if the
-// local deadline of the spindle lock is further away than
+// However, client-go also has timers of its own. After a successful Update, client-go waits for a RetryPeriod and calls
+// Update again. If Update keeps failing, client-go continues to lead for a RenewDeadline. To be safe, client-go must
+// stop before the lease of the spindle lock ends. Update therefore succeeds only if the time until the spindle lock's
+// local deadline is longer than
 //
 //	RetryPeriod + RenewDeadline + a twentieth of the lease
 //
-// and only during the term in which the elector began to lead. The twentieth of a lease allows for a busy machine, on
-// which timers fire late. So if every further Update fails, the elector has stopped leading before the lease ends.
-// [Lock.Config] returns settings with which Update succeeds as long as heartbeats do, and [Lock.Accept] checks your own.
+// The twentieth of the lease is a safety margin, because timers can fire late on a busy machine. In addition, Update
+// succeeds only during the term in which the elector began to lead. [Lock.Config] returns settings with which Update
+// succeeds as long as heartbeats succeed. [Lock.Accept] checks your own settings.
 //
-// Conversely, the spindle lock is not released while client-go may still lead, neither for a handover request
-// (spindle.WithHandover) nor when client-go gives up. It is released immediately if the elector's ctx has been canceled,
-// ReleaseOnCancel is set (as it is by Config), and the OnStartedLeading function given to Config has returned. It is also
-// released if no elector acquires it for a lease, or if the leading elector is a whole lease late in renewing it.
+// Conversely, spindle must not release its lock while client-go may still lead. This applies to a handover request
+// (spindle.WithHandover), and also when client-go gives up. The lock is released immediately only if it is certain that
+// client-go has stopped. That is the case if the elector's ctx was canceled, ReleaseOnCancel is set (Config sets it),
+// and the OnStartedLeading function given to Config has returned. The lock is also released if no elector acquires it
+// for a lease, or if the leading elector is a whole lease late in renewing it.
 //
-// If a process is suspended for longer than that twentieth of a lease, its timers fire later by the same amount, and
-// client-go then leads for up to another RenewDeadline. The ctx that Config passes to OnStartedLeading ends with the
-// spindle lock, and so does a ctx from [Lock.Context]. Both therefore end within a RetryPeriod after the process resumes.
-// But nothing can stop a process before it runs again, so fence its writes to the database with the token of its term:
-// use [TokenOf] or [Lock.Token], with Lock.Spindle().Apply.
+// If a process is suspended for longer than the safety margin, its timers fire later by the same amount. After it
+// resumes, client-go continues to lead for up to one more RenewDeadline. To stop the work earlier, use the ctx that
+// Config passes to OnStartedLeading, or a ctx from [Lock.Context]. Both end when the spindle lock is lost, and at the
+// latest one RetryPeriod after the process resumes. But nothing can stop a process before it runs again, so fence its
+// writes to the database with the token of its term. To do so, pass the token from [TokenOf] or [Lock.Token] to
+// Lock.Spindle().Apply.
 package clientgo

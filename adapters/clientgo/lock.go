@@ -14,9 +14,10 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Lock implements resourcelock.Interface with a spindle lock. It competes for that lock while an elector tries to
-// acquire it, so you don't have to run anything else. At most one elector may use a Lock at a time. A process with
-// several electors needs a separate Lock for each, with a different name. All methods may be called from any goroutine.
+// Lock implements resourcelock.Interface with a spindle lock. Whenever an elector tries to acquire a Lock, the Lock
+// competes for its spindle lock in the background, so you don't have to call anything else. At most one elector may use
+// a Lock at a time. If a process has several electors, give each elector a Lock of its own, with a different name. All
+// methods may be called from any goroutine.
 type Lock struct {
 	describe string
 	name     string
@@ -37,13 +38,13 @@ type Lock struct {
 
 var _ resourcelock.Interface = (*Lock)(nil)
 
-// New returns a Lock with the given name, in a table that was created by ddl.Create in db's database. It starts nothing
-// and makes no RPC. It accepts the options of spindle.New except WithLeader and WithStepDownOnReturn, which are
-// replaced by the elector's callbacks. The error says which argument is invalid, or that the heartbeats are too far
-// apart.
+// New returns a Lock with the given name. The spindle lock is stored in the given table of db's database. Create this
+// table with ddl.Create. New starts no goroutines and makes no RPC. It accepts the options of spindle.New, except
+// WithLeader and WithStepDownOnReturn, which are not needed because the elector has callbacks. New returns an error if
+// an argument is invalid, or if the heartbeats are too far apart.
 //
 // The most important setting is the lease (spindle.WithLease, 10 s by default), because after a crash there is no
-// leader until it expires. The elector's settings are derived from it: see Config.
+// leader until the lease has expired. The elector's settings are derived from the lease: see Config.
 func New(db *spanner.Client, table, name string, opts ...spindle.Option) (*Lock, error) {
 	l := &Lock{describe: table + "/" + name, name: name, changed: make(chan struct{}), watching: map[*context.CancelCauseFunc]struct{}{}}
 	opts = append(opts[:len(opts):len(opts)], spindle.WithLeader(l.lead), spindle.WithStepDownOnReturn())
@@ -67,13 +68,14 @@ func (l *Lock) wrap(err error) error {
 	return fmt.Errorf("clientgo: lock %.64q: %w", l.name, err)
 }
 
-// Spindle returns the underlying spindle lock, for its fence, health and probes. Its HasLock may return true before
-// client-go leads and after client-go has stopped leading. Don't call its Run.
+// Spindle returns the underlying spindle lock, which you need for fences, Health and probes. Don't call the Run method
+// of the spindle lock. Its HasLock method may return true before client-go leads, and after client-go has stopped
+// leading.
 func (l *Lock) Spindle() *spindle.Lock { return l.lock }
 
-// Token returns the fencing token of the term under which client-go leads, or zero. It is for programs that don't have
-// the ctx of OnStartedLeading, such as those that use controller-runtime. Call it once when the work begins, and not
-// for each write, because a later call may return the token of a newer term.
+// Token returns the fencing token of the current term, or zero if client-go does not lead. Use it in programs that
+// don't receive the ctx of OnStartedLeading, such as those that use controller-runtime. Call Token once when the work
+// begins, and not before each write, because a later call may return the token of a newer term.
 func (l *Lock) Token() spindle.Token {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,17 +85,21 @@ func (l *Lock) Token() spindle.Token {
 	return l.tenure.token
 }
 
-// Stop releases the lock if it is still held, and returns once all goroutines of l have ended. Call it after the
-// elector's Run has returned and before you close the Spanner client. It waits for the work of OnStartedLeading. If the
-// elector's ctx was canceled and ReleaseOnCancel is set, a leader's lock has already been released; for a candidate,
-// Stop only waits until the last look has finished. Stop returns ctx's error, or the error of a failed release, after
-// which the lock expires. Electors may use l again afterwards.
+// Stop releases the lock if it is still held, and returns once all goroutines of l have ended. Call Stop after the
+// elector's Run has returned, and before you close the Spanner client. Stop waits until the OnStartedLeading function
+// has returned.
+//
+// Usually little is left to do. If ReleaseOnCancel is set, a leader releases the lock as soon as the elector's ctx is
+// canceled. A candidate only has to finish its last poll.
+//
+// Stop returns ctx's error if ctx ends first. If the release fails, Stop returns the error, and the lock expires by
+// itself. Electors may use l again afterwards.
 func (l *Lock) Stop(ctx context.Context) error {
 	l.mu.Lock()
 	c := l.latest
 	if l.tenure != nil {
 		l.mu.Unlock()
-		return l.wrap(errors.New("stop: the elector still leads; cancel the ctx of its Run first, and wait for Run to return"))
+		return l.wrap(errors.New("stop: the elector still leads; cancel its ctx, and wait for its Run method to return"))
 	}
 	if c == nil || closed(c.done) {
 		l.mu.Unlock()
@@ -104,15 +110,16 @@ func (l *Lock) Stop(ctx context.Context) error {
 	return l.wrap(c.wait(ctx))
 }
 
-// notify wakes all goroutines that are waiting for a change. The caller must hold mu. The same applies to the methods
-// below, unless they say otherwise.
+// notify wakes all goroutines that are waiting for a change. The caller must hold mu. This also applies to the methods
+// below, unless their comments say otherwise.
 func (l *Lock) notify() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// left returns the time until the term's local deadline, which spindle sets to one lease after the last acknowledged
-// heartbeat was sent, minus 1 %. It returns zero once the term has ended. It does not require mu.
+// left returns the time until the term's local deadline, or zero once the term has ended. The deadline is one lease
+// after the last acknowledged heartbeat was sent, minus 1 %, as in package spindle. The caller does not have to hold
+// mu.
 func (l *Lock) left(t *term) time.Duration {
 	leader, age, ok := l.lock.Seen()
 	if !ok || leader.Token != t.token {

@@ -33,11 +33,14 @@ func (l *Lock) RecordEvent(event string) {
 	l.notify()
 }
 
-// Get implements resourcelock.Interface. For an elector that leads, it returns immediately. For any other elector, the
-// spindle lock competes from now on, and Get waits until this process may lead, a different leader is seen, or ctx
-// ends. If this process may lead, the record has no holder. If a different leader is seen, the record contains that
-// leader's id, with the time of its token as AcquireTime. LeaderTransitions is the number of leaders that this Lock has
-// seen.
+// Get implements resourcelock.Interface. While the elector leads, Get returns immediately. Otherwise the spindle lock
+// competes from now on, and Get waits until one of these events:
+//   - This process may lead. Get returns a record without a holder, so that the elector acquires the lock.
+//   - Another process leads under a token that Get has not reported yet. Get returns a record with the leader's id, and
+//     the time of the token as AcquireTime.
+//   - ctx ends. Get returns the record of the current leader or, if there is none, an error.
+//
+// LeaderTransitions is the number of leaders that this Lock has seen.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	r, err := l.get(ctx)
 	if err != nil {
@@ -97,8 +100,8 @@ func (l *Lock) nobody() resourcelock.LeaderElectionRecord {
 	return resourcelock.LeaderElectionRecord{LeaderTransitions: l.leaders}
 }
 
-// other returns the leader if it is another process. A leader with this process's own id is ignored, because client-go
-// would mistake it for this process.
+// other returns the current leader if it is another process. It ignores a leader that has the same id as this process,
+// because client-go would believe that this process leads.
 func (l *Lock) other() (leader spindle.Leader, age time.Duration, ok bool) {
 	leader, age, ok = l.lock.Seen()
 	return leader, age, ok && leader.ID != l.settings.ID && age < leader.Lease
@@ -119,8 +122,9 @@ func (l *Lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	return l.Update(ctx, r)
 }
 
-// Update implements resourcelock.Interface. It makes no RPC, except to release the lock. It succeeds only if this
-// process will hold the spindle lock for longer than client-go can lead without another Update.
+// Update implements resourcelock.Interface. It makes no RPC, except to release the lock. After a successful Update,
+// client-go may lead for some time without another Update, so Update succeeds only if the spindle lock will be held for
+// longer than that.
 func (l *Lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	if r.HolderIdentity == "" {
 		return l.wrap(l.release(ctx))
@@ -171,24 +175,25 @@ func (l *Lock) offer(t *term) error {
 		return errors.New("the lock is about to be given up")
 	}
 	if left, needed := l.left(t), l.promise(l.timing); left <= needed {
-		return fmt.Errorf("only %v of the lease is left because heartbeats are not being acknowledged, but client-go could lead for up to %v more; heartbeats continue",
+		return fmt.Errorf("the lease ends in %v because heartbeats are not being acknowledged, but client-go could lead for up to %v; spindle keeps sending heartbeats",
 			left.Round(time.Millisecond), needed)
 	}
 	return nil
 }
 
-// fits permanently rejects an elector whose settings differ from those that were checked. An elector's RenewDeadline is
-// visible only in the ctx of a renewal, and only in the first of several attempts.
+// fits returns an error if the elector's settings differ from those that l expects. From then on, it returns the same
+// error until Accept is called. It compares the LeaseDuration, which the record contains, and the RenewDeadline, which
+// limits ctx during a renewal. Only the first of several attempts shows the whole RenewDeadline.
 func (l *Lock) fits(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	if l.foreign != nil {
 		return l.foreign
 	}
 	if want := seconds(l.timing); r.LeaseDurationSeconds != want {
-		return l.refuse(fmt.Errorf("the elector has a LeaseDuration of %d s instead of %d s; pass its settings to Accept, or use those from Config", r.LeaseDurationSeconds, want))
+		return l.refuse(fmt.Errorf("the elector has a LeaseDuration of %d s instead of %d s; pass its settings to Accept, or use the settings from Config", r.LeaseDurationSeconds, want))
 	}
 	end, limited := ctx.Deadline()
 	if left := time.Until(end); limited && l.tenure != nil && left > l.timing.RenewDeadline {
-		return l.refuse(fmt.Errorf("the elector has a RenewDeadline of %v instead of %v; pass its settings to Accept, or use those from Config", left.Round(time.Millisecond), l.timing.RenewDeadline))
+		return l.refuse(fmt.Errorf("the elector has a RenewDeadline of %v instead of %v; pass its settings to Accept, or use the settings from Config", left.Round(time.Millisecond), l.timing.RenewDeadline))
 	}
 	return nil
 }
@@ -201,9 +206,10 @@ func (l *Lock) refuse(err error) error {
 	return err
 }
 
-// release releases the lock if it is certain that client-go's ctx has ended. An elector gives up by itself no earlier
-// than a RenewDeadline after its last successful Update. At that point its work's ctx has not ended yet, so the term is
-// kept for the promised time.
+// release releases the lock only if client-go has already canceled the ctx of its work. This is certain if the last
+// successful Update was less than a RenewDeadline ago, because an elector never gives up by itself before then. An
+// elector that gives up by itself calls release first, and cancels the ctx of its work later. In that case, release
+// does nothing, and the term is kept for as long as Update has promised.
 func (l *Lock) release(ctx context.Context) error {
 	l.mu.Lock()
 	t := l.tenure

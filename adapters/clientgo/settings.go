@@ -16,8 +16,8 @@ func (l *Lock) promise(c leaderelection.LeaderElectionConfig) time.Duration {
 	return c.RetryPeriod + c.RenewDeadline + l.slack()
 }
 
-// room returns the largest RetryPeriod + RenewDeadline with which every Update between two heartbeats succeeds,
-// provided that heartbeats are acknowledged within a twentieth of the lease.
+// room returns the maximum of RetryPeriod + RenewDeadline. Up to this maximum, every Update between two heartbeats
+// succeeds, provided that heartbeats are acknowledged within a twentieth of the lease.
 func (l *Lock) room() time.Duration {
 	lease, heartbeat := l.settings.Lease, l.settings.Heartbeat
 	return (lease - lease/100 - heartbeat - heartbeat/20 - lease/20 - l.slack()).Truncate(time.Millisecond)
@@ -27,7 +27,7 @@ func (l *Lock) room() time.Duration {
 func (l *Lock) defaults() (leaderelection.LeaderElectionConfig, error) {
 	room := l.room()
 	if room < l.settings.Lease/10 {
-		return leaderelection.LeaderElectionConfig{}, fmt.Errorf("a heartbeat every %v leaves client-go only %v of a lease of %v to lead without a renewal; use spindle.WithHeartbeat(%v) or less, or omit that option",
+		return leaderelection.LeaderElectionConfig{}, fmt.Errorf("with a heartbeat every %v, client-go has only %v of a lease of %v to lead without a renewal; use spindle.WithHeartbeat(%v) or less, or omit that option",
 			l.settings.Heartbeat, room, l.settings.Lease, (l.settings.Lease / 3).Truncate(time.Millisecond))
 	}
 	return leaderelection.LeaderElectionConfig{
@@ -37,14 +37,14 @@ func (l *Lock) defaults() (leaderelection.LeaderElectionConfig, error) {
 	}, nil
 }
 
-// Config returns a complete configuration for leaderelection.NewLeaderElector, with the given callbacks. Its
-// LeaseDuration is spindle's lease. With the default heartbeat, its RenewDeadline and RetryPeriod are 0.43 and 0.1 of
-// that lease. If you have given settings to Accept, it has those settings instead. ReleaseOnCancel is set. You can
-// change Name, WatchDog and ReleaseOnCancel, but pass all other changes to Accept.
+// Config returns a complete configuration for leaderelection.NewLeaderElector, with the given callbacks. The
+// LeaseDuration is spindle's lease. With the default heartbeat, the RenewDeadline is about 43 % of the lease, and the
+// RetryPeriod about 11 %. If you have passed your own settings to Accept, Config returns those instead. ReleaseOnCancel
+// is set. You may change Name, WatchDog and ReleaseOnCancel, but pass all other changes to Accept.
 //
-// The ctx of OnStartedLeading contains the token of its term (TokenOf), and ends when a ctx from Context would end. The
-// spindle lock is not released until that function has returned, or until a lease after its ctx has ended. If the term
-// ends before the function can be called, it is not called.
+// The ctx of OnStartedLeading contains the fencing token (see TokenOf), and ends under the same conditions as a ctx
+// from Context. The spindle lock is not released until OnStartedLeading has returned, or until one lease after its ctx
+// has ended. If the term ends before OnStartedLeading can be called, it is not called.
 func (l *Lock) Config(callbacks leaderelection.LeaderCallbacks) leaderelection.LeaderElectionConfig {
 	if started := callbacks.OnStartedLeading; started != nil {
 		callbacks.OnStartedLeading = l.guarded(started)
@@ -56,14 +56,13 @@ func (l *Lock) Config(callbacks leaderelection.LeaderCallbacks) leaderelection.L
 	return c
 }
 
-// Accept checks your own settings and, if they fit, makes l work with an elector that uses them. If they don't fit, the
-// error contains the numbers, and settings that would fit. Call Accept before the elector runs, with the elector's
-// configuration. For controller-runtime, create c from the LeaseDuration, RenewDeadline and RetryPeriod in the options
-// of its manager.
+// Accept checks your own settings. If they are valid, l accepts an elector that uses them. Otherwise the error says
+// what is wrong and suggests other settings. Call Accept with the elector's configuration before the elector runs. For
+// controller-runtime, copy LeaseDuration, RenewDeadline and RetryPeriod from the manager's options to c.
 //
-// An elector that uses neither accepted settings nor those from Config is rejected if its LeaseDuration, in seconds,
-// differs from the expected one. Once it leads, it is also rejected if its RenewDeadline is longer than expected. Its
-// RetryPeriod can't be checked.
+// The elector must use either accepted settings or the settings from Config. It is rejected if its LeaseDuration is
+// different, in whole seconds. Once it leads, it is also rejected if its RenewDeadline is too long. Its RetryPeriod
+// can't be checked.
 func (l *Lock) Accept(c leaderelection.LeaderElectionConfig) error {
 	if err := l.check(c); err != nil {
 		return l.wrap(err)
@@ -82,16 +81,16 @@ func (l *Lock) check(c leaderelection.LeaderElectionConfig) error {
 	case c.Coordinated:
 		return errors.New("Coordinated works only with Kubernetes Leases, for which the API server chooses the leader; don't set it")
 	case c.RetryPeriod <= 0 || c.RenewDeadline <= 0 || c.LeaseDuration <= 0:
-		return fmt.Errorf("LeaseDuration (%v), RenewDeadline (%v) and RetryPeriod (%v) must be positive; use those from Config", c.LeaseDuration, c.RenewDeadline, c.RetryPeriod)
+		return fmt.Errorf("LeaseDuration (%v), RenewDeadline (%v) and RetryPeriod (%v) must be positive; use the settings from Config", c.LeaseDuration, c.RenewDeadline, c.RetryPeriod)
 	case c.RetryPeriod+c.RenewDeadline > l.room():
-		return fmt.Errorf("RenewDeadline (%v) + RetryPeriod (%v) is %v, but client-go may lead without a renewal for at most %v with a lease of %v and a heartbeat every %v; use the settings from Config, or spindle.WithLease(%v) without WithHeartbeat",
+		return fmt.Errorf("RenewDeadline (%v) + RetryPeriod (%v) is %v, but must be at most %v with a lease of %v and a heartbeat every %v; use the settings from Config, or spindle.WithLease(%v) without WithHeartbeat",
 			c.RenewDeadline, c.RetryPeriod, c.RetryPeriod+c.RenewDeadline, l.room(), l.settings.Lease, l.settings.Heartbeat.Truncate(time.Millisecond), leaseFor(c.RetryPeriod+c.RenewDeadline))
 	}
 	return nil
 }
 
-// leaseFor returns a lease, in whole seconds, with which the default heartbeat leaves the given room. The room is 0.54
-// of the lease.
+// leaseFor returns a lease, in whole seconds, that is long enough for the given room. With the default heartbeat, the
+// room is 0.54 of the lease.
 func leaseFor(room time.Duration) time.Duration {
 	return (room*100/54 + time.Second).Truncate(time.Second)
 }

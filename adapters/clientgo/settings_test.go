@@ -51,7 +51,7 @@ func TestSettingsThatOutlastTheLeaseAreRefused(t *testing.T) {
 	lock, err := newLock()
 	require.NoError(t, err)
 	err = lock.Accept(controllers)
-	require.EqualError(t, err, `clientgo: lock "mylock": RenewDeadline (10s) + RetryPeriod (2s) is 12s, but client-go may lead without a renewal for at most 5.4s with a lease of 10s and a heartbeat every 3.333s; use the settings from Config, or spindle.WithLease(23s) without WithHeartbeat`)
+	require.EqualError(t, err, `clientgo: lock "mylock": RenewDeadline (10s) + RetryPeriod (2s) is 12s, but must be at most 5.4s with a lease of 10s and a heartbeat every 3.333s; use the settings from Config, or spindle.WithLease(23s) without WithHeartbeat`)
 	assert.Equal(t, 10*time.Second, lock.Config(leaderelection.LeaderCallbacks{}).LeaseDuration, "a refusal changes nothing")
 
 	lock, err = newLock(spindle.WithLease(23 * time.Second))
@@ -102,7 +102,7 @@ func TestOtherSettingsThatAreRefused(t *testing.T) {
 // New says what is wrong, and not an elector's log.
 func TestArgumentsThatAreRefused(t *testing.T) {
 	_, err := newLock(spindle.WithHeartbeat(9 * time.Second))
-	require.EqualError(t, err, `clientgo: lock "mylock": a heartbeat every 9s leaves client-go only -550ms of a lease of 10s to lead without a renewal; use spindle.WithHeartbeat(3.333s) or less, or omit that option`)
+	require.EqualError(t, err, `clientgo: lock "mylock": with a heartbeat every 9s, client-go has only -550ms of a lease of 10s to lead without a renewal; use spindle.WithHeartbeat(3.333s) or less, or omit that option`)
 	_, err = newLock(spindle.WithLeader(func(context.Context, spindle.Term) {}))
 	require.ErrorContains(t, err, "WithLeader is given twice")
 	_, err = New(nil, "locktable", "mylock")
@@ -134,7 +134,7 @@ func TestUpdatesThatAreRefused(t *testing.T) {
 		require.NoError(t, a.lock.Create(context.Background(), a.written()))
 		a.link.Cut()
 		w.until(lease, func() bool { err = a.lock.Update(context.Background(), a.written()); return err != nil })
-		require.ErrorContains(t, err, "of the lease is left because heartbeats are not being acknowledged, but client-go could lead for up to 5.9s more")
+		require.ErrorContains(t, err, "because heartbeats are not being acknowledged, but client-go could lead for up to 5.9s")
 		assert.True(t, a.holds())
 	})
 }

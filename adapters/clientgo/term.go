@@ -7,8 +7,8 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// candidacy is one Run of the spindle lock on behalf of an elector that tries to acquire. It ends when the elector
-// stops trying, or when it has led and stopped.
+// candidacy is one run of the spindle lock. It begins when an elector tries to acquire the lock. It ends when the
+// elector stops trying or, if the elector has led, when the term ends.
 type candidacy struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -39,8 +39,8 @@ type term struct {
 	over    bool      // whether the term has been released, or is about to be, so that it is no longer granted
 }
 
-// compete begins a candidacy, unless there is one already. The ctx is that of the elector's attempt to acquire the
-// lock. When it ends, so does the candidacy, unless the elector leads by then.
+// compete starts a candidacy, unless one is already running. The ctx belongs to the elector's attempt to acquire the
+// lock. If ctx ends and the elector does not lead, the candidacy ends, too.
 func (l *Lock) compete(ctx context.Context) (*candidacy, error) {
 	c := l.latest
 	if c == nil || closed(c.done) {
@@ -84,8 +84,8 @@ func (l *Lock) retire(c *candidacy) {
 	l.notify()
 }
 
-// lead is the leader function of the spindle lock. It runs for as long as client-go may lead under the token. It locks
-// mu itself.
+// lead is the leader function of the spindle lock. It returns when client-go can no longer be leading under the token.
+// lead locks mu itself.
 func (l *Lock) lead(ctx context.Context, under spindle.Term) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,8 +140,8 @@ func (l *Lock) sleep(d time.Duration) {
 	}
 }
 
-// ended cancels the work under a term that was lost. If the term is only about to be given up, the work continues until
-// client-go stops by itself. It locks mu itself.
+// ended cancels the work if the lock was lost. If spindle only wants to give up the lock, the work continues until
+// client-go stops leading. ended locks mu itself.
 func (l *Lock) ended(t *term) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

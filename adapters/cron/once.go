@@ -11,18 +11,19 @@ import (
 	"github.com/spindle-lock/spindle/lock"
 )
 
-// Job returns a cron.Job that runs work once for each key, such as lock.Every(time.Hour), on the first machine that
-// asks.
+// Job returns a cron.Job that runs work once for each key. For example, with the key lock.Every(time.Hour), the work
+// runs once an hour. It runs on the first machine that starts the job.
 //
-// Its Run method calls lock.Once.Do with ctx, so it waits while another machine does the work. The ctx of work ends if
-// ctx ends or the lock is lost. Work that fails or panics does not count as done, so it is done by the next machine
-// that asks or is waiting. Cancel ctx when you stop the Cron; otherwise, the Cron waits for the other machine's work.
+// While another machine does the work, the job waits. (It calls lock.Once.Do with ctx.) The ctx of work ends if ctx
+// ends or if the lock is lost. Work that fails or panics does not count as done, so the next machine that starts the
+// job, or that is already waiting, runs the work again. When you stop the Cron, cancel ctx as well. Otherwise the Cron
+// waits until the other machine's work is done.
 //
-// If the work takes longer than its period, on this machine or on another one, one run of this Job waits for it.
-// Further runs return immediately, so this machine does not later catch up on all the times that it missed.
+// If the work takes longer than its period, on this machine or on another one, one further run of the job waits. All
+// other runs return immediately. A machine therefore never has a backlog of missed runs.
 //
-// Failures are logged with logger.Error. Four other outcomes are logged with logger.Info: ctx has ended, another machine
-// has done the work, a run for a later time came first (lock.ErrPassed), or an earlier run is still waiting.
+// Failures are logged with logger.Error. Four other outcomes are logged with logger.Info: ctx has ended, another
+// machine has done the work, a run for a later time came first (lock.ErrPassed), or an earlier run is still waiting.
 func Job(ctx context.Context, logger cron.Logger, once *lock.Once, key lock.Key, work func(ctx context.Context, run lock.Run) error) cron.Job {
 	waits := make(chan struct{}, 1) // has room for one
 	return cron.FuncJob(func() {
@@ -51,12 +52,13 @@ func Job(ctx context.Context, logger cron.Logger, once *lock.Once, key lock.Key,
 	})
 }
 
-// Once is like Job, but for existing jobs: cron.NewChain(spindlecron.Once(...)).Then(job). Such a job is not informed
-// when ctx ends or when its lock is lost, so it continues. After a loss of the lock, another machine may run the job at
-// the same time. A job that fails without a panic counts as done. Put cron.Recover before Once in the chain, not after
-// it.
+// Once is like Job, but wraps existing jobs: cron.NewChain(spindlecron.Once(...)).Then(job). An existing job can't be
+// told to stop, so it continues after ctx has ended or the lock is lost. If the lock is lost, another machine may run
+// the job at the same time. A job that returns counts as done, even if it has failed. Only a panic counts as a failure,
+// so cron.Recover has to come before Once in the chain, not after it.
 //
-// Don't pass the wrapper to cron.WithChain: all jobs of the Cron would count as one, and only one of them would run.
+// Don't pass the wrapper to cron.WithChain. All jobs of the Cron would count as the same job, and only one of them
+// would run.
 func Once(ctx context.Context, logger cron.Logger, once *lock.Once, key lock.Key) cron.JobWrapper {
 	return func(j cron.Job) cron.Job {
 		return Job(ctx, logger, once, key, func(context.Context, lock.Run) error {
@@ -66,12 +68,12 @@ func Once(ctx context.Context, logger cron.Logger, once *lock.Once, key lock.Key
 	}
 }
 
-// OnlyLeader returns a wrapper with which jobs run only while l holds its lock. You can pass it to cron.WithChain. Call
+// OnlyLeader returns a wrapper that runs jobs only while l holds its lock. You can pass it to cron.WithChain. Call
 // l.Run so that l competes for the lock. OnlyLeader makes no RPC.
 //
-// Each machine checks the lock when its own clock starts the job. If the lock moves between the starts on two machines,
-// the job runs twice for that time, or not at all. A running job is not informed when the lock is lost, so fence its
-// writes (spindle.Lock.Apply).
+// Each machine checks the lock when the job is due by its own clock. If the lock moves to another machine at about that
+// time, the job may run twice, or not at all. A running job is not told that the lock is lost, so fence its writes
+// (spindle.Lock.Apply).
 func OnlyLeader(l *spindle.Lock) cron.JobWrapper {
 	return func(j cron.Job) cron.Job {
 		return cron.FuncJob(func() {

@@ -10,13 +10,13 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// NewElector returns an elector with which a scheduler runs jobs only while l holds its lock. Pass it to
+// NewElector returns an elector that lets a scheduler run jobs only while l holds its lock. Pass it to
 // gocron.WithDistributedElector, and call l.Run so that l competes for the lock. The elector makes no RPC. Its error
 // wraps spindle.ErrNotLeader and names the leader.
 //
-// Each machine checks the lock when its own clock fires the job. If the lock moves between the fires on two machines,
-// the job runs twice for that time, or not at all. A running job is not informed when the lock is lost, so fence its
-// writes (spindle.Lock.Apply). With an elector, gocron does not use lockers, so use Task for jobs that must run once.
+// Each machine checks the lock when the job is due by its own clock. If the lock moves to another machine at about that
+// time, the job may run twice, or not at all. A running job is not told that the lock is lost, so fence its writes
+// (spindle.Lock.Apply). A scheduler with an elector does not use lockers. For jobs that must run only once, use Task.
 func NewElector(l *spindle.Lock) gocron.Elector { return elector{l} }
 
 type elector struct{ lock *spindle.Lock }

@@ -15,31 +15,31 @@ import (
 	"github.com/spindle-lock/spindle/lock"
 )
 
-// ErrDone is the error that a gocron.AfterLockError listener receives if another machine has run the job for this time.
-// If a machine has run the job for a later time, so that it is no longer run for this time, the error is
-// lock.ErrPassed.
+// ErrDone is the error that a gocron.AfterLockError listener receives if another machine has already run the job for
+// this time. If a machine has already run the job for a later time, the listener receives lock.ErrPassed instead.
 var ErrDone = errors.New("done already")
 
-// NewLocker returns a locker that lets a job run once for each key, such as lock.Every(time.Hour), on the first machine
-// that asks. Pass it to gocron.WithDistributedJobLocker or, if all jobs have the same period, to
-// gocron.WithDistributedLocker.
+// NewLocker returns a locker that lets a job run once for each key, on the first machine that starts the job. For
+// example, with the key lock.Every(time.Hour), each job runs once an hour. Pass the locker to
+// gocron.WithDistributedJobLocker. If all jobs have the same period, you can pass it to gocron.WithDistributedLocker
+// instead.
 //
-// For a job that has to succeed, use Task instead, because gocron only informs a locker that a job has ended, and not
-// how it ended. With a locker, no machine runs the job again for the same time, even if the job failed, was stopped, or
-// did not start because a listener refused it (gocron.BeforeJobRunsSkipIfBeforeFuncErrors). In addition, jobs don't
-// notice the loss of their lock: if a lock is lost, for example because Spanner could not be reached for a lease, the
-// job continues, and another machine may run it at the same time.
+// For a job that has to succeed, use Task, because gocron tells a locker only that a job has ended, and not how. With a
+// locker, no machine runs the job again for the same time, even if the job failed, was stopped, or was skipped because
+// of a listener (gocron.BeforeJobRunsSkipIfBeforeFuncErrors). In addition, a job does not notice the loss of its lock.
+// For example, if Spanner can't be reached for a lease, the lock is lost, but the job continues, and another machine
+// may run it at the same time.
 //
-// The locker has a lock.Once for each job, named lock.Name(name, job), in a table created by ddl.Create. Its options
-// are those of lock.NewOnce. Give each job the same name on all machines (gocron.WithName). Otherwise, gocron names
-// jobs after their functions, and two jobs with the same function would count as one. A job that is named after an
+// The locker has a lock.Once for each job, named lock.Name(name, job), in a table created by ddl.Create. It accepts the
+// options of lock.NewOnce. Give each job the same name on all machines (gocron.WithName). Without a name, gocron names
+// a job after its function, so two jobs with the same function would count as one. A job that is named after an
 // anonymous function is rejected.
 //
-// Lock waits while another machine runs the job, so that a machine that dies is replaced once its lease has expired. In
-// the meantime, the scheduler does not fire this job again, and the wait counts as a run for WithLimitConcurrentJobs.
-// If the other machine has done the job, for this time or a later one, gocron counts the job as skipped on this
-// machine. Lock logs all other errors as warnings to slog.Default, because gocron reports them only through
-// gocron.AfterLockError.
+// While another machine runs the job, Lock waits. If that machine dies, this one runs the job once the lease has
+// expired. During the wait, the scheduler does not start this job again, and the wait counts as a run for
+// WithLimitConcurrentJobs. If the other machine completes the job, for this time or a later one, gocron counts the job
+// as skipped on this machine. Lock logs all other errors as warnings to slog.Default, because gocron reports them only
+// through gocron.AfterLockError.
 func NewLocker(db *spanner.Client, table, name string, key lock.Key, opts ...spindle.Option) gocron.Locker {
 	return &locker{once: func(job string) *lock.Once { return lock.NewOnce(db, table, lock.Name(name, job), opts...) }, key: key}
 }
@@ -66,7 +66,7 @@ func (l *locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 
 func (l *locker) lock(ctx context.Context, job string) (*held, error) {
 	if nameless.MatchString(job) {
-		return nil, fmt.Errorf("spindlegocron: gocron named the job %q after an anonymous function, whose name may change in the next build; name the job with gocron.WithName", job)
+		return nil, fmt.Errorf("spindlegocron: the job's name, %q, is the name of an anonymous function, which may change in the next build; set a name with gocron.WithName", job)
 	}
 	once, known := l.jobs.Load(job)
 	if !known {
@@ -83,8 +83,8 @@ type held struct {
 	err    error         // Do's error; valid once done is closed
 }
 
-// hold starts a run for key, and returns once its function is running. The ctx applies only to the wait: a running job
-// keeps its lock until the job ends.
+// hold starts a run for key, and returns once the run's function has started. The ctx limits only the wait for the
+// lock. A running job keeps its lock until the job ends.
 func hold(ctx context.Context, once *lock.Once, key lock.Key) (*held, error) {
 	h := &held{over: make(chan struct{}), done: make(chan struct{})}
 	wait, end := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -115,8 +115,8 @@ func hold(ctx context.Context, once *lock.Once, key lock.Key) (*held, error) {
 	}
 }
 
-// Unlock implements gocron.Lock. It waits for the outcome even if the job's ctx has ended, which takes ten seconds at
-// most.
+// Unlock implements gocron.Lock. It waits until the outcome is known, even if the job's ctx has ended. This takes ten
+// seconds at most.
 func (h *held) Unlock(context.Context) error {
 	h.unlock.Do(func() { close(h.over) })
 	<-h.done

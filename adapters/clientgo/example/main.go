@@ -1,5 +1,5 @@
-// Example is one process of a controller that runs in several clusters and is active in one of them. Start it twice, and
-// then stop the leader.
+// Example is a controller that runs in several clusters and is active in only one of them. Start it twice, and then
+// stop the process that leads.
 //
 //	SPINDLE_DB=projects/P/instances/I/databases/D go run ./example
 package main
