@@ -12,8 +12,8 @@ import (
 // ErrCut is returned to a caller whose request or reply was lost.
 var ErrCut = errors.New("network is cut")
 
-// Link is one process's connection to a table, and implements table.Store. A test can make it lose, refuse, repeat and
-// count requests. Its methods are safe for concurrent use.
+// Link is a process's connection to a table, and implements table.Store. A test can make the link lose, refuse, repeat
+// and count requests. Its methods are safe for concurrent use.
 type Link struct {
 	table.Store
 
@@ -27,14 +27,14 @@ type Link struct {
 	count  map[string]int
 }
 
-// Sickness is a lasting fault of one step of a process.
+// Sickness is a fault that affects every call of one step until it is healed.
 type Sickness string
 
 // Sicknesses lists all kinds of sickness.
 var Sicknesses = []Sickness{Refused, Lost, Silent, Slow}
 
-// The kinds of sickness: the step is refused, its request is lost, its reply is lost, or it is applied late. A slow
-// step is applied even if the caller no longer waits for it.
+// The step is refused, its request is lost, its reply is lost, or it is applied late. A slow step is applied even if
+// the caller no longer waits for it.
 const (
 	Refused Sickness = "refused"
 	Lost    Sickness = "lost"
@@ -72,8 +72,9 @@ func (l *Link) Sicken(step string, how Sickness, late time.Duration) {
 // Heal cures the sick step, if there is one.
 func (l *Link) Heal() { l.change(func() { l.ill = illness{} }) }
 
-// Lose makes the link lose the requests or the replies of the steps for which the respective function returns true. A
-// nil function loses nothing. A caller whose message is lost waits until its ctx ends.
+// Lose makes the link lose requests and replies from now on. It loses the request of a step if request returns true for
+// the step, and the reply if reply does. Either function can be nil. If a message is lost, the caller waits until its
+// ctx ends.
 func (l *Link) Lose(request, reply func(step string) bool) {
 	l.change(func() { l.lose, l.reply = request, reply })
 }
@@ -90,8 +91,8 @@ func (l *Link) Refuse(answer func(step string) error) { l.change(func() { l.refu
 // After makes the link call f after each step was answered, before the caller sees the answer.
 func (l *Link) After(f func(step string)) { l.change(func() { l.after = f }) }
 
-// Again makes the link repeat a successful call if f returns true for its step, as a client does when it has lost the
-// reply.
+// Again makes the link repeat a successful call if f returns true for its step. A client does the same when a reply is
+// lost.
 func (l *Link) Again(f func(step string) bool) { l.change(func() { l.again = f }) }
 
 // Counts returns how often each step was sent since the previous call to Counts.

@@ -25,8 +25,8 @@ type lock struct {
 	shown      bool           // on pages
 }
 
-// holder returns the lock's holder. If the last look did not show the holder, an earlier look at the same term may
-// have.
+// holder returns the lock's holder. It prefers the holder that is recorded for the current term, because the last read
+// may not have shown a holder, although an earlier read did.
 func (k *lock) holder() string {
 	if n := len(k.terms); n > 0 && !k.terms[n-1].over && k.terms[n-1].token == k.Token {
 		return k.terms[n-1].holder
@@ -54,8 +54,8 @@ type touch struct {
 	tail  int  // the number of its latest terms that have changed
 }
 
-// see adds a look to the history. It returns the locks that have changed, and the ids of the locks that pages should
-// remove.
+// see adds the result of a read to the history. Touched has the locks that have changed, and forgotten has the ids of
+// the locks that pages must remove.
 func (h *history) see(found []table.Listing, at time.Time) (touched []touch, forgotten []int) {
 	first := h.locks == nil
 	if first {
@@ -96,8 +96,9 @@ func (h *history) see(found []table.Listing, at time.Time) (touched []touch, for
 	return h.show(touched, forgotten)
 }
 
-// absent returns the listing of a lock that the look did not find. If looks leave out released locks, and the lock was
-// released when it was last seen, it is still released or was pruned.
+// absent returns a listing for a lock that the last read did not find. Normally, the lock is free, because it has no
+// row. However, if reads skip released locks and the lock was released when it was last seen, absent returns the
+// previous listing. The lock is then still released, or its row was pruned.
 func (h *history) absent(k *lock) table.Listing {
 	l := table.Listing{Observation: table.Observation{Name: k.Name}}
 	if h.skips && k.State() == table.Released {
@@ -107,8 +108,8 @@ func (h *history) absent(k *lock) table.Listing {
 	return l
 }
 
-// meet begins the history of a lock. If the first look finds the lock, nothing is known about the time before its
-// current term or its last release. If a later look finds it, the lock had no row before.
+// meet adds a lock to the history. If the first read finds the lock, nothing is known about it before its current term
+// or its last release. If a later read finds it, the lock had no row at the previous read.
 func (h *history) meet(l table.Listing, first bool) *lock {
 	k := &lock{id: h.ids, known: l.At, expected: h.expected[l.Name]}
 	k.Name = l.Name
@@ -173,8 +174,8 @@ func (k *lock) begin(t term, first bool) int {
 	return len(k.terms)
 }
 
-// judge counts how often the holder sent no heartbeat for two thirds of the lease. It ignores partitions, which have no
-// heartbeats of their own.
+// judge counts how many times the holder has sent no heartbeat for two thirds of its lease. It skips partitions,
+// because they have no heartbeats of their own.
 func (k *lock) judge(l table.Listing) {
 	late := l.LeaseRecord != nil && l.Member == (table.LeaseRef{}) && !l.Heartbeat.IsZero() && l.At.Sub(l.Heartbeat) >= l.LeaseRecord.Lease*2/3
 	if late && !k.late {

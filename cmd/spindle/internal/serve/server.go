@@ -145,8 +145,8 @@ func (s *Server) awayFrame() *awayFrame {
 	return &awayFrame{For: time.Since(since).Milliseconds(), Error: s.explain(s.away).Error()}
 }
 
-// whole returns a snapshot as a frame, and its version. All pages that request a snapshot between two looks share the
-// frame.
+// whole returns a snapshot of all shown locks as a frame, together with its version. It encodes each version only once,
+// so all pages that ask for a snapshot between two reads get the same frame.
 func (s *Server) whole() ([]byte, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,8 +165,8 @@ func (s *Server) whole() ([]byte, int) {
 	return s.snapshot, s.version
 }
 
-// stale returns nil if the last successful look is recent enough. Otherwise, it returns an error with the age of that
-// look and the reason why no later look succeeded. One failed look does not make the data stale.
+// stale returns nil if the table was read successfully not long ago. Otherwise, it returns an error that says how long
+// ago that was, and why later reads failed. A single failed read does not make the data stale.
 func (s *Server) stale() error {
 	old := s.old().Round(time.Second)
 	switch {
@@ -179,7 +179,7 @@ func (s *Server) stale() error {
 	case s.away != nil:
 		return fmt.Errorf("the table was last read %v ago: %w", old, s.explain(s.away))
 	}
-	return fmt.Errorf("the table was last read %v ago; the database does not answer", old)
+	return fmt.Errorf("the table was last read %v ago; the database is not responding", old)
 }
 
 func (s *Server) explain(err error) error {

@@ -71,8 +71,8 @@ type besideWire struct {
 	Since   int64  `json:"waiting_since,omitempty"` // when the first of them began to wait
 }
 
-// historyWire has the history of the lock. Terms has either all of the lock's terms, or only those that have changed,
-// which replace the terms with the same keys.
+// historyWire has the history of a lock. If All is true, Terms has all of the lock's terms. Otherwise, it has only the
+// terms that have changed, and they replace the page's terms with the same keys.
 type historyWire struct {
 	Known      int64      `json:"known"`
 	Changes    int        `json:"changes,omitempty"`

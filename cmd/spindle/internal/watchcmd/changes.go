@@ -36,8 +36,8 @@ type story struct {
 	had   map[string]string        // the holder of each partition, or its last holder
 }
 
-// next returns the changes since the last look, in the order of the names. Heartbeats are not changes. A term that
-// began and ended between two looks is missed.
+// next returns the changes between the previous read and l. A new heartbeat is not a change. A term that begins and
+// ends between two reads is missed.
 func (s *story) next(l look) []change {
 	if s.had == nil {
 		s.had = map[string]string{}
@@ -117,9 +117,10 @@ func (s *story) note(before map[string]table.Listing, lock table.Listing) []chan
 	return []change{changed(when(was, lock), lock, text)}
 }
 
-// parted describes how a member's term ended, given the last look that showed it. If the term ended a lease or more
-// after the last known heartbeat, the other members evicted the member. However, if less than half a lease had passed
-// between that heartbeat and the look, the member may have sent a later heartbeat, and may have left by itself.
+// parted describes how a member's term ended. Was is the last listing that showed the term. If the term ended before
+// the member's lease expired, the member left by itself. If it ended later, the other members evicted the member.
+// However, if was shows less than half a lease since the last heartbeat, the member may have sent another heartbeat
+// after that read and left by itself, so parted mentions both cases.
 func parted(was table.Listing, end time.Time) string {
 	who := terminal.Show(was.Holder())
 	if was.LeaseRecord == nil || end.Sub(was.Heartbeat) < was.LeaseRecord.Lease {
@@ -170,7 +171,7 @@ func what(l table.Listing) string {
 		if errors.Is(l.Unreadable, table.ErrNewer) {
 			return "unreadable: " + l.Unreadable.Error()
 		}
-		return "unreadable: its lease row does not say how long its holder may act"
+		return "unreadable: the lease row does not say how long the holder may act"
 	}
 	if done := describe.DoneLine(l); done != "" {
 		return "free; " + done
