@@ -94,7 +94,7 @@ func reach(ctx context.Context, addr string) error {
 	return nil
 }
 
-// Addr returns the emulator's gRPC address as host:port, the form in which SPANNER_EMULATOR_HOST has it.
+// Addr returns the emulator's gRPC address as host:port, the same form as in SPANNER_EMULATOR_HOST.
 func (e *Emulator) Addr() string { return e.addr }
 
 // Close stops the emulator if [Start] started it, and waits until the emulator has exited. It does not stop an emulator

@@ -64,12 +64,12 @@ func (i illness) pass(ctx context.Context, call func(context.Context) error) err
 	return ErrCut
 }
 
-// Sicken makes one step sick from now on. late is the delay of a slow step.
+// Sicken makes every call of one step fail in the given way from now on. Late is the delay if how is Slow.
 func (l *Link) Sicken(step string, how Sickness, late time.Duration) {
 	l.change(func() { l.ill = illness{step, how, late} })
 }
 
-// Heal cures the sick step, if there is one.
+// Heal undoes Sicken.
 func (l *Link) Heal() { l.change(func() { l.ill = illness{} }) }
 
 // Lose makes the link lose requests and replies from now on. It loses the request of a step if request returns true for

@@ -48,7 +48,7 @@ func conflict(as, bs []span) bool {
 	return false
 }
 
-// locks grants locks in the order in which they were requested.
+// locks grants locks in the order of the requests.
 type locks struct {
 	mu    sync.Mutex
 	queue []*locker

@@ -51,7 +51,7 @@ func (l *Link) Close() {
 	l.served.Wait()
 }
 
-// Addr returns the host:port to which clients connect.
+// Addr returns the host:port that clients connect to.
 func (l *Link) Addr() string { return l.ln.Addr().String() }
 
 func (l *Link) serve() {

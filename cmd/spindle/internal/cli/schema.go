@@ -105,7 +105,7 @@ func schemaFor(command string) ([]byte, error) {
 
 var reference = regexp.MustCompile(`"#/\$defs/(\w+)"`)
 
-// use adds a definition to used, and all definitions to which it refers.
+// use adds a definition to used, together with all definitions that it refers to.
 func (s *schemaDocument) use(name string, used map[string]json.RawMessage) {
 	if used[name] != nil {
 		return

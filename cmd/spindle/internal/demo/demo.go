@@ -38,8 +38,8 @@ lock away from the third.
 
 Demo starts a Cloud Spanner emulator, and stops it at the end. It needs either
 Docker or the emulator from "gcloud components install cloud-spanner-emulator".
-If SPANNER_EMULATOR_HOST is set, demo uses that emulator instead, and creates its
-own database there.
+If SPANNER_EMULATOR_HOST is set, demo uses that emulator instead, and creates a
+database of its own there.
 
 Demo ignores SPINDLE_DB, because that is often a production database. To run the
 demo on your own database, use --db on the command line. The database must have

@@ -39,7 +39,7 @@ func Rows(all []Entry) []terminal.Row {
 	return rows
 }
 
-// SortKeys has the keys, other than name and state, by which entries can be sorted.
+// SortKeys has the keys, other than name and state, that entries can be sorted by.
 type SortKeys struct {
 	Holder  string
 	Since   time.Time // zero if it has none

@@ -166,7 +166,7 @@ func (g *Group) JSON() GroupJSON {
 	return GroupJSON{g.Prefix, string(g.State()), part.Group, CountHeld(g.Members), len(g.Partitions), g.nobody(), first.At.UTC()}
 }
 
-// GroupNamed returns the name of the group that arg denotes. Arg is either that name or the form in which ls shows it.
+// GroupNamed returns the name of the group that arg denotes. Arg is either that name or the name as ls shows it.
 func GroupNamed(arg string) (string, error) {
 	name := arg
 	if prefix, ok := strings.CutSuffix(arg, "/"); ok {

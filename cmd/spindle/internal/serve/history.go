@@ -17,10 +17,10 @@ type lock struct {
 	table.Listing
 	known      time.Time // the time from which on its terms are known
 	terms      []term
-	changes    int // terms that began since the first look
+	changes    int // terms that began since the first read
 	jeopardies int // how often its holder sent no heartbeat for two thirds of the lease
 	late       bool
-	kind       table.LockKind // its purpose, from the last look that showed it
+	kind       table.LockKind // its purpose, from the last read that showed it
 	expected   bool           // it should always be held
 	shown      bool           // on pages
 }
@@ -34,20 +34,20 @@ func (k *lock) holder() string {
 	return k.Holder()
 }
 
-// A history accumulates what the looks at a table show. Its times are by Spanner's clock.
+// A history accumulates what the reads of a table have shown. Its times are by Spanner's clock.
 type history struct {
-	at    time.Time // of the last look
+	at    time.Time // of the last read
 	locks map[string]*lock
 	ids   int
 
 	expected map[string]bool // locks that should always be held
 
-	skips bool             // looks leave out released locks
-	named map[string]bool  // locks that looks read even if they are released
+	skips bool             // reads skip released locks
+	named map[string]bool  // locks that are read even if they are released
 	hides func(*lock) bool // reports whether pages leave a lock out; nil: they show all locks
 }
 
-// A touch describes how a lock has changed since the last look.
+// A touch describes how a lock has changed since the previous read.
 type touch struct {
 	*lock
 	whole bool // more than its heartbeat has changed
@@ -78,7 +78,7 @@ func (h *history) see(found []table.Listing, at time.Time) (touched []touch, for
 	for _, l := range found {
 		present[l.Name] = true
 		if k := h.locks[l.Name]; k != nil && l.State() == table.Free && !h.named[l.Name] {
-			l.Observation = h.absent(k).Observation // the look shows only the work that was done under it
+			l.Observation = h.absent(k).Observation // the read shows only the work that was done under the lock
 		}
 		follow(l)
 	}
@@ -121,7 +121,7 @@ func (h *history) meet(l table.Listing, first bool) *lock {
 	return k
 }
 
-// follow updates the terms of a lock from a look. The lock's own Listing must still be from the look before.
+// follow updates the terms of a lock from a new listing. The lock's own Listing must still be the previous one.
 func (k *lock) follow(l table.Listing, first bool) touch {
 	t := touch{lock: k, whole: first || k.differs(l)}
 	now, shown := termIn(l)
@@ -150,7 +150,7 @@ func (k *lock) follow(l table.Listing, first bool) touch {
 	return t
 }
 
-// differs reports whether a look shows any change other than a new heartbeat.
+// differs reports whether a new listing shows any change other than a new heartbeat.
 func (k *lock) differs(l table.Listing) bool {
 	return k.At.IsZero() || k.State() != l.State() || k.Token != l.Token || k.Holder() != l.Holder() || k.Writer != l.Writer || k.Member != l.Member ||
 		k.Done != l.Done || problem(k.Listing) != problem(l) || len(k.Waiters) != len(l.Waiters) || waitingSince(k.Listing) != waitingSince(l)

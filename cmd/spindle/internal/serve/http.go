@@ -95,7 +95,7 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// events sends a page a snapshot, and then the changes that each look finds.
+// events sends a snapshot to a page, and then the changes after each read of the table.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	s.metrics.pages.Inc()
 	defer s.metrics.pages.Dec()

@@ -130,7 +130,7 @@ func (all *series) ofLocks() {
 	groups := map[string]*group{}
 	states := noneInAnyState()
 	if !all.Released {
-		delete(states, table.Released) // their number is unknown, because looks leave them out
+		delete(states, table.Released) // their number is unknown, because reads skip them
 	}
 	for name, k := range all.history.locks {
 		if k.Done.Key != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A change describes how a lock, or partitions of a group, have changed between two looks.
+// A change describes how a lock, or partitions of a group, have changed between two reads.
 type change struct {
 	At    time.Time // by Spanner's clock, as exactly as the table shows it
 	Name  string
@@ -30,9 +30,9 @@ const (
 	ended = "released, or its row was pruned or deleted"
 )
 
-// A story has the locks as the looks have shown them so far.
+// A story has the locks as the last read has shown them.
 type story struct {
-	locks map[string]table.Listing // as of the last look
+	locks map[string]table.Listing // as of the last read
 	had   map[string]string        // the holder of each partition, or its last holder
 }
 
@@ -67,7 +67,7 @@ func (s *story) next(l look) []change {
 	return all
 }
 
-// missing returns the locks that were in use at the last look and are not in found.
+// missing returns the locks that were in use at the last read and are not in found.
 func (s *story) missing(found []table.Listing) []string {
 	here := make(map[string]table.Listing, len(found))
 	for _, l := range found {

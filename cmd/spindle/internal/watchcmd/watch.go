@@ -194,7 +194,7 @@ func (w *watching) look(ctx context.Context, t table.Table) (l look) {
 	return l
 }
 
-// suspicious is how long a look can take before watch reports that Spanner does not answer.
+// suspicious is how long a read can take before watch reports that Spanner does not answer.
 const suspicious = 2 * time.Second
 
 // print prints a line for each change. An outage is one message when reads begin to fail or hang, and one when it ends.
