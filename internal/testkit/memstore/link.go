@@ -33,8 +33,8 @@ type Sickness string
 // Sicknesses lists all kinds of sickness.
 var Sicknesses = []Sickness{Refused, Lost, Silent, Slow}
 
-// The step is refused, its request is lost, its reply is lost, or it is applied late. A slow step is applied even if
-// the caller no longer waits for it.
+// A refused step has no effect and returns an error. The request of a lost step is lost, and the reply to a silent
+// step. A slow step is applied late, even if the caller no longer waits for it.
 const (
 	Refused Sickness = "refused"
 	Lost    Sickness = "lost"
@@ -72,9 +72,8 @@ func (l *Link) Sicken(step string, how Sickness, late time.Duration) {
 // Heal undoes Sicken.
 func (l *Link) Heal() { l.change(func() { l.ill = illness{} }) }
 
-// Lose makes the link lose requests and replies from now on. It loses the request of a step if request returns true for
-// the step, and the reply if reply does. Either function can be nil. If a message is lost, the caller waits until its
-// ctx ends.
+// Lose makes the link lose requests and replies from now on. The functions report, for each step, whether its request
+// or its reply is lost. A nil function loses nothing. A caller whose message is lost waits until its ctx ends.
 func (l *Link) Lose(request, reply func(step string) bool) {
 	l.change(func() { l.lose, l.reply = request, reply })
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Locking is a table.Store that simulates how long messages, locks and commits take in Spanner, so that tests show how
-// many candidates slow each other down. Snapshot reads take no locks. A commit locks the rows that it writes and the
-// rows that must not have changed, and keeps the locks until it is applied or refused. Locks are granted in the order
-// of the requests.
+// Locking is a table.Store that simulates how long messages, locks and commits take in Spanner, so that tests can show
+// how competing candidates slow each other down. Snapshot reads take no locks. A commit locks the rows that it writes
+// and the rows that must not have changed, and keeps the locks until it is applied or refused. Locks are granted in the
+// order of the requests.
 //
 // Where Spanner's behavior is not documented, Locking assumes the worse case. Even a commit that is going to fail waits
 // for its locks, and then keeps them for the time in Refusal. A row has a single lock for all its columns. Reads in

@@ -7,7 +7,7 @@ import "syscall"
 // is stopped.
 //
 // To the kernel, the parent is the thread that started the child, not the process. This makes no difference here,
-// because Go ends a thread only if a goroutine that has locked it exits.
+// because Go ends a thread only when a goroutine that is locked to it exits.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -22,8 +22,8 @@ func newMan() *cobra.Command {
 it does not exist. A page has the same text as the command's help. Man does not
 require a database.
 
-The pages are dated with SOURCE_DATE_EPOCH, in seconds since 1970. If that
-variable is not set, their date is the date of the commit that spindle was built
+The pages carry the date in SOURCE_DATE_EPOCH, in seconds since 1970. If that
+variable is not set, they carry the date of the commit that spindle was built
 from.
 ` + flags.CommonCodes,
 		Example: "  spindle man /usr/local/share/man/man1",

@@ -66,11 +66,11 @@ each lock.
 
 Locks are rows of a table in a Cloud Spanner database. A lock has at most one
 holder, which keeps it by sending heartbeats. If no heartbeat is acknowledged
-until the lease ends, the holder stops by itself, and another process can take
-the lock. Every time a process takes a lock, it gets a new fencing token, which
-is larger than all of the lock's previous tokens.
+before the lease expires, the holder stops by itself, and another process can
+take the lock. Each process that takes the lock gets a new fencing token, which
+is larger than all earlier ones.
 
-To see a demonstration, which does not require a database:
+To see a demonstration (no database required):
 
   spindle demo
 
@@ -81,16 +81,16 @@ To get started:
   spindle exec --name nightly -- ./nightly-report
   spindle ls
 
-Most flags can also be set with environment variables, which each command's help
-lists. A flag on the command line takes precedence. To use a running emulator
-instead of Cloud Spanner, set SPANNER_EMULATOR_HOST to the emulator's host:port.`
+Most flags can also be set with environment variables; the help of each command
+lists them. A flag on the command line takes precedence. To use a running
+emulator instead of Cloud Spanner, set SPANNER_EMULATOR_HOST to its host:port.`
 
 func newRoot() *cobra.Command {
 	o := &connect.Database{}
 	root := &cobra.Command{
 		Use:               "spindle",
 		Short:             "Run a program on exactly one machine at a time, and see who holds each lock",
-		Long:              rootHelp + "\n" + flags.CommonCodes + "\nSome commands have additional exit codes; see the help of each command.",
+		Long:              rootHelp + "\n" + flags.CommonCodes + "\nSome commands have additional exit codes; see their help.",
 		Version:           versionOf(buildInfo()).String(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,

@@ -35,8 +35,8 @@ keys are the same.
 
 The schema has a version, which spindle version -o json shows. The major version
 changes when a key is removed or gets a different meaning, and the minor version
-changes when a key is added. Programs that read the output should therefore
-ignore unknown keys. The schema itself rejects them.
+changes when a key is added. Programs should therefore ignore keys that they
+don't know. The schema itself is stricter, and rejects unknown keys.
 ` + flags.CommonCodes,
 		Example: `  spindle schema >spindle.json
   spindle schema ls | jq -r '."$defs".lock.properties | keys[]'`,

@@ -162,8 +162,8 @@ func holding(ctx context.Context, t table.Table, name string) (all []table.Listi
 	}), err
 }
 
-// Flags registers completions for flag values. Every flag is completed in the same way in all commands, except for
-// --id.
+// Flags registers completions for flag values. Most flags are completed in the same way in every command. The flag --id
+// is completed only for status, because other commands take a new id.
 func Flags(o *connect.Database, root *cobra.Command) {
 	ask := func(of func(lock string) completer) cobra.CompletionFunc {
 		return func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -9,12 +9,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A Connection gives access to the database, with a Spanner client, and to the lock table in that database.
+// A Connection holds a Spanner client for the database, and gives access to the lock table.
 //
 // A client loses its session if the emulator is restarted, or if the database is dropped and created again. From then
 // on, all of the client's calls fail. Connection therefore creates a new client and repeats the failed call, which had
-// no effect. Lock holders don't have to know about this. If a holder's lease row still exists, the holder keeps the
-// lock under the same token.
+// no effect. This does not affect lock holders. As long as its lease row still exists, a holder keeps the lock under
+// the same token.
 type Connection struct {
 	table string
 	dial  func() (*spanner.Client, error)

@@ -129,8 +129,7 @@ func demonstrate(ctx context.Context, o *connect.Database, listen string) error 
 	return d.onAPage(ctx, db, listen)
 }
 
-// forget deletes the demo's lock if it was released. The user may have other locks in the same table, so the demo
-// cleans up after itself.
+// forget cleans up the lock table, which may be the user's own. It deletes the demo's lock if the lock was released.
 func (d *demo) forget(db *connect.Connection) {
 	if l, err := d.on.ListOne(context.Background(), d.lock); err == nil && l.State() == table.Released {
 		_, _ = db.Client().Apply(context.Background(), []*spanner.Mutation{spanner.Delete(d.Table, spanner.Key{d.lock})})
@@ -209,8 +208,8 @@ func (d *demo) begin(ctx context.Context) error {
 	return d.ls(ctx)
 }
 
-// next calls do, which kills or stops the working machine or takes its lock away. It returns the time from that call
-// until another machine began to work.
+// next calls do, which must kill or stop the working machine or take its lock away. It returns how long it took until
+// another machine began to work.
 func (d *demo) next(ctx context.Context, do func() error) (time.Duration, error) {
 	at := time.Now()
 	if err := do(); err != nil {

@@ -21,9 +21,9 @@ type Group struct {
 	Partitions []table.Listing
 }
 
-// Gather separates the locks that belong to groups from the other locks. Found has all locks whose names begin with
-// prefix. If prefix is longer than a group's own prefix, as orders/member/ is, found has only some of the group's
-// locks. Gather then returns them with the other locks.
+// Gather separates the locks that belong to groups from the other locks. The names of all locks in found begin with
+// prefix. If prefix is longer than a group's own prefix, for example orders/member/, then found contains only part of
+// the group, and Gather returns that part with the other locks.
 func Gather(found []table.Listing, prefix string) (locks []table.Listing, groups []*Group) {
 	for _, l := range found {
 		part, _ := table.PartOf(l.Name)
@@ -126,8 +126,8 @@ func (g *Group) Sum() string {
 	return text
 }
 
-// Entry returns a single entry for the whole group. The entry has the age of the oldest member, the longest time since
-// a member's last heartbeat, and the longest lease.
+// Entry returns a single entry for the whole group. It shows the age of the oldest member, the longest time since a
+// member's last heartbeat, and the longest lease.
 func (g *Group) Entry() Entry {
 	since, beat, lease := "-", "-", "-"
 	var order SortKeys

@@ -19,8 +19,8 @@ func OneLock(ctx context.Context, t table.Table, name string) (table.Listing, er
 	return l, err
 }
 
-// noGroup returns an error if arg is the name of a group. There is no lock with that name, but reporting a free lock
-// would mislead a user who asks for the group.
+// noGroup returns an error if arg is the name of a group. There is no lock with that name, but reporting it as a free
+// lock would mislead a user who meant the group.
 func noGroup(ctx context.Context, t table.Table, arg string) error {
 	name, err := GroupNamed(arg)
 	if err != nil {

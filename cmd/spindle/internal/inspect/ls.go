@@ -47,10 +47,10 @@ is.
 
 "3 waiting, longest 12s" means that three processes are waiting for the lock
 with package lock, and that one of them has been waiting for 12 seconds.
-Processes that wait for a semaphore are shown only at the first of its slots in
-the list.
+A process that waits for a semaphore is shown only at the first of the
+semaphore's slots in the list.
 
---sort puts the most interesting locks first:
+--sort determines which locks come first:
 
   age       the oldest term
   beat      the longest time since a heartbeat
@@ -66,7 +66,7 @@ partition. A partition is in the same state as the member that holds it.
 
 With --watch, ls runs until it is interrupted. It reads the table at the
 interval that --every gives, and prints a line for each listed lock that has
-changed, even if its new state is one that is not listed. Heartbeats and waiters
+changed, even if the lock would not be listed any more. Heartbeats and waiters
 do not count as changes. A term that begins and ends between two reads is
 missed.
 

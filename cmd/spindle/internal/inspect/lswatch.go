@@ -65,8 +65,8 @@ func (ls *listing) repeat(ctx context.Context, p *terminal.Terminal, t table.Tab
 	}
 }
 
-// differing returns the entries to print. First come the entries in all that are new or have changed since the previous
-// read, and then gone, the entries of locks that are no longer selected.
+// differing returns the entries to print: those that are new or have changed since the previous read, followed by gone,
+// the entries of locks that are no longer selected.
 func differing(before map[string]describe.Entry, all, gone []describe.Entry) (now []describe.Entry) {
 	for _, e := range all {
 		if was, known := before[e.Name]; !known || was.Mark != e.Mark {
@@ -84,8 +84,8 @@ func byName(all []describe.Entry) map[string]describe.Entry {
 	return named
 }
 
-// look reads the table once. It returns the entries of the selected locks in all. In gone, it returns the current
-// entries of the locks that are in before but are no longer selected.
+// look reads the table once. It returns two lists of entries. The first has the selected locks. The second has the
+// locks that are in before but are no longer selected, with their current state.
 func (ls *listing) look(ctx context.Context, t table.Table, before map[string]describe.Entry) (all, gone []describe.Entry, err error) {
 	ctx, cancel := context.WithTimeout(ctx, ls.Timeout)
 	defer cancel()
@@ -105,9 +105,9 @@ func (ls *listing) look(ctx context.Context, t table.Table, before map[string]de
 // few is how many locks whatBecame reads one by one. If there are more, it reads the whole table instead.
 const few = 20
 
-// whatBecame returns the current entries of the named locks, which are no longer selected. Found has the locks of the
-// last read, which skips unused locks unless they are selected. WhatBecame therefore reads the named locks that found
-// lacks.
+// whatBecame returns the current entries of the named locks, which are no longer selected. It gets an entry from found,
+// the result of the last read, if possible. The last read may have skipped unused locks, so whatBecame reads the
+// missing ones separately.
 func (ls *listing) whatBecame(ctx context.Context, t table.Table, names []string, found []table.Listing) (gone []describe.Entry, err error) {
 	any := *ls
 	any.show = selection{prefix: ls.show.prefix, all: true}

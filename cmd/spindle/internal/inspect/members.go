@@ -27,16 +27,16 @@ func NewMembers(o *connect.Database) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "members GROUP",
 		Short: "Show a group's members and their partitions",
-		Long: `Members shows the members of a group that have sent a heartbeat within their
-leases, all as of one instant by Spanner's clock. For each member, it shows the
-slot, the time since the member joined, the time since its last heartbeat, and
-the number of partitions that it holds. With --partitions, it also names these
-partitions. Below the members, it lists the partitions that have no holder now
-but had one before.
+		Long: `Members shows the members of a group whose leases have not expired, all as of
+one instant by Spanner's clock. For each member, it shows the slot, the time
+since the member joined, the time since its last heartbeat, and the number of
+partitions that it holds. With --partitions, it also names these partitions.
+Below the members, it lists the partitions that once had a holder but have none
+now.
 
 If members have different lists of partitions, the column LIST shows a letter
-for each list, and members with the same letter have the same list. Lists differ
-during a rolling update that changes them, or because of a configuration
+for each list, and members with the same letter have the same list. This happens
+during a rolling update that changes the list, or because of a configuration
 mistake.
 
 Exit codes:

@@ -20,8 +20,8 @@ import (
 
 const statusHelp = `Status reports whether a lock is held. With --id or --token, it reports whether
 that particular holder has it. An --id that ends in a slash matches every id
-that begins with it. By default, ids have the form host/process/UUID, so a host
-name and a slash match all processes on that host.
+that begins with it. Default ids have the form host/process/UUID, so --id web-1/
+matches all processes on the host web-1.
 
 A partition of a group, such as orders/partition/17, is kept by the heartbeats
 of a member, such as orders/member/0003. Status therefore shows the member's
@@ -36,8 +36,8 @@ a process behind it gets the lock. To see the processes that wait for a
 semaphore, give the name of any of its slots, such as pool/slot/0000.
 
 With --expect, status checks several locks that should all have a holder. It
-lists the locks that have none, and says why each of them has none. For example,
-the lock was never taken, was released, or has expired.
+lists the locks without a holder, each with a reason, such as that it was
+released or has expired.
 
 The answer may be out of date when you read it, because the lock can change
 hands at any time. Use it to find out where a program runs, but not to decide

@@ -104,7 +104,7 @@ func (e *examination) check(f *pflag.FlagSet) (err error) {
 		return err
 	}
 	if e.priced.asked(f) && len(e.expected) > 0 {
-		return exit.Misuse("--expect reads the database, but --locks and --members only estimate costs; leave out either --expect or the other two")
+		return exit.Misuse("--expect can't be combined with --locks or --members, because an estimate does not read the database")
 	}
 	e.expected, err = describe.CheckExpected(e.expected)
 	return err

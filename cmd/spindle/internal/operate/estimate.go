@@ -111,8 +111,8 @@ type share struct {
 // estimate computes the cost from the number of requests. A group member makes as many requests as a lock's holder and
 // a waiting candidate together. Each time it reads the group, it reads the plan's row and two rows for each member.
 //
-// The share of a node is an upper bound. It counts each row as one read, as Google's figures do, but those are for rows
-// of 1 KB, and lock rows are smaller.
+// The share of a node is an upper bound, because Google's figures are for reads of 1 KB rows, and lock rows are
+// smaller.
 func (w *fleet) estimate() Estimate {
 	one := doctor.CostAt(w.lease)
 	commits, reads := float64(one.Commits)/month.Seconds(), float64(one.Reads)/month.Seconds()

@@ -43,13 +43,12 @@ lock. Another candidate claims the lock immediately, so the lock has no holder
 for only a short time. Handover prints the new holder and the length of that
 time.
 
-A holder accepts requests only if it was started by spindle exec or spindle
-guard with --handover, or by a Go program that uses WithHandover. It checks for
-requests once per lease.
+A holder accepts requests only if it is spindle exec or spindle guard with
+--handover, or a Go program that uses WithHandover. It checks for requests once
+per lease.
 
-A request applies to one term, and never to a later one. By default, that is the
-current term. With --token, it is the term with that token, if it has not ended.
-A request can't be withdrawn.
+A request applies to a single term: the current one, or the one whose token is
+given with --token. It never affects a later term, and it can't be withdrawn.
 
 Members of a group don't accept requests. Stop the member's process instead, and
 the other members take over its partitions.

@@ -25,8 +25,8 @@ type lock struct {
 	shown      bool           // on pages
 }
 
-// holder returns the lock's holder. It prefers the holder that is recorded for the current term, because the last read
-// may not have shown a holder, although an earlier read did.
+// holder returns the lock's holder. It uses the holder that the history has recorded for the current term, because the
+// last read may not have shown it.
 func (k *lock) holder() string {
 	if n := len(k.terms); n > 0 && !k.terms[n-1].over && k.terms[n-1].token == k.Token {
 		return k.terms[n-1].holder
@@ -54,8 +54,8 @@ type touch struct {
 	tail  int  // the number of its latest terms that have changed
 }
 
-// see adds the result of a read to the history. Touched has the locks that have changed, and forgotten has the ids of
-// the locks that pages must remove.
+// see adds the result of a read to the history. It returns the locks that have changed, and the ids of the locks that
+// pages must remove.
 func (h *history) see(found []table.Listing, at time.Time) (touched []touch, forgotten []int) {
 	first := h.locks == nil
 	if first {
@@ -96,9 +96,9 @@ func (h *history) see(found []table.Listing, at time.Time) (touched []touch, for
 	return h.show(touched, forgotten)
 }
 
-// absent returns a listing for a lock that the last read did not find. Normally, the lock is free, because it has no
-// row. However, if reads skip released locks and the lock was released when it was last seen, absent returns the
-// previous listing. The lock is then still released, or its row was pruned.
+// absent returns a listing for a lock that is missing from the last read. Usually, the lock has no row, and is
+// therefore free. However, if reads skip released locks and the lock was released when it was last seen, absent returns
+// the previous listing, because the lock is still released or its row was pruned.
 func (h *history) absent(k *lock) table.Listing {
 	l := table.Listing{Observation: table.Observation{Name: k.Name}}
 	if h.skips && k.State() == table.Released {
@@ -108,8 +108,8 @@ func (h *history) absent(k *lock) table.Listing {
 	return l
 }
 
-// meet adds a lock to the history. If the first read finds the lock, nothing is known about it before its current term
-// or its last release. If a later read finds it, the lock had no row at the previous read.
+// meet adds a lock to the history. A lock that the first read finds may be old, and nothing is known about it before
+// its current term or its last release. A lock that a later read finds had no row before.
 func (h *history) meet(l table.Listing, first bool) *lock {
 	k := &lock{id: h.ids, known: l.At, expected: h.expected[l.Name]}
 	k.Name = l.Name

@@ -60,8 +60,8 @@ func guarded(next http.Handler) http.Handler {
 }
 
 // OnlyFor rejects a request unless its Host header is an IP address, localhost or one of hosts. This prevents DNS
-// rebinding: a malicious site could make its own name resolve to an address that only the user's browser can reach, and
-// its scripts could then read the data.
+// rebinding, where a malicious site makes its own name resolve to an address that only the user's browser can reach, so
+// that the site's scripts can read the data.
 func OnlyFor(hosts []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host

@@ -9,8 +9,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// metrics has the metrics for Prometheus. Metrics of locks come from the last successful read of the table. If that
-// read is too old, these metrics are left out, because they may be wrong by now.
+// metrics exports metrics to Prometheus. The metrics of locks come from the last successful read of the table. If that
+// read was too long ago, they are left out, because they may be out of date.
 type metrics struct {
 	server   *Server
 	registry *prometheus.Registry
@@ -166,7 +166,7 @@ func (s *Server) tellsOf(k *lock) bool {
 }
 
 // ofLock adds the metrics of a lock. If counted is true, the lock is a partition that the metrics of its group already
-// count. Unless such a partition is expected, it only gets metrics about its waiters.
+// count. Unless such a partition is expected, ofLock adds only the metrics of its waiters.
 func (all *series) ofLock(name string, k *lock, counted bool) {
 	if n := len(k.Waiters); n > 0 || !k.IsPart() {
 		all.add(descWaiters, float64(n), name)

@@ -165,8 +165,8 @@ func (s *Server) whole() ([]byte, int) {
 	return s.snapshot, s.version
 }
 
-// stale returns nil if the table was read successfully not long ago. Otherwise, it returns an error that says how long
-// ago that was, and why later reads failed. A single failed read does not make the data stale.
+// stale returns nil if the last successful read of the table is recent enough. Otherwise, it returns an error that says
+// how long ago that read was, and why later reads failed. A single failed read does not make the data stale.
 func (s *Server) stale() error {
 	old := s.old().Round(time.Second)
 	switch {

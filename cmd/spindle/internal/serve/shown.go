@@ -9,9 +9,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// lately is how long pages still show a lock after it was released. The lock may be one that should always be held, and
-// then users have to see that it lost its holder. Released mutexes and semaphores are hidden immediately, because there
-// may be many of them and their release is normal.
+// lately is how long pages still show a lock after it was released. A lock that should always be held may have lost its
+// holder, and users need to see that. Released mutexes and semaphores are hidden immediately, because there may be many
+// of them and their release is normal.
 const lately = 5 * time.Minute
 
 // inUse reports whether a lock is taken, has waiters, has a record of completed work, or belongs to a group.
@@ -22,8 +22,8 @@ func (k *lock) inUse() bool {
 // isTaken reports whether a lock is neither released nor free.
 func (k *lock) isTaken() bool { return k.State() != table.Released && k.State() != table.Free }
 
-// hides reports whether pages leave out a lock because it was released. Expected locks are never left out, and with
-// --released, no locks are.
+// hides reports whether pages leave out a lock because it was released. Expected locks are never left out. With
+// --released, pages show all locks.
 func (s *Server) hides(k *lock) bool {
 	if s.Released || k.inUse() || k.expected {
 		return false
@@ -32,8 +32,8 @@ func (s *Server) hides(k *lock) bool {
 	return n == 0 || k.kind.IsShort() || s.history.at.Sub(k.terms[n-1].to) >= lately
 }
 
-// show decides which locks pages show from now on. It returns touched without the hidden locks, but with the locks that
-// were hidden until now. It returns forgotten with the ids of the locks that were shown until now.
+// show decides which locks pages show. It removes hidden locks from touched, and adds the locks that have just become
+// visible. To forgotten, it adds the ids of the locks that have just been hidden.
 func (h *history) show(touched []touch, forgotten []int) ([]touch, []int) {
 	touched = slices.DeleteFunc(touched, func(t touch) bool { return !t.shown })
 	for _, k := range h.locks {
@@ -51,9 +51,9 @@ func (h *history) show(touched []touch, forgotten []int) ([]touch, []int) {
 	return touched, forgotten
 }
 
-// names returns the locks that the next read must include by name. These are the expected locks. If reads skip released
-// locks, they are also all locks that are taken now. Otherwise, the next read would not show how the terms of these
-// locks have ended.
+// names returns the locks that the next read must include by name. These are the expected locks and, if reads skip
+// released locks, all locks that are taken now. If one of these is released, the next read would otherwise not show how
+// its term ended.
 func (s *Server) names() []string {
 	h := &s.history
 	h.named = map[string]bool{}

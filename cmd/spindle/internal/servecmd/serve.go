@@ -34,8 +34,8 @@ until it is interrupted:
 Serve reads the table once per --every interval, however many pages are open,
 and never writes to it. Its reads have low priority and take up at most a tenth
 of the time. A large table is therefore read less often, and the page shows how
-old its data is. Programs in all languages share the table, so serve shows all
-of their locks.
+old its data is. Serve shows the locks of all programs, whatever language they
+are written in.
 
 The table keeps no history, so the timelines begin when serve is started. A term
 that begins and ends between two reads is missed.
@@ -96,7 +96,7 @@ func NewServe(o *connect.Database) *cobra.Command {
 	c.Flags().StringSliceVar(&s.exclude, "exclude", nil, "leave out locks whose names match one of these `patterns`")
 	c.Flags().BoolVar(&s.released, "released", false, "also read and show released locks, of which there may be thousands")
 	c.Flags().StringVar(&s.prefix, "prefix", "", "show only locks whose names begin with this `text`")
-	c.Flags().BoolVar(&s.partitionMetrics, "partition-metrics", false, "also export metrics for each partition, with eight series per partition")
+	c.Flags().BoolVar(&s.partitionMetrics, "partition-metrics", false, "also export eight metrics for each partition")
 	c.Flags().DurationVar(&s.every, "every", time.Second, "the shortest pause between two reads of the table")
 	return c
 }

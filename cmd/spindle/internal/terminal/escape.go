@@ -7,7 +7,7 @@ import (
 )
 
 // Show formats a text from the table for people. If the text contains characters that a terminal does not display, Show
-// escapes them, and quotes the text as bash and zsh do. Users can then copy the name of such a lock into a command.
+// escapes them, and quotes the text for bash and zsh. Users can then copy the name of such a lock into a command.
 func Show(s string) string {
 	if escaped := Escape(s); escaped == s && !strings.HasPrefix(s, "$'") {
 		return s

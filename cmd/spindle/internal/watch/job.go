@@ -22,8 +22,8 @@ type job struct {
 	stop        context.CancelFunc
 }
 
-// Each step of a job sends one of these messages when it has finished. The model ignores messages from other jobs than
-// the current one, because the user has given up all other jobs.
+// Each step of a job sends one of these messages when it has finished. The model ignores messages from any job but the
+// current one, because the user has given up all others.
 type (
 	asked struct {
 		job *job
@@ -129,7 +129,7 @@ func (j *job) busy() string {
 }
 
 func (j *job) unknown() string {
-	return fmt.Sprintf("The outcome of the %s of %s, token %v, is unknown. It may still take effect.", j.Name, j.label, j.token)
+	return fmt.Sprintf("The outcome of the %s of %s, token %v, is unknown. The request may still take effect.", j.Name, j.label, j.token)
 }
 
 // progress describes what a job is waiting for.

@@ -123,7 +123,7 @@ func TestARefusalAndAFailureAreShown(t *testing.T) {
 
 // Nothing that may still happen is left unsaid.
 func TestWhoLeavesOrGivesUpIsToldWhatMayStillHappen(t *testing.T) {
-	const unknown = "The outcome of the release of b, token 1763645616123456, is unknown. It may still take effect."
+	const unknown = "The outcome of the release of b, token 1763645616123456, is unknown. The request may still take effect."
 	x, _ := withOps(t)
 	x.press("r")
 	x.deliver()

@@ -64,7 +64,7 @@ func lastIfEmpty(a, b string) int {
 	return 0
 }
 
-// matches reports whether the row's name, state, holder or value contains the text, ignoring case. The text must be in
+// matches reports whether the row's name, state, holder or value contains lower, ignoring case. The argument must be in
 // lower case.
 func (r *Row) matches(lower string) bool {
 	if lower == "" {

@@ -64,8 +64,8 @@ const (
 	countShare = 50
 )
 
-// readReleased reads the released locks and sends them to the model, until ctx ends. It ignores errors, because read
-// fails for the same reason and reports it.
+// readReleased reads the released locks and sends them to the model, until ctx ends. It ignores errors. If it can't
+// read the table, the regular reads fail as well, and the screen shows their error.
 func (r *reader) readReleased(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()

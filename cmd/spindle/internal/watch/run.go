@@ -10,8 +10,8 @@ import (
 )
 
 // Run shows the table until the user quits, a signal arrives or ctx ends. It returns an error if the first read fails
-// and later reads would fail as well. If an action was in progress when the user quit, unfinished describes it.
-// Otherwise, unfinished is "".
+// and retrying would not help. If an action was in progress when the user quit, unfinished describes it. Otherwise,
+// unfinished is "".
 func Run(ctx context.Context, t *Table, options ...tea.ProgramOption) (unfinished string, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

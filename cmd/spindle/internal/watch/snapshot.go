@@ -58,8 +58,9 @@ type Released struct {
 type Action struct {
 	Key  string
 	Name string
-	// Ask reads the lock again, and returns the question that the user has to confirm before the action. If the action
-	// is not possible, it returns an error that says why. The token is 0 if the row shows no term.
+	// Ask reads the lock again, and returns the question that the user has to answer before the action. If the action
+	// is not possible, it returns an error that says why. The token is the one that the row shows, or 0 if it shows
+	// none.
 	Ask func(ctx context.Context, name string, token table.Token) (Question, error)
 }
 

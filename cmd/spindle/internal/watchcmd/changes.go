@@ -117,10 +117,12 @@ func (s *story) note(before map[string]table.Listing, lock table.Listing) []chan
 	return []change{changed(when(was, lock), lock, text)}
 }
 
-// parted describes how a member's term ended. Was is the last listing that showed the term. If the term ended before
-// the member's lease expired, the member left by itself. If it ended later, the other members evicted the member.
-// However, if was shows less than half a lease since the last heartbeat, the member may have sent another heartbeat
-// after that read and left by itself, so parted mentions both cases.
+// parted describes how a member's term ended. Was is the last listing that showed the term.
+//
+// If the term ended before the lease expired, the member left by itself. If it ended later, the other members evicted
+// the member, because it had stopped sending heartbeats. However, if the last heartbeat was less than half a lease old
+// in was, the member may have sent another one and then left by itself. In that case, parted mentions both
+// possibilities.
 func parted(was table.Listing, end time.Time) string {
 	who := terminal.Show(was.Holder())
 	if was.LeaseRecord == nil || end.Sub(was.Heartbeat) < was.LeaseRecord.Lease {

@@ -25,14 +25,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const watchHelp = `Watch shows locks and how they change, until it is interrupted. It shows all
-locks, only the lock NAME, or only the locks whose names begin with --prefix.
+const watchHelp = `Watch shows locks and how they change, until it is interrupted. By default, it
+shows all locks. With NAME, it shows only that lock. With --prefix, it shows
+only the locks whose names begin with the prefix.
 
 On a terminal, watch uses the whole screen. Locks in trouble are at the top:
 expired, orphaned and unreadable locks, unconfirmed claims, and groups with
 partitions that have no holder. Released locks are counted but hidden. A bar
-shows how much of each lease is left. As long as the holder is healthy, more
-than two thirds of the bar are full. The keys are:
+shows how much of each lease is left. As long as the holder is healthy, the bar
+is more than two thirds full. The keys are:
 
   up, down, j, k, PgUp, PgDn, g, G   choose a lock
   Enter   show its details, as spindle status does; Esc goes back
@@ -53,7 +54,7 @@ change by Spanner's clock.
 
 Watch reads the table once per --every interval. A large table is read less
 often, so that reads take up at most a fifth of the time. A term that begins and
-ends between two reads is missed. The printed lines then still show that the
+ends between two reads is missed. Even then, the printed lines show that the
 lock has a new token.
 
 A group is one row on the screen. The printed lines show its members one by one,
