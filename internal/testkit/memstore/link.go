@@ -33,8 +33,9 @@ type Sickness string
 // Sicknesses lists all kinds of sickness.
 var Sicknesses = []Sickness{Refused, Lost, Silent, Slow}
 
-// A refused step has no effect and returns an error. The request of a lost step is lost, and the reply to a silent
-// step. A slow step is applied late, even if the caller no longer waits for it.
+// If a step is refused, it has no effect and returns an error. If it is lost, its request does not arrive. If it is
+// silent, it takes effect, but its reply does not arrive. If it is slow, it is applied late, even if the caller no
+// longer waits for it.
 const (
 	Refused Sickness = "refused"
 	Lost    Sickness = "lost"

@@ -27,8 +27,8 @@ func NewMembers(o *connect.Database) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "members GROUP",
 		Short: "Show a group's members and their partitions",
-		Long: `Members shows the members of a group whose leases have not expired, all as of
-one instant by Spanner's clock. For each member, it shows the slot, the time
+		Long: `Members shows a group's members, except those whose leases have expired, all as
+of one instant by Spanner's clock. For each member, it shows the slot, the time
 since the member joined, the time since its last heartbeat, and the number of
 partitions that it holds. With --partitions, it also names these partitions.
 Below the members, it lists the partitions that once had a holder but have none

@@ -36,8 +36,8 @@ a process behind it gets the lock. To see the processes that wait for a
 semaphore, give the name of any of its slots, such as pool/slot/0000.
 
 With --expect, status checks several locks that should all have a holder. It
-lists the locks without a holder, each with a reason, such as that it was
-released or has expired.
+lists the locks without a holder, and says whether each of them was never taken,
+was released or has expired.
 
 The answer may be out of date when you read it, because the lock can change
 hands at any time. Use it to find out where a program runs, but not to decide

@@ -10,7 +10,7 @@ import (
 )
 
 // metrics exports metrics to Prometheus. The metrics of locks come from the last successful read of the table. If that
-// read was too long ago, they are left out, because they may be out of date.
+// read was too long ago, the metrics of locks are left out, because they may be out of date.
 type metrics struct {
 	server   *Server
 	registry *prometheus.Registry
