@@ -1,5 +1,5 @@
-// Package demokit supports the examples and the command's demonstration. It provides an emulator to run on, and stories
-// about child processes, which are told on a timeline. Do not copy code from this package into your own program.
+// Package demokit supports the examples and spindle demo. It starts an emulator, runs child processes, and prints what
+// happens to them on a timeline. Do not copy code from this package into your own program.
 package demokit
 
 import (
@@ -21,7 +21,7 @@ import (
 const Table = "locktable"
 
 // Play runs a story until it ends or the user presses Ctrl+C. If the story returns an error, Play prints the error and
-// exits. A second Ctrl+C ends the process without waiting for the story.
+// exits. A second Ctrl+C ends the process immediately.
 func Play(story func(context.Context) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop)
@@ -42,9 +42,10 @@ type Database struct {
 	emulator *emulator.Emulator
 }
 
-// Open creates a database, with a lock table and the tables of the given statements, on the emulator at
-// SPANNER_EMULATOR_HOST. If that is not set, Open starts an emulator, which runs until Close is called or this process
-// exits. Open sets SPANNER_EMULATOR_HOST for the clients in this process and its children.
+// Open creates a database on the emulator at SPANNER_EMULATOR_HOST. The database has a lock table, and Open also
+// executes the given statements, which can create other tables. If SPANNER_EMULATOR_HOST is not set, Open starts an
+// emulator, and sets the variable for the clients in this process and its children. The emulator runs until Close is
+// called or this process exits.
 func Open(ctx context.Context, statements ...string) (*Database, error) {
 	e, err := emulator.Open(ctx)
 	if err != nil {

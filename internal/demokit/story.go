@@ -108,7 +108,7 @@ func (s *Story) Until(ctx context.Context, enough func() bool) error {
 				s.Look(ctx)
 			}
 		case <-timeout:
-			return fmt.Errorf("the story did not continue within %v; the machine may be overloaded", patience)
+			return fmt.Errorf("the expected event did not happen within %v; the machine may be overloaded", patience)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

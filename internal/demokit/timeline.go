@@ -29,7 +29,7 @@ const (
 )
 
 // A Timeline prints events to standard output, each with the number of seconds since the timeline began. It uses
-// colours only if standard output is a terminal and NO_COLOR is not set.
+// colours if standard output is a terminal and NO_COLOR is not set.
 type Timeline struct {
 	mu       sync.Mutex
 	began    time.Time
@@ -75,8 +75,8 @@ func (t *Timeline) Draw(who, format string, args ...any) {
 	fmt.Printf(format+"\n", args...)
 }
 
-// Mark prints a mark. The first mark begins a line with the given text. Further marks continue that line until it is
-// full or something else is printed.
+// Mark prints a mark, such as a star. The first mark begins a new line with the given text, and later marks are added
+// to that line. When the line is full or something else has been printed, the next mark begins a new line.
 func (t *Timeline) Mark(who, text, mark string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

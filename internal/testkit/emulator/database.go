@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// CreateDatabase creates a database in a new instance, applies the statements to it in order, and returns its path, in
-// the form projects/P/instances/I/databases/D, when the database is ready to use. If a statement fails, nothing is left
-// behind.
+// CreateDatabase creates a database in a new instance, and applies the statements to it in order. It returns the
+// database's path, in the form projects/P/instances/I/databases/D, when the database is ready to use. If a statement
+// fails, CreateDatabase deletes the database and the instance again.
 func (e *Emulator) CreateDatabase(ctx context.Context, dialect databasepb.DatabaseDialect, statements ...string) (string, error) {
 	path := "projects/spindle/instances/spindle-" + uuid.NewString() + "/databases/spindle"
 	err := e.CreateDatabaseAgain(ctx, path, dialect, statements...)
@@ -27,8 +27,8 @@ func (e *Emulator) CreateDatabase(ctx context.Context, dialect databasepb.Databa
 	return path, err
 }
 
-// CreateDatabaseAgain creates the database that path names, and its instance, if they do not exist. It applies the
-// statements only to a new database.
+// CreateDatabaseAgain creates the database with the given path, and its instance, if they do not exist. It applies the
+// statements only if it creates the database.
 func (e *Emulator) CreateDatabaseAgain(ctx context.Context, path string, dialect databasepb.DatabaseDialect, statements ...string) error {
 	parent, id, err := cut(path)
 	if err != nil {
@@ -43,8 +43,8 @@ func (e *Emulator) CreateDatabaseAgain(ctx context.Context, path string, dialect
 	return nil
 }
 
-// DropDatabase drops a database that CreateDatabase created, and its instance. It succeeds if the database does not
-// exist, because a restart of the emulator deletes all databases.
+// DropDatabase drops a database that CreateDatabase created, and its instance. It returns no error if the database does
+// not exist, because an emulator loses all databases when it is restarted.
 func (e *Emulator) DropDatabase(ctx context.Context, path string) error {
 	parent, _, err := cut(path)
 	if err != nil {

@@ -1,10 +1,10 @@
 // Package emulator finds, starts and stops Cloud Spanner emulators.
 //
 // An emulator that this package starts never outlives the process that started it, no matter how that process ends. A
-// watchdog in a session of its own stops the emulator when the process ends.
+// watchdog, which runs in a session of its own, stops the emulator when the process ends.
 //
-// Starting an emulator works only on Unix systems. On other systems, [Open] and [Shared] use the emulator that
-// SPANNER_EMULATOR_HOST names.
+// The package can start emulators only on Unix systems. On other systems, [Open] and [Shared] require that
+// SPANNER_EMULATOR_HOST names a running emulator.
 package emulator
 
 import (
@@ -33,8 +33,8 @@ type Emulator struct {
 	process *process // nil if SPANNER_EMULATOR_HOST names the emulator
 }
 
-// Open returns the emulator at SPANNER_EMULATOR_HOST. If that variable is not set, Open starts an emulator as [Start]
-// does. If it is set, but no server accepts connections at that address, Open returns an error.
+// Open returns the emulator at SPANNER_EMULATOR_HOST, or an error if no server accepts connections at that address. If
+// the variable is not set, Open starts an emulator as [Start] does.
 func Open(ctx context.Context) (*Emulator, error) {
 	if addr := os.Getenv(hostVariable); addr != "" {
 		return given(ctx, addr)
@@ -42,11 +42,11 @@ func Open(ctx context.Context) (*Emulator, error) {
 	return Start(ctx)
 }
 
-// Start starts an emulator for this process on a free loopback port, whether or not SPANNER_EMULATOR_HOST is set, and
-// returns when the emulator answers. The flags, for example "--enable_fault_injection", are passed to emulator_main
-// after the flags that Start itself needs.
+// Start starts an emulator for this process on a free loopback port, and returns when the emulator answers. It does so
+// even if SPANNER_EMULATOR_HOST is set. Flags such as "--enable_fault_injection" are passed to emulator_main, after the
+// flags that Start itself sets.
 //
-// The emulator runs until [Emulator.Close] is called or this process exits. If Start finds no emulator, the error says
+// The emulator runs until [Emulator.Close] is called or this process exits. If no emulator is installed, the error says
 // how to install one. If the emulator exits before it answers, the error contains the emulator's output.
 func Start(ctx context.Context, flags ...string) (*Emulator, error) {
 	src, err := find(ctx)
@@ -67,7 +67,7 @@ func given(ctx context.Context, value string) (*Emulator, error) {
 		addr = strings.TrimPrefix(addr, scheme)
 	}
 	if err := reach(ctx, addr); err != nil {
-		return nil, fmt.Errorf("emulator: no emulator answers at %s=%q (%w); start one at that address, or unset %[1]s so that one is started for you", hostVariable, value, err)
+		return nil, fmt.Errorf("emulator: no emulator answers at %s=%q (%w); start one at that address, or unset %[1]s to have one started for you", hostVariable, value, err)
 	}
 	return &Emulator{addr: addr}, nil
 }
@@ -94,11 +94,11 @@ func reach(ctx context.Context, addr string) error {
 	return nil
 }
 
-// Addr returns the emulator's gRPC address as host:port, the form in which SPANNER_EMULATOR_HOST has it.
+// Addr returns the emulator's gRPC address as host:port, the same form as in SPANNER_EMULATOR_HOST.
 func (e *Emulator) Addr() string { return e.addr }
 
-// Close stops the emulator if [Start] started it, and returns when the emulator has exited. It does not stop an
-// emulator that SPANNER_EMULATOR_HOST names. Close can be called more than once.
+// Close stops the emulator if [Start] started it, and waits until the emulator has exited. It does not stop an emulator
+// that SPANNER_EMULATOR_HOST names. Close can be called more than once.
 func (e *Emulator) Close() error {
 	if e.process == nil {
 		return nil
@@ -106,8 +106,8 @@ func (e *Emulator) Close() error {
 	return e.process.end()
 }
 
-// ClientOptions returns options that make any Google Cloud client connect to this emulator, regardless of environment
-// variables, and without credentials.
+// ClientOptions returns options that make any Google Cloud client connect to this emulator without credentials,
+// regardless of environment variables.
 func (e *Emulator) ClientOptions() []option.ClientOption {
 	return []option.ClientOption{
 		option.WithEndpoint("passthrough:///" + e.addr),
@@ -116,9 +116,11 @@ func (e *Emulator) ClientOptions() []option.ClientOption {
 	}
 }
 
-// Connect returns a client for the database with the given path, which has the form projects/P/instances/I/databases/D.
-// The client exports no metrics. The caller must close it. Unless SPANNER_EMULATOR_HOST is set, the first client in a
-// process asks the metadata server, if there is one, for the region. No option of the Spanner client prevents this.
+// Connect returns a client for the database with the given path, projects/P/instances/I/databases/D. The client exports
+// no metrics. The caller must close it.
+//
+// When a process creates its first client and SPANNER_EMULATOR_HOST is not set, the Spanner library looks for Google
+// Cloud's metadata server to find out the region. No option of the client prevents this.
 func (e *Emulator) Connect(ctx context.Context, path string) (*spanner.Client, error) {
 	config := spanner.ClientConfig{DisableNativeMetrics: true}
 	return spanner.NewClientWithConfig(ctx, path, config, append(e.ClientOptions(), option.WithGRPCConnectionPool(1))...)

@@ -16,14 +16,15 @@ import (
 	"time"
 )
 
-// watchdog is the shell script that runs an emulator and stops it when this process ends. The script's arguments are
-// the emulator's argv.
+// watchdog is the shell script that runs an emulator and stops it when this process ends. Its arguments are the
+// emulator's argv.
 //
-// File descriptor 3 is the read end of a pipe whose only writer is this process, so the script reads end of file when
-// this process ends, for whatever reason. Descriptor 4 is the write end of a pipe that only the script itself holds, so
-// that the reader sees when the script exits. STOP is replaced by the command that removes the emulator's container, if
-// the emulator runs in one. The kill follows even if that command fails, because otherwise the script could wait
-// forever.
+// File descriptor 3 is the read end of a pipe, and only this process has the write end. When this process ends for any
+// reason, the script therefore reads end of file. Descriptor 4 is the write end of a second pipe, and only the script
+// has it. When the script exits, this process reads end of file.
+//
+// STOP is replaced by the command that removes the emulator's container, if there is one. The script always kills the
+// emulator as well, because it could wait forever if removing the container failed.
 const watchdog = `
 stop() { STOP; kill -KILL $emulator; } 2>/dev/null
 trap stop HUP INT TERM
@@ -50,7 +51,7 @@ type process struct {
 	err  error
 }
 
-// launch starts the command under a watchdog and waits until the emulator answers at the address that launch returns.
+// launch starts the command under a watchdog. It waits until the emulator answers, and returns the emulator's address.
 func launch(ctx context.Context, c command) (*process, string, error) {
 	p, err := spawn(c)
 	if err != nil {
@@ -172,8 +173,8 @@ func (p *process) endedWithin(d time.Duration) bool {
 	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// printed returns the emulator's output so far. It does not read at the file's own offset, because that is where the
-// emulator writes.
+// printed returns the emulator's output so far. It reads from offset 0 without moving the file's offset, because the
+// emulator writes at that offset.
 func (p *process) printed() ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(p.log, 0, 1<<20))
 }

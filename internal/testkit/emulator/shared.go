@@ -11,11 +11,11 @@ var shared struct {
 	emulator *Emulator
 }
 
-// Shared returns the emulator that the tests of a process share. The first call gets it from [Open]. Do not close the
-// emulator; if Open started it, it stops when the process exits. Starting an emulator takes less than a tenth of a
-// second, so the tests of each package have their own.
+// Shared returns one emulator for all tests of a process. The first call gets the emulator from [Open]. Do not close
+// it. If Open started it, it stops when the process exits. The tests of each package have an emulator of their own,
+// because starting one takes less than a tenth of a second.
 //
-// If the emulator has crashed, the next call replaces it. The contents of its databases are lost.
+// If the emulator has crashed, the next call returns a new emulator without the previous databases.
 func Shared(ctx context.Context) (*Emulator, error) {
 	shared.Lock()
 	defer shared.Unlock()

@@ -25,15 +25,15 @@ type source interface {
 type command struct {
 	argv []string
 
-	// stop is the argv of the command that stops the emulator if killing the process started by argv does not. It can
-	// be nil.
+	// stop is the argv of a command that stops the emulator. It is needed if the emulator continues to run when the
+	// process that argv started is killed, and is nil otherwise.
 	stop []string
 
 	// patience is how long the emulator may take until it answers.
 	patience time.Duration
 
-	// address returns the address at which this process can reach the emulator, given the address that the emulator
-	// announces.
+	// address returns the address at which this process can reach the emulator. Its argument is the address that the
+	// emulator has announced.
 	address func(ctx context.Context, announced string) (string, error)
 }
 
@@ -42,17 +42,17 @@ type binary string
 
 func (b binary) command(flags []string) command {
 	return command{
-		// With port 0, the emulator picks a free port itself. Picking one here would be unsafe, because the emulator
-		// listens with SO_REUSEPORT. A second emulator on the same port would start without an error and get half of
-		// the connections.
+		// With port 0, the emulator picks a free port. This process must not pick one, because the emulator listens
+		// with SO_REUSEPORT. If two emulators got the same port, both would start without an error, and each would get
+		// half of the connections.
 		argv:     append([]string{string(b), "--host_port", "127.0.0.1:0"}, flags...),
 		patience: 30 * time.Second,
 		address:  func(_ context.Context, announced string) (string, error) { return announced, nil },
 	}
 }
 
-// find returns the source from which to start an emulator. It prefers a binary, which starts in a fraction of the time
-// that the image takes.
+// find returns the source from which to start an emulator. It prefers a binary to the Docker image, because the binary
+// starts much faster.
 func find(ctx context.Context) (source, error) {
 	if path := os.Getenv(binaryVariable); path != "" {
 		if _, err := exec.LookPath(path); err != nil {

@@ -1,5 +1,5 @@
 // Package fleet runs locks in virtual time on a table in memory, so that tests can check exact times. Each machine has
-// its own link to the table and its own clock, and tests can break both.
+// a clock and a connection to the table, and tests can inject faults into both.
 package fleet
 
 import (

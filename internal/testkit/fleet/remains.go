@@ -22,8 +22,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// Context is a caller's ctx that counts the callbacks waiting for it to end. Each context derived from it, and each
-// context.AfterFunc on it, registers a callback, which counts until it is stopped or called.
+// Context is a context that counts the callbacks registered on it, so that tests can detect callbacks that the library
+// leaves behind. A context derived from Context registers a callback, and so does context.AfterFunc. A callback counts
+// until it is stopped or called.
 type Context struct {
 	context.Context
 	End context.CancelFunc
@@ -37,8 +38,8 @@ func NewContext() *Context {
 	return &Context{Context: inner, End: end}
 }
 
-// Value implements context.Context. It hides the inner context, because package context would otherwise find it and
-// register callbacks there without calling AfterFunc.
+// Value implements context.Context. It hides the inner context. Otherwise, package context would register callbacks on
+// the inner context directly, without calling AfterFunc.
 func (c *Context) Value(any) any { return nil }
 
 // AfterFunc registers a callback. Package context calls it for each callback.
@@ -111,8 +112,9 @@ func (r *Remains) Options(more ...spindle.Option) []spindle.Option {
 	return append(r.reports.Options(more...), spindle.WithMeterProvider(r.registered))
 }
 
-// Kept counts the resources that are left: callbacks on the caller's ctx and at OpenTelemetry, the metric series of
-// candidates and holders, and the goroutines of the bubble by the function that they are in.
+// Kept counts the resources that have not been released. These are callbacks on Ctx, callbacks registered with
+// OpenTelemetry, metric series of candidates and holders, and goroutines of the synctest bubble. It counts goroutines
+// by the function that they are running.
 func (r *Remains) Kept(t testing.TB) map[string]int {
 	t.Helper()
 	kept := goroutines()
@@ -166,7 +168,7 @@ type Trouble struct {
 	Begin func(*memstore.Link)
 }
 
-// Troubles returns every kind of sickness for each of the steps. late is the delay of a slow step.
+// Troubles returns every kind of fault for each of the steps. late is the delay of a slow step.
 func Troubles(late time.Duration, steps ...string) []Trouble {
 	var all []Trouble
 	for _, step := range steps {
@@ -177,13 +179,13 @@ func Troubles(late time.Duration, steps ...string) []Trouble {
 	return all
 }
 
-// Brief reports whether tests of all combinations should run only some of them. It returns true with -short and with
-// -race.
+// Brief reports whether tests that try all combinations should try only some of them. It returns true with -short and
+// with -race.
 func Brief() bool { return testing.Short() || raced }
 
-// Part returns all its arguments, but with -race only a quarter of them, drawn at random on each call. The race
-// detector makes virtual time five times slower, and finds as much in a quarter of the cases as in all of them. Runs
-// without -race cover the rest.
+// Part returns all its arguments or, with -race, a quarter of them. Every call chooses that quarter at random. The race
+// detector makes virtual time five times slower, and finds as many races in a quarter of the cases as in all of them.
+// Runs without -race cover all cases.
 func Part[T any](all ...T) []T {
 	if !raced {
 		return all

@@ -42,8 +42,8 @@ func (r *Reports) Options(more ...spindle.Option) []spindle.Option {
 	return append(more, spindle.WithMeterProvider(r.Meters), spindle.WithTracerProvider(r.Tracers))
 }
 
-// Metrics collects the metrics and returns their values by name and attributes. It leaves out the library's prefix and
-// the table attribute, which must be locktable. For each histogram, it returns the count and the sum.
+// Metrics collects the metrics and returns their values by name and attributes. The keys of the map omit the prefix
+// "spindle." and the table attribute, which must be locktable. A histogram has two values, its count and its sum.
 func (r *Reports) Metrics(t testing.TB) map[string]float64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -94,8 +94,8 @@ func named(of attribute.Set) string {
 	return "{" + strings.Join(pairs, ",") + "}"
 }
 
-// Spans returns the spans that have ended, in the order in which they began. Each is written as its name, its outcome,
-// an exclamation mark if it has an error, and its children in brackets.
+// Spans returns the spans that have ended, in the order in which they began. A span is formatted as its name, its
+// outcome, an exclamation mark if it has an error, and its children in brackets.
 func (r *Reports) Spans() []string {
 	ended := r.Ended()
 	var roots []string

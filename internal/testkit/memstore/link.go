@@ -12,8 +12,8 @@ import (
 // ErrCut is returned to a caller whose request or reply was lost.
 var ErrCut = errors.New("network is cut")
 
-// Link is one process's connection to a table, and implements table.Store. A test can make it lose, refuse, repeat and
-// count requests. Its methods are safe for concurrent use.
+// Link is a process's connection to a table, and implements table.Store. A test can make the link lose, refuse, repeat
+// and count requests. Its methods are safe for concurrent use.
 type Link struct {
 	table.Store
 
@@ -27,14 +27,15 @@ type Link struct {
 	count  map[string]int
 }
 
-// Sickness is a lasting fault of one step of a process.
+// Sickness is a fault that affects every call of one step until it is healed.
 type Sickness string
 
 // Sicknesses lists all kinds of sickness.
 var Sicknesses = []Sickness{Refused, Lost, Silent, Slow}
 
-// The kinds of sickness: the step is refused, its request is lost, its reply is lost, or it is applied late. A slow
-// step is applied even if the caller no longer waits for it.
+// If a step is refused, it has no effect and returns an error. If it is lost, its request does not arrive. If it is
+// silent, it takes effect, but its reply does not arrive. If it is slow, it is applied late, even if the caller no
+// longer waits for it.
 const (
 	Refused Sickness = "refused"
 	Lost    Sickness = "lost"
@@ -64,16 +65,16 @@ func (i illness) pass(ctx context.Context, call func(context.Context) error) err
 	return ErrCut
 }
 
-// Sicken makes one step sick from now on. late is the delay of a slow step.
+// Sicken makes every call of one step fail in the given way from now on. Late is the delay if how is Slow.
 func (l *Link) Sicken(step string, how Sickness, late time.Duration) {
 	l.change(func() { l.ill = illness{step, how, late} })
 }
 
-// Heal cures the sick step, if there is one.
+// Heal undoes Sicken.
 func (l *Link) Heal() { l.change(func() { l.ill = illness{} }) }
 
-// Lose makes the link lose the requests or the replies of the steps for which the respective function returns true. A
-// nil function loses nothing. A caller whose message is lost waits until its ctx ends.
+// Lose makes the link lose requests and replies from now on. The functions report, for each step, whether its request
+// or its reply is lost. A nil function loses nothing. A caller whose message is lost waits until its ctx ends.
 func (l *Link) Lose(request, reply func(step string) bool) {
 	l.change(func() { l.lose, l.reply = request, reply })
 }
@@ -90,8 +91,8 @@ func (l *Link) Refuse(answer func(step string) error) { l.change(func() { l.refu
 // After makes the link call f after each step was answered, before the caller sees the answer.
 func (l *Link) After(f func(step string)) { l.change(func() { l.after = f }) }
 
-// Again makes the link repeat a successful call if f returns true for its step, as a client does when it has lost the
-// reply.
+// Again makes the link repeat a successful call if f returns true for its step. A client does the same when a reply is
+// lost.
 func (l *Link) Again(f func(step string) bool) { l.change(func() { l.again = f }) }
 
 // Counts returns how often each step was sent since the previous call to Counts.

@@ -48,7 +48,7 @@ func conflict(as, bs []span) bool {
 	return false
 }
 
-// locks grants locks in the order in which they were requested.
+// locks grants locks in the order of the requests.
 type locks struct {
 	mu    sync.Mutex
 	queue []*locker
@@ -60,8 +60,8 @@ type locker struct {
 	given        chan struct{} // closed when the locker holds what it wants
 }
 
-// acquire waits until l also holds the given spans. It aborts l if l and another locker would wait for each other.
-// After an error, l holds no spans.
+// acquire waits until l has locked the given spans in addition to those that it has already locked. It aborts l if that
+// would cause a deadlock between l and another locker. If acquire returns an error, l has no locks left.
 func (ls *locks) acquire(ctx context.Context, l *locker, spans []span) error {
 	given, err := ls.ask(l, spans)
 	if err != nil {
@@ -84,7 +84,7 @@ func (ls *locks) ask(l *locker, spans []span) (given chan struct{}, err error) {
 		ls.queue = append(ls.queue, l)
 	} else if ls.circle(l) {
 		ls.remove(l)
-		return nil, fmt.Errorf("%w: this transaction and another one wait for each other's locks", table.ErrAborted)
+		return nil, fmt.Errorf("%w: deadlock between this transaction and another one", table.ErrAborted)
 	}
 	ls.give(slices.Index(ls.queue, l))
 	return l.given, nil
@@ -121,9 +121,9 @@ func (ls *locks) give(i int) {
 	close(l.given)
 }
 
-// blocked reports whether the i-th locker has to wait, because another locker holds a span that it wants, or because an
-// earlier locker also wants one. A locker that already holds spans does not wait behind earlier requests, because these
-// may be waiting for its own spans.
+// blocked reports whether the i-th locker has to wait. It has to wait if another locker holds a span that it wants. It
+// also waits for earlier lockers that want the same span, unless it already holds spans itself. In that case, waiting
+// could cause a deadlock, because an earlier locker may be waiting for these spans.
 func (ls *locks) blocked(i int) bool {
 	l := ls.queue[i]
 	for j, o := range ls.queue {

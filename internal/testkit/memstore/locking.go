@@ -9,25 +9,25 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Locking is a table.Store in which messages, locks and commits take time, as they do in Spanner, so that a crowd of
-// candidates is slowed down. Snapshot reads take no locks. A commit locks each row that it writes or requires to be
-// unchanged. Locks are granted in the order in which they are requested, and a commit keeps its locks until it is
-// applied or refused.
+// Locking is a table.Store that simulates how long messages, locks and commits take in Spanner, so that tests can show
+// how competing candidates slow each other down. Snapshot reads take no locks. A commit locks the rows that it writes
+// and the rows that must not have changed, and keeps the locks until it is applied or refused. Locks are granted in the
+// order of the requests.
 //
-// Where Spanner's behavior is not documented, Locking assumes the worse case. A commit that is going to fail also waits
-// for its locks, and keeps them for Refusal. A row has one lock for all its columns. Reads in pessimistic transactions
-// exclude each other, as with a FOR UPDATE hint.
+// Where Spanner's behavior is not documented, Locking assumes the worse case. Even a commit that is going to fail waits
+// for its locks, and then keeps them for the time in Refusal. A row has a single lock for all its columns. Reads in
+// pessimistic transactions exclude each other, as they do with a FOR UPDATE hint.
 type Locking struct {
 	Store  *Store
 	OneWay time.Duration // the time that a message takes
 	Paxos  time.Duration // how long a commit keeps its locks before it is applied
 
-	// Refusal is how long a failing commit keeps its locks. A commit fails if rows that it read have changed, or if it
-	// writes to a row that does not exist.
+	// Refusal is how long a failing commit keeps its locks. A commit fails if a row that it has read has changed, or if
+	// it writes to a row that does not exist.
 	Refusal time.Duration
 
-	// Pessimistic makes transactions lock the keys that they read, including keys without a row, at the time of the
-	// read. A transaction that is idle for ten seconds is aborted.
+	// Pessimistic makes transactions lock the keys that they read at the time of the read, even keys without a row. A
+	// transaction that is idle for ten seconds is aborted.
 	Pessimistic bool
 
 	locks locks
@@ -41,8 +41,8 @@ func NewLocking(s *Store) *Locking {
 
 const idleAbort = 10 * time.Second
 
-// ErrDied is returned by a transaction's function to simulate a client that dies. Spanner hears nothing more from such
-// a client, not even a rollback.
+// ErrDied is returned by a transaction function to simulate a client that dies. Spanner then hears nothing more from
+// the client, not even a rollback.
 var ErrDied = errors.New("the client died")
 
 // travel waits for as long as a message takes.

@@ -1,7 +1,7 @@
-// Package memstore provides a lock table in memory, for tests in virtual time, where no emulator can run. It has the
-// parts of Spanner's semantics on which the protocol relies: strong reads with a timestamp, increasing commit
-// timestamps, serializable transactions, and atomic commits. Locking adds the time that messages, locks and commits
-// take.
+// Package memstore provides a lock table in memory, for tests in virtual time, where an emulator cannot run. It
+// implements the guarantees of Spanner that the protocol needs: strong reads with a timestamp, increasing commit
+// timestamps, serializable transactions, and atomic commits. [Locking] also simulates how long messages, locks and
+// commits take.
 package memstore
 
 import (
@@ -24,8 +24,9 @@ type Store struct {
 	// Idle makes strong reads return the timestamp of the last commit, as Spanner may do while nothing is written.
 	Idle bool
 
-	// Ahead, if set, returns how far the next timestamp is ahead of true time, which TrueTime's uncertainty allows.
-	// Spanner does not answer a commit before the commit's timestamp has passed. Store leaves this wait to the caller.
+	// Ahead, if set, returns how far the next timestamp is ahead of true time. In Spanner, a timestamp can be ahead
+	// because TrueTime is uncertain, and a commit is answered only after its timestamp has passed. Store does not wait,
+	// so the caller has to.
 	Ahead func() time.Duration
 
 	mu      sync.Mutex
@@ -135,9 +136,9 @@ func (t *Transaction) Read(ctx context.Context, keys table.Keys) ([]table.Row, e
 	return rows, nil
 }
 
-// current returns an error if a row that was read has changed, or a row that was missing has been inserted. A row that
-// was inserted and deleted again, or changed back, also counts as changed, because Spanner compares times and not
-// contents.
+// current returns an error if a row that the transaction has read has changed, or if a row that it found missing has
+// been inserted. Like Spanner, it compares commit times rather than contents. A row that was changed and changed back,
+// or inserted and deleted again, therefore counts as changed.
 func (t *Transaction) current() error {
 	for _, r := range t.reads {
 		same := slices.Equal(t.store.find(r.keys), r.rows)

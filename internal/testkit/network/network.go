@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Link forwards connections to a server until a test breaks it. It is used instead of toxiproxy, which would add a
-// dependency and a server to run. Link can also hold back the bytes of only one direction and deliver them late, so
-// that a commit arrives after its sender has died.
+// Link forwards connections to a server until a test breaks it. A test can also delay the bytes of one direction only,
+// so that a commit arrives after its sender has died. Toxiproxy could do this too, but would add a dependency and a
+// server to run.
 type Link struct {
 	To, From Way // from the client's point of view
 
@@ -51,7 +51,7 @@ func (l *Link) Close() {
 	l.served.Wait()
 }
 
-// Addr returns the host:port to which clients connect.
+// Addr returns the host:port that clients connect to.
 func (l *Link) Addr() string { return l.ln.Addr().String() }
 
 func (l *Link) serve() {
@@ -142,8 +142,8 @@ func (l *Link) Mend() {
 	l.down = false
 }
 
-// Forget makes the current connections drop all bytes from now on, as if a NAT or a firewall had forgotten them.
-// Neither end is told. New connections work.
+// Forget makes the current connections drop all further bytes without closing, as if a NAT or a firewall had forgotten
+// them. New connections work.
 func (l *Link) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

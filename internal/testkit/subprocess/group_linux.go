@@ -2,10 +2,12 @@ package subprocess
 
 import "syscall"
 
-// ownGroup keeps a terminal's Ctrl+C from the children, so that the parent decides which signals they get. It also
-// makes the kernel kill a child when the child's parent exits, even if the child is stopped or is just being stopped.
-// To the kernel, the parent is the thread that started the child. That thread normally lives as long as the program,
-// because a Go program ends a thread only if a goroutine has locked it.
+// ownGroup starts children in process groups of their own, so that a terminal's Ctrl+C does not reach them and the
+// parent decides which signals they get. It also makes the kernel kill a child when the parent exits, even if the child
+// is stopped.
+//
+// To the kernel, the parent is the thread that started the child, not the process. This makes no difference here,
+// because Go ends a thread only when a goroutine that is locked to it exits.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,7 +4,7 @@ package subprocess
 
 import "syscall"
 
-// ownGroup keeps a terminal's Ctrl+C from the children, so that the parent decides which signals they get. It also
-// makes stopped children end when their parent is killed, because the kernel sends SIGHUP to a stopped process group
-// once no process is left that could continue it (setpgid(2)).
+// ownGroup starts children in process groups of their own, so that a terminal's Ctrl+C does not reach them and the
+// parent decides which signals they get. If the parent is killed while a child is stopped, the kernel sends SIGHUP to
+// the child's process group, so the child still ends. See setpgid(2).
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -1,5 +1,5 @@
-// Package subprocess runs this program again as a child process that reads and prints lines. It is for tests and
-// demonstrations of faults that affect a whole process, such as being killed or paused.
+// Package subprocess runs this program again as a child process that reads and prints lines. Tests and demonstrations
+// use it for faults that affect a whole process, such as a kill or a pause.
 package subprocess
 
 import (
@@ -22,8 +22,8 @@ type Command struct {
 	Ended  func(error)  // called after the last line, with nil for exit code 0; can be nil
 }
 
-// A Child is a separate process that runs this program. It ends when its parent does, no matter how the parent ends,
-// even if the child is stopped by a signal at that time.
+// A Child is a process that runs this program. It ends when its parent ends, no matter how, even if the child is
+// stopped by a signal at that time.
 type Child struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
@@ -83,8 +83,8 @@ func (c *Child) Kill() {
 	<-c.done
 }
 
-// Orders recognizes a child by its arguments. In a child, it returns the lines that the parent sends, and the arguments
-// with which the child was started. It also makes the child exit when the parent exits. In any other process, it
+// Orders recognizes a child by its arguments. In a child, it returns a channel with the lines that the parent sends,
+// and the arguments from Command.Args. It also makes the child exit when the parent exits. In any other process, it
 // returns nil and args.
 func Orders(args []string) (<-chan string, []string) {
 	if len(args) == 0 || args[0] != mark {

@@ -11,9 +11,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Main runs tests, and fails if they leave a goroutine behind. The Spanner client is allowed to leave the goroutine of
-// an OpenCensus worker, and those of a connection to the metadata server, which it asks once in each process whether
-// the process runs on Google Cloud.
+// Main runs the tests of a package, and fails if they leave goroutines behind. It ignores two kinds of goroutines that
+// the Spanner client never stops: an OpenCensus worker, and the goroutines of its connection to the metadata server.
+// Once in each process, the client asks that server whether the process is running on Google Cloud.
 func Main(m *testing.M, ignored ...goleak.Option) {
 	goleak.VerifyTestMain(m, append(ignored, clients()...)...)
 }

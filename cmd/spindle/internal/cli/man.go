@@ -18,12 +18,13 @@ func newMan() *cobra.Command {
 		Use:    "man DIR",
 		Hidden: true, // for packagers
 		Short:  "Write the man pages to a directory",
-		Long: `Man writes a man page for each command to the directory DIR, and creates the
-directory if it is missing. The text of a page is the command's help. Man does
-not require a database.
+		Long: `Man writes a man page for each command to the directory DIR, and creates DIR if
+it does not exist. A page has the same text as the command's help. Man does not
+require a database.
 
-The date of the pages is SOURCE_DATE_EPOCH, in seconds since 1970, or the date
-of the commit if that variable is not set.
+The pages carry the date in SOURCE_DATE_EPOCH, in seconds since 1970. If that
+variable is not set, they carry the date of the commit that spindle was built
+from.
 ` + flags.CommonCodes,
 		Example: "  spindle man /usr/local/share/man/man1",
 		Args:    flags.Exactly(1, "the name of one directory"),
@@ -43,8 +44,8 @@ func writeMan(dir string) error {
 	return doc.GenManTree(forMan(newRoot()), header, dir)
 }
 
-// forMan converts the help of the commands to Markdown, from which the pages are generated. Indented text keeps its
-// layout.
+// forMan converts the help texts of the commands to Markdown, from which the man pages are generated. It keeps the
+// layout of indented text.
 func forMan(root *cobra.Command) *cobra.Command {
 	root.DisableAutoGenTag = true
 	flags.Commands(root, func(c *cobra.Command) {

@@ -61,14 +61,16 @@ func Main(args []string) int {
 	return code
 }
 
-const rootHelp = `Spindle runs a program on exactly one machine, and shows who holds which lock.
+const rootHelp = `Spindle runs a program on exactly one machine at a time, and shows who holds
+each lock.
 
-Locks are rows of one table in a Cloud Spanner database. A lock has at most one
-holder, which keeps the lock by sending heartbeats. If no heartbeat is
-acknowledged within the lease, the holder stops by itself, and another process
-can then take the lock. Each term has a fencing token, a number that only grows.
+Locks are rows of a table in a Cloud Spanner database. A lock has at most one
+holder, which keeps it by sending heartbeats. If no heartbeat is acknowledged
+before the lease expires, the holder stops by itself, and another process can
+take the lock. Each process that takes the lock gets a new fencing token, which
+is larger than all earlier ones.
 
-To see a demonstration, which needs no database of your own:
+To see a demonstration (no database required):
 
   spindle demo
 
@@ -79,17 +81,16 @@ To get started:
   spindle exec --name nightly -- ./nightly-report
   spindle ls
 
-Most flags can also be set with environment variables, which are listed in the
-help of each command. A flag on the command line takes precedence. To use a
-running emulator instead of Cloud Spanner, set SPANNER_EMULATOR_HOST to its
-host:port.`
+Most flags can also be set with environment variables; the help of each command
+lists them. A flag on the command line takes precedence. To use a running
+emulator instead of Cloud Spanner, set SPANNER_EMULATOR_HOST to its host:port.`
 
 func newRoot() *cobra.Command {
 	o := &connect.Database{}
 	root := &cobra.Command{
 		Use:               "spindle",
-		Short:             "Run a program on exactly one machine, and see who holds which lock",
-		Long:              rootHelp + "\n" + flags.CommonCodes + "\nSome commands have additional exit codes, which their help lists.",
+		Short:             "Run a program on exactly one machine at a time, and see who holds each lock",
+		Long:              rootHelp + "\n" + flags.CommonCodes + "\nSome commands have additional exit codes; see their help.",
 		Version:           versionOf(buildInfo()).String(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,

@@ -20,28 +20,29 @@ import (
 //go:embed schema.json
 var schemaText []byte
 
-// schemaVersion is the version of the schema. The first number changes if a key is removed or changes its meaning, and
-// the second number changes if a key is added.
+// schemaVersion is the version of the schema. The major version changes when a key is removed or gets a different
+// meaning. The minor version changes when a key is added.
 const schemaVersion = "1.0"
 
 func newSchema() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "schema [COMMAND]",
 		Short: "Print the JSON Schema for the output of commands",
-		Long: `Schema prints a JSON Schema (draft 2020-12) for the output of COMMAND with
---output json, or for the output of all commands. Each line of output is one of
-the objects in the schema. The output with --output yaml has the same keys.
+		Long: `Schema prints a JSON Schema (draft 2020-12) that describes what COMMAND prints
+with --output json. Without COMMAND, it describes the output of all commands.
+Each line of output is one of the objects in the schema. With --output yaml, the
+keys are the same.
 
-The schema has a version, which spindle version -o json shows. The first number
-changes if a key is removed or changes its meaning, and the second number
-changes if a key is added. Programs should ignore keys that they don't know,
-although the schema allows only its own keys.
+The schema has a version, which spindle version -o json shows. The major version
+changes when a key is removed or gets a different meaning, and the minor version
+changes when a key is added. Programs should therefore ignore keys that they
+don't know. The schema itself is stricter, and rejects unknown keys.
 ` + flags.CommonCodes,
 		Example: `  spindle schema >spindle.json
   spindle schema ls | jq -r '."$defs".lock.properties | keys[]'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return fmt.Errorf("schema takes the name of one command, or none for all commands: got %q", args)
+				return fmt.Errorf("schema takes at most one command name, but got %q", args)
 			}
 			return nil
 		},
@@ -104,7 +105,7 @@ func schemaFor(command string) ([]byte, error) {
 
 var reference = regexp.MustCompile(`"#/\$defs/(\w+)"`)
 
-// use adds a definition to used, and all definitions to which it refers.
+// use adds a definition to used, together with all definitions that it refers to.
 func (s *schemaDocument) use(name string, used map[string]json.RawMessage) {
 	if used[name] != nil {
 		return

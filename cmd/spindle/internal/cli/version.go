@@ -18,9 +18,9 @@ func newVersion() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of spindle",
-		Long: `Version shows the version of spindle, the commit that it was built from, and the
-version of Go that built it. It does not require a database. With -o json, it
-also shows the version of the output schema (see spindle schema).
+		Long: `Version shows the version of spindle, the commit it was built from, and the Go
+version it was built with. It does not require a database. With -o json, it also
+shows the version of the output schema (see spindle schema).
 ` + flags.CommonCodes,
 		Example: "  spindle version\n  spindle version -o json | jq -r .version",
 		Args:    flags.Exactly(0, "no arguments"),

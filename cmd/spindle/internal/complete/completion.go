@@ -23,8 +23,8 @@ const atTab = time.Second
 // A completer returns the words in the table that begin with the text typed so far.
 type completer func(ctx context.Context, t table.Table, begun string) ([]cobra.Completion, error)
 
-// fromTable completes a word from the table. It reports no errors, because a message would appear in the middle of the
-// command line.
+// fromTable completes a word with names from the table. It ignores errors, because an error message would appear in the
+// middle of the user's command line.
 func fromTable(o *connect.Database, c *cobra.Command, begun string, ask completer) ([]cobra.Completion, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp
 	if flags.FromEnvironment(c.Flags()) != nil || o.Check() != nil {
@@ -162,8 +162,8 @@ func holding(ctx context.Context, t table.Table, name string) (all []table.Listi
 	}), err
 }
 
-// Flags registers completions for the values of flags. Apart from --id, a flag is completed in the same way in every
-// command.
+// Flags registers completions for flag values. Most flags are completed in the same way in every command. The flag --id
+// is completed only for status, because other commands take a new id.
 func Flags(o *connect.Database, root *cobra.Command) {
 	ask := func(of func(lock string) completer) cobra.CompletionFunc {
 		return func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -12,8 +12,8 @@ import (
 // quiet is how long the database can take to answer before a command reports that it is waiting.
 const quiet = 3 * time.Second
 
-// Audible logs that the command is waiting if the database does not answer for a while. The returned function cancels
-// the message.
+// Audible logs that the command is waiting if the database takes more than a few seconds to answer. The caller must
+// call the returned function when the database has answered.
 func (o *Database) Audible() (answered func()) {
 	if o.Timeout <= quiet {
 		return func() {}
@@ -24,8 +24,8 @@ func (o *Database) Audible() (answered func()) {
 	return func() { t.Stop() }
 }
 
-// Audibly returns the lock table for a command that does a single task. If its first call is slow, the table logs that
-// it is waiting.
+// Audibly returns the lock table for a command that makes a few calls and exits. If the first call takes more than a
+// few seconds, the command logs that it is waiting.
 func (c *Connection) Audibly(o *Database) table.Table {
 	var said sync.Once
 	return table.Table{Store: table.Via(func(ctx context.Context, step string, do func(context.Context, table.Store) error) error {

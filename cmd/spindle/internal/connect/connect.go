@@ -1,8 +1,8 @@
 // Package connect connects the commands to their database.
 //
-//   - connect.go: the flags that name the database, and hints about its errors
-//   - connection.go: a client, which is replaced if it has lost its session
-//   - audible.go: the message that a command is waiting for the database
+//   - connect.go: the flags that select the database, and hints for database errors
+//   - connection.go: a client that is replaced when it loses its session
+//   - audible.go: the message that the command is waiting for the database
 package connect
 
 import (
@@ -52,9 +52,9 @@ func (o *Database) Check() error {
 	case o.Path == "":
 		return exit.Misuse(`no database given; use --db or set SPINDLE_DB, for example:
   export SPINDLE_DB=projects/P/instances/I/databases/D
-To use an emulator, also set SPANNER_EMULATOR_HOST=host:port. "spindle demo" needs neither.`)
+To use an emulator, also set SPANNER_EMULATOR_HOST=host:port. To try spindle without a database of your own, run "spindle demo".`)
 	case !DatabasePath.MatchString(o.Path):
-		return exit.Misuse("--db %q is not a database path; want the full path, projects/P/instances/I/databases/D", o.Path)
+		return exit.Misuse("--db %q is not a database path; give the full path, projects/P/instances/I/databases/D", o.Path)
 	case o.Timeout <= 0:
 		return exit.Misuse("--timeout %v: must be positive", o.Timeout)
 	}
@@ -111,21 +111,21 @@ func (o *Database) Explain(err error) error {
 	text := err.Error()
 	switch code := spanner.ErrCode(err); {
 	case errors.As(err, &schema):
-		return fmt.Errorf("table %s in %s is not a lock table: %s\n  spindle init creates the table if it is missing, and spindle init --print shows the schema that it must have",
+		return fmt.Errorf("table %s in %s is not a lock table: %s\n  to create a missing table, run spindle init; to see the required schema, run spindle init --print",
 			schema.Table, o.Path, strings.Join(schema.Problems, "; "))
 	case strings.Contains(text, "default credentials"):
 		hint = "to get credentials, run gcloud auth application-default login; to use an emulator, set SPANNER_EMULATOR_HOST"
 	case code == codes.NotFound && strings.Contains(text, "Table not found"):
 		hint = "check --table, or create the table with spindle init"
 	case table.DatabaseMissing(err):
-		hint = "check --db; gcloud spanner databases list shows the databases of an instance"
+		hint = "check --db; to list the databases of an instance, run gcloud spanner databases list"
 		if os.Getenv("SPANNER_EMULATOR_HOST") != "" {
 			hint = "check --db, or create the database on the emulator with spindle init --create"
 		}
 	case code == codes.InvalidArgument || code == codes.FailedPrecondition:
-		hint = "the table may not be a lock table; spindle init shows what is wrong with it"
+		hint = "this might not be a lock table; to check its schema, run spindle init"
 	case code == codes.PermissionDenied || code == codes.Unauthenticated:
-		hint = "spindle init --print lists the required roles"
+		hint = "to see the required roles, run spindle init --print"
 	case code == codes.DeadlineExceeded || code == codes.Unavailable || errors.Is(err, context.DeadlineExceeded):
 		hint = "the database can't be reached"
 		if host := os.Getenv("SPANNER_EMULATOR_HOST"); host != "" {

@@ -9,12 +9,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A Connection has a client of the database, and is the store of a lock table in it.
+// A Connection holds a Spanner client for the database, and gives access to the lock table.
 //
-// A client loses its session if an emulator is restarted, or if a database is dropped and created again. From then on,
-// the client only returns errors. Connection therefore makes a new client and repeats the failed call, which had no
-// effect. The protocol needs no special case for this, because a holder continues under its token if its lease row
-// still exists.
+// A client loses its session if the emulator is restarted, or if the database is dropped and created again. From then
+// on, all of the client's calls fail. Connection therefore creates a new client and repeats the failed call, which had
+// no effect. This does not affect lock holders. As long as its lease row still exists, a holder keeps the lock under
+// the same token.
 type Connection struct {
 	table string
 	dial  func() (*spanner.Client, error)
@@ -46,8 +46,8 @@ func (c *Connection) call(ctx context.Context, _ string, do func(context.Context
 	return err
 }
 
-// replaces reports whether err shows that the client has lost its session. If so, it also replaces the client, unless
-// another call has already done that. If the replacement fails, the next call tries again.
+// replaces reports whether err means that the client db has lost its session. In that case, it also creates a new
+// client, unless another call has already done so. If it can't create one, the next call tries again.
 func (c *Connection) replaces(db *spanner.Client, err error) bool {
 	if !table.SessionLost(err) {
 		return false

@@ -31,20 +31,23 @@ func NewDemo(o *connect.Database) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Show elections and failovers on a temporary emulator",
-		Long: `Demo shows elections and failovers in about fifteen seconds. A program has to
-run on exactly one of three machines. One machine is killed, one is stopped, and
-an operator breaks the lock of the third.
+		Long: `Demo shows elections and failovers in about fifteen seconds. Three machines
+compete to run a program that must run on only one of them at a time. The first
+machine to run it is killed, the second is suspended, and an operator takes the
+lock away from the third.
 
-Demo starts a Cloud Spanner emulator, and leaves nothing running. It uses the
-emulator from "gcloud components install cloud-spanner-emulator", or Docker. If
-SPANNER_EMULATOR_HOST is set, demo creates a database of its own on that
-emulator. It ignores SPINDLE_DB, which is for the other commands. To run the
-demo in a database of yours, which must have the lock table, use --db on the
-command line. Demo deletes its lock at the end.
+Demo starts a Cloud Spanner emulator, and stops it at the end. It needs either
+Docker or the emulator from "gcloud components install cloud-spanner-emulator".
+If SPANNER_EMULATOR_HOST is set, demo uses that emulator instead, and creates a
+database of its own there.
 
-With --serve, demo also shows the page of spindle serve, which stays open after
-the story until you press Ctrl+C. On a terminal, the story begins once you have
-opened the page.
+Demo ignores SPINDLE_DB, because that is often a production database. To run the
+demo on your own database, use --db on the command line. The database must have
+the lock table. Demo deletes its lock at the end.
+
+With --serve, demo also shows the web page of spindle serve. On a terminal, the
+demo waits until you have opened the page. The page stays available until you
+press Ctrl+C.
 ` + flags.CommonCodes + "\n  130  the demo was interrupted",
 		Example: "  spindle demo\n  spindle demo --serve",
 		Args:    flags.Exactly(0, "no arguments"),
@@ -64,7 +67,7 @@ opened the page.
 			return nil
 		},
 	}
-	c.Flags().StringVar(&listen, "serve", "", "also show the page of spindle serve, at this `address`")
+	c.Flags().StringVar(&listen, "serve", "", "also show the web page of spindle serve at this `address`")
 	c.Flags().Lookup("serve").NoOptDefVal = servecmd.DefaultListen
 	return c
 }
@@ -100,8 +103,8 @@ type demo struct {
 func demonstrate(ctx context.Context, o *connect.Database, listen string) error {
 	d := &demo{Story: demokit.NewStory(), Database: o, lock: "backup"}
 	d.Hear = d.hear
-	d.Print(demokit.Bold, "Three machines, and a program that has to run on exactly one of them.")
-	d.Print(demokit.Plain, "If a machine stops sending heartbeats, it keeps the lock for one lease (%v).\n", demoLease)
+	d.Print(demokit.Bold, "Three machines compete to run a program that must run on only one of them.")
+	d.Print(demokit.Plain, "A machine that stops sending heartbeats loses the lock after one lease (%v).\n", demoLease)
 	if o.Path == "" {
 		database, err := d.Story.Open(ctx)
 		if err != nil {
@@ -126,8 +129,7 @@ func demonstrate(ctx context.Context, o *connect.Database, listen string) error 
 	return d.onAPage(ctx, db, listen)
 }
 
-// forget deletes the demo's lock, because the table may be in use for other purposes. It keeps a lock that a process
-// holds.
+// forget cleans up the lock table, which may be the user's own. It deletes the demo's lock if the lock was released.
 func (d *demo) forget(db *connect.Connection) {
 	if l, err := d.on.ListOne(context.Background(), d.lock); err == nil && l.State() == table.Released {
 		_, _ = db.Client().Apply(context.Background(), []*spanner.Mutation{spanner.Delete(d.Table, spanner.Key{d.lock})})
@@ -140,7 +142,7 @@ func (d *demo) play(ctx context.Context) error {
 	}
 	first := d.token
 
-	d.Say("", demokit.Bad, "kill -9 %d: its program dies with it, and its lock will expire", d.works.Pid())
+	d.Say("", demokit.Bad, "kill -9 %d: its program dies too, and the lock will expire", d.works.Pid())
 	crash, err := d.next(ctx, func() error { return d.works.Signal(syscall.SIGKILL) })
 	if err != nil {
 		return err
@@ -178,8 +180,8 @@ func (d *demo) play(ctx context.Context) error {
 	d.Print(demokit.Bold, "Crash   the next machine works after %s", demokit.InLeases(crash, demoLease))
 	d.Print(demokit.Bold, "Pause   the next machine works after %s", demokit.InLeases(pause, demoLease))
 	d.Print(demokit.Bold, "Break   the next machine works after %s", demokit.InLeases(broken, demoLease))
-	d.Print(demokit.Bold, "Tokens  %s < %s\n      < %s < %s: they only grow", first, second, third, d.token)
-	d.Print(demokit.Plain, "\nTo begin with your own database, see spindle init --help.")
+	d.Print(demokit.Bold, "Tokens  %s < %s\n      < %s < %s: each one is larger than the last", first, second, third, d.token)
+	d.Print(demokit.Plain, "\nTo use spindle with your own database, see spindle init --help.")
 	return nil
 }
 
@@ -206,8 +208,8 @@ func (d *demo) begin(ctx context.Context) error {
 	return d.ls(ctx)
 }
 
-// next calls do, which disrupts the working machine or its lock. It returns the time until a machine worked under the
-// next token.
+// next calls do, which must kill or stop the working machine or take its lock away. It returns how long it took until
+// another machine began to work.
 func (d *demo) next(ctx context.Context, do func() error) (time.Duration, error) {
 	at := time.Now()
 	if err := do(); err != nil {
@@ -240,7 +242,7 @@ func (d *demo) hear(r demokit.Report) error {
 		d.works, d.token, d.marks, d.since = r.Child, r.Line, 0, time.Now()
 		d.Say(r.Child.Name, demokit.Good, "WORKS, token %s", r.Line)
 	case r.Line < d.token:
-		d.Say(r.Child.Name, demokit.Bad, "still works under token %s, because it has not noticed the loss yet", r.Line)
+		d.Say(r.Child.Name, demokit.Bad, "still works under token %s, because it has not noticed yet that it lost the lock", r.Line)
 		return nil
 	}
 	d.marks++
@@ -271,7 +273,7 @@ func (d *demo) breakIt(ctx context.Context) error {
 
 // goHome stops the remaining machines, starting with those that wait.
 func (d *demo) goHome(ctx context.Context) error {
-	d.Say("", demokit.Plain, "the end: SIGTERM to the waiting machines first, and then to the last one")
+	d.Say("", demokit.Plain, "the end: SIGTERM stops the waiting machines first, and then the working one")
 	waiting := slices.DeleteFunc(slices.Clone(d.machines), func(m *demokit.Child) bool { return m == d.works || m.Gone() })
 	for _, machines := range [][]*demokit.Child{waiting, {d.works}} {
 		for _, m := range machines {
@@ -286,7 +288,7 @@ func (d *demo) goHome(ctx context.Context) error {
 	}
 	l, err := d.on.ListOne(ctx, d.lock)
 	if err == nil {
-		d.Say("", demokit.Plain, "%s is %s, and no machine wants it any more", d.lock, l.State())
+		d.Say("", demokit.Plain, "%s is %s, and no machine is competing for it", d.lock, l.State())
 	}
 	return err
 }

@@ -27,7 +27,7 @@ func (d *demo) onAPage(ctx context.Context, db *connect.Connection, listen strin
 
 	d.Print(demokit.Bold, "The page is at %s/?span=2m", terminal.URL(on.Addr()))
 	if terminal.On(os.Stdout).IsTerminal {
-		d.Print(demokit.Faint, "The story begins once you open the page.\n")
+		d.Print(demokit.Faint, "The demo begins when you open the page.\n")
 		select {
 		case <-server.Opened():
 		case err := <-answered:

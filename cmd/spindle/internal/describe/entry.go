@@ -1,9 +1,11 @@
-// Package describe describes locks and groups, for people and for programs.
+// Package describe formats locks and groups, as text for people and as JSON for programs.
 //
-//   - sentence.go: a lock in a few lines; waiters.go: the processes that wait for it
+//   - sentence.go, waiters.go: the text for a single lock, and for the processes that wait for it
 //   - lockjson.go: a lock as JSON
-//   - entry.go: a lock in a list; group.go: a group with its members and partitions
-//   - read.go: reads a single lock; expect.go: locks that should have a holder
+//   - entry.go: a lock as an entry in a list
+//   - group.go: a group with its members and partitions
+//   - read.go: reading locks by name
+//   - expect.go: the locks that should have a holder (--expect)
 package describe
 
 import (
@@ -37,7 +39,7 @@ func Rows(all []Entry) []terminal.Row {
 	return rows
 }
 
-// SortKeys has the keys, other than name and state, by which entries can be sorted.
+// SortKeys has the keys, other than name and state, that entries can be sorted by.
 type SortKeys struct {
 	Holder  string
 	Since   time.Time // zero if it has none

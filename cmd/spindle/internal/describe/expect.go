@@ -30,8 +30,8 @@ func CheckExpected(names []string) ([]string, error) {
 	return once, nil
 }
 
-// Leaderless returns the locks that have no holder, each with the reason, or "" if all locks have a holder. A lock that
-// can't be read counts as held.
+// Leaderless returns a list of the locks that have no holder, with a reason for each of them. If all locks have a
+// holder, it returns "". A lock that can't be read counts as held.
 func Leaderless(found []table.Listing) string {
 	var all []string
 	for _, l := range found {

@@ -22,8 +22,8 @@ type Group struct {
 }
 
 // Gather separates the locks that belong to groups from the other locks. The names of all locks in found begin with
-// prefix. If prefix is longer than a group's own prefix, only a part of the group was found, and its locks are returned
-// with the other locks.
+// prefix. If prefix is longer than a group's own prefix, for example orders/member/, then found contains only part of
+// the group, and Gather returns that part with the other locks.
 func Gather(found []table.Listing, prefix string) (locks []table.Listing, groups []*Group) {
 	for _, l := range found {
 		part, _ := table.PartOf(l.Name)
@@ -126,8 +126,8 @@ func (g *Group) Sum() string {
 	return text
 }
 
-// Entry returns the group as a single entry, with the age of its oldest member, the oldest of its members' last
-// heartbeats, and the longest lease.
+// Entry returns a single entry for the whole group. It shows the age of the oldest member, the longest time since a
+// member's last heartbeat, and the longest lease.
 func (g *Group) Entry() Entry {
 	since, beat, lease := "-", "-", "-"
 	var order SortKeys
@@ -166,7 +166,7 @@ func (g *Group) JSON() GroupJSON {
 	return GroupJSON{g.Prefix, string(g.State()), part.Group, CountHeld(g.Members), len(g.Partitions), g.nobody(), first.At.UTC()}
 }
 
-// GroupNamed returns the name of the group that arg denotes. Arg is either that name or the form in which ls shows it.
+// GroupNamed returns the name of the group that arg denotes. Arg is either that name or the name as ls shows it.
 func GroupNamed(arg string) (string, error) {
 	name := arg
 	if prefix, ok := strings.CutSuffix(arg, "/"); ok {

@@ -73,6 +73,6 @@ func TestAPartitionThatNobodyHasSaysWhy(t *testing.T) {
 	over, adrift := commandtest.FreeSince("orders/partition/17", commandtest.At(100)), commandtest.Held("orders/partition/17", "", commandtest.At(90), commandtest.At(100), commandtest.Lease)
 	over.Member, over.At = m, commandtest.At(103)
 	adrift.Member, adrift.Adrift = m, true
-	assert.Equal(t, "orders/partition/17 is free: the term of its member, orders/member/0003, ended at least 3.0s ago", Sentence(over))
+	assert.Equal(t, "orders/partition/17 is free: the member that held it, orders/member/0003, ended its term at least 3.0s ago", Sentence(over))
 	assert.Contains(t, Sentence(adrift), "the lock row of its member, orders/member/0003, was deleted")
 }

@@ -19,8 +19,8 @@ func OneLock(ctx context.Context, t table.Table, name string) (table.Listing, er
 	return l, err
 }
 
-// noGroup returns an error if the name belongs to a group. No lock has that name, but it must not be reported as a free
-// lock.
+// noGroup returns an error if arg is the name of a group. There is no lock with that name, but reporting it as a free
+// lock would mislead a user who meant the group.
 func noGroup(ctx context.Context, t table.Table, arg string) error {
 	name, err := GroupNamed(arg)
 	if err != nil {
@@ -30,7 +30,7 @@ func noGroup(ctx context.Context, t table.Table, arg string) error {
 	if err != nil || len(r.Members) == 0 {
 		return err
 	}
-	return exit.Misuse("%[1]s is a group, not a lock; use spindle members %[1]s, or name one of its locks, such as %[2]s", terminal.Show(name), slices.Min(slices.Collect(maps.Keys(r.Members))))
+	return exit.Misuse("%[1]s is a group, not a lock; use spindle members %[1]s, or give the name of one of its locks, such as %[2]s", terminal.Show(name), slices.Min(slices.Collect(maps.Keys(r.Members))))
 }
 
 // ExpectedLocks reads the locks, and returns them in the order of their names in the argument.

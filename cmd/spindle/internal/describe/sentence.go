@@ -37,28 +37,28 @@ func standing(l table.Listing) string {
 	case table.Released:
 		if l.Member.Name != "" {
 			// Its slot may have had other terms since.
-			return fmt.Sprintf("%s is free: the term of its member, %s, ended at least %s", name, terminal.Show(l.Member.Name), since)
+			return fmt.Sprintf("%s is free: the member that held it, %s, ended its term at least %s", name, terminal.Show(l.Member.Name), since)
 		}
 		return fmt.Sprintf("%s is free: it was released %s", name, since)
 	case table.Unconfirmed:
 		return fmt.Sprintf("%s is not held: %s claimed it %s and has not confirmed the claim yet\n  token %v", name, terminal.Show(l.Holder()), age, token) + with(l)
 	case table.Orphaned:
 		if l.Adrift {
-			return fmt.Sprintf("%s is not held: the lock row of its member, %s, was deleted; it is free once the member's lease has expired", name, terminal.Show(l.Member.Name))
+			return fmt.Sprintf("%s is not held, because the lock row of its member, %s, was deleted; the partition will be free when the member's lease expires", name, terminal.Show(l.Member.Name))
 		}
-		return fmt.Sprintf("%s is not held: its lock row was deleted; it is free once its last holder's lease has expired", name)
+		return fmt.Sprintf("%s is not held, because its lock row was deleted; the lock will be free when its last holder's lease expires", name)
 	case table.Unreadable:
 		return fmt.Sprintf("%s is taken by %s, token %v", name, terminal.Show(l.Holder()), token)
 	}
 	return fmt.Sprintf("%s is free: it was never claimed, or its row was pruned", name)
 }
 
-// with names the member with which a partition is held.
+// with returns a line that names the member that holds a partition.
 func with(l table.Listing) string {
 	if l.Member.Name == "" {
 		return ""
 	}
-	return "\n  it depends on the heartbeats of its member, " + terminal.Show(l.Member.Name)
+	return "\n  its heartbeats are sent by a member of the group, " + terminal.Show(l.Member.Name)
 }
 
 // DoneLine describes the work that was last done under a lock. It returns "" if there is none.

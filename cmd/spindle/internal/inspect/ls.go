@@ -1,7 +1,8 @@
 // Package inspect implements the commands that show the locks in the table: ls, status and members.
 //
-//   - ls.go, lswatch.go: ls, and ls --watch
-//   - selection.go: which locks ls lists; order.go: their order; choice.go: the flags for both
+//   - ls.go, lswatch.go: ls and ls --watch
+//   - selection.go, order.go: which locks ls lists, and in which order
+//   - choice.go: flags whose values are words from a list
 //   - status.go, members.go: the other two commands
 package inspect
 
@@ -28,37 +29,46 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const lsHelp = `Ls lists the locks in the table as they are at one instant. With PREFIX, it
-lists only locks whose names begin with PREFIX. Released locks that no process
-waits for are left out unless --all is given. --held lists only held locks, and
---state lists only locks in the given states. For a single lock, use spindle
-status, which also shows the processes that wait for it.
+const lsHelp = `Ls lists the locks in the table, all as of the same instant. With PREFIX, it
+lists only locks whose names begin with PREFIX. Released locks are listed only
+if a process is waiting for them or --all is given. --held lists only held
+locks, and --state lists only locks in the given states. To see a single lock
+and the processes that wait for it, use spindle status.
 
-SINCE is the time since the term began, or since the lock was released. BEAT is
-the time since the last heartbeat; a holder sends three per lease. Both are
-measured by Spanner's clock alone. If the holder's id and value don't fit on the
-line, they are on a second line. The work that was last done under the lock
-(exec --every, exec --once or lock.Once) is shown below them. Names that don't
-fit are shortened in the middle unless --no-trunc is given. -o wide prints one
-line per lock, however long the line is.
+SINCE is the time since the term began or, for a released lock, the time since
+its release. BEAT is the time since the last heartbeat. A healthy holder sends
+three heartbeats per lease. Both times are measured by Spanner's clock alone.
 
-"3 waiting, longest 12s" means that three processes wait for the lock with
-package lock, the first of them for 12 seconds. Processes that wait for a
-semaphore are shown at its first listed slot.
+If the holder's id and value don't fit on the line, they are on a second line.
+If exec --every, exec --once or lock.Once has done work under the lock, the most
+recent work is on a line below. Names that don't fit are shortened in the middle
+unless --no-trunc is given. -o wide prints one line per lock, however long it
+is.
 
---sort age puts the oldest term first, beat the longest silence, lease the
-longest lease, waiting the most waiters, and state the worst state.
+"3 waiting, longest 12s" means that three processes are waiting for the lock
+with package lock, and that one of them has been waiting for 12 seconds.
+A process that waits for a semaphore is shown only at the first of the
+semaphore's slots in the list.
 
-A group of package group is shown on one line, with the number of its members,
-of its partitions, and of its partitions that have no holder. --group shows the
-details of one group: its members, each with its partitions, and then every
-partition. A partition has the same state as its member. A group without members
-is listed too, unless --held or --state excludes it.
+--sort determines which locks come first:
 
-With --watch, ls runs until it is interrupted. It reads the table once per
---every interval, and prints a line for each lock that has changed, whatever its
-new state is. Heartbeats and waiters do not count as changes. A term that begins
-and ends between two reads is missed.
+  age       the oldest term
+  beat      the longest time since a heartbeat
+  lease     the longest lease
+  waiting   the most waiters
+  state     the locks most in need of attention
+
+A group of package group has one line, with the number of its members, of its
+partitions, and of its partitions without a holder. A group without members is
+also listed, unless --held or --state excludes it. --group shows one group in
+detail: its members, each with the partitions that it holds, and then every
+partition. A partition is in the same state as the member that holds it.
+
+With --watch, ls runs until it is interrupted. It reads the table at the
+interval that --every gives, and prints a line for each listed lock that has
+changed, even if the lock would not be listed any more. Heartbeats and waiters
+do not count as changes. A term that begins and ends between two reads is
+missed.
 
 -o json prints one object per line, and -o yaml one document per object; spindle
 schema describes them. -o name prints only the names, quoted for bash and zsh
@@ -85,7 +95,7 @@ func NewLs(o *connect.Database) *cobra.Command {
   spindle ls --all -o json | jq -r 'select(.state != "held") | .name'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return fmt.Errorf("ls takes one prefix, or none for all locks: got %q", args)
+				return fmt.Errorf("ls takes at most one prefix, but got %q", args)
 			}
 			return nil
 		},
@@ -145,11 +155,11 @@ func (ls *listing) flags(c *cobra.Command) {
 func (ls *listing) check(c *cobra.Command) error {
 	switch prefix := ls.show.prefix; {
 	case !utf8.ValidString(prefix) || len(prefix) > table.MaxName:
-		return exit.Misuse("no lock name begins with %.40q: names are valid UTF-8 of at most %d bytes", prefix, table.MaxName)
+		return exit.Misuse("no lock name begins with %.40q, because names are valid UTF-8 and at most %d bytes long", prefix, table.MaxName)
 	case c.Flags().Changed("every") && !ls.watch:
 		return exit.Misuse("--every %v has no effect without --watch", ls.every)
 	case ls.watch && ls.show.group != "":
-		return exit.Misuse("give only one of --watch and --group; to follow a group, use spindle watch --group %s", terminal.Show(ls.show.group))
+		return exit.Misuse("give only one of --watch and --group; to watch a group, use spindle watch --group %s", terminal.Show(ls.show.group))
 	case ls.every < 100*time.Millisecond:
 		return exit.Misuse("--every %v: must be at least 100ms", ls.every)
 	}

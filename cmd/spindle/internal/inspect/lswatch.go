@@ -27,8 +27,9 @@ func (ls *listing) follow(ctx context.Context) error {
 	return ls.repeat(ctx, terminal.On(os.Stdout), db.Audibly(ls.Database))
 }
 
-// repeat looks at the table until ctx ends. If the first look fails, repeat returns its error, because the cause is
-// probably a mistake by the user rather than a temporary failure.
+// repeat reads and prints the locks until ctx ends. If a read fails, repeat logs the error and tries again. However, if
+// the first read fails, repeat returns the error, because the user has probably made a mistake, such as naming the
+// wrong table.
 func (ls *listing) repeat(ctx context.Context, p *terminal.Terminal, t table.Table) error {
 	s := ls.columns(describe.LockColumns, describe.WideColumns)
 	var before map[string]describe.Entry
@@ -64,8 +65,8 @@ func (ls *listing) repeat(ctx context.Context, p *terminal.Terminal, t table.Tab
 	}
 }
 
-// differing returns the entries that are new or have changed, followed by the entries in gone, which are no longer
-// selected.
+// differing returns the entries to print: those that are new or have changed since the previous read, followed by gone,
+// the entries of locks that are no longer selected.
 func differing(before map[string]describe.Entry, all, gone []describe.Entry) (now []describe.Entry) {
 	for _, e := range all {
 		if was, known := before[e.Name]; !known || was.Mark != e.Mark {
@@ -83,8 +84,8 @@ func byName(all []describe.Entry) map[string]describe.Entry {
 	return named
 }
 
-// look reads the selected locks. It also returns the current entries of the locks that were selected before and no
-// longer are.
+// look reads the table once. It returns two lists of entries. The first has the selected locks. The second has the
+// locks that are in before but are no longer selected, with their current state.
 func (ls *listing) look(ctx context.Context, t table.Table, before map[string]describe.Entry) (all, gone []describe.Entry, err error) {
 	ctx, cancel := context.WithTimeout(ctx, ls.Timeout)
 	defer cancel()
@@ -101,11 +102,12 @@ func (ls *listing) look(ctx context.Context, t table.Table, before map[string]de
 	return all, gone, err
 }
 
-// few is the largest number of locks that are read one by one. If there are more, they are read with all other locks.
+// few is how many locks whatBecame reads one by one. If there are more, it reads the whole table instead.
 const few = 20
 
-// whatBecame returns entries for locks that are no longer selected. It reads the locks that are not in found, because a
-// look leaves out unused locks.
+// whatBecame returns the current entries of the named locks, which are no longer selected. It gets an entry from found,
+// the result of the last read, if possible. The last read may have skipped unused locks, so whatBecame reads the
+// missing ones separately.
 func (ls *listing) whatBecame(ctx context.Context, t table.Table, names []string, found []table.Listing) (gone []describe.Entry, err error) {
 	any := *ls
 	any.show = selection{prefix: ls.show.prefix, all: true}

@@ -27,15 +27,17 @@ func NewMembers(o *connect.Database) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "members GROUP",
 		Short: "Show a group's members and their partitions",
-		Long: `Members shows the members of a group that have sent a heartbeat within their
-leases, at one instant by Spanner's clock. For each member, it shows the slot,
-when the member joined, the time since its last heartbeat, and how many
-partitions it has. --partitions names these partitions. Below the members are
-the partitions that have no member now, but had one before.
+		Long: `Members shows a group's members, except those whose leases have expired, all as
+of one instant by Spanner's clock. For each member, it shows the slot, the time
+since the member joined, the time since its last heartbeat, and the number of
+partitions that it holds. With --partitions, it also names these partitions.
+Below the members, it lists the partitions that once had a holder but have none
+now.
 
-If members have different lists of partitions, the column LIST shows which
-members share a list. Lists differ during a rolling update that changes them, or
-because of a mistake.
+If members have different lists of partitions, the column LIST shows a letter
+for each list, and members with the same letter have the same list. This happens
+during a rolling update that changes the list, or because of a configuration
+mistake.
 
 Exit codes:
   0    the group has a member
@@ -135,7 +137,7 @@ func printMembers(p *terminal.Terminal, name string, v groups.View, partitions b
 		nobody := fmt.Sprintf("Partitions without a holder (%d): ", len(v.Unassigned)) + describe.Names(v.Unassigned)
 		if more := len(v.Unassigned) - fewNames; more > 0 && !partitions {
 			some := slices.SortedFunc(slices.Values(v.Unassigned), describe.ByNumber)[:fewNames]
-			nobody = fmt.Sprintf("Partitions without a holder (%d): %s and %d more, which --partitions names", len(v.Unassigned), describe.Names(some), more)
+			nobody = fmt.Sprintf("Partitions without a holder (%d): %s and %d more (use --partitions to see all)", len(v.Unassigned), describe.Names(some), more)
 		}
 		fmt.Fprintln(p)
 		for _, line := range terminal.Wrap(nobody, p.ReadableWidth()) {

@@ -9,8 +9,8 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 )
 
-// orders has the comparison for each value of --sort. Each comparison puts the entries first that an operator is most
-// likely to look for, such as the oldest term or the longest wait.
+// orders has a comparison function for each value of --sort. Each function puts the entries first that operators
+// usually look for, such as the oldest term or the longest wait.
 var orders = map[string]func(a, b describe.Entry) int{
 	"name": func(describe.Entry, describe.Entry) int { return 0 }, // as it is
 	"state": func(a, b describe.Entry) int {

@@ -15,7 +15,7 @@ type selection struct {
 	prefix string
 	all    bool    // released locks too
 	held   bool    // only held locks
-	states choices // only locks in these states, whatever the other fields are
+	states choices // only locks in these states; overrides all and held
 	group  string  // only the members and partitions of this group
 }
 
@@ -25,7 +25,7 @@ func (s *selection) check() (err error) {
 	case s.all && s.held:
 		return exit.Misuse("give only one of --all and --held")
 	case s.held && s.states.values != nil:
-		return exit.Misuse("give only one of --held and --state %s; --held means --state held,leaving", &s.states)
+		return exit.Misuse("give only one of --held and --state %s; --held is the same as --state held,leaving", &s.states)
 	case s.group == "":
 		return nil
 	}
@@ -36,7 +36,7 @@ func (s *selection) check() (err error) {
 	case s.prefix != "":
 		return exit.Misuse("give only one of the prefix %q and --group %q", s.prefix, s.group)
 	case slices.Contains(s.states.values, states.Partial):
-		return exit.Misuse("--state partial applies to whole groups, but --group lists the members and partitions of one group")
+		return exit.Misuse("--state partial applies only to groups, but --group lists members and partitions")
 	}
 	s.prefix = table.GroupPrefix(s.group)
 	return nil

@@ -18,30 +18,30 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const statusHelp = `Status reports whether a lock is held: by any process, or by the holder that
---id or --token identifies. An --id that ends in a slash matches every id that
-begins with it, such as all ids on one host, because the default id is
-host/process/UUID.
+const statusHelp = `Status reports whether a lock is held. With --id or --token, it reports whether
+that particular holder has it. An --id that ends in a slash matches every id
+that begins with it. Default ids have the form host/process/UUID, so --id web-1/
+matches all processes on the host web-1.
 
-A partition of a group, such as orders/partition/17, is held as long as its
-member, such as orders/member/0003, is held. It has the member's holder, state
-and heartbeat, but a token of its own. A group is not a lock; to see its state,
-use spindle members.
+A partition of a group, such as orders/partition/17, is kept by the heartbeats
+of a member, such as orders/member/0003. Status therefore shows the member's
+holder, state and heartbeat for the partition. Only the token is the partition's
+own. A group itself is not a lock; to see its state, use spindle members.
 
-Status also shows the work that was last done under the lock by exec --every,
-exec --once or lock.Once, and the processes that wait for the lock with package
-lock. It lists the first ten in the order of the queue; --output json lists at
-least the first 32. A process that was killed is listed until the next holder
-passes its place in the queue. To see the processes that wait for a semaphore,
-name any of its slots, such as pool/slot/0000.
+Status also shows the most recent work that exec --every, exec --once or
+lock.Once has done under the lock, and the processes that wait for the lock with
+package lock. It lists the first ten processes in the order of the queue, or at
+least the first 32 with --output json. A killed process stays on the list until
+a process behind it gets the lock. To see the processes that wait for a
+semaphore, give the name of any of its slots, such as pool/slot/0000.
 
 With --expect, status checks several locks that should all have a holder. It
-names the locks that have none, and says why: whether the lock was never taken,
+lists the locks without a holder, and says whether each of them was never taken,
 was released or has expired.
 
-The answer describes the past, because the lock may have changed hands since.
-Use it to find out where a program runs, but not to decide whether a write is
-safe; use the token for that.
+The answer may be out of date when you read it, because the lock can change
+hands at any time. Use it to find out where a program runs, but not to decide
+whether a write is safe. To make writes safe, use the token.
 
 Exit codes:
   0    the lock is held; with --id or --token, by that holder
@@ -56,7 +56,7 @@ func NewStatus(o *connect.Database) *cobra.Command {
 	var expected []string
 	c := &cobra.Command{
 		Use:   "status NAME | --expect NAME,...",
-		Short: "Tell scripts whether a lock is held, and by whom",
+		Short: "Check whether a lock is held, and by whom",
 		Long:  statusHelp,
 		Example: `  spindle status nightly && echo "already running"
   spindle status nightly --id "$(hostname)/" --quiet || exit 0
@@ -80,7 +80,7 @@ func NewStatus(o *connect.Database) *cobra.Command {
 			case len(args) > 0:
 				return exit.Misuse("give either the lock %q or --expect, not both", args[0])
 			case a.id != "" || a.token != 0:
-				return exit.Misuse("--id and --token are for a single lock; give its name instead of --expect")
+				return exit.Misuse("--id and --token check a single lock; give its name instead of --expect")
 			}
 			names, err := describe.CheckExpected(expected)
 			if err != nil {
@@ -89,8 +89,8 @@ func NewStatus(o *connect.Database) *cobra.Command {
 			return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error { return a.expected(ctx, t, names) })
 		},
 	}
-	c.Flags().StringVar(&a.id, "id", "", "exit with 4 unless this `id` holds the lock; an id that ends in / matches every id that begins with it")
-	c.Flags().Int64Var(&a.token, "token", 0, "exit with 4 unless the lock is held under this `token`")
+	c.Flags().StringVar(&a.id, "id", "", "exit with code 4 unless this `id` holds the lock; an id that ends in / matches every id that begins with it")
+	c.Flags().Int64Var(&a.token, "token", 0, "exit with code 4 unless the lock is held under this `token`")
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "print nothing")
 	describe.ExpectFlag(c.Flags(), &expected)
 	flags.OnlyOnCommandLine(c.Flags(), "id", "token", "expect") // a variable that is meant for another command must not change the answer

@@ -20,32 +20,34 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const doctorHelp = `Doctor checks that the database behaves as locks require. It tries each step
-that a lock takes, under a name that no other process uses, and reports whether
-Spanner provides the guarantees that locks need. For a check that fails, it
-explains what the failure means for locks, and what to do. A run takes several
-seconds and a few hundred small requests. It needs the permissions of a
-candidate.
+const doctorHelp = `Doctor checks that the database provides the guarantees that locks depend on. It
+runs every operation that a lock uses, under a lock name of its own, and reports
+whether Spanner behaved as expected. If a check fails, doctor explains what the
+failure means for locks, and what to do about it.
+
+A run takes several seconds and makes a few hundred small requests. It needs the
+same permissions as a candidate.
 
 Doctor leaves nothing in the table, even if it is interrupted. If it is killed,
-rows whose names begin with spindle-doctor/ remain. A later run deletes them
-once they are ten minutes old.
+rows whose names begin with spindle-doctor/ remain. Later runs delete these rows
+once they are more than ten minutes old.
 
-Doctor also reports how many requests a lock makes while it does not change
-hands. Give the price of a million requests on your instance to see the cost in
-money as well.
+Doctor also reports how many requests per month a lock makes as long as the same
+process holds it. To see the price of these requests, use --commit-price and
+--read-price.
 
-With --expect, doctor also fails if one of the named locks has no holder, and
-says why.
+With --expect, doctor also checks that each of the named locks has a holder. If
+one has none, doctor fails and says why.
 
-With --locks or --members, doctor does not use the database. Instead, it
-estimates the monthly cost of that many locks, or of a group: in commits, in
-reads, as a share of a node and, with --node-price, in money. It lists the
-sources of its figures.
+With --locks or --members, doctor doesn't connect to the database. Instead, it
+estimates the monthly cost of that many locks, or of a group with that many
+members. It prints the number of commits and reads, the share of a node that
+they use and, with --node-price, the price. It also lists the sources of its
+figures.
 
 Exit codes:
-  0    every check that was made passed
-  1    not all checks could be made; the message says why
+  0    all checks that could be run passed
+  1    some checks could not be run; the message says why
   2    the command line is wrong
   3    a check failed`
 
@@ -65,7 +67,7 @@ func NewDoctor(o *connect.Database) *cobra.Command {
 	e := &examination{Database: o}
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check that the database provides what locks rely on",
+		Short: "Check that the database provides the guarantees that locks need",
 		Long:  doctorHelp,
 		Example: `  spindle doctor
   spindle doctor --expect nightly,billing
@@ -82,7 +84,7 @@ func NewDoctor(o *connect.Database) *cobra.Command {
 			return e.run(c.Context())
 		},
 	}
-	c.Flags().DurationVar(&e.deadline, "deadline", time.Minute, "how long doctor can run, at most a minute")
+	c.Flags().DurationVar(&e.deadline, "deadline", time.Minute, "how long doctor may run, up to one minute")
 	c.Flags().Float64Var(&e.commitPrice, "commit-price", 0, "the price of a million commits, in your `currency`")
 	c.Flags().Float64Var(&e.readPrice, "read-price", 0, "the price of a million reads, in the same `currency`")
 	describe.ExpectFlag(c.Flags(), &e.expected)
@@ -102,7 +104,7 @@ func (e *examination) check(f *pflag.FlagSet) (err error) {
 		return err
 	}
 	if e.priced.asked(f) && len(e.expected) > 0 {
-		return exit.Misuse("--expect needs the database, which an estimate does not use; leave out --locks and --members")
+		return exit.Misuse("--expect can't be combined with --locks or --members, because an estimate does not read the database")
 	}
 	e.expected, err = describe.CheckExpected(e.expected)
 	return err
@@ -152,7 +154,7 @@ func (e *examination) examine(ctx context.Context) (doctor.Report, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.deadline, fmt.Errorf("not finished within --deadline %v", e.deadline))
 	defer cancel()
 	late := time.AfterFunc(longRun, func() {
-		terminal.Complain("still running after %v, because the database is slow or does not answer; doctor stops after %v (--deadline)", longRun, e.deadline)
+		terminal.Complain("still running after %v; the database is slow or not responding, and doctor gives up after %v (--deadline)", longRun, e.deadline)
 	})
 	defer late.Stop()
 	report, err := doctor.Run(ctx, db.Client(), e.Table)
@@ -170,7 +172,7 @@ func checkLed(ctx context.Context, t table.Table, names []string) doctor.Check {
 		c.Verdict, c.Found = doctor.NotChecked, err.Error()
 	} else if text := describe.Leaderless(found); text != "" {
 		c.Verdict, c.Found = doctor.Failed, "no process holds "+text
-		c.Means, c.Do = "the work that these locks protect is not being done", "check that the programs that hold these locks are running, and read their logs"
+		c.Means, c.Do = "no process is doing the work that these locks protect", "make sure that the programs that use these locks are running, and check their logs"
 	}
 	return c
 }
@@ -195,7 +197,7 @@ func (e *examination) printReport(p *terminal.Terminal, r doctor.Report) {
 	for _, cost := range r.Costs {
 		say("With a lease of %v, a lock costs %d commits a month, and each waiting candidate costs %d reads.", cost.Lease, cost.Commits, cost.Reads)
 		if e.commitPrice > 0 || e.readPrice > 0 {
-			say("  With one waiting candidate, that is %.2f a month in your currency.", cost.Price(e.commitPrice, e.readPrice))
+			say("  With one waiting candidate, a lock costs %.2f a month in your currency.", cost.Price(e.commitPrice, e.readPrice))
 		}
 	}
 	var sum []string

@@ -18,8 +18,8 @@ const (
 	nodeUnits = 1000 // processing units
 	fewUnits  = 100  // the smallest instance
 
-	measured = "requests per lease: measured by BenchmarkAtRest in spindle and in its package group (README, Cost)"
-	capacity = "capacity of a node: Google's figures for 1 KB rows on a regional SSD instance at 100 % CPU; set other values with --node-reads and --node-writes"
+	measured = "requests per lease: measured with BenchmarkAtRest in packages spindle and group (see \"Cost\" in the README)"
+	capacity = "capacity of a node: Google's figures for 1 KB rows on a regional SSD instance at 100 % CPU; to use other figures, set --node-reads and --node-writes"
 )
 
 // A fleet is the set of locks and group members whose cost doctor estimates.
@@ -38,14 +38,14 @@ type fleet struct {
 
 func (w *fleet) flags(f *pflag.FlagSet) {
 	f.IntVar(&w.locks, "locks", 0, "estimate the cost of this `number` of locks")
-	f.IntVar(&w.candidates, "candidates", 3, "the `number` of processes that compete for each lock, including its holder")
+	f.IntVar(&w.candidates, "candidates", 3, "the `number` of candidates for each lock, including its holder")
 	f.IntVar(&w.members, "members", 0, "estimate the cost of a group with this `number` of members")
 	f.IntVar(&w.partitions, "partitions", 0, "the `number` of partitions in that group")
 	f.DurationVar(&w.lease, "lease", 10*time.Second, "the `lease` to assume in the estimate")
 	f.BoolVar(&w.handover, "handover", false, "assume that holders use --handover")
 	f.Float64Var(&w.nodePrice, "node-price", 0, "the price of one node per hour, in your `currency`")
-	f.Float64Var(&w.nodeReads, "node-reads", 22500, "the `reads` per second that a node serves if it does nothing else")
-	f.Float64Var(&w.nodeWrites, "node-writes", 3500, "the `commits` per second that a node serves if it does nothing else")
+	f.Float64Var(&w.nodeReads, "node-reads", 22500, "the `reads` per second that a node can serve if it does nothing else")
+	f.Float64Var(&w.nodeWrites, "node-writes", 3500, "the `commits` per second that a node can serve if it does nothing else")
 	flags.OnlyOnCommandLine(f, "locks", "candidates", "members", "partitions", "lease", "handover")
 }
 
@@ -57,18 +57,18 @@ func (w *fleet) asked(f *pflag.FlagSet) bool {
 func (w *fleet) check(f *pflag.FlagSet) error {
 	for _, name := range []string{"candidates", "lease", "handover"} {
 		if f.Changed(name) && !w.asked(f) {
-			return exit.Misuse("--%s is for estimates; give --locks or --members as well", name)
+			return exit.Misuse("--%s applies only to estimates; also give --locks or --members", name)
 		}
 	}
 	switch {
 	case w.locks < 0 || w.members < 0 || w.partitions < 0:
 		return exit.Misuse("--locks %d, --members %d, --partitions %d: must not be negative", w.locks, w.members, w.partitions)
 	case w.candidates < 1:
-		return exit.Misuse("--candidates %d: must be at least 1, which is the holder", w.candidates)
+		return exit.Misuse("--candidates %d: must be at least 1, because the holder is one of the candidates", w.candidates)
 	case w.lease < 100*time.Millisecond:
 		return exit.Misuse("--lease %v: the lease must be at least 100ms", w.lease)
 	case w.partitions > 0 && w.members == 0:
-		return exit.Misuse("--partitions %d: give --members as well, because partitions cost nothing by themselves", w.partitions)
+		return exit.Misuse("--partitions %d: also give --members, because the cost of a group depends on its members", w.partitions)
 	case w.nodePrice < 0 || w.nodeReads <= 0 || w.nodeWrites <= 0:
 		return exit.Misuse("--node-price %v, --node-reads %v, --node-writes %v: must be positive", w.nodePrice, w.nodeReads, w.nodeWrites)
 	}
@@ -108,9 +108,11 @@ type share struct {
 	Price      *float64 `json:"price_a_month,omitempty"`
 }
 
-// estimate computes the cost from the number of requests. A group member makes the requests of both a holder and a
-// candidate, and each of its reads covers the plan's row and two rows per member. In the share of a node, each row
-// counts as one read. This is an upper bound, because Google's figures are for rows of 1 KB and lock rows are smaller.
+// estimate computes the cost from the number of requests. A group member makes as many requests as a lock's holder and
+// a waiting candidate together. Each time it reads the group, it reads the plan's row and two rows for each member.
+//
+// The share of a node is an upper bound, because Google's figures are for reads of 1 KB rows, and lock rows are
+// smaller.
 func (w *fleet) estimate() Estimate {
 	one := doctor.CostAt(w.lease)
 	commits, reads := float64(one.Commits)/month.Seconds(), float64(one.Reads)/month.Seconds()
@@ -151,7 +153,7 @@ func (e Estimate) print(p *terminal.Terminal) {
 	if what == "" {
 		what = "nothing"
 	}
-	line("%s, with a lease of %v, while nothing changes hands:", what, time.Duration(e.Lease*float64(time.Second)))
+	line("%s, with a lease of %v, as long as nothing changes hands:", what, time.Duration(e.Lease*float64(time.Second)))
 	line("  per second  %s commits and %s reads (%s RPCs)", figure(e.Commits), figure(e.Reads), figure(e.RPCs))
 	line("  per month   %s commits and %s reads", thousands(e.MonthCommits), thousands(e.MonthReads))
 	line("  capacity    %s of a node, or %s of 100 processing units", percent(e.Node), percent(e.Hundred))
@@ -162,10 +164,10 @@ func (e Estimate) print(p *terminal.Terminal) {
 		line("  100 processing units are not enough")
 	}
 	if e.Partitions > 0 {
-		line("Partitions cost nothing while they stay with their members.")
+		line("Partitions cost nothing as long as they stay with the same member.")
 	}
 	line("")
-	line("Spanner charges for the instance, not for requests. Each takeover costs two more reads and two more commits, and each spindle serve reads the table once a second.")
+	line("Spanner charges for the instance, not for requests. Each takeover adds two reads and two commits, and each running spindle serve reads the table once a second.")
 	for _, source := range e.Sources {
 		line("- %s", source)
 	}

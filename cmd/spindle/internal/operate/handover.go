@@ -36,24 +36,28 @@ func NewHandover(o *connect.Database) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "handover NAME",
 		Short: "Ask the holder to hand the lock to another candidate",
-		Long: `Handover asks the holder of a lock to give it up in an orderly way. The holder
-announces to the other candidates that it is leaving, continues until they know,
-stops its work, and then releases the lock. The lock is therefore without a
-holder only briefly. Handover prints the new holder, and how long the lock had
-no holder.
+		Long: `Handover asks the holder of a lock to hand it over to another candidate. The
+holder announces that it is leaving, and keeps working until the other
+candidates have seen the announcement. It then stops its work and releases the
+lock. Another candidate claims the lock immediately, so the lock has no holder
+for only a short time. Handover prints the new holder and the length of that
+time.
 
-Holders that use WithHandover accept requests, and so do spindle exec and
-spindle guard with --handover. They check for requests once per lease. A request
-applies to one term: the current one, or the one whose token is given with
---token. It never affects a later term, and it can't be withdrawn. Members of
-groups don't accept requests: stop the process instead, and the other members
-take over its partitions.
+A holder accepts requests only if it is spindle exec or spindle guard with
+--handover, or a Go program that uses WithHandover. It checks for requests once
+per lease.
+
+A request applies to a single term: the current one, or the one whose token is
+given with --token. It never affects a later term, and it can't be withdrawn.
+
+Members of a group don't accept requests. Stop the member's process instead, and
+the other members take over its partitions.
 
 Exit codes:
   0    another candidate has taken over
-  1    it failed; the message says why
+  1    the request failed; the message says why
   2    the command line is wrong
-  3    no process holds the lock, or its token is not the one given
+  3    no process holds the lock, or --token is not the current token
   4    the holder does not accept requests
   5    no other candidate has taken over`,
 		Example: `  spindle handover nightly
@@ -116,13 +120,13 @@ func (h *handover) request(ctx context.Context, db *connect.Connection, leader s
 	case errors.Is(err, spindle.ErrSuperseded):
 		return done, &exit.Error{Code: exit.NobodyLeads, Err: fmt.Errorf("no request was sent: %v is not the current token of %s", leader.Token, terminal.Show(h.name))}
 	case errors.Is(err, spindle.ErrHandoverUnsupported):
-		return done, &exit.Error{Code: exit.Unsupported, Err: fmt.Errorf("the holder of %s, %s, does not accept requests, because it runs without --handover (in Go: WithHandover); stop it with SIGTERM instead, and it will release the lock", terminal.Show(h.name), terminal.Show(leader.ID))}
+		return done, &exit.Error{Code: exit.Unsupported, Err: fmt.Errorf("the holder of %s, %s, does not accept requests, because it was started without --handover (or WithHandover, in Go); stop it with SIGTERM instead, and it will release the lock", terminal.Show(h.name), terminal.Show(leader.ID))}
 	case ctx.Err() != nil:
 		return done, &exit.Error{Code: exit.NotTakenOver, Err: fmt.Errorf("no other candidate has taken over %s within %v: %s", terminal.Show(h.name), h.wait, soFar(err))}
 	case err != nil:
 		return done, h.Explain(err)
 	case done.To.ID == done.From.ID:
-		return done, &exit.Error{Code: exit.NotTakenOver, Err: fmt.Errorf("there was no other candidate, so %s holds %s again, under token %v", terminal.Show(done.To.ID), terminal.Show(h.name), done.To.Token)}
+		return done, &exit.Error{Code: exit.NotTakenOver, Err: fmt.Errorf("%s claimed %s again, under token %v, because no other candidate did", terminal.Show(done.To.ID), terminal.Show(h.name), done.To.Token)}
 	}
 	return done, nil
 }
@@ -146,8 +150,8 @@ func HandoverAction(o *connect.Database, db *connect.Connection) watch.Action {
 	return watch.Action{Key: "h", Name: "handover", Ask: ask}
 }
 
-// refuse returns an error if the name is a group, or a held lock that belongs to a group, because members of groups
-// don't accept requests. Otherwise, it returns nil.
+// refuse returns an error if h.name is the name of a group, or of a lock that a group member holds, because group
+// members don't accept requests.
 func (h *handover) refuse(ctx context.Context, t table.Table) error {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
@@ -158,11 +162,11 @@ func (h *handover) refuse(ctx context.Context, t table.Table) error {
 	case !l.IsPart() || !l.IsHeld():
 		return nil
 	}
-	return &exit.Error{Code: exit.Unsupported, Err: fmt.Errorf("no request was sent: %s belongs to a group, whose members don't accept requests; stop its holder, %s, with SIGTERM instead, and the other members will take over its partitions", terminal.Show(h.name), terminal.Show(l.Holder()))}
+	return &exit.Error{Code: exit.Unsupported, Err: fmt.Errorf("no request was sent: %s belongs to a group, and group members don't accept requests; stop its holder, %s, with SIGTERM instead, and the other members will take over its partitions", terminal.Show(h.name), terminal.Show(l.Holder()))}
 }
 
-// soFar returns how far a request got. It removes the end of the library's error, which only says that the wait timed
-// out.
+// soFar returns the part of RequestHandover's error that says how far the request got. It cuts off the end, which only
+// says that the wait timed out.
 func soFar(err error) string {
 	return strings.TrimSuffix(errors.Unwrap(err).Error(), ": "+context.DeadlineExceeded.Error())
 }

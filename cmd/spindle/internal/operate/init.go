@@ -33,17 +33,17 @@ func NewInit(o *connect.Database) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Create or verify the lock table",
-		Long: `Init creates the lock table in the database's dialect, or verifies its schema if
-the table already exists. It never changes an existing table. It also prints the
-IAM roles that spindle needs, and a command that grants them.
+		Long: `Init creates the lock table in the database's dialect. If the table already
+exists, init checks its schema, but never changes it. Init also prints the IAM
+roles that spindle needs, and a command that grants them.
 
-With --create and an emulator, init first creates the instance and the database
-that --db names, if they are missing. On Cloud Spanner, an instance costs money,
-and its size and location are your choice. There, --create only prints the
-commands to run.
+With --create, init first creates the instance and the database that --db names,
+if they don't exist yet. It does so only on an emulator. On Cloud Spanner, an
+instance costs money, and you have to choose its size and location, so --create
+only prints the commands to run.
 
-With --print, init only prints the SQL statement that creates the table, for a
-schema that is kept in migrations. That does not require a database.
+With --print, init only prints the SQL statement that creates the table, for
+example to add it to your migrations. This does not require a database.
 ` + flags.CommonCodes,
 		Example: `  spindle init --db projects/P/instances/I/databases/D
   SPANNER_EMULATOR_HOST=localhost:9010 spindle init --create --db projects/test/instances/test/databases/test
@@ -60,7 +60,7 @@ schema that is kept in migrations. That does not require a database.
 					return err
 				}
 			case c.Flags().Changed("dialect"):
-				return exit.Misuse("--dialect is only for --print and --create, because init detects the dialect of an existing database")
+				return exit.Misuse("--dialect is only for --print and --create; the dialect of an existing database is detected")
 			}
 			return initialize(c.Context(), o)
 		},
@@ -93,8 +93,8 @@ func printSchema(o *connect.Database, dialect string) error {
 	return nil
 }
 
-// createDatabase creates the instance and the database that --db names if they are missing. It does so only on an
-// emulator, because elsewhere they cost money, and an operator has to choose their size and location.
+// createDatabase creates the instance and the database that --db names, unless they exist. It does so only on an
+// emulator. On Cloud Spanner, an instance costs money, and an operator has to choose its size and location.
 func createDatabase(ctx context.Context, o *connect.Database, dialectName string) error {
 	if err := o.Check(); err != nil {
 		return err
@@ -105,7 +105,7 @@ func createDatabase(ctx context.Context, o *connect.Database, dialectName string
 	}
 	project, inst, db := partsOf(o.Path)
 	if os.Getenv("SPANNER_EMULATOR_HOST") == "" {
-		return exit.Misuse(`--create is only for an emulator, but SPANNER_EMULATOR_HOST is not set. On Cloud Spanner, run:
+		return exit.Misuse(`--create works only on an emulator, but SPANNER_EMULATOR_HOST is not set. To create the database on Cloud Spanner, run:
   gcloud spanner instances create %[2]s --project=%[1]s --config=CONFIG --description=%[2]s --processing-units=100
   gcloud spanner databases create %[3]s --project=%[1]s --instance=%[2]s --database-dialect=%[4]s
   spindle init --db %[5]s

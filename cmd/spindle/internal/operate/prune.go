@@ -26,30 +26,32 @@ func NewPrune(o *connect.Database) *cobra.Command {
 		Use:   "prune",
 		Short: "Delete the rows of locks that were released long ago",
 		Long: `Prune deletes the rows of locks that were released at least --older ago and have
-not been claimed since. The time since the release is measured by Spanner's
-clock. Prune keeps the rows of groups, of locks that are held, claimed or
-expired, and of locks that an operator released within the last day.
+not been claimed since. Spanner's clock determines how long ago that was. Prune
+keeps the rows of groups, of locks that are held, claimed or expired, and of
+locks that an operator released within the last day.
 
-With --expired-older, prune also deletes the rows of locks whose leases ended at
-least that long ago, and of claims of that age that were never confirmed. Killed
-processes leave such rows behind, under names that are never used again. If the
-holder of a pruned lock resumes, it has lost its lock and its fenced writes
-fail, as if another process had taken over. The age must be at least 24h, which
-is the longest lease.
+With --expired-older, prune also deletes the rows of locks whose leases expired
+at least that long ago, and of unconfirmed claims that are at least that old.
+Such rows remain if a process is killed and no other process ever uses the same
+lock name. If the holder of a pruned lock resumes, it loses the lock and its
+fenced writes fail, just as if another process had taken over. The age must be
+at least 24h, which is the longest possible lease.
 
-Prune is safe while candidates and holders run, because a lock without a row is
-free, and its tokens still increase. Don't set --older below the longest lease:
-a candidate that saw the last holder and has not looked since waits for one
-lease if the row is missing. Prune keeps the record of the work that was last
-done under a lock (exec --every, --once), because that work would otherwise be
-done again. To delete the record, delete the row NAME!done.
+You can prune while candidates and holders are running. A lock without a row is
+free, and its next token is still larger than all previous ones. However, don't
+set --older to less than the longest lease in use. Otherwise, a candidate that
+has missed the release waits for one lease before it claims the lock.
+
+Prune keeps the records that exec --every, exec --once and lock.Once write when
+work is done, because the work would otherwise be done again. To delete such a
+record, delete the row NAME!done.
 
 Processes that wait for a lock with package lock have tickets in the table.
-Prune also deletes tickets that were last written more than a day ago. A live
-process that waits that long writes its ticket again.
+Prune also deletes tickets that have not been written for more than a day. If a
+process is in fact still waiting, it writes its ticket again.
 
-Prune works in batches. If it is interrupted, the rows that it has deleted stay
-deleted. The --timeout applies to each request.
+Prune works in batches. If it is interrupted, the batches that it has finished
+stay deleted. The --timeout applies to each request.
 ` + flags.CommonCodes,
 		Example: `  spindle prune --dry-run
   spindle prune --older 168h --expired-older 168h`,
@@ -59,14 +61,14 @@ deleted. The --timeout applies to each request.
 			case ages.Released < 0:
 				return exit.Misuse("--older %v: must not be negative", ages.Released)
 			case c.Flags().Changed("expired-older") && ages.Expired < table.MaxLease:
-				return exit.Misuse("--expired-older %v: must be at least %v, which is the longest lease; leave out the flag to keep expired locks", ages.Expired, table.MaxLease)
+				return exit.Misuse("--expired-older %v: must be at least %v, the longest possible lease; to keep expired locks, leave out the flag", ages.Expired, table.MaxLease)
 			}
 			return prune(c.Context(), o, f, ages, dryRun)
 		},
 	}
 	c.Flags().DurationVar(&ages.Released, "older", 24*time.Hour, "prune locks that were released at least this `duration` ago")
 	c.Flags().DurationVar(&ages.Expired, "expired-older", 0, "also prune locks that expired at least this `duration` ago (default: none)")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the names, without deleting anything")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the names of the locks, and delete nothing")
 	f.Flag(c.Flags(), terminal.AsYAML)
 	flags.OnlyOnCommandLine(c.Flags(), "dry-run")
 	return c
@@ -173,8 +175,8 @@ func patient(t table.Table, timeout time.Duration) table.Table {
 	})}
 }
 
-// stopped returns an error that says how many locks were pruned. If ctx has ended, the error contains the cause,
-// because the client's error does not.
+// stopped returns an error that says how many locks were pruned before the failure. If ctx has ended, the error
+// contains the cause, which the Spanner client's own error does not mention.
 func stopped(ctx context.Context, o *connect.Database, pruned int, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause

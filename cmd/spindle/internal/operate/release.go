@@ -1,5 +1,5 @@
-// Package operate implements the commands with which an operator examines or changes a table by hand. Each command is
-// in the file of the same name. For doctor, estimate.go computes the cost of locks.
+// Package operate implements the commands that operators use to examine or change a lock table: init, doctor, handover,
+// release and prune. Each command is in the file of the same name. The estimates that doctor prints are in estimate.go.
 package operate
 
 import (
@@ -24,25 +24,27 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const releaseHelp = `Release takes a lock away from its holder. The token, which spindle ls shows,
-identifies the term to end: if the lock has changed hands since you looked, the
-new holder keeps it.
+const releaseHelp = `Release takes a lock away from its holder. Use --token to say which term to end;
+spindle ls shows the token of the current term. If the lock has changed hands in
+the meantime, the token no longer matches, and the new holder keeps the lock.
 
-The lock is free immediately, and the holder's fenced writes fail from then on.
-A running holder notices the release at its next heartbeat, up to a third of a
-lease later. Until then, it and the next holder may both work, and only the
-fence keeps their writes apart. Use release only for holders that hang. If you
-can stop the holder, do that instead, because it then releases the lock when its
-work has ended. If the holder has crashed, wait for its lock to expire.
+The lock becomes free immediately, and the former holder's fenced writes fail
+from then on. If the former holder is running, it notices the release at its
+next heartbeat, up to a third of a lease later. Until then, it may still be
+working when the next holder starts, and only the fence keeps their writes
+apart.
+
+Therefore, use release only for a holder that hangs. If you can stop the holder,
+do that instead, because it ends its work before it releases the lock. If the
+holder has crashed, wait for its lease to expire.
 
 If the former holder is still running, it competes for the lock again and may
 win. Check afterwards who holds the lock.
 
-In a group, release members rather than partitions, because partitions have no
-heartbeats of their own. All partitions of the member become free immediately.
-However, the member's fenced writes in a partition still commit until another
-member has claimed that partition. If there are other members, that takes only
-moments.
+In a group, release a member rather than a partition, because only members send
+heartbeats. All partitions of the member become free immediately. However, the
+member's fenced writes to a partition still commit until another member has
+claimed that partition, which normally takes only moments.
 
 Release asks for confirmation unless --yes is given.
 ` + flags.CommonCodes
@@ -81,7 +83,7 @@ func NewRelease(o *connect.Database) *cobra.Command {
 						return err
 					}
 				}
-				// Not within ctx, whose timeout may have expired while the user was answering.
+				// The timeout of ctx may have expired while the user was answering.
 				text, err := breakLock(context.WithoutCancel(ctx), o, t, l, table.Token(token))
 				if err == nil && f.Objects() {
 					return f.Print(os.Stdout, ReleaseJSON{l.Name, l.Holder(), table.Token(token).String()})
@@ -104,7 +106,7 @@ func breakable(l table.Listing, token table.Token) error {
 	case state == table.Free, state == table.Released:
 		return fmt.Errorf("nothing was released: %s", describe.Sentence(l))
 	case describe.IsPartition(l):
-		return exit.Misuse("nothing was released: %s is a partition, which is held by its member's heartbeats; %s", terminal.Show(l.Name), instead(l))
+		return exit.Misuse("nothing was released: %s is a partition, and partitions can't be released one by one; %s", terminal.Show(l.Name), instead(l))
 	case token <= 0:
 		return exit.Misuse("no token given for %q; use --token with the token that spindle ls shows", l.Name)
 	case errors.Is(l.Unreadable, table.ErrNewer):
@@ -114,7 +116,7 @@ func breakable(l table.Listing, token table.Token) error {
 	case l.Token != token:
 		return fmt.Errorf("nothing was released: %d is not the current token of %s\n  %s", token, terminal.Show(l.Name), describe.Sentence(l))
 	case state == table.Unconfirmed:
-		return fmt.Errorf("nothing was released: %s\n  if the claimant does not confirm its claim, the lock is free one lease after the claim", describe.Sentence(l))
+		return fmt.Errorf("nothing was released: %s\n  if the claim is not confirmed, the lock becomes free one lease after the claim", describe.Sentence(l))
 	}
 	return nil
 }
@@ -122,14 +124,14 @@ func breakable(l table.Listing, token table.Token) error {
 // instead tells the user what to do about a partition, which can't be released alone.
 func instead(l table.Listing) string {
 	if l.Member.Name == "" {
-		return "another member of the group takes it once it is free"
+		return "another member of the group will claim it once it is free"
 	}
-	return fmt.Sprintf("to take all partitions from %s, release that member:\n  spindle release %s --token %v", cmp.Or(terminal.Show(l.Holder()), "it"), terminal.Show(l.Member.Name), l.Member.Token)
+	return fmt.Sprintf("to free all partitions of %s, release that member:\n  spindle release %s --token %v", cmp.Or(terminal.Show(l.Holder()), "its member"), terminal.Show(l.Member.Name), l.Member.Token)
 }
 
 const (
-	allFree   = "all partitions of the member are free, and other members can take them"
-	stillLand = "the member's fenced writes in a partition still commit until another member claims it"
+	allFree   = "all partitions of the member are free, and other members can claim them"
+	stillLand = "the member's fenced writes to a partition still commit until another member claims that partition"
 )
 
 // consequences describes a lock and what happens if it is released.
@@ -138,7 +140,7 @@ func consequences(l table.Listing) string {
 	if l.LeaseRecord != nil {
 		third = terminal.Short(l.LeaseRecord.Lease / 3)
 	}
-	free, fenced := "the lock is free immediately, and another candidate can take it", "fenced writes under this token fail from then on"
+	free, fenced := "the lock is free immediately, and another candidate can claim it", "fenced writes under this token fail from then on"
 	if l.IsPart() {
 		free, fenced = allFree, stillLand
 	}
@@ -148,14 +150,15 @@ If you continue:
   - %s;
   - %s;
   - if the holder is running and can reach the database, it stops at its next
-    heartbeat, up to %s later. Until then, both may work.
+    heartbeat, up to %s later. Until then, it may be working at the same
+    time as the next holder.
 `, free, fenced, third)
 }
 
 func confirm(l table.Listing) error {
 	fmt.Fprint(os.Stderr, consequences(l))
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return exit.Misuse("nothing was released: there is no terminal on which to ask for confirmation; use --yes")
+		return exit.Misuse("nothing was released: standard input is not a terminal, so release cannot ask for confirmation; use --yes")
 	}
 	fmt.Fprintf(os.Stderr, "\nRelease %s? [y/N] ", terminal.Show(l.Name))
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
@@ -179,7 +182,7 @@ func breakLock(ctx context.Context, o *connect.Database, t table.Table, l table.
 	defer cancel()
 	err := t.Break(ctx, token, name)
 	if errors.Is(err, table.ErrSuperseded) {
-		return "", fmt.Errorf("nothing was released: %d is no longer the current token of %s, which was released or superseded in the meantime", token, terminal.Show(name))
+		return "", fmt.Errorf("nothing was released: %d is no longer the current token of %s, because that term has just ended", token, terminal.Show(name))
 	}
 	if err != nil {
 		return "", err
@@ -191,8 +194,8 @@ func breakLock(ctx context.Context, o *connect.Database, t table.Table, l table.
 	return text, nil
 }
 
-// ReleaseAction returns the release action for the screen of spindle watch. The action ends the term that the screen
-// shows.
+// ReleaseAction returns the action that releases a lock on the screen of spindle watch. It ends only the term that the
+// screen shows.
 func ReleaseAction(o *connect.Database, t table.Table) watch.Action {
 	ask := func(ctx context.Context, name string, token table.Token) (watch.Question, error) {
 		ctx, cancel := context.WithTimeout(ctx, o.Timeout)

@@ -1,11 +1,13 @@
-// Package serve shows a lock table over HTTP, to people on a page and to Prometheus as metrics. It does not affect the
-// programs that use the locks.
+// Package serve shows a lock table over HTTP, as a web page for people and as metrics for Prometheus. It only reads the
+// table, so it does not affect the programs that use the locks.
 //
-//   - server.go: the loop that reads the table; pace.go: how often it does so; shown.go: which locks are shown
-//   - history.go: the terms of the last hour, kept in memory, as far as the looks have shown them; term.go: when a term
-//     ended, and why
-//   - wire.go: the data that is sent to a page; feed.go: how each frame reaches every open page
-//   - http.go: the HTTP handlers, and which requests they accept; metrics.go: the metrics for Prometheus;
-//     groups.go: the metrics of groups
-//   - page: the page, which loads nothing from other sites
+//   - server.go: the loop that reads the table
+//   - pace.go: the pauses between reads
+//   - shown.go: which locks the page shows
+//   - history.go, term.go: the terms of the last hour, as far as the reads have shown them
+//   - wire.go: the JSON that is sent to open pages
+//   - feed.go: the most recent changes, for all open pages
+//   - http.go: the HTTP handlers, and the check of the Host header
+//   - metrics.go, groups.go: the metrics for Prometheus
+//   - page: the web page, which loads nothing from other sites
 package serve

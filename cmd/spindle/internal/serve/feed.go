@@ -5,8 +5,8 @@ import "sync"
 // maxBehind is the number of frames that a page can be behind before it gets a snapshot instead.
 const maxBehind = 16
 
-// A feed keeps the most recent frames, each encoded once for all pages. A page that reads slowly does not delay other
-// pages and needs no queue of its own, because it asks for newer frames when it has read the previous ones.
+// A feed keeps the most recent frames for all open pages. Each frame is encoded only once. A page asks for newer frames
+// when it has read the previous ones, so a slow page does not delay the others, and no page needs a queue of its own.
 type feed struct {
 	mu      sync.Mutex
 	version int // of the state after the last frame
@@ -33,8 +33,8 @@ func (f *feed) now() int {
 	return f.version
 }
 
-// since returns the frames after a version, and a channel that is closed when the next frame is added. It reports false
-// if the feed no longer has all of these frames.
+// since returns the frames that follow the given version, and a channel that is closed when the next frame is added. If
+// the feed no longer has all of these frames, ok is false.
 func (f *feed) since(version int) (frames [][]byte, now int, ok bool, more <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

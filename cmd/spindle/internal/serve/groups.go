@@ -6,13 +6,13 @@ var byGroup = []string{"table", "group"}
 
 // The number of series of a group does not depend on the number of its partitions.
 var (
-	descMembers    = describe("spindle_table_group_members", "Members of the group that have sent a heartbeat within their leases.", byGroup...)
+	descMembers    = describe("spindle_table_group_members", "Members of the group whose leases have not expired.", byGroup...)
 	descPartitions = describe("spindle_table_group_partitions", "Partitions of the group that have a row in the table, by state.", "table", "group", "state")
 	descNobody     = describe("spindle_table_group_partitions_without_holder", "Partitions of the group that have a row in the table but no holder.", byGroup...)
 )
 
-// noneInAnyState returns a count of 0 for each state that a row can be in. Without these, a series would disappear
-// whenever its count is 0, and graphs would have gaps.
+// noneInAnyState returns a count of 0 for every state that a row can be in. If states with a count of 0 were left out,
+// their series would disappear, and graphs would have gaps.
 func noneInAnyState() map[table.State]int {
 	return map[table.State]int{table.Held: 0, table.Leaving: 0, table.Expired: 0, table.Released: 0, table.Unconfirmed: 0, table.Orphaned: 0, table.Unreadable: 0}
 }

@@ -17,16 +17,16 @@ type lock struct {
 	table.Listing
 	known      time.Time // the time from which on its terms are known
 	terms      []term
-	changes    int // terms that began since the first look
+	changes    int // terms that began since the first read
 	jeopardies int // how often its holder sent no heartbeat for two thirds of the lease
 	late       bool
-	kind       table.LockKind // its purpose, from the last look that showed it
+	kind       table.LockKind // its purpose, from the last read that showed it
 	expected   bool           // it should always be held
 	shown      bool           // on pages
 }
 
-// holder returns the lock's holder. If the last look did not show the holder, an earlier look at the same term may
-// have.
+// holder returns the lock's holder. It uses the holder that the history has recorded for the current term, because the
+// last read may not have shown it.
 func (k *lock) holder() string {
 	if n := len(k.terms); n > 0 && !k.terms[n-1].over && k.terms[n-1].token == k.Token {
 		return k.terms[n-1].holder
@@ -34,28 +34,28 @@ func (k *lock) holder() string {
 	return k.Holder()
 }
 
-// A history accumulates what the looks at a table show. Its times are by Spanner's clock.
+// A history accumulates what the reads of a table have shown. Its times are by Spanner's clock.
 type history struct {
-	at    time.Time // of the last look
+	at    time.Time // of the last read
 	locks map[string]*lock
 	ids   int
 
 	expected map[string]bool // locks that should always be held
 
-	skips bool             // looks leave out released locks
-	named map[string]bool  // locks that looks read even if they are released
+	skips bool             // reads skip released locks
+	named map[string]bool  // locks that are read even if they are released
 	hides func(*lock) bool // reports whether pages leave a lock out; nil: they show all locks
 }
 
-// A touch describes how a lock has changed since the last look.
+// A touch describes how a lock has changed since the previous read.
 type touch struct {
 	*lock
 	whole bool // more than its heartbeat has changed
 	tail  int  // the number of its latest terms that have changed
 }
 
-// see adds a look to the history. It returns the locks that have changed, and the ids of the locks that pages should
-// remove.
+// see adds the result of a read to the history. It returns the locks that have changed, and the ids of the locks that
+// pages must remove.
 func (h *history) see(found []table.Listing, at time.Time) (touched []touch, forgotten []int) {
 	first := h.locks == nil
 	if first {
@@ -78,7 +78,7 @@ func (h *history) see(found []table.Listing, at time.Time) (touched []touch, for
 	for _, l := range found {
 		present[l.Name] = true
 		if k := h.locks[l.Name]; k != nil && l.State() == table.Free && !h.named[l.Name] {
-			l.Observation = h.absent(k).Observation // the look shows only the work that was done under it
+			l.Observation = h.absent(k).Observation // the read shows only the work that was done under the lock
 		}
 		follow(l)
 	}
@@ -96,8 +96,9 @@ func (h *history) see(found []table.Listing, at time.Time) (touched []touch, for
 	return h.show(touched, forgotten)
 }
 
-// absent returns the listing of a lock that the look did not find. If looks leave out released locks, and the lock was
-// released when it was last seen, it is still released or was pruned.
+// absent returns a listing for a lock that is missing from the last read. Usually, the lock has no row, and is
+// therefore free. However, if reads skip released locks and the lock was released when it was last seen, absent returns
+// the previous listing, because the lock is still released or its row was pruned.
 func (h *history) absent(k *lock) table.Listing {
 	l := table.Listing{Observation: table.Observation{Name: k.Name}}
 	if h.skips && k.State() == table.Released {
@@ -107,8 +108,8 @@ func (h *history) absent(k *lock) table.Listing {
 	return l
 }
 
-// meet begins the history of a lock. If the first look finds the lock, nothing is known about the time before its
-// current term or its last release. If a later look finds it, the lock had no row before.
+// meet adds a lock to the history. A lock that the first read finds may be old, and nothing is known about it before
+// its current term or its last release. A lock that a later read finds had no row before.
 func (h *history) meet(l table.Listing, first bool) *lock {
 	k := &lock{id: h.ids, known: l.At, expected: h.expected[l.Name]}
 	k.Name = l.Name
@@ -120,7 +121,7 @@ func (h *history) meet(l table.Listing, first bool) *lock {
 	return k
 }
 
-// follow updates the terms of a lock from a look. The lock's own Listing must still be from the look before.
+// follow updates the terms of a lock from a new listing. The lock's own Listing must still be the previous one.
 func (k *lock) follow(l table.Listing, first bool) touch {
 	t := touch{lock: k, whole: first || k.differs(l)}
 	now, shown := termIn(l)
@@ -149,7 +150,7 @@ func (k *lock) follow(l table.Listing, first bool) touch {
 	return t
 }
 
-// differs reports whether a look shows any change other than a new heartbeat.
+// differs reports whether a new listing shows any change other than a new heartbeat.
 func (k *lock) differs(l table.Listing) bool {
 	return k.At.IsZero() || k.State() != l.State() || k.Token != l.Token || k.Holder() != l.Holder() || k.Writer != l.Writer || k.Member != l.Member ||
 		k.Done != l.Done || problem(k.Listing) != problem(l) || len(k.Waiters) != len(l.Waiters) || waitingSince(k.Listing) != waitingSince(l)
@@ -173,8 +174,8 @@ func (k *lock) begin(t term, first bool) int {
 	return len(k.terms)
 }
 
-// judge counts how often the holder sent no heartbeat for two thirds of the lease. It ignores partitions, which have no
-// heartbeats of their own.
+// judge counts how many times the holder has sent no heartbeat for two thirds of its lease. It skips partitions,
+// because they have no heartbeats of their own.
 func (k *lock) judge(l table.Listing) {
 	late := l.LeaseRecord != nil && l.Member == (table.LeaseRef{}) && !l.Heartbeat.IsZero() && l.At.Sub(l.Heartbeat) >= l.LeaseRecord.Lease*2/3
 	if late && !k.late {

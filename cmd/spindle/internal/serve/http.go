@@ -39,8 +39,8 @@ func (s *Server) Handler() http.Handler {
 	return guarded(mux)
 }
 
-// guarded adds headers that prevent a browser from loading anything from other sites, from running scripts other than
-// the page's own, and from showing the page in a frame of another page.
+// guarded adds security headers to every response. With these headers, a browser loads nothing from other sites, runs
+// no scripts other than the page's own, and does not show the page in a frame on another site.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -59,9 +59,9 @@ func guarded(next http.Handler) http.Handler {
 	})
 }
 
-// OnlyFor rejects requests whose Host is not an IP address, localhost or one of the hosts. Another site can point its
-// own name to an address that only this browser can reach, and the browser would then let the other site's page read
-// the data.
+// OnlyFor rejects a request unless its Host header is an IP address, localhost or one of hosts. This prevents DNS
+// rebinding, where a malicious site makes its own name resolve to an address that only the user's browser can reach, so
+// that the site's scripts can read the data.
 func OnlyFor(hosts []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -70,7 +70,7 @@ func OnlyFor(hosts []string, next http.Handler) http.Handler {
 		}
 		host = strings.Trim(host, "[]")
 		if _, err := netip.ParseAddr(host); err != nil && !strings.EqualFold(host, "localhost") && !slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, host) }) {
-			http.Error(w, fmt.Sprintf("requests for host %q are not accepted; if users, a proxy or Prometheus use that name, start spindle serve with --host %[1]q", host), http.StatusMisdirectedRequest)
+			http.Error(w, fmt.Sprintf("requests for host %q are not accepted; to allow this name, start spindle serve with --host %[1]q", host), http.StatusMisdirectedRequest)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -95,7 +95,7 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// events sends a page a snapshot, and then the changes that each look finds.
+// events sends a snapshot to a page, and then the changes after each read of the table.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	s.metrics.pages.Inc()
 	defer s.metrics.pages.Dec()

@@ -9,8 +9,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// metrics has the metrics for Prometheus. The series of locks come from the last look. If that look is out of date,
-// they are left out, because they may no longer be true.
+// metrics exports metrics to Prometheus. The metrics of locks come from the last successful read of the table. If that
+// read was too long ago, the metrics of locks are left out, because they may be out of date.
 type metrics struct {
 	server   *Server
 	registry *prometheus.Registry
@@ -46,12 +46,12 @@ func (m *metrics) looked(took time.Duration, err error) {
 var byLock = []string{"table", "lock"}
 
 var (
-	descUp         = describe("spindle_table_up", "1 if the table was read recently, else 0. If it is 0, there are no series of locks.", "table")
+	descUp         = describe("spindle_table_up", "1 if the table was read recently, else 0. While it is 0, there are no metrics of locks.", "table")
 	descLocks      = describe("spindle_table_locks", "Locks in the table, by state.", "table", "state")
 	descAsOf       = describe("spindle_table_read_age_seconds", "Time since the start of the last successful read of the table.", "table")
-	descPause      = describe("spindle_table_read_pause_seconds", "Pause between two reads of the table, which is longer if reads are slow.", "table")
-	descExpected   = describe("spindle_lock_expected", "1 for each lock that should have a holder (--expect), whether it has a row or not.", byLock...)
-	descKind       = describe("spindle_lock_kind", "1 for the lock's kind, if its rows show it: elector, exec, guard, mutex or semaphore.", "table", "lock", "kind")
+	descPause      = describe("spindle_table_read_pause_seconds", "Pause between two reads of the table. It is longer if reads are slow.", "table")
+	descExpected   = describe("spindle_lock_expected", "1 for each lock that should have a holder (--expect), even if it has no row.", byLock...)
+	descKind       = describe("spindle_lock_kind", "1 for the lock's kind (elector, exec, guard, mutex or semaphore), if it is known.", "table", "lock", "kind")
 	descHeld       = describe("spindle_lock_held", "1 if the lock has a holder, else 0.", byLock...)
 	descState      = describe("spindle_lock_state", "1 for the current state of the lock.", "table", "lock", "state")
 	descHolder     = describe("spindle_lock_holder", "1 for the id of the lock's holder.", "table", "lock", "holder")
@@ -59,9 +59,9 @@ var (
 	descLease      = describe("spindle_lock_lease_seconds", "Lease of the holder, for locks that are held or expired.", byLock...)
 	descToken      = describe("spindle_lock_token", "Token of the term, for locks that are held or expired. It is the start of the term in microseconds since 1970.", byLock...)
 	descChanges    = describe("spindle_lock_changes_total", "Terms that have begun since this process was started.", byLock...)
-	descJeopardies = describe("spindle_lock_jeopardies_total", "How often a holder sent no heartbeat for two thirds of its lease.", byLock...)
+	descJeopardies = describe("spindle_lock_jeopardies_total", "Number of times that a holder sent no heartbeat for two thirds of its lease.", byLock...)
 	descDone       = describe("spindle_done_timestamp_seconds", "When work was last done under the lock (exec --every, exec --once or lock.Once), in seconds since 1970.", byLock...)
-	descWaiters    = describe("spindle_lock_waiters", "Processes that wait for the lock. Those that wait for a semaphore are counted at its first slot only.", byLock...)
+	descWaiters    = describe("spindle_lock_waiters", "Processes that wait for the lock. Processes that wait for a semaphore are counted only at its first slot.", byLock...)
 	descLongest    = describe("spindle_lock_longest_wait_seconds", "How long the first waiting process has waited, for locks that have waiting processes.", byLock...)
 )
 
@@ -130,7 +130,7 @@ func (all *series) ofLocks() {
 	groups := map[string]*group{}
 	states := noneInAnyState()
 	if !all.Released {
-		delete(states, table.Released) // their number is unknown, because looks leave them out
+		delete(states, table.Released) // their number is unknown, because reads skip them
 	}
 	for name, k := range all.history.locks {
 		if k.Done.Key != "" {
@@ -159,14 +159,14 @@ func (all *series) ofLocks() {
 	}
 }
 
-// tellsOf reports whether a lock has series. Without --released, released locks have none, because there may be many of
-// them and their series would show nothing useful.
+// tellsOf reports whether a lock has metrics. Without --released, a released lock has none, because there may be many
+// released locks, and their metrics would show nothing useful.
 func (s *Server) tellsOf(k *lock) bool {
 	return k.isTaken() || k.expected || len(k.Waiters) > 0 || k.IsPart() && k.State() != table.Free || s.Released && k.State() != table.Free
 }
 
-// ofLock adds the series of a lock. A partition that is counted with its group has only the series of its waiters,
-// unless it is expected.
+// ofLock adds the metrics of a lock. If counted is true, the lock is a partition that the metrics of its group already
+// count. Unless such a partition is expected, ofLock adds only the metrics of its waiters.
 func (all *series) ofLock(name string, k *lock, counted bool) {
 	if n := len(k.Waiters); n > 0 || !k.IsPart() {
 		all.add(descWaiters, float64(n), name)

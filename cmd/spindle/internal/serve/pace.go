@@ -17,8 +17,7 @@ type pace struct {
 	pause time.Duration // until the next
 }
 
-// took records the duration of a successful read. A single slow read has no effect, but a second one in a row lengthens
-// the pause.
+// took records the duration of a successful read. It lengthens the pause only if two reads in a row are slow.
 func (p *pace) took(d time.Duration) {
 	slow := min(d, p.last)
 	p.last, p.pause = d, p.every
@@ -27,8 +26,8 @@ func (p *pace) took(d time.Duration) {
 	}
 }
 
-// failed records the duration of a failed read. The pause becomes at least as long, up to longestPause, because the
-// table may be too large to be read within the timeout.
+// failed records the duration of a failed read. It makes the next pause at least that long, but no longer than
+// longestPause, because the table may be too large to be read within the timeout.
 func (p *pace) failed(d time.Duration) { p.pause = max(p.every, min(d, longestPause)) }
 
 // next returns the expected time between the results of two reads.

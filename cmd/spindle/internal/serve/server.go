@@ -25,15 +25,15 @@ type Config struct {
 
 	PartitionMetrics bool // each partition of a group has its own metrics, like a lock
 
-	Every   time.Duration // the shortest pause between two looks
-	Timeout time.Duration // for each look
+	Every   time.Duration // the shortest pause between two reads
+	Timeout time.Duration // for each read
 
 	Show    func(string) string // makes a metric label harmless on a terminal; nil: labels stay as they are
 	Explain func(error) error   // returns the error to show for a database error
-	Failing func(error)         // called with the error when looks begin to fail, and with nil when they succeed again
+	Failing func(error)         // called with the error when reads begin to fail, and with nil when they succeed again
 }
 
-// A Server looks at a lock table regularly, and shows what it finds.
+// A Server reads a lock table regularly, and shows what it has read.
 type Server struct {
 	Config
 	feed    *feed
@@ -44,14 +44,14 @@ type Server struct {
 	mu       sync.Mutex
 	history  history
 	begun    time.Time
-	looked   time.Time // when the last successful look began, by the local clock
+	looked   time.Time // when the last successful read began, by the local clock
 	pace     pace
-	away     error  // of the last look, if it failed
+	away     error  // of the last read, if it failed
 	snapshot []byte // of version
 	version  int
 }
 
-// New returns a server that has not looked yet.
+// New returns a server that has not read the table yet.
 func New(c Config) *Server {
 	s := &Server{Config: c, feed: newFeed(), opened: make(chan struct{}), begun: time.Now(), version: -1}
 	s.history.expected = map[string]bool{}
@@ -71,7 +71,7 @@ func New(c Config) *Server {
 // Opened returns a channel that is closed once a page has been opened.
 func (s *Server) Opened() <-chan struct{} { return s.opened }
 
-// Watch looks at the table until ctx ends. It makes one read at a time, however many pages are open.
+// Watch reads the table repeatedly until ctx ends. There is never more than one read at a time.
 func (s *Server) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		_ = s.Look(ctx)
@@ -125,7 +125,7 @@ func (s *Server) included(found []table.Listing) []table.Listing {
 	return slices.DeleteFunc(found, func(l table.Listing) bool { return s.Exclude(l.Name) && !s.history.expected[l.Name] })
 }
 
-// old returns how long ago the last successful look began.
+// old returns how long ago the last successful read began.
 func (s *Server) old() time.Duration {
 	if s.looked.IsZero() {
 		return 0
@@ -133,7 +133,7 @@ func (s *Server) old() time.Duration {
 	return time.Since(s.looked)
 }
 
-// awayFrame returns a frame that explains why the table can't be read, or nil if the last look succeeded.
+// awayFrame returns a frame that explains why the table can't be read, or nil if the last read succeeded.
 func (s *Server) awayFrame() *awayFrame {
 	if s.away == nil {
 		return nil
@@ -145,8 +145,8 @@ func (s *Server) awayFrame() *awayFrame {
 	return &awayFrame{For: time.Since(since).Milliseconds(), Error: s.explain(s.away).Error()}
 }
 
-// whole returns a snapshot as a frame, and its version. All pages that request a snapshot between two looks share the
-// frame.
+// whole returns a snapshot of all shown locks as a frame, together with its version. It encodes each version only once,
+// so all pages that ask for a snapshot between two reads get the same frame.
 func (s *Server) whole() ([]byte, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,8 +165,8 @@ func (s *Server) whole() ([]byte, int) {
 	return s.snapshot, s.version
 }
 
-// stale returns nil if the last successful look is recent enough. Otherwise, it returns an error with the age of that
-// look and the reason why no later look succeeded. One failed look does not make the data stale.
+// stale returns nil if the last successful read of the table is recent enough. Otherwise, it returns an error that says
+// how long ago that read was, and why later reads failed. A single failed read does not make the data stale.
 func (s *Server) stale() error {
 	old := s.old().Round(time.Second)
 	switch {
@@ -179,7 +179,7 @@ func (s *Server) stale() error {
 	case s.away != nil:
 		return fmt.Errorf("the table was last read %v ago: %w", old, s.explain(s.away))
 	}
-	return fmt.Errorf("the table was last read %v ago; the database does not answer", old)
+	return fmt.Errorf("the table was last read %v ago; the database is not responding", old)
 }
 
 func (s *Server) explain(err error) error {

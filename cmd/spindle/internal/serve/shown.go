@@ -9,13 +9,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// lately is how long pages still show a lock after a look has seen its release. A lock that should be held may have
-// lost its holder, and the page must show that. Released mutexes and semaphores are hidden immediately, because there
-// may be many of them and their release is normal.
+// lately is how long pages still show a lock after it was released. A lock that should always be held may have lost its
+// holder, and users need to see that. Released mutexes and semaphores are hidden immediately, because there may be many
+// of them and their release is normal.
 const lately = 5 * time.Minute
 
-// inUse reports whether a lock is taken, has waiters, has a record of work that was done under it, or belongs to a
-// group.
+// inUse reports whether a lock is taken, has waiters, has a record of completed work, or belongs to a group.
 func (k *lock) inUse() bool {
 	return k.isTaken() || len(k.Waiters) > 0 || k.Done.Key != "" || k.Undone != nil || k.IsPart() && k.State() != table.Free
 }
@@ -23,8 +22,8 @@ func (k *lock) inUse() bool {
 // isTaken reports whether a lock is neither released nor free.
 func (k *lock) isTaken() bool { return k.State() != table.Released && k.State() != table.Free }
 
-// hides reports whether pages leave a lock out because it was released. They never leave out an expected lock, and with
-// --released they leave out none.
+// hides reports whether pages leave out a lock because it was released. Expected locks are never left out. With
+// --released, pages show all locks.
 func (s *Server) hides(k *lock) bool {
 	if s.Released || k.inUse() || k.expected {
 		return false
@@ -33,8 +32,8 @@ func (s *Server) hides(k *lock) bool {
 	return n == 0 || k.kind.IsShort() || s.history.at.Sub(k.terms[n-1].to) >= lately
 }
 
-// show recomputes which locks pages show. It removes the changes of hidden locks from touched, and adds the locks that
-// have just become visible. It adds the locks that have just been hidden to forgotten.
+// show decides which locks pages show. It removes hidden locks from touched, and adds the locks that have just become
+// visible. To forgotten, it adds the ids of the locks that have just been hidden.
 func (h *history) show(touched []touch, forgotten []int) ([]touch, []int) {
 	touched = slices.DeleteFunc(touched, func(t touch) bool { return !t.shown })
 	for _, k := range h.locks {
@@ -52,8 +51,9 @@ func (h *history) show(touched []touch, forgotten []int) ([]touch, []int) {
 	return touched, forgotten
 }
 
-// names returns the locks that a look also reads by name. These are the expected locks and, if looks leave out released
-// locks, the locks that were taken at the last look, because otherwise the look would not show how their terms ended.
+// names returns the locks that the next read must include by name. These are the expected locks and, if reads skip
+// released locks, all locks that are taken now. If one of these is released, the next read would otherwise not show how
+// its term ended.
 func (s *Server) names() []string {
 	h := &s.history
 	h.named = map[string]bool{}

@@ -16,11 +16,11 @@ const (
 	handedOver end = "handed over" // its holder announced that it was leaving, and released the lock
 	reclaimed  end = "reclaimed"   // the same holder has the next term
 	deleted    end = "deleted"     // its rows were deleted
-	unseen     end = "unseen"      // the looks were too far apart to show it
-	missed     end = "missed"      // it began and ended between two looks, so its holder is not known either
+	unseen     end = "unseen"      // the reads were too far apart to show why it ended
+	missed     end = "missed"      // it began and ended between two reads, so its holder is not known either
 )
 
-// A term is a period in which one holder held a lock, or several such periods merged into one.
+// A term is a period during which one holder held a lock, or several such periods merged into one.
 type term struct {
 	token  table.Token
 	holder string // "" if unknown, or if the merged terms had different holders
@@ -28,14 +28,14 @@ type term struct {
 	to     time.Time // zero while the term lasts
 	end    end
 	over   bool      // for good; an expired term can revive if its holder was only slow
-	seen   time.Time // the time of the last look that showed it
+	seen   time.Time // the time of the last read that showed it
 	count  int       // the number of terms that were merged into it
 	held   time.Duration
 
 	leaving bool
 }
 
-// termIn returns the term that a look shows, if there is one.
+// termIn returns the current term of a listing, if there is one.
 func termIn(l table.Listing) (t term, ok bool) {
 	switch l.State() {
 	case table.Held, table.Leaving, table.Expired, table.Unreadable:
@@ -46,7 +46,7 @@ func termIn(l table.Listing) (t term, ok bool) {
 	return t, false
 }
 
-// goesOn updates the term from a look that still shows it, and reports whether the term has changed.
+// goesOn updates the term from a listing that still shows it, and reports whether the term has changed.
 func (t *term) goesOn(l table.Listing) bool {
 	was := *t
 	t.seen, t.to, t.end = l.At, time.Time{}, lasting
@@ -62,7 +62,7 @@ func (t *term) goesOn(l table.Listing) bool {
 	return t.to != was.to || t.end != was.end || t.holder != was.holder
 }
 
-// ends updates the term from l, the first look that no longer shows it. The look before l is was.
+// ends updates the term from l, the first listing that no longer shows it. Was is the previous listing.
 func (t *term) ends(was, l table.Listing) {
 	t.over = true
 	if t.end == expired {
@@ -75,7 +75,7 @@ func (t *term) ends(was, l table.Listing) {
 	case was.LeaseRecord == nil:
 		t.end = released
 	case !t.to.Before(was.Heartbeat.Add(was.LeaseRecord.Lease)):
-		// Heartbeats that no look saw may have extended the lease.
+		// Heartbeats between the two reads may have extended the lease.
 		if t.end = unseen; l.At.Sub(was.At) < was.LeaseRecord.Lease/2 {
 			t.to, t.end = was.Heartbeat.Add(was.LeaseRecord.Lease), expired
 		}

@@ -13,7 +13,7 @@ import (
 // A snapshotFrame has all locks that pages show. It is the first frame that a page gets.
 type snapshotFrame struct {
 	At       int64      `json:"at"`
-	Next     int64      `json:"next"` // from one look to the next
+	Next     int64      `json:"next"` // the expected time until the next read
 	Database string     `json:"database"`
 	Table    string     `json:"table"`
 	Prefix   string     `json:"prefix,omitempty"`
@@ -22,7 +22,7 @@ type snapshotFrame struct {
 	Away     *awayFrame `json:"away,omitempty"`
 }
 
-// A lookFrame has the changes that a look found.
+// A lookFrame has the changes that one read of the table has shown.
 type lookFrame struct {
 	At        int64      `json:"at"`
 	Next      int64      `json:"next"`
@@ -31,14 +31,14 @@ type lookFrame struct {
 	Forgotten []int      `json:"forgotten,omitempty"`
 }
 
-// An ageFrame follows a snapshot and gives its age, because pages share a snapshot until the next look.
+// An ageFrame follows a snapshot and gives its age, because pages share a snapshot until the next read.
 type ageFrame struct {
 	Old int64 `json:"old"`
 }
 
 // An awayFrame says that the table can't be read.
 type awayFrame struct {
-	For   int64  `json:"for"` // since the last successful look, or the first failed one
+	For   int64  `json:"for"` // since the last successful read, or else since the first failed one
 	Error string `json:"error"`
 }
 
@@ -71,8 +71,8 @@ type besideWire struct {
 	Since   int64  `json:"waiting_since,omitempty"` // when the first of them began to wait
 }
 
-// historyWire has the history of the lock. Terms has either all of the lock's terms, or only those that have changed,
-// which replace the terms with the same keys.
+// historyWire has the history of a lock. If All is true, Terms has all of the lock's terms. Otherwise, it has only the
+// terms that have changed, and they replace the page's terms with the same keys.
 type historyWire struct {
 	Known      int64      `json:"known"`
 	Changes    int        `json:"changes,omitempty"`

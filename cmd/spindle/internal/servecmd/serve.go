@@ -32,24 +32,30 @@ until it is interrupted:
   /healthz  200 if the table was read recently, otherwise 503 and the reason
 
 Serve reads the table once per --every interval, however many pages are open,
-and writes nothing. Reads have low priority and take at most a tenth of the
-time. A large table is therefore read less often, and the page shows how old its
-data is. Serve shows the locks of programs in any language. Its timelines begin
-when serve is started, because the table keeps no history. A term that begins
-and ends between two reads is missed.
+and never writes to it. Its reads have low priority and take up at most a tenth
+of the time. A large table is therefore read less often, and the page shows how
+old its data is. Serve shows the locks of all programs, whatever language they
+are written in.
+
+The table keeps no history, so the timelines begin when serve is started. A term
+that begins and ends between two reads is missed.
 
 Use --expect to name the locks that should always be held. They are on the page
 and in the metrics even if they have no row, so that an alert can detect a lock
 that was never taken. Released locks are not read unless --released is given.
---exclude leaves out the locks whose names match a pattern, in which * matches
-any text and ? matches one character, as in --exclude 'order-*,test/*'.
+
+Use --exclude to leave out locks whose names match a pattern. In a pattern, *
+matches any text and ? matches one character, as in --exclude 'order-*,test/*'.
 
 Serve has no authentication, so everyone who can reach it sees every lock,
-holder and value. It listens on this machine only, unless --listen gives another
+holder and value. It listens only on this machine, unless --listen gives another
 address. To let other people see the page, put a proxy with a login in front of
-it. Serve accepts requests for an IP address, for localhost and for the
-machine's own name. It rejects requests for other names, because pages of other
-sites could make such requests. Use --host to allow names of your own.
+it.
+
+Serve accepts requests that are addressed to an IP address, to localhost or to
+the machine's own name. It rejects requests for other host names, because a
+malicious site could otherwise read the data through a user's browser. To allow
+more host names, use --host.
 `
 
 // serving is one run of serve.
@@ -85,12 +91,12 @@ func NewServe(o *connect.Database) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context()) },
 	}
 	c.Flags().StringVar(&s.listen, "listen", DefaultListen, "the `address` to listen on, as host:port")
-	c.Flags().StringSliceVar(&s.hosts, "host", nil, "accept requests for this host `name` in addition to this machine's")
+	c.Flags().StringSliceVar(&s.hosts, "host", nil, "also accept requests for this host `name`")
 	describe.ExpectFlag(c.Flags(), &s.expect)
 	c.Flags().StringSliceVar(&s.exclude, "exclude", nil, "leave out locks whose names match one of these `patterns`")
 	c.Flags().BoolVar(&s.released, "released", false, "also read and show released locks, of which there may be thousands")
 	c.Flags().StringVar(&s.prefix, "prefix", "", "show only locks whose names begin with this `text`")
-	c.Flags().BoolVar(&s.partitionMetrics, "partition-metrics", false, "also export eight series of metrics for each partition")
+	c.Flags().BoolVar(&s.partitionMetrics, "partition-metrics", false, "also export eight metrics for each partition")
 	c.Flags().DurationVar(&s.every, "every", time.Second, "the shortest pause between two reads of the table")
 	return c
 }
@@ -131,8 +137,8 @@ func (s *serving) run(ctx context.Context) error {
 	return <-answered
 }
 
-// guarded returns the handler for an address. If other machines can reach the address, guarded logs a warning, and also
-// accepts requests for this machine's names.
+// guarded returns the handler for requests to an address. If other machines can reach the address, guarded logs a
+// warning, and the handler also accepts requests for this machine's names.
 func (s *serving) guarded(at net.Addr, server *serve.Server) http.Handler {
 	hosts := s.hosts
 	if !local(at) {
@@ -168,8 +174,8 @@ func (s *serving) server(db *connect.Connection, excluded func(string) bool) *se
 	})
 }
 
-// limit returns how long a read of the table may take. It is short, so that a read that hangs is soon retried, unless
-// --timeout gives the time that a large table needs.
+// limit returns the timeout for one read of the table. By default, it is short, so that a read that hangs is soon
+// retried. Users with a large table can set a longer timeout with --timeout.
 func (s *serving) limit() time.Duration {
 	if s.FlagSet != nil && s.FlagSet.Changed("timeout") {
 		return s.Timeout

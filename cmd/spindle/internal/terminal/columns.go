@@ -33,8 +33,8 @@ type Columns struct {
 	cards   bool
 }
 
-// Lines lays out the rows. If the width allows it, each row is one line. Otherwise, each row is two lines or, if even
-// the columns don't fit, a card of several lines. Later calls lay out rows like the first call.
+// Lines lays out the rows. If the terminal is wide enough, each row takes one line. Otherwise, each row takes two lines
+// or, on a very narrow terminal, a card of several lines. The first call determines the layout for all later calls.
 func (c *Columns) Lines(p *Terminal, all []Row) []string {
 	cells := make([][]string, len(all))
 	for i, r := range all {

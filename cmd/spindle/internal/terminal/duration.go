@@ -14,8 +14,9 @@ const (
 	overAnAge = ">100y"
 )
 
-// Short formats a duration with at most two units: 0.4s, 12s, 3m05s, 2h10m, 5d03h, 2y040d. A time may be far off,
-// because a clock was wrong or the time was written by hand. For such a time, Short returns only "future" or ">100y".
+// Short formats a duration with at most two units: 0.4s, 12s, 3m05s, 2h10m, 5d03h, 2y040d. If a clock was wrong or a
+// time was written by hand, the duration can be negative or absurdly long. In these cases, Short returns "future" or
+// ">100y".
 func Short(d time.Duration) string {
 	switch {
 	case d < -skew:
@@ -42,9 +43,9 @@ func Short(d time.Duration) string {
 func Ago(d time.Duration) string {
 	switch {
 	case d < -skew:
-		return "in the future, by its timestamp"
+		return "in the future, according to its timestamp"
 	case d >= beyond:
-		return "more than 100 years ago, by its timestamp"
+		return "more than 100 years ago, according to its timestamp"
 	}
 	return Short(d) + " ago"
 }

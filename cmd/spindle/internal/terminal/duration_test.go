@@ -18,8 +18,8 @@ func TestADurationIsWhatAPersonUnderstands(t *testing.T) {
 		assert.Equal(t, want, Short(d))
 	}
 	assert.Equal(t, "3m05s ago", Ago(185*time.Second))
-	assert.Equal(t, "more than 100 years ago, by its timestamp", Ago(math.MaxInt64))
-	assert.Equal(t, "in the future, by its timestamp", Ago(math.MinInt64))
+	assert.Equal(t, "more than 100 years ago, according to its timestamp", Ago(math.MaxInt64))
+	assert.Equal(t, "in the future, according to its timestamp", Ago(math.MinInt64))
 }
 
 func TestADurationIsWrittenAsPeopleGiveIt(t *testing.T) {

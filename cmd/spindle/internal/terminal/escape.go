@@ -6,9 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Show formats a text from the table for people. If the text has characters that a terminal does not display, Show
-// escapes them and quotes the text so that bash and zsh can read it back. A lock with such a name can then be named in
-// a command.
+// Show formats a text from the table for people. If the text contains characters that a terminal does not display, Show
+// escapes them, and quotes the text for bash and zsh. Users can then copy the name of such a lock into a command.
 func Show(s string) string {
 	if escaped := Escape(s); escaped == s && !strings.HasPrefix(s, "$'") {
 		return s

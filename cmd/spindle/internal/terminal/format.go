@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A Format is the value of --output or --log-format: text for people, JSON with one object per line, or a further
-// format that a command supports.
+// A Format is the value of --output or --log-format. It is text for people, JSON with one object per line, or one of
+// the additional formats that a command supports.
 type Format struct {
 	text    string // the name of the format for people
 	json    bool

@@ -19,8 +19,8 @@ type Journal struct {
 	timed  atomic.Bool
 }
 
-// Time makes each later line begin with the time. It is for commands that run for a long time, and can be called while
-// Log runs.
+// Time makes the journal print the time at the beginning of every later line. Commands that run for a long time call
+// it. It is safe to call Time while another goroutine calls Log.
 func (j *Journal) Time() { j.timed.Store(true) }
 
 // Stderr is the journal of this process.

@@ -9,9 +9,9 @@ import (
 	"unicode/utf16"
 )
 
-// escaping makes JSON or YAML harmless on a terminal without changing its meaning. The encoders do not escape all the
-// characters that a terminal does not display. The remaining ones occur only in quoted strings, where escaping escapes
-// them.
+// escaping is a writer for JSON or YAML that escapes all characters that a terminal does not display. The encoders
+// leave some of these characters unescaped, but only within quoted strings, where escaping them does not change the
+// meaning.
 type escaping struct {
 	io.Writer
 	wide string // the format of a rune above 0xffff, or "" for a UTF-16 surrogate pair

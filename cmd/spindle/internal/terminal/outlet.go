@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// An outlet buffers lines for a reader that may have stopped reading. A process that holds a lock, or that has to stop
-// a service, must not wait for the reader of its messages. If the buffer is full, the outlet drops lines, and it
-// reports their number once there is room again.
+// An outlet buffers the lines of a journal, so that the process never waits for the reader of its messages. A process
+// that holds a lock, or that has to stop a service, must keep going even if that reader has stopped reading. If the
+// buffer is full, the outlet drops lines. When there is room again, it reports how many lines it has dropped.
 type outlet struct {
 	to    io.Writer
 	ended chan struct{} // closed when all accepted lines are written
@@ -23,8 +23,9 @@ type outlet struct {
 // room is the number of lines that an outlet buffers.
 const room = 1000
 
-// Detach lets the process continue if the reader of its messages has stopped reading. The returned function waits up to
-// a second for the remaining lines to be written. Call it only when nothing writes to the journal any more.
+// Detach makes the journal write its lines in the background, so that the process never blocks if nothing reads its
+// messages. Call the returned function when no more messages will be logged. It waits up to a second for the remaining
+// lines to be written.
 func (j *Journal) Detach() (attach func()) {
 	o := &outlet{to: j.out, ended: make(chan struct{}), lines: make(chan any, room)}
 	j.out = o

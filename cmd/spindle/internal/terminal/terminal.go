@@ -1,11 +1,11 @@
-// Package terminal writes the command's output: for people on a terminal or in a file, and for programs. It knows nothing
-// about locks.
+// Package terminal formats and writes the output of commands, for people and for programs. It contains nothing that is
+// specific to locks.
 //
 //   - terminal.go: the destination of output, with its width and colours
-//   - text.go, duration.go: functions that measure, cut, wrap and format texts
-//   - escape.go: makes texts harmless on a terminal
-//   - columns.go: output as a table
-//   - format.go, json.go, yaml.go: --output
+//   - text.go, duration.go: measuring, cutting, wrapping and formatting text
+//   - escape.go: escaping characters that could harm a terminal
+//   - columns.go: tables
+//   - format.go, json.go, yaml.go: the formats of --output
 //   - journal.go, outlet.go: messages on standard error
 package terminal
 
@@ -17,8 +17,8 @@ import (
 	"golang.org/x/term"
 )
 
-// A Style is the appearance of text on a terminal that has colours. All styles use the terminal's own sixteen colours.
-// They only emphasize information that is also in the text, because there may be no colours.
+// A Style is how a text looks on a terminal that has colours. All styles use the terminal's own sixteen colours. A
+// style only emphasizes what the text already says, because the output may have no colours.
 type Style = ansi.Style
 
 // The styles.

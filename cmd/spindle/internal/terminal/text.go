@@ -10,8 +10,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Length returns how many columns a text occupies on a terminal. A Chinese, Japanese or Korean character or an emoji
-// occupies two columns, and a combining accent none.
+// Length returns the number of columns that a text occupies on a terminal. Chinese, Japanese and Korean characters and
+// emoji occupy two columns. Combining accents occupy none.
 func Length(s string) int {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
@@ -52,7 +52,7 @@ func End(s string, width int) string {
 }
 
 // Wrap breaks a text into lines between words. It breaks a word only if the word is longer than a line. It keeps
-// multiple spaces, which may align columns.
+// consecutive spaces, because they may align columns.
 func Wrap(text string, width int) []string {
 	width = max(width, 2) // the widest character
 	var lines []string

@@ -6,9 +6,9 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-const keysHelp = `Locks in trouble are at the top: first expired, orphaned, unreadable and unconfirmed locks, then groups with partitions that have no holder, then holders with less than a third of their lease left. Below them are leaving locks, locks that processes wait for, and held locks. Released locks are hidden.
+const keysHelp = `Locks in trouble are at the top. First come expired, orphaned, unreadable and unconfirmed locks, then groups with partitions that have no holder, and then locks with less than a third of the lease left. Below them are locks whose holders are leaving, locks that processes are waiting for, and all other held locks. Released locks are hidden.
 
-All times are as of the last read, which the second line shows. They don't advance while Spanner does not answer.
+All times are as of the last read. The second line shows when that was. The times don't advance while Spanner is not responding.
 
 up, down, j, k    choose a lock
 PgUp, PgDn        move one screen up or down
@@ -25,7 +25,7 @@ const moreHelp = `?                 show this help
 Ctrl-Z            suspend; the shell's fg command resumes
 q, Ctrl-C         quit
 
-The chosen lock stays chosen when its row moves, but a cursor at the top stays at the top.`
+When the chosen lock moves to another row, the cursor follows it. A cursor on the first row stays there.`
 
 func (m Model) help() string {
 	var b strings.Builder

@@ -22,8 +22,8 @@ type job struct {
 	stop        context.CancelFunc
 }
 
-// The steps of a job send these messages. Only messages from the job in progress are handled, because all other jobs
-// were given up.
+// Each step of a job sends one of these messages when it has finished. The model ignores messages from any job but the
+// current one, because the user has given up all others.
 type (
 	asked struct {
 		job *job
@@ -125,11 +125,11 @@ func (m Model) giveUp() Model {
 }
 
 func (j *job) busy() string {
-	return fmt.Sprintf("The %s of %s is still in progress. Wait for it, or give it up with Esc.", j.Name, j.label)
+	return fmt.Sprintf("The %s of %s is still in progress. Wait for it, or press Esc to give up.", j.Name, j.label)
 }
 
 func (j *job) unknown() string {
-	return fmt.Sprintf("The outcome of the %s of %s, token %v, is unknown; it may still take effect.", j.Name, j.label, j.token)
+	return fmt.Sprintf("The outcome of the %s of %s, token %v, is unknown. The request may still take effect.", j.Name, j.label, j.token)
 }
 
 // progress describes what a job is waiting for.

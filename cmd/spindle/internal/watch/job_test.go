@@ -123,7 +123,7 @@ func TestARefusalAndAFailureAreShown(t *testing.T) {
 
 // Nothing that may still happen is left unsaid.
 func TestWhoLeavesOrGivesUpIsToldWhatMayStillHappen(t *testing.T) {
-	const unknown = "The outcome of the release of b, token 1763645616123456, is unknown; it may still take effect."
+	const unknown = "The outcome of the release of b, token 1763645616123456, is unknown. The request may still take effect."
 	x, _ := withOps(t)
 	x.press("r")
 	x.deliver()
@@ -150,5 +150,5 @@ func TestOneActionAtATime(t *testing.T) {
 	x, o := withOps(t)
 	x.press("r", "k", "r")
 	assert.Len(t, o.asked, 1)
-	assert.Contains(t, x.text(), "The release of b is still in progress. Wait for it, or give it up with Esc.")
+	assert.Contains(t, x.text(), "The release of b is still in progress. Wait for it, or press Esc to give up.")
 }

@@ -64,7 +64,7 @@ func (m Model) pressInList(key string) (Model, tea.Cmd) {
 	return m, nil
 }
 
-// moves returns the position to which a key moves in a list of n rows.
+// moves returns the position that a key moves to in a list of n rows.
 func moves(key string, at, page, n int) (to int, ok bool) {
 	switch key {
 	case "up", "k", "ctrl+p":

@@ -58,8 +58,8 @@ const (
 // columns has the widths of the columns of a row. A column of width 0 is not shown.
 type columns struct{ state, label, holder, token, since, lease, bar int }
 
-// columnsFor distributes the width of the screen. The name has priority, then the holder. The other columns are shown
-// only if there is room.
+// columnsFor divides the width of the screen among the columns. If there is not enough room, it leaves columns out, but
+// always keeps the name and the state.
 func columnsFor(width int, w widths) (c columns) {
 	if width < 36 {
 		c.state = 8

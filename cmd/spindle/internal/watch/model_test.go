@@ -415,7 +415,7 @@ func TestHelpIsScrolledOnASmallScreen(t *testing.T) {
 	x.press("?")
 	assert.Contains(t, x.text(), "Locks in trouble are")
 	x.press("G")
-	assert.Contains(t, x.text(), "stays at the top")
+	assert.Contains(t, x.text(), "stays there")
 	x.press("g")
 	x.golden("help-20x10")
 	x.press("?")

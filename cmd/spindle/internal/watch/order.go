@@ -64,8 +64,8 @@ func lastIfEmpty(a, b string) int {
 	return 0
 }
 
-// matches reports whether the row's name, state, holder or value contains the text lower, which must be in lower case.
-// It ignores the case of the row's texts.
+// matches reports whether the row's name, state, holder or value contains lower, ignoring case. The argument must be in
+// lower case.
 func (r *Row) matches(lower string) bool {
 	if lower == "" {
 		return true

@@ -25,9 +25,9 @@ const (
 	longestPause = 15 * time.Second
 )
 
-// Pause returns how long to wait after a read. The durations of that read and of the previous one are took and before.
-// The pause is a multiple of the shorter one, so that reads of a large table take up only a small part of Spanner's
-// time. The longer one does not count, because a single read that hangs does not mean that the table is large.
+// Pause returns how long to wait before the next read, given the durations of the last two reads. The pause is a
+// multiple of the shorter duration, so that reads of a large table take up only a small part of Spanner's time. The
+// longer duration is ignored, because a single read that hangs does not mean that the table is large.
 func Pause(every, took, before time.Duration) time.Duration {
 	return max(every, min(share*min(took, before), longestPause))
 }
@@ -57,15 +57,15 @@ func (r *reader) read(ctx context.Context) {
 	}
 }
 
-// A table may have many released locks, so they are read rarely: once at first to count them, then after long pauses,
-// and whenever the user wants to see them.
+// A table may have many released locks, so the reader reads them rarely. It reads them once at the start to count them,
+// then after long pauses, and whenever the user asks to see them.
 const (
 	countPause = time.Minute
 	countShare = 50
 )
 
-// readReleased sends the released locks until ctx ends. It ignores errors, because the other reads then fail too and
-// report them.
+// readReleased reads the released locks and sends them to the model, until ctx ends. It ignores errors. If it can't
+// read the table, the regular reads fail as well, and the screen shows their error.
 func (r *reader) readReleased(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()

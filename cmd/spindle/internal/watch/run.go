@@ -9,9 +9,9 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// Run shows the table until the user quits, a signal arrives or ctx ends. If the first read fails fatally, Run returns
-// its error. Otherwise, unfinished describes the action that was in progress when the user quit, and is "" if there was
-// none.
+// Run shows the table until the user quits, a signal arrives or ctx ends. It returns an error if the first read fails
+// and retrying would not help. If an action was in progress when the user quit, unfinished describes it. Otherwise,
+// unfinished is "".
 func Run(ctx context.Context, t *Table, options ...tea.ProgramOption) (unfinished string, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

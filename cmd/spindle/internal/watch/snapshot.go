@@ -1,8 +1,9 @@
-// Package watch implements the screen of spindle watch, which shows the locks of a table on a terminal, with locks in
-// trouble first.
+// Package watch implements the screen of spindle watch, which shows the locks of a table on a terminal. Locks in
+// trouble are at the top.
 //
-// Its model is pure: it changes only in response to messages, which are key presses, the terminal's size, the time, and
-// snapshots of the table. Other goroutines read the table and send snapshots, which are never modified afterwards.
+// The screen's model has no side effects. It changes only when it receives a message, such as a key press, a new
+// terminal size, the current time, or a snapshot of the table. Other goroutines read the table and send the snapshots,
+// and never modify a snapshot that they have sent.
 package watch
 
 import (
@@ -57,8 +58,9 @@ type Released struct {
 type Action struct {
 	Key  string
 	Name string
-	// Ask reads the lock again, and returns the question to ask before the action. Its error explains why the action is
-	// not possible. The token is 0 if the row shows no term.
+	// Ask reads the lock again, and returns the question that the user has to answer before the action. If the action
+	// is not possible, it returns an error that says why. The token is the one that the row shows, or 0 if it shows
+	// none.
 	Ask func(ctx context.Context, name string, token table.Token) (Question, error)
 }
 

@@ -63,9 +63,9 @@ func (m Model) stale() bool {
 	return m.failed != nil || !m.reading.IsZero() && passed(m.reading, m.now) >= suspicion
 }
 
-// passed returns the time that has passed between two readings of the clock. It returns the larger of the monotonic and
-// the wall-clock time, because the monotonic clock stops while the machine is suspended, and the wall clock can be set
-// back.
+// passed returns how much time has passed between two calls of time.Now. It compares both the monotonic and the wall
+// clock, and returns the larger difference, because the monotonic clock stops while the machine is suspended, and the
+// wall clock can be set back.
 func passed(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A change describes how a lock, or partitions of a group, have changed between two looks.
+// A change describes how a lock, or partitions of a group, have changed between two reads.
 type change struct {
 	At    time.Time // by Spanner's clock, as exactly as the table shows it
 	Name  string
@@ -30,14 +30,14 @@ const (
 	ended = "released, or its row was pruned or deleted"
 )
 
-// A story has the locks as the looks have shown them so far.
+// A story has the locks as the last read has shown them.
 type story struct {
-	locks map[string]table.Listing // as of the last look
+	locks map[string]table.Listing // as of the last read
 	had   map[string]string        // the holder of each partition, or its last holder
 }
 
-// next returns the changes since the last look, in the order of the names. Heartbeats are not changes. A term that
-// began and ended between two looks is missed.
+// next returns the changes between the previous read and l. A new heartbeat is not a change. A term that begins and
+// ends between two reads is missed.
 func (s *story) next(l look) []change {
 	if s.had == nil {
 		s.had = map[string]string{}
@@ -67,7 +67,7 @@ func (s *story) next(l look) []change {
 	return all
 }
 
-// missing returns the locks that were in use at the last look and are not in found.
+// missing returns the locks that were in use at the last read and are not in found.
 func (s *story) missing(found []table.Listing) []string {
 	here := make(map[string]table.Listing, len(found))
 	for _, l := range found {
@@ -117,9 +117,12 @@ func (s *story) note(before map[string]table.Listing, lock table.Listing) []chan
 	return []change{changed(when(was, lock), lock, text)}
 }
 
-// parted describes how a member's term ended, given the last look that showed it. If the term ended a lease or more
-// after the last known heartbeat, the other members evicted the member. However, if less than half a lease had passed
-// between that heartbeat and the look, the member may have sent a later heartbeat, and may have left by itself.
+// parted describes how a member's term ended. Was is the last listing that showed the term.
+//
+// If the term ended before the lease expired, the member left by itself. If it ended later, the other members evicted
+// the member, because it had stopped sending heartbeats. However, if the last heartbeat was less than half a lease old
+// in was, the member may have sent another one and then left by itself. In that case, parted mentions both
+// possibilities.
 func parted(was table.Listing, end time.Time) string {
 	who := terminal.Show(was.Holder())
 	if was.LeaseRecord == nil || end.Sub(was.Heartbeat) < was.LeaseRecord.Lease {
@@ -170,7 +173,7 @@ func what(l table.Listing) string {
 		if errors.Is(l.Unreadable, table.ErrNewer) {
 			return "unreadable: " + l.Unreadable.Error()
 		}
-		return "unreadable: its lease row does not say how long its holder may act"
+		return "unreadable: the lease row does not say how long the holder may act"
 	}
 	if done := describe.DoneLine(l); done != "" {
 		return "free; " + done

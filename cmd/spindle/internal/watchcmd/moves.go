@@ -12,8 +12,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A move names the two members between which partitions of a group moved from one look to the next. From is "" if no
-// member had the partitions before, and to is "" if no member has them now.
+// A move is a change of the member that holds a group's partitions, from one read of the table to the next. From is ""
+// if no member held the partitions before, and to is "" if no member holds them now.
 type move struct{ from, to string }
 
 // moved has the number of partitions in a move, and the time of the last one.

@@ -90,8 +90,9 @@ func (s *screen) read(ctx context.Context) (watch.Snapshot, error) {
 // mostEnded is the largest number of locks missing since the last read that are read one by one.
 const mostEnded = 10
 
-// ended returns the locks that have been released since the last read, by reading the missing locks one by one. If it
-// can't find out whether a missing lock was released or deleted, the reported change mentions both.
+// ended returns the locks that have been released since the last read. It reads the missing locks one by one to see
+// whether they were released or deleted. If there are too many of them, or if a read fails, the screen says "released,
+// or its row was pruned or deleted".
 func (s *screen) ended(ctx context.Context, found []table.Listing) (all []table.Listing) {
 	missing := s.told.missing(found)
 	if len(missing) > mostEnded {

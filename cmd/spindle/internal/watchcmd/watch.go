@@ -1,8 +1,8 @@
 // Package watchcmd implements the command watch.
 //
-//   - watch.go: its flags, and the output as lines
+//   - watch.go: the flags, and the output as lines
 //   - screen.go: the data for the screen of package watch
-//   - changes.go, moves.go: the changes between two looks
+//   - changes.go, moves.go: what has changed between two reads
 package watchcmd
 
 import (
@@ -25,14 +25,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const watchHelp = `Watch shows all locks, the lock NAME, or the locks whose names begin with
---prefix, until it is interrupted.
+const watchHelp = `Watch shows locks and how they change, until it is interrupted. By default, it
+shows all locks. With NAME, it shows only that lock. With --prefix, it shows
+only the locks whose names begin with the prefix.
 
-On a terminal, watch is a full-screen display. Locks in trouble are at the top:
+On a terminal, watch uses the whole screen. Locks in trouble are at the top:
 expired, orphaned and unreadable locks, unconfirmed claims, and groups with
-partitions that have no holder. Released locks are counted but hidden. Each
-lease is a bar, which stays above two thirds as long as the holder is healthy.
-The keys:
+partitions that have no holder. Released locks are counted but hidden. A bar
+shows how much of each lease is left. As long as the holder is healthy, the bar
+is more than two thirds full. The keys are:
 
   up, down, j, k, PgUp, PgDn, g, G   choose a lock
   Enter   show its details, as spindle status does; Esc goes back
@@ -45,21 +46,21 @@ The keys:
   ?, q    show help; quit
 
 Times on the screen are as of the last read, and the second line shows how long
-ago that was. If Spanner does not answer, the screen reports it within two
-seconds.
+ago that was. If Spanner does not answer, the screen says so within two seconds.
 
 If the output is not a terminal, or with --plain, watch prints a line for each
-lock, and then a line for each change, with its time by Spanner's clock.
+lock, and then a line for each change. Each line begins with the time of the
+change by Spanner's clock.
 
 Watch reads the table once per --every interval. A large table is read less
-often, so that reads take at most a fifth of the time. A term that begins and
-ends between two reads is missed. However, the printed lines always show that a
+often, so that reads take up at most a fifth of the time. A term that begins and
+ends between two reads is missed. Even then, the printed lines show that the
 lock has a new token.
 
 A group is one row on the screen. The printed lines show its members one by one,
 but only count the partitions that move, as in "17 partitions moved from a to
-b". --group watches only one group. To watch partitions one by one, give the
-name of a partition, or a --prefix that several share.
+b". To watch only one group, use --group. To watch single partitions, give the
+name of a partition, or use --prefix with the first part of their names.
 
 `
 
@@ -87,7 +88,7 @@ func NewWatch(o *connect.Database) *cobra.Command {
   spindle watch nightly -o json | jq -r 'select(.state == "expired") | .holder'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return fmt.Errorf("watch takes the name of one lock, or none for all locks: got %q", args)
+				return fmt.Errorf("watch takes at most one lock name, but got %q", args)
 			}
 			return nil
 		},
@@ -156,8 +157,9 @@ func (w *watching) run(ctx context.Context) error {
 	return w.print(ctx, p, looks)
 }
 
-// follow looks at the table until ctx ends. It also reads released locks, to see whether they have new tokens, which
-// makes the reads of a large table slow. The pauses keep these reads to a small part of the time.
+// follow reads the table until ctx ends, and sends the results to looks. It also reads released locks, because a new
+// token shows that a lock was held in the meantime. This makes reads of a large table slow, so follow pauses longer
+// between them.
 func (w *watching) follow(ctx context.Context, t table.Table, looks chan<- look) {
 	var before time.Duration
 	for ctx.Err() == nil {
@@ -193,7 +195,7 @@ func (w *watching) look(ctx context.Context, t table.Table) (l look) {
 	return l
 }
 
-// suspicious is how long a look can take before watch reports that Spanner does not answer.
+// suspicious is how long a read can take before watch reports that Spanner does not answer.
 const suspicious = 2 * time.Second
 
 // print prints a line for each change. An outage is one message when reads begin to fail or hang, and one when it ends.

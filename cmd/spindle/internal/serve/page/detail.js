@@ -84,7 +84,7 @@ export class Detail {
   command(lock) {
     let warning = "";
     if (lock.group) {
-      warning = " In a group, release members rather than partitions. All partitions of the member are then free immediately, but its fenced writes in a partition still commit until another member claims it.";
+      warning = " In a group, release a member rather than a partition. All partitions of the member become free immediately, but the member's fenced writes to a partition still commit until another member claims that partition.";
       if (lock.member) lock = named(lock.member) || lock;
     }
     if (!lock.token || !held(lock) && lock.state !== "expired" && lock.state !== "unreadable") return [];
@@ -101,7 +101,7 @@ export class Detail {
       }
       setTimeout(() => { copy.textContent = "Copy"; }, 2000);
     });
-    return [element("h3", "", "To break the lock"), element("p", "faint", "This page itself changes nothing. A running holder notices the release at its next heartbeat. Until then, it and the next holder may both work, and only the fence keeps their writes apart. If you can stop the holder, do that instead." + warning),
+    return [element("h3", "", "To break the lock"), element("p", "faint", "This page itself changes nothing. A running holder notices the release at its next heartbeat. Until then, it may still be working when the next holder starts, and only the fence keeps their writes apart. If you can stop the holder, do that instead." + warning),
       element("div", "command", code, copy)];
   }
 

@@ -28,8 +28,8 @@ const why = {
   "handed over": "handed over: its holder announced that it was leaving",
   "reclaimed": "reclaimed by the same holder",
   "deleted": "its rows were deleted",
-  "unseen": "ended between two looks, for an unknown reason",
-  "missed": "began and ended between two looks",
+  "unseen": "ended between two reads, for an unknown reason",
+  "missed": "began and ended between two reads",
 };
 
 export function ending(t) {
