@@ -48,7 +48,7 @@ func TestNoShortMutant(t *testing.T) {
 
 func shortMutants() []shortMutant {
 	return slices.Concat(electorMutants, lockMutants, semaphoreMutants, electMutants, tableMutants, rootMutants, groupShortMutants, onceMutants, leaksMutants, commandMutants,
-		fenceMutants, groupFaultMutants, groupPlanMutants, groupMemberMutants, groupDecideMutants, freeMutants, fairMutants)
+		fenceMutants, groupFaultMutants, groupPlanMutants, groupMemberMutants, groupDecideMutants, freeMutants, fairMutants, agentMutants)
 }
 
 // short runs tests of a package several times without an emulator, until one fails or the time limit is reached.

@@ -35,6 +35,7 @@ type Agent struct {
 	Config
 	warnings *slog.Logger // of locks: what they do otherwise is logged here
 	clock    elect.Clock
+	clocks   func() reading // the machine's, as programs read them
 	requests batch.Requests
 	barred   barred
 	counts   counts
@@ -48,7 +49,7 @@ type Agent struct {
 // New returns an Agent that holds nothing.
 func New(c Config) *Agent {
 	clock := elect.SystemClock{}
-	return &Agent{Config: c, warnings: slog.New(atLeast{c.Log.Handler(), slog.LevelWarn}), clock: clock, barred: barred{clock: clock, names: map[string]promise{}}, holds: map[string]*hold{}, counts: newCounts()}
+	return &Agent{Config: c, clocks: readClocks, warnings: slog.New(atLeast{c.Log.Handler(), slog.LevelWarn}), clock: clock, barred: barred{clock: clock, names: map[string]promise{}}, holds: map[string]*hold{}, counts: newCounts()}
 }
 
 // remembered is how many holds that are over are remembered: a program may ask late what became of its own.

@@ -287,10 +287,10 @@ func (h *hold) stop(reason string) {
 func (h *hold) stamp(l *line) {
 	switch l.Event {
 	case "hello":
-		now := readClocks()
+		now := h.agent.clocks()
 		l.Now = &now
 	case "held", "until":
-		now, made := readClocks(), h.agent.clock.Now() // before the time that is left is known
+		now, made := h.agent.clocks(), h.agent.clock.Now() // before the time that is left is known
 		left := h.lock.left()
 		until := now.until(left)
 		l.Until, l.Left = &until, max(left.Milliseconds(), 0)

@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/elect"
 )
 
 var happenings = []happening{won, refused, beat, jeopardy, termEnded, streamEnds, exits, stalls, doubted, asked, stopAsked, released}
@@ -121,6 +124,32 @@ func TestEveryHoldComesToItsEnd(t *testing.T) {
 	})
 }
 
+// stubborn is a lock whose agent is stopped for a second before and after it finds out how much of the lease is left.
+type stubborn struct {
+	locker
+	now, deadline int64 // in milliseconds
+}
+
+func (s *stubborn) left() time.Duration {
+	s.now += 1000
+	left := time.Duration(s.deadline-s.now) * time.Millisecond
+	s.now += 1000
+	return left
+}
+
+// An agent that is stopped between a look at its clocks and at what is left of the lease promises less, and never more.
+func TestAPromiseIsNeverLaterThanTheLease(t *testing.T) {
+	s := &stubborn{now: 50_000, deadline: 60_000}
+	h := &hold{agent: &Agent{clock: elect.SystemClock{}, clocks: func() reading { return reading{s.now, s.now, s.now} }}, lock: s}
+	for _, event := range []string{"held", "until"} {
+		l := line{Event: event}
+		h.stamp(&l)
+		assert.LessOrEqual(t, l.Until.Boottime, s.deadline)
+		assert.LessOrEqual(t, l.Until.Monotonic, s.deadline)
+		assert.LessOrEqual(t, l.Until.Unix, s.deadline)
+	}
+}
+
 // A program that is killed closes its stream and ends, in either order: its lock is released, and it is not said to be lost.
 func TestAKilledProgramsLockIsReleased(t *testing.T) {
 	for _, order := range [][]happening{{streamEnds, exits}, {exits, streamEnds}} {
@@ -131,6 +160,18 @@ func TestAKilledProgramsLockIsReleased(t *testing.T) {
 		assert.Equal(t, releasing, c.phase)
 		assert.Zero(t, c.does(sayLost))
 		assert.Equal(t, 1, c.does(release))
+	}
+}
+
+// If a program has only closed its stream, or has only ended, the doubt ends with a loss.
+func TestADoubtEndsWithALoss(t *testing.T) {
+	for _, what := range []happening{streamEnds, exits} {
+		c := holding(false).on(what).on(beat)
+		assert.Equal(t, doubtful, c.phase)
+		assert.Zero(t, c.does(sayLost))
+		c = c.on(doubted)
+		assert.Equal(t, orphaned, c.phase)
+		assert.Equal(t, 1, c.does(sayLost))
 	}
 }
 

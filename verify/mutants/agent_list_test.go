@@ -1,0 +1,52 @@
+//go:build mutants
+
+package mutants
+
+import "slices"
+
+const (
+	agentPkg    = "./cmd/spindle/internal/agent"
+	agentFolder = "cmd/spindle/internal/agent/"
+	cannotAct   = "TestALockIsReleasedOnlyIfItsProgramCannotAct"
+	everyLoss   = "TestEveryLossIsToldAndMuted"
+)
+
+var agentMutants = slices.Concat(
+	of(agentPkg,
+		one("the end of the stream suffices for a release", cannotAct, agentFolder+"machine.go",
+			"m.streamEnd && (m.exited || m.releasesAtEOF)", "m.streamEnd"),
+		one("the end of the process suffices for a release", cannotAct, agentFolder+"machine.go",
+			"m.streamEnd && (m.exited || m.releasesAtEOF)", "m.exited || m.streamEnd && m.releasesAtEOF"),
+		one("the lock of a program that does not read is released", cannotAct, agentFolder+"machine.go",
+			"\tcase stalls:\n\t\treturn m.to(orphaned, sayLost, mute, bar)\n", "\tcase stalls:\n\t\treturn m.to(releasing, sayLost, release)\n"),
+		one("heartbeats for a program that does not read", everyLoss, agentFolder+"machine.go",
+			"\tcase stalls:\n\t\treturn m.to(orphaned, sayLost, mute, bar)\n", "\tcase stalls:\n\t\treturn m.to(orphaned, sayLost, bar)\n"),
+		one("a loss that the program is not told of", everyLoss, agentFolder+"machine.go",
+			"\t\treturn m.to(over, sayLost, bar, discard, end)\n", "\t\treturn m.to(over, bar, discard, end)\n"),
+		one("a doubt that never ends", "TestADoubtEndsWithALoss", agentFolder+"machine.go",
+			"\t\tif m.phase == doubtful {\n", "\t\tif false {\n"),
+		one("what is left is known before the clocks are read", "TestAPromiseIsNeverLaterThanTheLease", agentFolder+"hold.go",
+			"\t\tnow, made := h.agent.clocks(), h.agent.clock.Now() // before the time that is left is known\n\t\tleft := h.lock.left()\n",
+			"\t\tleft := h.lock.left()\n\t\tnow, made := h.agent.clocks(), h.agent.clock.Now()\n"),
+		one("the next program of this agent does not wait for the last promise", "TestALostLockIsBarredUntilTheLastPromise", agentFolder+"hold.go",
+			"\t\th.agent.barred.until(h.longest(), h.asked.names)\n", ""),
+		one("anybody may release an orphaned lock", "TestTheLockOfADeadAgentIsReleasedByItsOwner", agentFolder+"orphan.go",
+			"case !strings.HasSuffix(o.LeaseRecord.ID, \"/\"+proof):", "case false:"),
+		one("a draining agent does not wait", "TestADrainingAgentWaitsForItsPrograms", agentFolder+"agent.go",
+			"\t\tcase <-h.ended:\n\t\tcase <-ctx.Done():\n\t\t\treturn\n", "\t\tdefault:\n\t\t\t_ = h\n\t\t\treturn\n\t\tcase <-ctx.Done():\n"),
+	),
+	of("./internal/elect",
+		one("a muted term that sends heartbeats", "TestAMutedTermExpires", "internal/elect/keep.go",
+			"\t\tcase <-k.Mute:\n\t\t\treturn\n", ""),
+		one("a candidate that does not hold off", "TestACandidateThatHoldsOffClaimsLater", "internal/elect/candidate.go",
+			"\tif c.HoldOff != nil {\n", "\tif false {\n"),
+		one("shared heartbeats at different times", "TestTermsInPhaseBeatTogether", "internal/elect/keep.go",
+			"\tif k.InPhase {\n", "\tif false {\n"),
+	),
+	of("./internal/batch",
+		one("one superseded lock is the loss of all", "TestOneSupersededLockAmongManyStopsOnlyItself", "internal/batch/commits.go",
+			"if len(all) > 1 && (", "if false && ("),
+		one("a limit that is shared hides rows", "TestALimitNeverHidesRowsOfAnother", "internal/batch/reads.go",
+			"\tif len(all) > 1 && merged.Limit > 0 && len(rows) >= merged.Limit {\n", "\tif merged.Limit = 2; false {\n"),
+	),
+)
