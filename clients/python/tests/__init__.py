@@ -1,0 +1,5 @@
+"""Tests against a real agent, on a real emulator: python3 -m unittest discover -t . -s tests
+
+SPINDLE names the command, which is otherwise built. SPINDLE_EMULATOR names emulator_main, which is otherwise looked for in
+PATH and beside gcloud.
+"""
